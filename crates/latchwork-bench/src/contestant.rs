@@ -1,4 +1,4 @@
-//! Who takes part in a scenario.
+//! The contestants of a scenario.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) struct Contestant {
 }
 
 impl Contestant {
-    /// One that every machine has.
+    /// A contestant that every machine has.
     pub(crate) fn ready(name: &'static str) -> Self {
         Self { name, absent: None }
     }
@@ -19,7 +19,7 @@ impl Contestant {
 #[derive(Debug, Clone)]
 pub(crate) struct Absent {
     pub(crate) reason: String,
-    /// The Debian package that brings it.
+    /// The Debian package that provides it.
     pub(crate) package: Option<&'static str>,
 }
 

@@ -1,11 +1,11 @@
-//! How much of the CPUs other programs had while a sample was taken.
+//! How much processor time other programs had while a sample was taken.
 //!
-//! From `/proc/stat`, which counts what each CPU did in ticks (of 10 ms, as a rule), and the time that this process
-//! and its children have had. What the hypervisor gave to others counts as well. A tick for each CPU may be counted to
-//! the wrong side, so so much is forgiven.
+//! It is computed from `/proc/stat`, which counts what each CPU did in ticks (usually of 10 ms), and from the processor
+//! time of this process and its children. Time that the hypervisor gave to others counts as well. One tick for each CPU
+//! may be counted to the wrong side, so this much is tolerated.
 //!
-//! It cannot tell where a contestant's tasks are processes, which nobody has waited for yet, or coprocs: their
-//! time would look like that of others.
+//! It cannot be computed if a contestant's tasks are processes that have not been waited for yet, or coprocs: their
+//! time would look like that of other programs.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use crate::result::{Kind, Params};
 /// A sample is disturbed if others had more than this share of the CPUs.
 pub(crate) const TOLERATED: f64 = 0.1;
 
-/// What a sample is watched by.
+/// Measures the disturbance of a sample.
 pub(crate) trait Watch {
     /// A sample begins.
     fn begin(&mut self);
-    /// The share of the CPUs that others have had since.
+    /// Returns the share of the CPUs that other programs have had since.
     fn end(&mut self) -> f64;
 }
 
-/// Nobody looks: where no figure means anything.
+/// Measures nothing, for runs whose figures mean nothing.
 pub(crate) struct Blind;
 
 impl Watch for Blind {
@@ -38,15 +38,15 @@ impl Watch for Blind {
     }
 }
 
-/// Whether the times of a case's tasks are this process's.
+/// Whether the processor times of a case's tasks are counted as this process's.
 pub(crate) fn can_tell(params: &Params) -> bool {
     let apart = matches!(params.kind, Some(Kind::Processes | Kind::Coprocs));
-    // Where a sample has company on purpose, that is the point.
+    // A sample with intentional company is disturbed on purpose.
     let is_alone = params.beside.is_none() && params.quota_pct.is_none();
     !apart && params.parent_mib.is_none() && is_alone
 }
 
-/// Watches the CPUs that this process may run on.
+/// Measures the CPUs that this process may run on.
 pub(crate) struct Others {
     cpus: Vec<usize>,
     tick: Duration,
@@ -100,7 +100,7 @@ impl Watch for Others {
     fn end(&mut self) -> f64 {
         match (&self.begun, self.read()) {
             (Some(begun), Some(ended)) => self.share(begun, &ended),
-            // Without that file nothing is known.
+            // Without that file the share is unknown.
             _ => 0.0,
         }
     }
@@ -116,7 +116,8 @@ fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
             continue;
         };
         if cpus.contains(&cpu) {
-            // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of the first two.
+            // user, nice, system, idle, iowait, irq, softirq, steal; the fields after these are included in the first
+            // two.
             let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
             let [user, nice, system, _, _, rest @ ..] = ticks.as_slice() else {
                 return None;
@@ -156,10 +157,10 @@ mod tests {
         let share = |busy: u64, own: u64| {
             watch.share(&reading(0, 50, 7), &reading(100, 50 + busy, 7 + own))
         };
-        // Both CPUs are busy, and all but a tick for each is somebody else's.
+        // Both CPUs are busy, and all but one tick for each belongs to other programs.
         assert!((share(200, 0) - 0.9).abs() < 1e-9);
         assert!((share(200, 100) - 0.4).abs() < 1e-9);
-        // All of it is ours; or not all ticks are counted yet.
+        // All of it belongs to this process; or not all ticks are counted yet.
         assert_eq!(share(200, 200), 0.0);
         assert_eq!(share(180, 200), 0.0);
     }

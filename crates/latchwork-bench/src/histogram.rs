@@ -1,10 +1,10 @@
-//! Many durations, and what a result says of them.
+//! A histogram of durations, and the summary of it in a result.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 
 use hdrhistogram::Histogram;
 
-/// The bounds that results name, in nanoseconds; what is longer counts to the last.
+/// The bounds that results name, in nanoseconds; longer durations count to the last.
 const BOUNDS: [(&str, u64); 22] = [
     ("histogram_100_ns", 100),
     ("histogram_200_ns", 200),
@@ -30,10 +30,10 @@ const BOUNDS: [(&str, u64); 22] = [
     ("histogram_1_s", u64::MAX),
 ];
 
-/// The longest duration that is kept apart from longer ones: 60 s.
+/// The longest duration that is distinguished from longer ones: 60 s.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Durations in nanoseconds, each to three digits.
+/// Durations in nanoseconds, with a precision of three digits.
 pub(crate) struct Durations(Histogram<u64>);
 
 impl Durations {
@@ -51,7 +51,7 @@ impl Durations {
         self.0.add(&other.0).map_err(io::Error::other)
     }
 
-    /// Writes them, for [`merge_from`](Self::merge_from), perhaps in another process.
+    /// Writes the durations, for [`merge_from`](Self::merge_from), which another process may call.
     pub(crate) fn write_to(&self, to: impl Write) -> io::Result<()> {
         let mut to = BufWriter::new(to);
         for range in self.0.iter_recorded() {
@@ -61,7 +61,7 @@ impl Durations {
         to.flush()
     }
 
-    /// Adds those that were written, to the end of `from`.
+    /// Adds the written durations, up to the end of `from`.
     pub(crate) fn merge_from(&mut self, from: impl Read) -> io::Result<()> {
         let mut from = BufReader::new(from);
         let mut pair = [[0; 8]; 2];
@@ -77,7 +77,7 @@ impl Durations {
         self.0.len()
     }
 
-    /// Nanoseconds that so many per cent do not exceed.
+    /// The duration in nanoseconds that `per_cent` per cent of all do not exceed.
     pub(crate) fn percentile(&self, per_cent: f64) -> f64 {
         self.0.value_at_percentile(per_cent) as f64
     }
@@ -87,7 +87,7 @@ impl Durations {
         self.0.max() as f64
     }
 
-    /// How many there are in each range, by the names that results have for them.
+    /// The count in each range, by the ranges' names in results.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let mut below = 0;
         BOUNDS.into_iter().map(move |(name, bound)| {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn every_duration_is_in_one_range() {
         let mut durations = Durations::new().unwrap();
-        // Far from bounds, which three digits blur.
+        // Far from the bounds, where a precision of three digits might change the range.
         for nanoseconds in [0, 50, 150, 1_500_000, 900_000_000, u64::MAX] {
             durations.add(nanoseconds);
         }

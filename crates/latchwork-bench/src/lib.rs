@@ -1,12 +1,11 @@
 //! The experiments of Latchwork: scenarios, their contestants, and results as typed JSON.
 //!
-//! A scenario measures one kind of work. Its contestants are Latchwork's own primitives, their
-//! rivals on the machine, and physical floors. All of them run interleaved in one process, in at
-//! least five rounds; what counts is the ratio to the scenario's base within the same round, not
-//! the figure, which depends on the machine.
+//! A scenario measures one kind of work. Its contestants are Latchwork's own primitives, their rivals on the machine,
+//! and physical floors. All of them run interleaved in one process, in at least five rounds. The meaningful result is
+//! the ratio to the scenario's base within the same round; the figure itself depends on the machine.
 //!
-//! [`Args`] is the command line of `latchwork bench`, [`run`] does what it says, and
-//! [`result::ScenarioResult`] is what comes out.
+//! [`Args`] is the command line of `latchwork bench`, [`run`] executes it, and [`result::ScenarioResult`] is the
+//! output.
 //!
 //! # Examples
 //! ```no_run
@@ -55,23 +54,23 @@ pub enum Error {
     /// No scenario has this name.
     #[error("no scenario is called '{name}'; there are: {}", known.join(", "))]
     UnknownScenario {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: Vec<&'static str>,
     },
     /// No contestant of the chosen scenarios has this name.
     #[error("no contestant here is called '{name}'; there are: {}", known.join(", "))]
     UnknownContestant {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: Vec<&'static str>,
     },
-    /// Too few rounds for a range that means something.
+    /// Too few rounds for a meaningful range.
     #[error("{rounds} rounds are too few for a median and a range: take 5 or more, or --quick")]
     TooFewRounds {
-        /// The rounds that were asked for.
+        /// The requested number of rounds.
         rounds: u32,
     },
     /// Task counts were given to scenarios that do not vary them.
@@ -80,7 +79,7 @@ pub enum Error {
         /// The scenario.
         scenario: &'static str,
     },
-    /// `--rtems-json`, and none of the scenarios is RTEMS's.
+    /// `--rtems-json` was given without a scenario of RTEMS's.
     #[error("--rtems-json is for fine-grained, which is not among the scenarios")]
     NothingOfRtems,
     /// A file for the results, or the directory for a report, could not be written.
@@ -88,7 +87,7 @@ pub enum Error {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// Standard output could not be written.
@@ -96,9 +95,9 @@ pub enum Error {
     Output(io::Error),
 }
 
-/// Does what the command line says: measures and prints, or lists.
+/// Executes the command line: measures and prints, or lists.
 ///
-/// Everything that was named is checked before anything is measured.
+/// All names are checked before anything is measured.
 ///
 /// # Errors
 /// See [`Error`]. A contestant that is absent or fails is not an error: a warning in the result
@@ -122,7 +121,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
     if options.rtems_json.is_some() && !chosen.iter().any(is_of_rtems) {
         return Err(Error::NothingOfRtems);
     }
-    // Before measuring, so that a wrong path does not cost the results.
+    // Before measuring, so that a wrong path does not lose the results.
     let mut json = Output::create(options.json.as_ref())?;
     let mut rtems_json = Output::create(options.rtems_json.as_ref())?;
     let mut report = options
@@ -141,7 +140,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         {
             file.write(&rtems::json(&result))?;
         }
-        // After every scenario, so that what comes later cannot cost what was measured.
+        // After every scenario, so that a later failure does not lose the results.
         if let Some(report) = &mut report {
             report.add(scenario.about(), &result)?;
         }
@@ -159,7 +158,7 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// The file of this path, empty; none for no path.
+    /// Creates the file, empty; `None` without a path.
     fn create(path: Option<&'a PathBuf>) -> Result<Option<Self>, Error> {
         let open = |path: &'a PathBuf| {
             let file = File::create(path).map_err(|source| failed(path, source))?;
@@ -181,8 +180,8 @@ fn failed(path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Measures one scenario, and prints and writes nothing. The scenarios, the file and the directory
-/// named in `options` are not looked at.
+/// Measures one scenario, without printing or writing anything. The scenarios, the file and the directory in `options`
+/// are ignored.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,4 +1,4 @@
-//! The machine that measures: what it is, and what on it disturbs a measurement.
+//! The machine that measures: its properties, and what disturbs a measurement on it.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ pub fn describe() -> Machine {
     }
 }
 
-/// One line for people: the machine and the class that this thread is scheduled in.
+/// One line for people: the machine and this thread's scheduling class.
 pub(crate) fn headline(machine: &Machine) -> String {
     format!(
         "{}, {} CPUs, Linux {}, {}, {}",
@@ -44,8 +44,7 @@ pub(crate) fn cpus() -> Vec<usize> {
         .collect()
 }
 
-/// Memory that a process may still take, in MiB: the machine's or the control group's, whichever
-/// is less.
+/// Memory that is still available to a process, in MiB: the machine's or the control group's, whichever is less.
 pub(crate) fn available_mib() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()
@@ -59,7 +58,7 @@ pub(crate) fn available_mib() -> u64 {
     machine.min(group_available_mib().unwrap_or(u64::MAX))
 }
 
-/// What the control group of this process leaves, if it sets a limit.
+/// The memory left in this process's control group, if that sets a limit.
 fn group_available_mib() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -73,7 +72,7 @@ fn group_available_mib() -> Option<u64> {
     Some(read("memory.max")?.saturating_sub(read("memory.current")?) >> 20)
 }
 
-/// What on this machine, or in this build, disturbs a measurement.
+/// The disturbances of a measurement on this machine, or by this build.
 pub(crate) fn warnings() -> Vec<Warning> {
     let mut warnings = Vec::new();
     let cpus = cpus().len();

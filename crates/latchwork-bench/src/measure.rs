@@ -1,12 +1,11 @@
-//! How a figure comes about: calibrated samples, taken in interleaved rounds, and their statistics.
+//! How a figure is measured: calibrated samples, taken in interleaved rounds, and their statistics.
 //!
-//! A case takes one sample a round. Cases of one group (contestants under the same parameters) run
-//! one after another, so that a disturbance of the machine meets them alike and the ratio within a
-//! round keeps its meaning; which of them begins rotates from round to round, so that none profits
-//! from its place.
+//! Each case takes one sample in each round. The cases of one group (contestants with the same parameters) run one
+//! after another, so that a disturbance of the machine affects all of them and the ratio within a round stays
+//! meaningful. A different case of the group begins in each round, so that no case profits from its position.
 //!
-//! A sample during which other programs had the CPUs is taken again, a few times, and the least disturbed one is kept.
-//! A row of which half of the rounds or more stay disturbed is marked, has no ratio, and is not drawn.
+//! A sample during which other programs had the CPUs is repeated, a few times, and the least disturbed one is kept. If
+//! half of a row's rounds or more stay disturbed, the row is marked, has no ratio, and is not drawn.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,14 +16,14 @@ use crate::progress::Progress;
 use crate::repeat::{DISTURBED_ROUNDS, disturbances, is_disturbed, take};
 use crate::result::{Params, Row, Spread, Unit, Warning};
 
-/// A row is noisy if its rounds lie so many times apart. The token ring's own
-/// authors saw 10–15 %, so that less than a half is no news.
+/// A row is noisy if its largest figure is so many times its smallest. The token ring's authors saw
+/// 10–15 %, so a variation below a half is normal.
 const NOISY: f64 = 1.5;
 
 /// One sample: the figure, and what else was counted.
 pub(crate) struct Sample {
     pub(crate) figure: f64,
-    /// By name; what is called [`EACH`] comes once for each task.
+    /// By name; a figure that is called [`EACH`] occurs once for each task.
     pub(crate) extra: Vec<(&'static str, f64)>,
 }
 
@@ -40,27 +39,27 @@ impl From<f64> for Sample {
     }
 }
 
-/// Takes one sample. Boxed once for each sample, never for each iteration: the loop inside is
-/// compiled for its contestant.
+/// Takes one sample. Boxed once for each sample, not for each iteration: the loop inside is compiled for its
+/// contestant.
 pub(crate) type Sampler = Box<dyn FnMut() -> io::Result<Sample>>;
 
 /// A contestant under one set of parameters.
 pub(crate) struct Case {
     pub(crate) contestant: &'static str,
     pub(crate) params: Params,
-    /// The parameters that a contestant shares with the base it is compared with.
+    /// The parameters that a contestant shares with the base of its ratio.
     pub(crate) group: Params,
     pub(crate) is_base: bool,
     pub(crate) unit: Unit,
-    /// Figures that stand beside the measured one, such as published ones.
+    /// Further figures for the row, such as published ones.
     pub(crate) beside: Vec<(&'static str, f64)>,
     pub(crate) sampler: Sampler,
 }
 
-/// After so many doublings there is an end, whatever the clock says.
+/// The most doublings, whatever the clock says.
 const MOST_DOUBLINGS: u32 = 40;
 
-/// How long a sample takes, as a number of iterations found at its first use, and raised when it proves too small.
+/// The length of a sample, as a number of iterations: determined at its first use, and raised if it proves too small.
 pub(crate) struct Pace {
     target: Duration,
     iterations: u64,
@@ -74,7 +73,7 @@ impl Pace {
         }
     }
 
-    /// Nanoseconds per iteration of `timed`, which runs so many and says how long they took.
+    /// Nanoseconds per iteration of `timed`, which executes the given number and returns the elapsed time.
     pub(crate) fn ns<E>(
         &mut self,
         mut timed: impl FnMut(u64) -> Result<Duration, E>,
@@ -83,7 +82,7 @@ impl Pace {
             self.iterations = iterations_for(self.target, &mut timed)?;
         }
         let mut elapsed = timed(self.iterations)?;
-        // Far too few were found where the first tries were interrupted: the clock itself would be measured.
+        // The calibration was interrupted and gave far too few: then the measurement would be that of the clock.
         for _ in 0..MOST_DOUBLINGS {
             if elapsed * 2 >= self.target {
                 break;
@@ -113,8 +112,8 @@ fn time(iterations: u64, work: &mut impl FnMut() -> io::Result<()>) -> io::Resul
     Ok(started.elapsed())
 }
 
-/// How many iterations take about `target`. Trying warms caches and predictors up as well. Of two tries the shorter one
-/// counts: the other may have been interrupted.
+/// Determines how many iterations take about `target`. This also warms up caches and predictors. The shorter of two
+/// trials counts, since the other may have been interrupted.
 fn iterations_for<E>(
     target: Duration,
     timed: &mut impl FnMut(u64) -> Result<Duration, E>,
@@ -152,7 +151,7 @@ pub(crate) fn run_rounds(
     let mut warnings = Vec::new();
     let mut taken: Vec<Vec<Sample>> = cases.iter().map(|_| Vec::new()).collect();
     let mut failed = vec![false; cases.len()];
-    // Where the disturbance lasts, there is an end to repeating.
+    // A limit on repeated samples, for a disturbance that lasts.
     let mut spare = cases.len() * rounds as usize / 2;
     let mut disturbed = vec![0_u32; cases.len()];
     for round in 0..rounds as usize {
@@ -215,7 +214,7 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
             .zip(base)
             .map(|(figure, base)| figure / base.figure)
             .collect();
-        // A net time of nothing, where an overhead was subtracted, divides nothing.
+        // If a subtracted overhead leaves a net time of zero, no ratio is computed.
         let sound = base.iter().all(|base| base.figure > 0.0);
         sound.then(|| Spread::of(&ratios, 4))
     });
@@ -260,7 +259,7 @@ fn each_in_the_middle(samples: &[Sample]) -> Vec<f64> {
 }
 
 impl Spread {
-    /// Median, smallest and largest of `values`, to so many decimals.
+    /// Median, smallest and largest of `values`, rounded to `decimals`.
     ///
     /// # Panics
     /// If `values` is empty.
@@ -284,9 +283,9 @@ impl Spread {
     }
 }
 
-/// One warning for all noisy rows, which names the worst.
+/// One warning for all noisy rows, which names the noisiest.
 fn noise(rows: &[Row]) -> Option<Warning> {
-    // Differences of small figures (net times around zero) have no meaningful factor.
+    // Small figures that are differences (net times around zero) have no meaningful factor.
     let factor = |row: &Row| {
         if row.figure.min > 0.0 {
             row.figure.max / row.figure.min
@@ -357,7 +356,7 @@ pub(crate) mod tests {
 
     #[test]
     fn ratios_compare_within_a_round() {
-        // The whole machine slows down tenfold in the second round: the ratio does not notice.
+        // The whole machine slows down tenfold in the second round: the ratio does not change.
         let slowdown = [1.0, 10.0, 1.0];
         let sampler = |factor: f64| -> Sampler {
             let mut round = 0;
@@ -449,7 +448,7 @@ pub(crate) mod tests {
         assert_eq!(slow.iterations, 1);
     }
 
-    /// One of the first calls is interrupted for a second: of that nothing stays.
+    /// One of the first calls is interrupted for a second, without an effect on the result.
     #[test]
     fn an_interruption_while_calibrating_leaves_no_tiny_sample() {
         for interrupted in 0..20 {

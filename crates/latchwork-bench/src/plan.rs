@@ -1,4 +1,4 @@
-//! What a run does: the options, checked, and their consequences.
+//! The plan of a run: the checked options, and what follows from them.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use crate::Error;
 use crate::args::Options;
 use crate::disturbance::{Blind, Others, Watch};
 
-/// Rounds below which a median and a range mean little.
+/// With fewer rounds, a median and a range mean little.
 const FEWEST_ROUNDS: u32 = 5;
 
-/// How a run measures.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) quick: bool,
     pub(crate) rounds: u32,
     /// The length of one sample of work that takes nanoseconds.
     pub(crate) sample: Duration,
-    /// The length of one sample of what has to be watched for a while.
+    /// The length of one sample of work that must be observed for a while.
     pub(crate) window: Duration,
-    /// Task counts that the user chose; empty for the scenario's own.
+    /// Task counts that the user has chosen; empty for the scenario's own.
     pub(crate) tasks: Vec<u32>,
     /// Resident sizes of the parent in `spawn`.
     pub(crate) parents_mib: &'static [u64],
     only: Vec<String>,
-    /// Other programs are watched.
+    /// Whether other programs' use of the CPUs is measured.
     watches: bool,
 }
 
 impl Plan {
-    /// What `options` ask for, whatever the scenarios they are for.
+    /// The plan that `options` request, independent of the scenarios.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let rounds = options.rounds.unwrap_or(FEWEST_ROUNDS);
         if rounds == 0 || rounds < FEWEST_ROUNDS && !options.quick {
@@ -57,12 +57,12 @@ impl Plan {
             || self.only.iter().any(|name| name == contestant)
     }
 
-    /// Whether this process may be put under a quota: not where other tests run in it.
+    /// Whether this process may be put under a quota: not if other tests run in it.
     pub(crate) fn may_be_confined(&self) -> bool {
         self.watches
     }
 
-    /// Who watches what other programs do meanwhile.
+    /// The measurement of other programs' use of the CPUs.
     pub(crate) fn watch(&self) -> Box<dyn Watch> {
         match self.watches {
             true => Box::new(Others::new()),
@@ -70,12 +70,12 @@ impl Plan {
         }
     }
 
-    /// Whether `contestant` was asked for by its name, or nobody was.
+    /// Whether `contestant` was requested by name, or no contestant was.
     pub(crate) fn names(&self, contestant: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == contestant)
     }
 
-    /// A plan for tests: all code runs, no figure means anything.
+    /// A plan for tests: all code runs, but no figure means anything.
     #[cfg(test)]
     pub(crate) fn tiny() -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Counts samples. Without a ticker thread, which would disturb what is measured.
+/// Counts samples. It has no ticker thread, which would disturb the measurement.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {

@@ -1,4 +1,4 @@
-//! Samples that other programs disturbed: taken again, or marked.
+//! Samples that other programs disturbed: repeated, or marked.
 
 use std::io;
 
@@ -6,10 +6,11 @@ use crate::disturbance::{self, Watch};
 use crate::measure::{Case, Sample};
 use crate::result::{Row, Warning};
 
-/// A sample is taken again so often.
+/// How many times a disturbed sample is repeated.
 const REPEATS: u32 = 3;
 
-/// Takes a sample, and takes it again if others disturb it; the least disturbed one, and the share that others had.
+/// Takes a sample, and repeats it if other programs disturb it. Returns the least disturbed one, and the other
+/// programs' share.
 pub(crate) fn take(
     case: &mut Case,
     watch: &mut dyn Watch,
@@ -35,7 +36,7 @@ pub(crate) fn take(
     Ok(best)
 }
 
-/// In a row's `extra`: rounds in which others had the CPUs, however often the sample was taken again.
+/// In a row's `extra`: the number of rounds in which other programs had the CPUs, even after repeating.
 pub(crate) const DISTURBED_ROUNDS: &str = "disturbed_rounds";
 
 /// Whether the median itself may be a disturbed sample.
@@ -44,7 +45,7 @@ pub(crate) fn is_disturbed(disturbed: u32, rounds: u32) -> bool {
 }
 
 impl Row {
-    /// Whether other programs had the CPUs in half of so many rounds, or in more: the figures are those of a busy
+    /// Whether other programs had the CPUs in at least half of `rounds` rounds: the figures are then those of a busy
     /// machine, which a chart does not show.
     pub fn is_disturbed(&self, rounds: u32) -> bool {
         let disturbed = self.extra.get(DISTURBED_ROUNDS);
@@ -52,7 +53,7 @@ impl Row {
     }
 }
 
-/// One warning for all rows that are marked.
+/// One warning for all marked rows.
 pub(crate) fn disturbances(rows: &[Row], rounds: u32) -> Option<Warning> {
     let marked = rows.iter().filter(|row| row.is_disturbed(rounds)).count();
     (marked > 0).then(|| Warning::Load {
@@ -74,7 +75,7 @@ mod tests {
     use crate::measure::tests::case;
     use crate::measure::{Sampler, run_rounds};
 
-    /// Says of each sample what it is told to say.
+    /// Returns given disturbances, one for each sample.
     struct Scripted(Vec<f64>);
 
     impl Watch for Scripted {
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn rows_that_stay_disturbed_are_marked_and_compared_with_nothing() {
-        // The base is always disturbed; there is an end to repeating.
+        // The base is always disturbed; the repetitions are limited.
         for disturbed in ["base", "rival"] {
             let calls = Rc::new(RefCell::new(0));
             let counted = |name: &'static str| -> Sampler {

@@ -1,8 +1,8 @@
 //! The results of a scenario: these types are the JSON schema.
 //!
-//! A file holds one [`ScenarioResult`] a line, one for each scenario that ran.
-//! Fields that do not apply to a row are left out. Figures carry three decimals, ratios four: more
-//! would be noise, and short decimals survive a round trip through text unchanged.
+//! A file holds one [`ScenarioResult`] a line, one for each scenario that ran. Fields that do not apply to a row are
+//! omitted. Figures have three decimals, ratios four: more would be noise, and short decimals survive conversion to
+//! text and back unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the schema that this build writes and reads.
 pub const SCHEMA: u32 = 1;
 
-/// What one scenario measured in one run of the process.
+/// The measurements of one scenario in one run of the process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioResult {
     /// The version of the schema, [`SCHEMA`].
@@ -21,13 +21,13 @@ pub struct ScenarioResult {
     pub scenario: String,
     /// Where it ran.
     pub machine: Machine,
-    /// How often every contestant was measured.
+    /// The number of rounds.
     pub rounds: u32,
     /// The contestant that the ratios refer to.
     pub base: String,
     /// One row for each contestant and set of parameters.
     pub rows: Vec<Row>,
-    /// What a reader should know before trusting the figures.
+    /// Warnings about the reliability of the figures.
     pub warnings: Vec<Warning>,
 }
 
@@ -36,7 +36,7 @@ pub struct ScenarioResult {
 pub struct Machine {
     /// The CPU's model name.
     pub cpu: String,
-    /// The CPUs that this process may run on.
+    /// The number of CPUs that this process may run on.
     pub cpus: u32,
     /// The kernel's release.
     pub kernel: String,
@@ -49,7 +49,7 @@ pub struct Machine {
 pub struct Row {
     /// The contestant's name.
     pub contestant: String,
-    /// What was varied.
+    /// The parameters.
     pub params: Params,
     /// The unit of `median`, `min` and `max`.
     pub unit: Unit,
@@ -61,15 +61,15 @@ pub struct Row {
     /// The figure divided by the base's figure of the same round; absent if the base did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Spread>,
-    /// Further figures of the row: counters, and published figures to compare with. Each name ends
-    /// in its unit where it has one. A figure is the median over the rounds; where the name begins
-    /// with `longest_`, it is the largest. `histogram_N` is how many lay up to N and above the bound
-    /// before, for instance `histogram_500_us` and `histogram_200_us`. `disturbed_rounds` is in how many rounds
-    /// other programs had the CPUs, however often the sample was taken again; left out if in none.
+    /// Further figures of the row: counters, and published figures for comparison. Each name ends in its unit if it has
+    /// one. A figure is the median over the rounds; if the name begins with `longest_`, it is the largest.
+    /// `histogram_N` is the number of values up to N and above the next lower bound, for instance `histogram_500_us`
+    /// and `histogram_200_us`. `disturbed_rounds` is the number of rounds in which other programs had the CPUs, even
+    /// after the sample was repeated; omitted if there are none.
     #[serde(default)]
     pub extra: BTreeMap<String, f64>,
-    /// The figure of each task, in their order, in the round whose figure is the median (of an even number
-    /// of rounds, the lower one in the middle); left out where a scenario does not tell them apart.
+    /// The figure of each task, in the tasks' order, in the round whose figure is the median (of an even number of
+    /// rounds, the lower one in the middle); omitted if a scenario does not distinguish them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
 }
@@ -85,13 +85,13 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// The parameters of a row, as they apply.
+/// The parameters of a row; absent ones do not apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
-    /// Tasks that take part.
+    /// The number of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u32>,
-    /// Length of the protected section, in pause instructions.
+    /// The length of the critical section, in pause instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<u32>,
     /// Size of a message, block or private array, in bytes.
@@ -100,7 +100,7 @@ pub struct Params {
     /// Where the tasks may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// What the tasks are.
+    /// The kind of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
     /// The scheduling class of the tasks.
@@ -109,25 +109,25 @@ pub struct Params {
     /// Resident memory of the creating process, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_mib: Option<u64>,
-    /// How many of 1,024 protected sections sleep for a microsecond instead of computing.
+    /// How many of 1,024 critical sections sleep for a microsecond instead of computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleeps: Option<u32>,
-    /// Share of readers, in per cent.
+    /// The share of readers, in per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_pct: Option<u32>,
-    /// How messages flow.
+    /// The direction in which messages flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Which variant of the scenario.
+    /// The variant of the scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<Variant>,
     /// Whether lock checking was on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<Switch>,
-    /// Programs beside that do nothing but spin.
+    /// How many other programs spin at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<u32>,
-    /// Of one processor, what a control group left to all tasks together, in per cent.
+    /// The quota of a control group for all tasks together, in per cent of one processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_pct: Option<u32>,
 }
@@ -168,7 +168,7 @@ words!(Unit {
 });
 
 impl Unit {
-    /// All there are.
+    /// All units.
     pub const ALL: [Self; 5] = [
         Self::Ns,
         Self::Us,
@@ -177,7 +177,7 @@ impl Unit {
         Self::Instructions,
     ];
 
-    /// Which direction of a figure in this unit is better.
+    /// The better direction for a figure in this unit.
     #[must_use]
     pub fn better(self) -> Better {
         match self {
@@ -187,7 +187,7 @@ impl Unit {
     }
 }
 
-/// Which direction of a figure is better.
+/// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -211,7 +211,7 @@ pub enum Placement {
 }
 words!(Placement { SameCpu => "same-cpu", DifferentCpu => "different-cpu", Free => "free" });
 
-/// What the tasks of a row are.
+/// The kind of a row's tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -235,13 +235,13 @@ pub enum Sched {
 }
 words!(Sched { Other => "other", Fifo => "fifo" });
 
-/// How messages flow.
+/// The direction in which messages flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// One way, as fast as possible.
+    /// In one direction, as fast as possible.
     Stream,
-    /// There and back, one at a time.
+    /// Round trips, one at a time.
     RoundTrip,
 }
 words!(Mode { Stream => "stream", RoundTrip => "round-trip" });
@@ -254,29 +254,29 @@ pub enum Variant {
     Pair,
     /// heap: 64 blocks are allocated, then freed in reverse.
     Batch,
-    /// spawn: as long as the pool of ready coprocs lasts.
+    /// spawn: only as long as the pool of ready coprocs lasts.
     PoolLasts,
-    /// spawn: one after the other without end, the refill of the pool included.
+    /// spawn: continuously, including the refills of the pool.
     Sustained,
-    /// inversion: the high-priority task and the low-priority one alone.
+    /// inversion: only the high-priority task and the low-priority one.
     Undisturbed,
     /// inversion: with a load of medium priority.
     Disturbed,
-    /// message-throughput: the sender computes each byte, the receiver adds up all.
+    /// message-throughput: the sender computes each byte, the receiver adds up all of them.
     Computed,
-    /// check-overhead: sysbench, threads at thousands of mutexes, with work in between.
+    /// check-overhead: sysbench, threads that use thousands of mutexes, with work in between.
     SysbenchMutex,
-    /// check-overhead: sysbench, threads at few mutexes, and nothing else.
+    /// check-overhead: sysbench, threads that use few mutexes, without other work.
     SysbenchContended,
-    /// check-overhead: sysbench, threads that give their processors away in their sections.
+    /// check-overhead: sysbench, threads that yield in their critical sections.
     SysbenchThreads,
-    /// check-overhead: memcached, asked by eight clients.
+    /// check-overhead: memcached, with eight clients.
     Memcached,
-    /// check-overhead: Redis, the same.
+    /// check-overhead: Redis, with eight clients.
     Redis,
-    /// check-overhead: Python's threads at a queue.
+    /// check-overhead: Python, with threads that use a queue.
     Python,
-    /// check-overhead: SQLite's shell, sorting with helpers.
+    /// check-overhead: SQLite's shell, sorting with helper threads.
     Sqlite,
     /// check-overhead: stress-ng's mutexes.
     StressMutex,
@@ -302,7 +302,7 @@ pub enum Variant {
     ProgramData,
     /// footprint: zeroed data of a whole program.
     ProgramBss,
-    /// fine-grained: an event to oneself.
+    /// fine-grained: an event that a task sends to itself.
     EventSelf,
     /// fine-grained: events of many tasks to one.
     EventManyToOne,
@@ -310,7 +310,7 @@ pub enum Variant {
     PrivateMutex,
     /// fine-grained: one mutex for all tasks.
     ContestedMutex,
-    /// fine-grained: a message to oneself.
+    /// fine-grained: a message that a task sends to itself.
     MessageSelf,
     /// fine-grained: messages of many tasks to one.
     MessageManyToOne,
@@ -350,7 +350,7 @@ words!(Variant {
     MessageManyToOne => "message-many-to-one",
 });
 
-/// Whether something was on.
+/// Whether a feature was on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
@@ -361,44 +361,43 @@ pub enum Switch {
 }
 words!(Switch { On => "on", Off => "off" });
 
-/// What a reader should know before trusting the figures. The text says what was seen and what to
-/// do about it.
+/// A warning about the reliability of the figures. The text says what was observed and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Warning {
     /// Rounds of one contestant differ much.
     Noisy {
-        /// What was seen, and what to do.
+        /// What was observed, and what to do.
         text: String,
     },
     /// Other programs keep the CPUs busy.
     Load {
-        /// What was seen, and what to do.
+        /// What was observed, and what to do.
         text: String,
     },
     /// The CPU's clock may change while measuring.
     Frequency {
-        /// What was seen, and what to do.
+        /// What was observed, and what to do.
         text: String,
     },
-    /// Fewer CPUs than the scenario would like.
+    /// There are fewer CPUs than the scenario needs for all its cases.
     FewCpus {
-        /// What was seen, and what to do.
+        /// What was observed, and what to do.
         text: String,
     },
-    /// A case was left out for want of memory.
+    /// A case was left out for lack of memory.
     Memory {
         /// What was left out, and what it needs.
         text: String,
     },
     /// A contestant is not available here.
     Skipped {
-        /// Who, why, and what brings it.
+        /// The contestant, the reason, and what would provide it.
         text: String,
     },
     /// A contestant failed while it was measured.
     Failed {
-        /// Who, and how.
+        /// The contestant, and the failure.
         text: String,
     },
     /// The measuring code itself was built without optimisation.
@@ -409,7 +408,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// What was seen and what to do about it.
+    /// What was observed, and what to do about it.
     pub fn text(&self) -> &str {
         match self {
             Self::Noisy { text }
@@ -471,7 +470,7 @@ impl ScenarioResult {
             .into_iter::<serde_json::Value>()
             .map(|value| {
                 let value = value?;
-                // The version first: another schema's fields would only produce a riddle.
+                // The version is checked first: the fields of another schema would only produce confusing errors.
                 let Version { schema } = Version::deserialize(&value)?;
                 if schema != SCHEMA {
                     return Err(ReadError::Schema { found: schema });

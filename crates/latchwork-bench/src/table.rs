@@ -20,7 +20,7 @@ pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io:
     writeln!(out)
 }
 
-/// What the columns of figures hold.
+/// The meaning of the columns of figures.
 pub(crate) fn meaning(result: &ScenarioResult) -> String {
     format!(
         "{} rounds, median and range; ratio to '{}' in the same round",
@@ -28,7 +28,7 @@ pub(crate) fn meaning(result: &ScenarioResult) -> String {
     )
 }
 
-/// The table: its head, then a line for each row, all of one length.
+/// The table: a header, then a line for each row, all of the same length.
 pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
     let named: Vec<Param> = PARAMS
         .iter()
@@ -39,7 +39,7 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
         .rows
         .iter()
         .flat_map(|row| row.extra.keys())
-        // For programs: a dozen columns more.
+        // Meant for programs, not people: a dozen more columns.
         .filter(|name| !name.starts_with("histogram_"))
         .collect();
     extras.sort();
@@ -163,7 +163,7 @@ impl fmt::Display for Params {
     }
 }
 
-/// Four significant digits or so: more would be noise.
+/// About four significant digits: more would be noise.
 pub(crate) fn short(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
@@ -173,7 +173,7 @@ pub(crate) fn short(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Prints `lines` as columns, of which the first `left` are aligned to the left.
+/// Prints `lines` as columns, the first `left` of which are left-aligned.
 fn print_columns(lines: &[Vec<String>], left: usize, out: &mut impl Write) -> io::Result<()> {
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)

@@ -27,7 +27,7 @@ fn everybody_is_accounted_for(name: &str) -> ScenarioResult {
             .rows
             .iter()
             .filter(|row| row.contestant == contestant.name);
-        // On one processor nobody gives way to the other.
+        // On one processor neither task yields to the other.
         let is_left_out = contestant.name == "floor spinning" && machine::cpus().len() == 1;
         if contestant.absent.is_none() && !is_left_out {
             let complete = rows
@@ -116,13 +116,13 @@ fn futex_lock_accounts_for_everybody() {
     let result = everybody_is_accounted_for("futex-lock");
     for row in &result.rows {
         assert_eq!(row.better, Better::Higher);
-        // Nobody was slower than the slowest, and waits were looked at.
+        // No task was slower than the slowest, and waits were timed.
         assert!(row.extra["task_min_ops"] <= row.extra["task_max_ops"]);
         assert!(row.extra["longest_wait_us"] > 0.0, "{row:?}");
         let counts = row.extra.contains_key("unlock_slow_per_1000");
         assert_eq!(counts, row.contestant == "latchwork throughput");
     }
-    // Whoever is for processes, too, has rows of both kinds.
+    // Contestants that also support processes have rows of both kinds.
     let of = |kind| {
         let rows = result
             .rows
@@ -165,7 +165,7 @@ fn broadcast_accounts_for_everybody() {
 #[test]
 fn inversion_accounts_for_everybody() {
     let result = everybody_is_accounted_for("inversion");
-    // Each alone and disturbed, or not at all.
+    // Each undisturbed and disturbed, or not at all.
     assert_eq!(result.rows.len() % 2, 0);
 }
 

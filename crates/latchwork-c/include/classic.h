@@ -1,20 +1,20 @@
 /*
- * classic.h: RTEMS's classic interface on Linux: semaphores, events and message queues with its names, constants,
- * status codes and order of checks, between the threads of a process, or between processes; and so much of its
- * tasks as programs of that kind need. (Names and behaviour are those of the RTEMS Classic API Guide.)
+ * classic.h: RTEMS's classic interface on Linux: semaphores, events and message queues with RTEMS's names, constants,
+ * status codes and order of checks, between the threads of a process, or between processes; and the task directives
+ * that such programs need. (Names and behaviour are those of the RTEMS Classic API Guide.)
  *
- *     what RTEMS has          here
+ *     RTEMS                   here
  *     one system              one region: this process's own, or a named one (lw_classic_configure)
  *     a task                  a thread; each thread that uses a directive becomes one, with a priority of 255
- *     priorities 1 to 255     recorded, and what orders queues, ceilings and inheritance
+ *     priorities 1 to 255     recorded; they order queues, and apply to ceilings and inheritance
  *     schedulers, nodes       one of each
  *     clock ticks             10 ms, unless configured
- *     fatal errors            of broken mutexes: LW_RTEMS_OWNER_DIED, beside RTEMS's own statuses
+ *     fatal errors            of mutexes after owner death: LW_RTEMS_OWNER_DIED, in addition to RTEMS's statuses
  *
- * A task that is killed has carried out a directive or not, and what it owned is told to the next one. A directive
- * that may wait is a cancellation point when it is called, and when it returns without success. pthread_cancel() alone
- * does not end a wait that is under way, but for rtems_task_wake_after(); rtems_task_delete() ends all of them. A
- * directive that cannot be used for want of memory answers RTEMS_INTERNAL_ERROR.
+ * A task that is killed has carried out a directive completely or not at all, and the death is reported to the next
+ * owner of what it owned. A directive that may wait is a cancellation point when it is called, and when it returns
+ * without success. pthread_cancel() alone does not end a wait in progress, except that of rtems_task_wake_after();
+ * rtems_task_delete() ends all waits. A directive that fails for lack of memory returns RTEMS_INTERNAL_ERROR.
  *
  * Manual: lw_classic(3).
  */
@@ -71,7 +71,10 @@ typedef enum {
 	RTEMS_IO_ERROR = 27,
 	RTEMS_INTERRUPTED = 28,
 	RTEMS_PROXY_BLOCKING = 29,
-	/* Ours: the semaphore is obtained, and its owner before died: what it protects may be half changed. */
+	/*
+	 * Latchwork's: the semaphore is obtained, and its previous owner died: the data that it protects may be
+	 * inconsistent.
+	 */
 	LW_RTEMS_OWNER_DIED = 64
 } rtems_status_code;
 
@@ -82,7 +85,7 @@ typedef enum {
 /* Attributes. */
 #define RTEMS_DEFAULT_ATTRIBUTES 0x00000000u
 #define RTEMS_LOCAL 0x00000000u
-/* There is one node: it says nothing. */
+/* There is one node, so this has no effect. */
 #define RTEMS_GLOBAL 0x00000002u
 #define RTEMS_APPLICATION_TASK 0x00000000u
 #define RTEMS_FIFO 0x00000000u
@@ -108,7 +111,7 @@ typedef enum {
 #define RTEMS_NO_TIMEOUT ((rtems_interval)0)
 #define RTEMS_MILLISECONDS_TO_TICKS(ms) lw_classic_ticks(ms)
 
-/* Modes are taken and have no effect: tasks are threads of Linux. */
+/* Modes are accepted and have no effect: tasks are threads of Linux. */
 #define RTEMS_DEFAULT_MODES 0x00000000u
 #define RTEMS_PREEMPT 0x00000000u
 #define RTEMS_NO_PREEMPT 0x00000100u
@@ -171,14 +174,14 @@ typedef enum {
 #define RTEMS_EVENT_SYSTEM_SERVER RTEMS_EVENT_30
 #define RTEMS_EVENT_SYSTEM_TRANSIENT RTEMS_EVENT_31
 
-/* ---- configuration: before the first directive, or none ---- */
+/* ---- configuration: before the first directive; optional ---- */
 
 struct lw_classic_options {
-	/* A region by name, which is made if it is not there; NULL for one of this process's own. */
+	/* A region's name, which is created if it does not exist; NULL for a region of this process's own. */
 	const char *region;
 	/* Its size in bytes; 0 for 16 MiB. */
 	size_t memory;
-	/* So many objects at a time; 0 for 64 of each. */
+	/* The most objects of each kind; 0 for 64. */
 	uint16_t semaphores, message_queues;
 	/* 0 for 10,000. */
 	uint32_t microseconds_per_tick;
@@ -186,12 +189,14 @@ struct lw_classic_options {
 	uint32_t flags;
 };
 
-/* The kernel is not told of the priorities of tasks: they order queues and are inherited, and nothing more. */
+/* Tasks' priorities are not set in the kernel: they order queues and are inherited, and nothing more. */
 #define LW_CLASSIC_UNSCHEDULED 1u
 
-/* 0, or an error number: EBUSY if a directive was used before, EINVAL for a table that was made otherwise. */
+/*
+ * Returns 0, or an error number: EBUSY if a directive was used before, EINVAL if the table exists with other options.
+ */
 int lw_classic_configure(const struct lw_classic_options *options);
-/* Ticks, rounded up: a time that is not 0 never becomes "for ever". */
+/* Converts to ticks, rounded up: a time that is not 0 never becomes "for ever". */
 rtems_interval lw_classic_ticks(uint64_t milliseconds);
 
 /* ---- semaphores ---- */
@@ -224,10 +229,10 @@ void rtems_event_transient_clear(void);
 rtems_status_code rtems_message_queue_create(rtems_name name, uint32_t count, size_t max_message_size,
 					     rtems_attribute attribute_set, rtems_id *id);
 /*
- * A queue for which the program has memory. The messages lie in the region all the same, where other processes find
- * them: the memory's size is checked (RTEMS_UNSATISFIED), it is kept until the queue is deleted, and storage_free is
- * called with it then, if it is not NULL: by the process that has constructed the queue; if another one has deleted it,
- * when that process next constructs or deletes one.
+ * A queue for which the program provides memory. The messages lie in the region nevertheless, where other processes
+ * find them. The memory's size is checked (RTEMS_UNSATISFIED), and the memory is kept until the queue is deleted. Then
+ * the process that constructed the queue calls storage_free with it, if that is not NULL; if another process has
+ * deleted the queue, this happens when the first one next constructs or deletes a queue.
  */
 typedef struct {
 	rtems_name name;
@@ -255,41 +260,42 @@ rtems_status_code rtems_message_queue_delete(rtems_id id);
 rtems_status_code rtems_message_queue_send(rtems_id id, const void *buffer, size_t size);
 rtems_status_code rtems_message_queue_urgent(rtems_id id, const void *buffer, size_t size);
 rtems_status_code rtems_message_queue_broadcast(rtems_id id, const void *buffer, size_t size, uint32_t *count);
-/* The buffer holds the queue's largest message, as RTEMS demands. */
+/* The buffer must have room for the queue's longest message, as RTEMS requires. */
 rtems_status_code rtems_message_queue_receive(rtems_id id, void *buffer, size_t *size, rtems_option option_set,
 					      rtems_interval timeout);
 rtems_status_code rtems_message_queue_get_number_pending(rtems_id id, uint32_t *count);
 rtems_status_code rtems_message_queue_flush(rtems_id id, uint32_t *count);
-/* Ours: with the buffer's size. A longer message stays, RTEMS_INVALID_SIZE. */
+/* Latchwork's: with the buffer's size. A longer message stays in the queue: RTEMS_INVALID_SIZE. */
 rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t room, size_t *size,
 					   rtems_option option_set, rtems_interval timeout);
 
 /* ---- tasks ---- */
 
-/* A thread that waits to be started; it counts from here on, with its id. Attributes and modes have no effect. */
+/* A thread that waits to be started; it exists from here on, with its id. Attributes and modes have no effect. */
 rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial_priority, size_t stack_size,
 				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id);
-/* Of this process's tasks, by those who created them. */
+/* Searches this process's tasks, by the names with which they were created. */
 rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id);
 rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument);
 /*
- * Of another task it returns when that has ended: where it next waits, in a directive or in a libc function that is a
- * cancellation point, or at once if it waits there. Its handlers (pthread_cleanup_push(), C++ destructors) run; what it
- * owns is handed on, and who obtains it gets LW_RTEMS_OWNER_DIED. It is put off while the task has disabled cancellation.
- * RTEMS_TIMEOUT: the task computes, or spins for a MrsP semaphore, and has not ended within 2 seconds; it will at its
- * next wait. RTEMS_NOT_IMPLEMENTED: a thread that rtems_task_create() has not made, or one of another process.
+ * For another task, this returns when that task has ended: at its next wait in a directive or in a libc function that
+ * is a cancellation point, or at once if it waits there now. Its handlers (pthread_cleanup_push(), C++ destructors)
+ * run; what it owns is handed on, and the next owner gets LW_RTEMS_OWNER_DIED. The end is deferred while the task has
+ * disabled cancellation. RTEMS_TIMEOUT: the task computes, or spins for a MrsP semaphore, and has not ended within 2
+ * seconds; it will end at its next wait. RTEMS_NOT_IMPLEMENTED: a thread that rtems_task_create() has not made, or one
+ * of another process.
  */
 rtems_status_code rtems_task_delete(rtems_id id);
 void rtems_task_exit(void) __attribute__((noreturn));
 rtems_id rtems_task_self(void);
 /*
- * At once: a waiting task's place in a queue by priority is another one, and so is what the kernel is told, where it may
- * be: 1 to 98 are SCHED_FIFO 99 to 2, 99 to 254 are SCHED_FIFO 1, 255 is an ordinary thread. Without the right to
- * (CAP_SYS_NICE, RLIMIT_RTPRIO), which is said once, the priority counts among tasks only.
+ * Takes effect at once: the waiting task's place in a queue by priority changes, and so does its kernel priority, where
+ * permitted: 1 to 98 are SCHED_FIFO 99 to 2, 99 to 254 are SCHED_FIFO 1, 255 is an ordinary thread. Without the
+ * privilege (CAP_SYS_NICE, RLIMIT_RTPRIO), which is reported once, the priority counts among tasks only.
  */
 rtems_status_code rtems_task_set_priority(rtems_id id, rtems_task_priority new_priority,
 					  rtems_task_priority *old_priority);
-/* 0: lets others run. */
+/* 0 yields. */
 rtems_status_code rtems_task_wake_after(rtems_interval ticks);
 
 
@@ -297,7 +303,7 @@ rtems_status_code rtems_task_wake_after(rtems_interval ticks);
 rtems_interval rtems_clock_get_ticks_per_second(void);
 rtems_interval rtems_clock_get_ticks_since_boot(void);
 
-/* "RTEMS_TIMEOUT" and its like. */
+/* Returns "RTEMS_TIMEOUT" and the like. */
 const char *rtems_status_text(rtems_status_code status);
 
 #ifdef __cplusplus

@@ -1,18 +1,17 @@
 /*
- * coproc.h: co-processes, which share as much as they need. The interface of the CoProc library (G. Ben-Yossef,
- * "On Threads, Processes and Co-Processes", 2009), over Latchwork's regions and coprocs.
+ * coproc.h: co-processes, which share as much as they need. The interface of the CoProc library (G. Ben-Yossef, "On
+ * Threads, Processes and Co-Processes", 2009), built on Latchwork's regions and coprocs.
  *
- * A coproc is a process of its own, with a name that ps shows, attributes that are set before its routine runs,
- * and one piece of memory that it shares with its creator at the same address: pointers into it, and within it,
- * mean the same in all of them.
+ * A coproc is a separate process, with a name that ps shows and attributes that are set before its routine runs. It
+ * shares one memory area with its creator at the same address: pointers into the area, and within it, mean the same in
+ * all of them.
  *
- * Answers are those of the system's own calls: -1 or NULL for a failure, with errno. A program that was never
- * initialised gets EINVAL.
+ * Failures are reported as by system calls: -1 or NULL, with errno. A program that was never initialised gets EINVAL.
  *
- * What a coproc finds: without a sharing flag it is a clean copy of the process as it was when coproc_init() was
- * called; statics have the values that they had then, and no lock is held. Call that early. With COPROC_SNAPSHOT
- * or a flag that shares, it is a copy of the calling thread as it is now, with all its memory; other threads do
- * not exist in it, but locks that they held do, malloc's among them.
+ * The state of a coproc: without a sharing flag it is a clean copy of the process as it was when coproc_init() was
+ * called; statics have the values that they had then, and no lock is held. Call coproc_init() early. With
+ * COPROC_SNAPSHOT or a sharing flag, it is a copy of the calling thread as it is now, with all its memory. Other
+ * threads do not exist in the copy, but locks that they held stay held, malloc's among them.
  *
  * Manual: coproc(3).
  */
@@ -49,7 +48,7 @@ struct coproc_attributes {
 	cpu_set_t cpu_affinity_mask;
 };
 
-/* Which attributes are to be set; the others are inherited. Each has a bit of its own. */
+/* The attributes to set; the others are inherited. Each has its own bit. */
 #define COPROC_SET_AS_SIZE 0x0010
 #define COPROC_SET_CORE_SIZE 0x0020
 #define COPROC_SET_CPU_TIME 0x0040
@@ -57,58 +56,57 @@ struct coproc_attributes {
 #define COPROC_SET_SCHED 0x0100
 #define COPROC_SET_CPU_AFFINITY 0x0200
 
-/* The table of descriptors, the working directory, the root and the umask are one for both. */
+/* Share the table of descriptors, the working directory, the root and the umask. */
 #define COPROC_SHARE_FS 0x0002
-/* System V semaphore adjustments are undone when the last of the sharers ends. */
+/* System V semaphore adjustments are undone when the last sharing process ends. */
 #define COPROC_SHARE_SYSVSEM 0x0008
-/* Nobody will join it. It lives until it ends by itself, or by coproc_exit(). */
+/* It will not be joined. It lives until it ends by itself, or until coproc_exit(). */
 #define COPROC_DETACHED 0x0004
-/* To make it a child of the creator's parent: refused, ENOTSUP, since nobody could join it. */
+/* Make it a child of the creator's parent: refused with ENOTSUP, since no process could join it. */
 #define COPROC_NOTIFY_PARENT 0x0001
-/* Ours: a copy of now; to be killed when its creator ends. */
+/* Latchwork's extensions: a copy of the process as it is now; kill it when its creator ends. */
 #define COPROC_SNAPSHOT 0x0400
 #define COPROC_DIE_WITH_PARENT 0x0800
 
 /*
- * Makes the shared memory, of which so many bytes can be allocated, and the server process that clean coprocs
- * are copies of. EBUSY: it was called before, without a coproc_exit() since. EAGAIN: threads of this process hold
- * locks of the C library. After coproc_exit() it starts a new server process, over the memory that there is;
- * ENOMEM: that is smaller.
+ * Creates the shared memory, of which so many bytes can be allocated, and the server process of which clean coprocs are
+ * copies. EBUSY: it was called before, without a coproc_exit() since. EAGAIN: threads of this process hold locks of the
+ * C library. After coproc_exit() it starts a new server process, over the existing memory; ENOMEM if that is smaller.
  */
 int coproc_init(size_t shm_max_size);
 
 /*
- * Starts a coproc. "attrib" may be NULL where no COPROC_SET_ flag is given. The argument is a pointer into
- * the shared memory, or one that means something in the copy that the coproc is. If an attribute cannot be set,
- * nothing has run, and coproc_failed_attribute() says which.
+ * Starts a coproc. "attrib" may be NULL if no COPROC_SET_ flag is given. The argument is a pointer into the shared
+ * memory, or one that is meaningful in the copy that the coproc is. If an attribute cannot be set, the routine has not
+ * run, and coproc_failed_attribute() returns the attribute.
  */
 pid_t coproc_create(const char *coproc_name, struct coproc_attributes *attrib, int flags,
 		    int (*start_routine)(void *), void *arg);
 
-/* The attribute for which the calling thread's last coproc_create() failed; NULL if it was not for one. */
+/* The attribute that made the calling thread's last coproc_create() fail; NULL if it did not fail for an attribute. */
 const char *coproc_failed_attribute(void);
 
 /*
- * Ends what coproc_init() began: each coproc of the calling process that still runs, detached or not, gets SIGTERM,
- * and SIGKILL if it runs a second later, and is joined; a coproc_join() in another thread returns. The server process
- * ends. No other process is touched: coprocs of coprocs are their creators'.
+ * Ends what coproc_init() began. Each coproc of the calling process that still runs, detached or not, gets SIGTERM,
+ * then SIGKILL if it still runs a second later, and is joined; a coproc_join() in another thread returns. The server
+ * process ends. No other process is affected: coprocs of coprocs belong to their creators.
  *
- * Afterwards coproc_create() and coproc_exit() are EINVAL, as before coproc_init(), which may be called again. A
- * coproc_create() that runs at the same time creates nothing that lives on, and answers EINVAL. The shared memory
- * stays, and coproc_alloc() and coproc_free() go on to work. EPERM: the calling process is a fork of the one that
- * called coproc_init().
+ * Afterwards coproc_create() and coproc_exit() fail with EINVAL, as before coproc_init(), which may be called again. A
+ * coproc_create() that runs at the same time leaves no coproc behind, and fails with EINVAL. The shared memory stays,
+ * and coproc_alloc() and coproc_free() still work. EPERM: the calling process is a fork of the one that called
+ * coproc_init().
  */
 int coproc_exit(void);
 
-/* Shared memory, aligned for everything; it outlives the coproc that asked for it. NULL: ENOMEM. */
+/* Allocates shared memory, aligned for every type; it outlives the coproc that allocated it. NULL: ENOMEM. */
 void *coproc_alloc(size_t size);
 
-/* NULL is nothing. What is no such block aborts the program, with a line that says so. */
+/* Frees such memory; NULL does nothing. A pointer to anything else aborts the program with a message. */
 void coproc_free(void *ptr);
 
 /*
- * Waits for the coproc's end. The status is one for WIFEXITED(), WEXITSTATUS(), WTERMSIG() ...; NULL if it does
- * not matter. ECHILD: no such coproc of the calling process, or it was joined before, or is detached.
+ * Waits for the coproc's end. The status is for WIFEXITED(), WEXITSTATUS(), WTERMSIG() ...; "status" may be NULL.
+ * ECHILD: the calling process has no such coproc, or it was joined before, or is detached.
  */
 int coproc_join(pid_t pid, int *status);
 

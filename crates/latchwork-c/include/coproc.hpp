@@ -6,9 +6,9 @@
  *     lw::coproc worker = lw::coproc::start<work>("worker", *counts);
  *     if (worker.join().exit_code() != 0) ...
  *
- * Errors are std::system_error, which names the attribute that could not be set. What a coproc finds, when it ends,
- * and what is its own, is as coproc.h says; an exception that leaves its routine ends it, as it ends a thread, by
- * std::terminate(). Manual: lw_cpp(3).
+ * Errors are std::system_error, which names the attribute that could not be set. coproc.h describes the state of a
+ * coproc, its end, and what it does not share. An exception that leaves its routine ends the coproc, as it ends a
+ * thread, by std::terminate(). Manual: lw_cpp(3).
  */
 #ifndef COPROC_HPP
 #define COPROC_HPP
@@ -27,7 +27,7 @@
 
 namespace lw {
 
-/* What coproc_init() begins, until the end of the scope: coproc_exit() ends all coprocs of this process then. */
+/* The scope between coproc_init() and coproc_exit(): its end ends all coprocs of this process. */
 class coprocs {
 public:
 	explicit coprocs(size_t bytes)
@@ -37,11 +37,11 @@ public:
 	}
 	coprocs(const coprocs &) = delete;
 	coprocs &operator=(const coprocs &) = delete;
-	/* In the child of a fork, and after coproc_exit(), it does nothing. */
+	/* In the child of a fork, and after coproc_exit(), this does nothing. */
 	~coprocs() { coproc_exit(); }
 };
 
-/* Destroys an object, and frees its memory: in one process, for all that share it. */
+/* Destroys an object and frees its memory, for all processes that share it. */
 struct coproc_delete {
 	template <class T>
 	void operator()(T *object) const noexcept
@@ -53,7 +53,7 @@ struct coproc_delete {
 template <class T>
 using coproc_ptr = std::unique_ptr<T, coproc_delete>;
 
-/* Makes an object in the shared memory. std::bad_alloc: there is no room, or no lw::coprocs. */
+/* Makes an object in the shared memory. std::bad_alloc: there is no room, or no lw::coprocs exists. */
 template <class T, class... Arguments>
 coproc_ptr<T> coproc_make(Arguments &&...arguments)
 {
@@ -69,7 +69,7 @@ coproc_ptr<T> coproc_make(Arguments &&...arguments)
 	}
 }
 
-/* What a coproc is to be like: flags and attributes of coproc.h. */
+/* The options of a coproc: flags and attributes of coproc.h. */
 class coproc_options {
 public:
 	coproc_options &address_space_size(rlim_t bytes)
@@ -130,11 +130,11 @@ class coproc_status {
 public:
 	explicit coproc_status(int status) noexcept : status_(status) {}
 	bool exited() const noexcept { return WIFEXITED(status_); }
-	/* -1: it did not exit. */
+	/* -1 if it did not exit. */
 	int exit_code() const noexcept { return exited() ? WEXITSTATUS(status_) : -1; }
-	/* 0: no signal killed it. */
+	/* 0 if no signal killed it. */
 	int signal() const noexcept { return WIFSIGNALED(status_) ? WTERMSIG(status_) : 0; }
-	/* As waitpid() has it. */
+	/* In waitpid()'s encoding. */
 	int native() const noexcept { return status_; }
 
 private:
@@ -142,8 +142,8 @@ private:
 };
 
 /*
- * A coproc that is to be joined. The destructor joins one that was not, as that of std::jthread: it waits for its end.
- * It can be moved, not copied.
+ * A coproc that must be joined. The destructor joins it if necessary, like that of std::jthread: it waits for its end.
+ * It can be moved, but not copied.
  */
 class coproc {
 public:
@@ -161,7 +161,7 @@ public:
 			coproc_join(pid_, nullptr);
 	}
 
-	/* Starts one that runs Routine on an object in the shared memory; what that returns is its exit code. */
+	/* Starts a coproc that runs Routine on an object in the shared memory; Routine's result is its exit code. */
 	template <auto Routine, class T>
 	[[nodiscard]] static coproc start(const char *name, T &argument, const coproc_options &options = {})
 	{
@@ -169,7 +169,7 @@ public:
 			      "a coproc's routine takes a reference to its argument and returns an int");
 		return coproc(begin(name, options, 0, run<Routine, T>, &argument));
 	}
-	/* One that nobody joins: it lives until it ends, or until coproc_exit(). Returns its process ID. */
+	/* Starts a detached coproc: it lives until it ends, or until coproc_exit(). Returns its process ID. */
 	template <auto Routine, class T>
 	static pid_t start_detached(const char *name, T &argument, const coproc_options &options = {})
 	{
@@ -179,9 +179,9 @@ public:
 	}
 
 	bool joinable() const noexcept { return pid_ > 0; }
-	/* -1: there is none. */
+	/* -1 if there is none. */
 	pid_t pid() const noexcept { return pid_; }
-	/* EINVAL: it was joined, or moved from. ECHILD: lw::coprocs has ended meanwhile, and it with it. */
+	/* EINVAL: it was joined, or moved from. ECHILD: lw::coprocs has ended meanwhile, and the coproc with it. */
 	coproc_status join()
 	{
 		int status = 0;
@@ -191,7 +191,7 @@ public:
 			throw std::system_error(errno, std::generic_category(), "coproc_join");
 		return coproc_status(status);
 	}
-	/* One that has ended, and was not joined yet, takes no notice. EINVAL: there is none. */
+	/* A signal to a coproc that has ended, and was not joined yet, has no effect. EINVAL: there is none. */
 	void kill(int signal)
 	{
 		if (!joinable())
@@ -199,13 +199,13 @@ public:
 		if (::kill(pid_, signal) != 0)
 			throw std::system_error(errno, std::generic_category(), "kill");
 	}
-	/* For coproc_join(): the caller's from now on. */
+	/* Passes the coproc to the caller, for coproc_join(). */
 	pid_t release() noexcept { return std::exchange(pid_, -1); }
 
 private:
 	explicit coproc(pid_t pid) noexcept : pid_(pid) {}
 
-	/* noexcept: nothing is unwound beyond the routine. */
+	/* noexcept: no exception is unwound beyond the routine. */
 	template <auto Routine, class T>
 	static int run(void *argument) noexcept
 	{

@@ -5,17 +5,17 @@
  *                                                  std::unique_lock, std::scoped_lock, std::condition_variable_any
  *     lw::rwlock, ...                              SharedTimedLockable: for std::shared_lock, too
  *     lw::robust_mutex, ..., lw::robust_rwlock     the same between processes whose tasks may be killed
- *     lw::recovering                               one of them, and what repairs its data after a death
+ *     lw::recovering                               a robust lock, and the function that repairs its data
  *     lw::condition, lw::semaphore, lw::completion, lw::barrier, lw::once
- *     lw::shared_...                               the same between processes, where they are not anyway
+ *     lw::shared_...                               the same between processes, where there is a difference
  *
- * Each has the C type as its only member (but lw::recovering, which refers to one), so C, C++ and Rust may share one
+ * Each has the C type as its only member (except lw::recovering, which refers to one), so C, C++ and Rust may share one
  * object: native_handle(). Errors are std::system_error. None can be copied or moved.
  *
- * The death of an owner is lw::owner_died: latchwork/robust.hpp says what becomes of the lock.
+ * Owner death throws lw::owner_died: latchwork/robust.hpp describes the state of the lock after it.
  *
- * pthread_cancel() and exceptions: a cancelled wait unwinds the C++ frames above it, as pthread's own do; it
- * must not meet a function that is noexcept.
+ * pthread_cancel() and exceptions: a cancelled wait unwinds the C++ frames above it, as pthread's own waits do; it must
+ * not reach a function that is noexcept.
  *
  * Coprocs: coproc.hpp. Manual: lw_cpp(3).
  */
@@ -37,7 +37,7 @@
 namespace lw {
 
 /*
- * An owner of the lock died, or left its data half changed, and nobody has repaired that yet. The calling task does
+ * An owner of the lock died, or left its data inconsistent, and no task has repaired that yet. The calling task does
  * *not* hold the lock: see latchwork/robust.hpp.
  */
 class owner_died : public std::system_error {
@@ -48,7 +48,7 @@ public:
 	{
 	}
 	const void *lock() const noexcept { return lock_; }
-	/* Whether it is about this one. */
+	/* Whether the exception is about this lock. */
 	template <class Lock>
 	bool is_of(Lock &lock) const noexcept
 	{
@@ -79,7 +79,7 @@ inline void check(int error)
 		fail(error);
 }
 
-/* False if it is this one, which is no error of the caller's. */
+/* False if the error is the expected one, which is not a fault of the caller's. */
 inline bool check_but(int error, int expected)
 {
 	if (error == expected)
@@ -88,13 +88,13 @@ inline bool check_but(int error, int expected)
 	return true;
 }
 
-/* What a robust lock does beside; the others know nothing of deaths. */
+/* The additional operations of robust locks; other locks do not detect owner death. */
 template <class Native>
 struct robustness {
 	static constexpr bool exists = false;
 };
 
-/* The answer of a call that was to take a lock: whether it has, unless it is an error. */
+/* Converts the result of a call that was to acquire a lock: whether it did; throws other errors. */
 template <class Native>
 bool taken(Native &lock, int error, int expected = 0)
 {
@@ -116,7 +116,7 @@ inline uint32_t checked_ceiling(int ceiling)
 	return static_cast<uint32_t>(ceiling);
 }
 
-/* Longer than any machine runs; nanoseconds have hardly room for more. */
+/* Longer than any machine runs; much larger values do not fit in nanoseconds. */
 constexpr long long for_ever = 9000000000;
 
 template <class Rep, class Period>
@@ -151,12 +151,12 @@ struct timespec after(std::chrono::duration<Rep, Period> time)
 	return at(steady_clock::now() + std::chrono::ceil<nanoseconds>(time));
 }
 
-/* Other clocks as they stand to the steady one now. */
+/* Converts a time of another clock to the steady clock, by their present difference. */
 template <class Clock, class Duration>
 struct timespec at(std::chrono::time_point<Clock, Duration> time)
 {
 	const auto now = Clock::now();
-	/* A difference may be more than there is room for. */
+	/* A difference may be too large for the type. */
 	return time <= now ? at(std::chrono::steady_clock::time_point()) : after(time - now);
 }
 
@@ -193,7 +193,7 @@ public:
 		struct timespec at = detail::after(time);
 		return detail::taken(native_, lw_mutex_timedlock(&native_, &at), ETIMEDOUT);
 	}
-	/* Data that was not repaired stays so. */
+	/* If the data of a dead owner was not repaired, it stays inconsistent. */
 	void unlock() LW__ATTRIBUTE(release_capability())
 	{
 		if constexpr (detail::robustness<Native>::exists) {
@@ -209,7 +209,7 @@ protected:
 };
 
 using mutex = basic_mutex<lw_mutex_t>;
-/* Between processes. What std::shared_mutex is, is lw::rwlock. */
+/* Process-shared. The counterpart of std::shared_mutex is lw::rwlock. */
 using shared_mutex = basic_mutex<lw_shared_mutex_t>;
 using tp_mutex = basic_mutex<lw_tp_mutex_t>;
 using shared_tp_mutex = basic_mutex<lw_shared_tp_mutex_t>;

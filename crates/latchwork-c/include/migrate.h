@@ -2,29 +2,30 @@
  * migrate.h: from semaphores to mutexes, one at a time. The types and calls of the generic mutex subsystem of
  * Linux (I. Molnár, 2005), for programs in user space.
  *
- *     type                    takes                      is
- *     struct semaphore        down(), up() ...           a counting semaphore: unknown, not reviewed yet
- *     struct arch_semaphore   the same calls, and arch_  a counting semaphore, reviewed: it is to stay one
+ *     type                    calls                      is
+ *     struct semaphore        down(), up() ...           a counting semaphore: not reviewed yet
+ *     struct arch_semaphore   the same calls, and arch_  a counting semaphore: reviewed, and to stay one
  *     struct mutex_debug      both sets of calls         a mutex that checks its rules
  *     struct mutex            mutex_lock() ...           a mutex of four bytes
- *     struct completion       wait_for_completion() ...  what says that something is done
+ *     struct completion       wait_for_completion() ...  an object that signals that something is done
  *
- * To migrate a semaphore: make it a struct mutex_debug and run; the calls stay. If it breaks a rule, it is none
- * that a mutex can replace: make it an arch_semaphore, or a completion. If not, make it a struct mutex, and change
- * the calls. A call that does not belong to a type does not compile, and says what does.
+ * To migrate a semaphore: make it a struct mutex_debug and run the program; the calls stay. If it breaks a rule, a
+ * mutex cannot replace it: make it an arch_semaphore, or a completion. If it does not, make it a struct mutex, and
+ * change the calls. A call that does not belong to a type does not compile, and the message names the calls that do.
  *
- * LATCHWORK_DEBUG_MUTEX_FULL, defined before, makes each struct semaphore a mutex that checks its rules: only the
- * arch_ ones stay. LATCHWORK_DEBUG_MUTEXES has each struct mutex check them, too.
+ * LATCHWORK_DEBUG_MUTEX_FULL, defined before the include, makes each struct semaphore a mutex that checks its rules;
+ * only the arch_ ones stay semaphores. LATCHWORK_DEBUG_MUTEXES makes each struct mutex check its rules, too.
  *
- * The rules: one task holds a mutex at a time, and only it unlocks it, once; it is not taken again while it is
- * held; it is initialised by the calls here, and neither copied nor overwritten while it is in use; a task does not
- * end with one held, nor is memory freed where a held one lies (mutex_debug_check_free()); tasks take mutexes in one
- * order, and do not wait for each other in a circle. The checker is the library's: its report says which mutexes,
- * which tasks, where taken and where asked for, and the program goes on as it would without it. LATCHWORK_CHECK=fatal
- * in the environment ends it; mutex_debug_on_violation() takes the text.
+ * The rules: one task holds a mutex at a time, and only it unlocks it, once; it does not lock it again while it holds
+ * it; a mutex is initialised by the calls here, and neither copied nor overwritten while it is in use; a task does not
+ * end while it holds one, and memory that contains a held one is not freed (mutex_debug_check_free()); tasks lock
+ * mutexes in one order, and do not wait for each other in a cycle. The library's checker enforces them: its report
+ * names the mutexes, the tasks, and the places of acquisition and request, and the program goes on as it would without
+ * the checker. LATCHWORK_CHECK=fatal in the environment aborts the program; mutex_debug_on_violation() passes the text
+ * to a function.
  *
- * Signs are those of Linux: mutex_trylock() is 1 when it was taken, down_trylock() is 0 then; calls that can be
- * interrupted answer 0 or -EINTR. Time-outs are in jiffies, milliseconds here (HZ is 1000).
+ * Return values are those of Linux: mutex_trylock() returns 1 if it acquired the mutex, down_trylock() returns 0 if it
+ * did; interruptible calls return 0 or -EINTR. Time-outs are in jiffies, which are milliseconds here (HZ is 1000).
  *
  * C11 with _Generic; C++17 with overloads. Manual: lw_migrate(3).
  */
@@ -37,7 +38,7 @@
 extern "C" {
 #endif
 
-/* A mutex that checks its rules. Initialise it by what is here: the fields are the library's. */
+/* A mutex that checks its rules. Initialise it by the calls here: the fields are the library's. */
 struct mutex_debug {
 	lw_mutex_t lw_lock;
 	uint32_t lw_magic;
@@ -49,25 +50,25 @@ struct mutex_debug {
 };
 
 #define LW__MAGIC 0x6d757478u
-/* In lw_state: taken before anybody ran, and whoever comes first may release it. */
+/* In lw_state: it was initialised as locked, without an owner; the first task that unlocks it may do so. */
 #define LW__NOBODYS 2u
 
 int mutex_debug_lock(struct mutex_debug *mutex, unsigned how, const char *file, unsigned line);
 void mutex_debug_unlock(struct mutex_debug *mutex, const char *file, unsigned line);
 int mutex_debug_is_locked(const struct mutex_debug *mutex);
 void mutex_debug_init(struct mutex_debug *mutex, const char *name, int locked, const char *file, unsigned line);
-/* As sema_init(): 1 is unlocked, 0 locked, and anything else no mutex's count. */
+/* As sema_init(): 1 is unlocked, 0 is locked, and any other count is invalid for a mutex. */
 void mutex_debug_sema_init(struct mutex_debug *mutex, const char *name, int count, const char *file,
 			   unsigned line);
-/* Where memory is about to be freed: nobody's held mutexes may lie there, and those that lie there are no more. */
+/* To be called before memory is freed: it must contain no held mutexes, and the mutexes in it cease to exist. */
 #define mutex_debug_check_free(memory, bytes) mutex_debug_freed(memory, bytes, __FILE__, __LINE__)
 void mutex_debug_freed(const void *memory, size_t bytes, const char *file, unsigned line);
-/* Whom to give the text of a finding instead of standard error; NULL for that again. */
+/* Passes the text of each finding to a function instead of standard error; NULL restores standard error. */
 void mutex_debug_on_violation(void (*handler)(const char *text));
-/* Writes what each thread of the process holds to standard error. */
+/* Writes the locks that each thread of the process holds to standard error. */
 void mutex_debug_show_held(void);
 
-/* 0 if the time has passed, else what is left of it, at least 1. */
+/* Returns 0 if the time has passed, else the remaining time, at least 1. */
 unsigned long lw__wait_for_completion(lw_completion_t *done, unsigned long jiffies);
 
 struct mutex {
@@ -122,7 +123,7 @@ struct completion {
 #define DECLARE_ARCH_MUTEX_LOCKED(name) struct arch_semaphore name = __ARCH_SEMAPHORE_INITIALIZER(name, 0)
 #define DECLARE_COMPLETION(name) struct completion name = __COMPLETION_INITIALIZER(name)
 
-/* <sys/param.h> has another one. */
+/* <sys/param.h> defines another one. */
 #undef HZ
 #define HZ 1000
 
@@ -132,14 +133,14 @@ struct completion {
 
 /* ---- what the calls do, by type ---- */
 
-/* A wait that failed for another reason than a signal: an object that cannot be. */
+/* For a wait that fails for another reason than a signal: the object is invalid. */
 #define LW__MUST(call)                                                                                \
 	do {                                                                                          \
 		if ((call) != 0)                                                                      \
 			__builtin_trap();                                                             \
 	} while (0)
 
-/* Counting semaphores, through the pointer that the types have in common. */
+/* Counting semaphores, through the pointer type that they share. */
 static inline void lw__down(lw_sem_t *sem) { LW__MUST((lw_sem_wait)(sem)); }
 static inline void lw__up(lw_sem_t *sem) { LW__MUST((lw_sem_post)(sem)); }
 static inline int lw__down_interruptible(lw_sem_t *sem) { return -lw_sem_wait_interruptible(sem); }

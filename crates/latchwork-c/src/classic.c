@@ -1,12 +1,13 @@
 /*
  * Tasks of the classic interface: threads that wait to be started, and the directives in which they may wait. What the
- * classic objects know of a task (its id, its priority) is the region's; here is who was created under which name.
+ * classic objects know of a task (its id, its priority) is in the region; this file knows which tasks this process
+ * created, under which names.
  *
- * A task that another one deletes is cancelled, as by pthread_cancel(): it ends where it next waits in a directive or
- * in libc, and libc's own waits know that. A wait in a directive is Rust code, and no frame of Rust may be unwound. So
- * the task's word `stop` is set, and the sleepers of the region are woken: the wait ends as if time had run out, and
- * the frame of C that called it acts upon the request. What the wait has brought before is kept, and the task ends at
- * its next one.
+ * Deleting another task cancels it, as by pthread_cancel(): it ends at its next wait in a directive or in libc. libc's
+ * own waits handle that. A wait in a directive is Rust code, and no Rust frame may be unwound. So the task's word
+ * `stop` is set, and the sleepers of the region are woken: the wait ends as if it had timed out, and the C frame that
+ * called it acts on the cancellation request. If the wait has succeeded before, its result is kept, and the task ends
+ * at its next wait.
  */
 #include "classic.h"
 #include "internal.h"
@@ -38,20 +39,20 @@ rtems_status_code latchwork_rtems_message_queue_receive(rtems_id id, void *buffe
 
 /* ---- tasks ---- */
 
-/* ENDED: its handlers have run; its id is somebody's until the destructors of its thread have run, too. */
+/* ENDED: its cleanup handlers have run; its id stays taken until the destructors of its thread have run, too. */
 enum state { WAITS, STARTED, DELETED, ENDED };
 
 struct task {
 	struct task *next;
 	pthread_t thread;
-	/* A child of a fork has a copy of this, and not the thread. */
+	/* A child of a fork has a copy of this, but not the thread. */
 	pid_t process;
 	rtems_id id;
 	rtems_name name;
 	enum state state;
-	/* Its own, and of those who delete it. Under the lock. */
+	/* Held by the task itself, and by the tasks that delete it. Under the lock. */
 	unsigned references;
-	/* Not 0 once it is to end. */
+	/* Not 0 once the task must end. */
 	uint32_t stop;
 	rtems_task_entry entry;
 	rtems_task_argument argument;
@@ -67,7 +68,7 @@ struct task {
 
 static LW_DEFINE_MUTEX(lock);
 static struct task *tasks;
-/* The calling thread, if rtems_task_create() has made it. */
+/* The calling thread's task, if rtems_task_create() has made the thread. */
 static __thread struct task *me;
 
 /* ---- directives that may wait ---- */
@@ -75,8 +76,8 @@ static __thread struct task *me;
 static void begin_wait(void)
 {
 	/*
-	 * Acquire: the request came before the word was set. So who finds the word set and gets past the request does
-	 * not want to hear of it, or is ending: its handlers may wait.
+	 * Acquire: the cancellation request came before the word was set. So a thread that finds the word set and
+	 * passes pthread_testcancel() has disabled cancellation, or is ending: its handlers may wait.
 	 */
 	int is_deaf = me != NULL && __atomic_load_n(&me->stop, __ATOMIC_ACQUIRE) != 0;
 	pthread_testcancel();
@@ -84,7 +85,7 @@ static void begin_wait(void)
 		latchwork_task_stops_by(is_deaf ? NULL : &me->stop);
 }
 
-/* A request to end that came before is acted upon, and one that came during a wait that brought nothing. */
+/* Acts on a request to end that came before, and on one that came during a wait that did not succeed. */
 #define WAIT(call)                                                                                    \
 	do {                                                                                          \
 		rtems_status_code status_;                                                            \
@@ -129,9 +130,9 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 	WAIT(latchwork_message_queue_receive(id, buffer, room, size, option_set, timeout));
 }
 
-/* ---- memory that is a program's own ---- */
+/* ---- memory that a program provides ---- */
 
-/* Of a queue that was constructed with a handler for its memory. */
+/* The memory of a queue that was constructed with a handler for it. */
 struct storage {
 	struct storage *next;
 	rtems_id id;
@@ -148,7 +149,7 @@ static int is_deleted(rtems_id id)
 	return rtems_message_queue_get_number_pending(id, &count) == RTEMS_INVALID_ID;
 }
 
-/* Calls the handlers of queues that are there no more. */
+/* Calls the handlers of queues that no longer exist. */
 static void free_storages(void)
 {
 	struct storage *gone = NULL, **place = &storages;
@@ -176,7 +177,7 @@ rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config
 {
 	struct storage *storage = NULL;
 	rtems_status_code status;
-	/* Not the size of any memory. */
+	/* A size that no memory has. */
 	size_t size = SIZE_MAX;
 	if (config == NULL)
 		return RTEMS_INVALID_ADDRESS;
@@ -185,7 +186,7 @@ rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config
 		size = config->storage_size;
 	if (config->storage_free != NULL) {
 		storage = malloc(sizeof *storage);
-		/* As if there were none for the queue. */
+		/* As if the program provided no memory for the queue. */
 		if (storage == NULL)
 			size = SIZE_MAX;
 	}
@@ -225,7 +226,7 @@ static void drop(struct task *task)
 		free(task);
 }
 
-/* It stays on the list: who would delete it waits until its id is nobody's. */
+/* The task stays on the list: a thread that deletes it waits until its id is free. */
 static void forget(void *argument)
 {
 	struct task *task = argument;
@@ -243,7 +244,7 @@ static int is_gone(rtems_id id)
 	return rtems_task_set_priority(id, RTEMS_CURRENT_PRIORITY, &priority) == RTEMS_INVALID_ID;
 }
 
-/* Tasks that have ended, and whose ids are nobody's, go. Under the lock. */
+/* Frees the tasks that have ended and whose ids are free. Under the lock. */
 static void clear_away(void)
 {
 	struct task **place = &tasks;
@@ -259,7 +260,7 @@ static void clear_away(void)
 	}
 }
 
-/* The kernel was told of a priority that is a real-time one to it. Says once if it would not hear of it. */
+/* The kernel was asked to give a task a real-time priority. Prints a message, once, if it refused. */
 static void say_if_refused(rtems_task_priority priority)
 {
 	static int said;
@@ -279,7 +280,7 @@ static void *run(void *argument)
 	char name[5] = {(char)(task->name >> 24), (char)(task->name >> 16), (char)(task->name >> 8),
 			(char)task->name, 0};
 
-	/* What ps shows of the thread. */
+	/* The name that ps shows for the thread. */
 	pthread_setname_np(pthread_self(), name);
 	task->id = rtems_task_self();
 	task->status = task->id == 0 ? RTEMS_TOO_MANY
@@ -305,7 +306,7 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* Not inlined: beside a cleanup handler, which is a setjmp, gcc takes its variable for lost. */
+/* Not inlined: next to a cleanup handler, which uses setjmp, gcc takes its variable to be clobbered. */
 __attribute__((noinline)) static struct task *find(rtems_id id)
 {
 	struct task *task = tasks;
@@ -335,7 +336,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_TOO_MANY;
 	task->name = name;
 	task->priority = initial_priority;
-	/* The thread's and this call's. */
+	/* One for the thread and one for this call. */
 	task->references = 2;
 	if (stack_size < RTEMS_MINIMUM_STACK_SIZE)
 		stack_size = RTEMS_MINIMUM_STACK_SIZE;
@@ -346,11 +347,14 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		error = pthread_create(&thread, &attributes, run, task);
 	pthread_attr_destroy(&attributes);
 	if (error != 0) {
-		/* No thread, or no stack of that size. */
+		/* The thread, or a stack of that size, could not be made. */
 		free(task);
 		return RTEMS_TOO_MANY;
 	}
-	/* It does not wait for long, and who is deleted in it would leave a task behind that nobody knows. */
+	/*
+	 * The wait is short; and if this task were deleted in it, the new task would be left behind, and its id be
+	 * lost.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	lw_completion_wait(&task->ready);
 	pthread_setcancelstate(cancels, NULL);
@@ -374,7 +378,7 @@ rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 	rtems_status_code status = RTEMS_INVALID_NAME;
 	if (id == NULL)
 		return RTEMS_INVALID_ADDRESS;
-	/* RTEMS_SELF, as a name, on whatever node. */
+	/* The name 0 means RTEMS_SELF, on any node. */
 	if (name == 0) {
 		*id = rtems_task_self();
 		return RTEMS_SUCCESSFUL;
@@ -383,7 +387,7 @@ rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 		return RTEMS_INVALID_NAME;
 	lw_mutex_lock(&lock);
 	for (struct task *task = tasks; task != NULL; task = task->next)
-		/* Of several of this name, that with the lowest index. */
+		/* If several tasks have this name, the one with the lowest index. */
 		if (task->name == name && task->state != ENDED &&
 		    (status != RTEMS_SUCCESSFUL || INDEX(task->id) < INDEX(*id))) {
 			*id = task->id;
@@ -425,7 +429,7 @@ static void drop_it(void *task)
 	drop(task);
 }
 
-/* How long a deletion waits for a task that computes, in milliseconds. */
+/* How long a deletion waits for a task that does not wait anywhere, in milliseconds. */
 #define PATIENCE 2000
 
 static rtems_status_code wait_for_end(struct task *task)
@@ -433,7 +437,7 @@ static rtems_status_code wait_for_end(struct task *task)
 	unsigned waited = 0, pause = 1;
 	struct timespec end;
 	for (;;) {
-		/* Again and again: the task may have been about to sleep. */
+		/* Repeated, since the task may have been about to sleep. */
 		latchwork_classic_wake();
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		end.tv_nsec += (long)pause * 1000000;
@@ -441,7 +445,7 @@ static rtems_status_code wait_for_end(struct task *task)
 			end.tv_sec++;
 			end.tv_nsec -= 1000000000;
 		}
-		/* Its handlers and destructors have run, and then the region has let go of it: its id is nobody's. */
+		/* Its cleanup handlers and destructors have run, and the region has removed it: its id is free. */
 		if (lw_completion_timedwait(&task->ended, &end) == 0) {
 			if (is_gone(task->id))
 				return RTEMS_SUCCESSFUL;
@@ -461,7 +465,7 @@ static rtems_status_code wait_for_end(struct task *task)
 rtems_status_code rtems_task_delete(rtems_id id)
 {
 	rtems_status_code status;
-	/* Volatile: to push a cleanup may be to call setjmp(). */
+	/* Volatile, since pushing a cleanup handler may call setjmp(). */
 	volatile rtems_status_code at_end = RTEMS_SUCCESSFUL;
 	struct task *task;
 	if (id == RTEMS_SELF || id == rtems_task_self())
@@ -479,7 +483,7 @@ rtems_status_code rtems_task_delete(rtems_id id)
 		} else if (task->state == ENDED) {
 			at_end = RTEMS_INVALID_ID;
 		} else {
-			/* Its thread is there: it takes the lock before it ends. */
+			/* Its thread exists: it takes the lock before it ends. */
 			pthread_cancel(task->thread);
 			/* Release: see begin_wait(). */
 			__atomic_store_n(&task->stop, 1, __ATOMIC_RELEASE);

@@ -1,9 +1,10 @@
 //! RTEMS's classic interface: see `include/classic.h`. Tasks are in `classic.c`, and so are the directives that may
-//! wait: a task that is to end does so in a frame of C.
+//! wait, since a task that must end is unwound from a C frame.
 //!
-//! Cancellation is disabled while Rust code runs: it opens files, for one, which libc would act upon a request in.
+//! Cancellation is disabled while Rust code runs: the code opens files, for example, which libc treats as a
+//! cancellation point.
 //!
-//! `Option<&mut T>` is a pointer of C's: null, or to a place of the caller's that nobody else uses meanwhile.
+//! `Option<&mut T>` is a pointer of C's: null, or to a variable of the caller's that nothing else uses during the call.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -33,16 +34,16 @@ struct Options {
 /// `LW_CLASSIC_UNSCHEDULED`
 const UNSCHEDULED: u32 = 1;
 
-/// The table, and where it lies.
+/// The table, and the region in which it lies.
 struct Made {
     table: Classic<'static>,
     region: &'static Region,
-    /// Whether the kernel is to know the priorities of tasks.
+    /// Whether tasks' priorities are set in the kernel.
     is_scheduled: bool,
 }
 
 static CLASSIC: OnceLock<Made> = OnceLock::new();
-/// Of those who make it.
+/// Held while the table is made.
 static MAKING: Mutex<()> = Mutex::new(());
 
 fn make(options: Option<&Options>) -> Result<Made, c_int> {
@@ -66,7 +67,7 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
             table = table.tick(Duration::from_micros(options.microseconds_per_tick.into()));
         }
         if !options.region.is_null() {
-            // SAFETY: a string of the caller's.
+            // SAFETY: the caller passes a string that ends in NUL.
             name = Some(unsafe { CStr::from_ptr(options.region) });
         }
     }
@@ -77,7 +78,7 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
             region.attach_or_create(name).map_err(|_| EINVAL)?
         }
     };
-    // For as long as the process: ids may be used at any time.
+    // The region is leaked, since ids may be used until the process ends.
     let region: &'static Region = Box::leak(Box::new(region));
     let table = Classic::create(region, &table).map_err(|error| match error {
         ClassicError::Object(_) => ENOMEM,
@@ -90,7 +91,7 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
     })
 }
 
-/// The table, which the first directive makes.
+/// The table; the first directive makes it.
 fn made() -> Result<&'static Made, Status> {
     if let Some(made) = CLASSIC.get() {
         return Ok(made);
@@ -113,7 +114,7 @@ unsafe extern "C" {
 const CANCEL_ENABLE: c_int = 0;
 const CANCEL_DISABLE: c_int = 1;
 
-/// The calling thread is not cancelled while this lives.
+/// Disables cancellation of the calling thread while it lives.
 struct Undisturbed {
     before: c_int,
 }
@@ -121,7 +122,7 @@ struct Undisturbed {
 impl Undisturbed {
     fn begin() -> Self {
         let mut before = CANCEL_DISABLE;
-        // SAFETY: a place for the state.
+        // SAFETY: the second argument points to a local variable.
         unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
         Self { before }
     }
@@ -129,8 +130,8 @@ impl Undisturbed {
 
 impl Drop for Undisturbed {
     fn drop(&mut self) {
-        // SAFETY: null: nobody wants to know. A request is not acted upon here, unless the thread has asked for that
-        // at any instruction, and must not call a directive then.
+        // SAFETY: a null pointer means that the old state is not returned. This call does not act on a cancellation
+        // request, unless the thread has asynchronous cancellation enabled, and then it must not call a directive.
         unsafe { pthread_setcancelstate(self.before, core::ptr::null_mut()) };
     }
 }
@@ -140,7 +141,7 @@ fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     table().map_or_else(Status::code, |table| directive(table).code())
 }
 
-/// A directive that may wait: as long as the task is not to end.
+/// Runs a directive that may wait, unless the task must end.
 fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     let undisturbed = Undisturbed::begin();
     let is_to_hear = undisturbed.before == CANCEL_ENABLE;
@@ -150,14 +151,15 @@ fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32
     status
 }
 
-/// The calling thread has become a task, which `stop` is to end; with a null pointer it is one no more.
+/// The calling thread has become a task, which `stop` is to end; with a null pointer it is no longer a task.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_task_stops_by(stop: *const u32) {
-    // SAFETY: the caller's, for as long as the thread is in directives; it is changed by atomic operations only.
+    // SAFETY: the caller's variable exists as long as the thread calls directives; it is changed by atomic operations
+    // only.
     foreign::set_stop_word(unsafe { stop.cast::<AtomicU32>().as_ref() });
 }
 
-/// Has all who sleep in the region look again.
+/// Wakes all tasks that sleep in the region, so that they check their conditions.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_wake() {
     if let Some(made) = CLASSIC.get() {
@@ -165,7 +167,7 @@ extern "C" fn latchwork_classic_wake() {
     }
 }
 
-/// Whether the kernel is to know the priorities of tasks.
+/// Whether tasks' priorities are set in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_is_scheduled() -> c_int {
     let _undisturbed = Undisturbed::begin();
@@ -191,17 +193,17 @@ extern "C" fn lw_classic_configure(options: Option<&Options>) -> c_int {
     }
 }
 
-/// Microseconds of a tick; 0 if there is no table.
+/// The length of a tick in microseconds; 0 if there is no table.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_tick() -> u64 {
     let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.tick().as_micros() as u64)
 }
 
-/// A message of the caller's.
+/// The message that a caller passes.
 ///
 /// # Safety
-/// So many bytes can be read there, if it is not null.
+/// `buffer` is null, or points to `size` readable bytes.
 unsafe fn message<'a>(buffer: *const c_void, size: usize) -> Option<&'a [u8]> {
     // SAFETY: by the caller's contract. No slice is longer than the address space allows.
     (!buffer.is_null())
@@ -302,7 +304,7 @@ extern "C" fn latchwork_event_transient_receive(options: u32, ticks: Interval) -
 
 #[unsafe(no_mangle)]
 extern "C" fn rtems_event_transient_clear() {
-    // If there is none, none is to be cleared.
+    // If there is no transient event, there is none to clear.
     receive_transient(classic::NO_WAIT, 0);
 }
 
@@ -317,7 +319,7 @@ extern "C" fn rtems_message_queue_create(
     with(|table| table.message_queue_create(name, count, max_message_size, attributes, id))
 }
 
-/// What `classic.c` makes `rtems_message_queue_construct` of.
+/// The part of `rtems_message_queue_construct` that `classic.c` calls.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_message_queue_construct(
     name: Name,
@@ -344,14 +346,14 @@ extern "C" fn latchwork_message_queue_delete(id: Id) -> u32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rtems_message_queue_send(id: Id, buffer: *const c_void, size: usize) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: by the directive's contract the buffer has `size` readable bytes.
     let message = unsafe { message(buffer, size) };
     with(|table| table.message_queue_send(id, message))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rtems_message_queue_urgent(id: Id, buffer: *const c_void, size: usize) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: by the directive's contract the buffer has `size` readable bytes.
     let message = unsafe { message(buffer, size) };
     with(|table| table.message_queue_urgent(id, message))
 }
@@ -363,7 +365,7 @@ unsafe extern "C" fn rtems_message_queue_broadcast(
     size: usize,
     count: Option<&mut u32>,
 ) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: by the directive's contract the buffer has `size` readable bytes.
     let message = unsafe { message(buffer, size) };
     with(|table| table.message_queue_broadcast(id, message, count))
 }
@@ -378,7 +380,7 @@ unsafe extern "C" fn latchwork_message_queue_receive(
     timeout: Interval,
 ) -> u32 {
     let room = room.min(isize::MAX as usize);
-    // SAFETY: the caller's: so many bytes, which nobody else uses.
+    // SAFETY: by the function's contract the buffer has `room` bytes, which nothing else uses.
     let buffer =
         (!buffer.is_null()).then(|| unsafe { slice::from_raw_parts_mut(buffer.cast(), room) });
     with_wait(|table| table.message_queue_receive(id, buffer, size, options, timeout))
@@ -392,11 +394,11 @@ unsafe extern "C" fn latchwork_rtems_message_queue_receive(
     options: u32,
     timeout: Interval,
 ) -> u32 {
-    // As long as RTEMS wants it. An id that is none is told by the directive itself.
+    // RTEMS requires a buffer for the longest message. For an invalid id the directive itself returns the error.
     let room = table()
         .ok()
         .and_then(|table| table.message_queue_max_message_size(id));
-    // SAFETY: as there.
+    // SAFETY: by the directive's contract the buffer has room for the queue's longest message.
     unsafe {
         latchwork_message_queue_receive(id, buffer, room.unwrap_or(0), size, options, timeout)
     }

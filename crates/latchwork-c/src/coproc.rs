@@ -1,13 +1,13 @@
 //! The CoProc library's interface: see `include/coproc.h`.
 //!
-//! What a process knows lies behind one pointer, which a coproc replaces as the first thing that it does: the
-//! state that it finds is a copy of its creator's, in which some thread may hold a lock.
+//! A process's own state lies behind one pointer, which a coproc replaces in its first step: the state that it finds is
+//! a copy of its creator's, in which some thread may hold a lock.
 //!
-//! Each coproc is a *member* until it was joined, has ended detached, or `coproc_exit` has ended it. A join keeps
-//! its member on the list while it waits, so that `coproc_exit` finds it there. `coproc_exit` closes the server and
-//! starts a new *generation* in one step, under the lock `server`; a `coproc_create` that took the server before
-//! finds the generation changed after its spawn, and ends its coproc itself. So no coproc outlives the
-//! `coproc_exit` that it was created before, and none is forgotten.
+//! Each coproc is a *member* until it was joined, has ended detached, or `coproc_exit` has ended it. A join keeps its
+//! member on the list while it waits, so that `coproc_exit` finds it there. `coproc_exit` closes the server and starts
+//! a new *generation* in one step, under the lock `server`. A `coproc_create` that took the server before finds the
+//! generation changed after its spawn, and ends its coproc itself. So no coproc outlives the `coproc_exit` that it was
+//! created before, and none is forgotten.
 //!
 //! | server | entered by | `coproc_create` | `coproc_init` |
 //! | --- | --- | --- | --- |
@@ -37,11 +37,11 @@ use libc::{
 };
 use std::sync::Arc;
 
-/// What the region needs beside what a program may allocate: its tables, and spans that are begun.
+/// What the region needs in addition to the memory that a program may allocate: tables, and partly used spans.
 const TABLES: u64 = 4 << 20;
-/// How long a coproc has to end by itself.
+/// How long `coproc_exit` waits for coprocs to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a join waits at a time.
+/// The length of one wait in a join, which is repeated.
 const LONG: Duration = Duration::from_secs(1 << 20);
 
 /// The flags of `coproc.h`.
@@ -75,9 +75,9 @@ struct CoprocAttributes {
 
 type Start = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// What a process knows of its coprocs.
+/// A process's state about its coprocs.
 struct State {
-    /// Whose coprocs these are: the child of a fork has a copy of this.
+    /// The process that owns this state: the child of a fork has a copy.
     process: u32,
     region: Region,
     server: Mutex<Server>,
@@ -85,30 +85,30 @@ struct State {
 }
 
 enum Server {
-    /// In a coproc that has created none yet.
+    /// In a coproc that has not created one yet.
     Unstarted,
     Started(Coprocs),
-    /// By `coproc_exit`.
+    /// After `coproc_exit`.
     Closed,
 }
 
 #[derive(Default)]
 struct Running {
-    /// How often `coproc_exit` was called.
+    /// How many times `coproc_exit` was called.
     generation: u64,
     members: Vec<Member>,
 }
 
 struct Member {
     coproc: Arc<Coproc>,
-    /// Detached, or a thread is joining it.
+    /// Whether it is detached, or a thread is joining it.
     is_taken: bool,
 }
 
 impl Running {
-    /// Forgets the detached ones that have ended: the library reaps them in passing.
+    /// Removes the detached members that have ended: the library reaps them later.
     fn prune(&mut self) {
-        // A join looks at a process that has left the region, and may go on as another program.
+        // A coproc that has left the region may go on as another program, so its process is checked by a join.
         let ended = |coproc: &Coproc| {
             !coproc.is_alive()
                 && !matches!(
@@ -127,7 +127,7 @@ impl Running {
 }
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
-/// Whether a thread makes it, or has made it.
+/// Whether a thread is making the state, or has made it.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -147,13 +147,13 @@ fn install(region: Region, server: Server) {
         server: Mutex::new(server),
         running: Mutex::default(),
     }));
-    // Release: pairs with the Acquire of `state`. What was there in a coproc is its creator's.
+    // Release: pairs with the Acquire of `state`. In a coproc the previous pointer was its creator's.
     STATE.store(state, Ordering::Release);
 }
 
-/// -1, with this as `errno`.
+/// Sets `errno` and returns -1.
 fn fail(error: c_int) -> c_int {
-    // SAFETY: `errno` is the calling thread's.
+    // SAFETY: libc returns a valid pointer to the calling thread's `errno`.
     unsafe { *libc::__errno_location() = error };
     -1
 }
@@ -164,7 +164,7 @@ fn answer(result: Result<c_int, c_int>) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
-    // Relaxed, here and below: whoever is second has nothing to see.
+    // Relaxed, here and below: a second caller reads nothing that the first one has written.
     if BEGUN.swap(true, Ordering::Relaxed) {
         return fail(EBUSY);
     }
@@ -181,11 +181,11 @@ fn init(bytes: u64) -> Result<(), c_int> {
         .and_then(|max| max.checked_next_multiple_of(1 << 20))
         .ok_or(ENOMEM)?;
     if let Some(state) = state().filter(|state| state.process == std::process::id()) {
-        // Pointers into the memory stay good, so there is no other one.
+        // Pointers into the memory must stay valid, so it is not replaced.
         if max > state.region.max_bytes() {
             return Err(ENOMEM);
         }
-        // SAFETY: a program in C answers for what its coprocs use of what is copied.
+        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
         let server = unsafe { Coprocs::new(&state.region) }.map_err(|error| of_start(&error))?;
         *state.server.lock() = Server::Started(server);
         return Ok(());
@@ -193,7 +193,7 @@ fn init(bytes: u64) -> Result<(), c_int> {
     let options = RegionOptions::new().max_bytes(max).label("coproc");
     let region = options.create_anonymous();
     let region = region.map_err(|_| ENOMEM)?;
-    // SAFETY: a program in C answers for what its coprocs use of what is copied.
+    // SAFETY: a program in C is responsible for which copied objects its coprocs use.
     let server = unsafe { Coprocs::new(&region) }.map_err(|error| of_start(&error))?;
     install(region, Server::Started(server));
     Ok(())
@@ -206,7 +206,7 @@ fn of_start(error: &StartError) -> c_int {
     }
 }
 
-/// What a coproc is given: by value, so that nothing has to be freed.
+/// The routine and argument of a coproc, passed by value, so that nothing has to be freed.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Routine {
@@ -219,14 +219,14 @@ unsafe impl Shareable for Routine {
 }
 
 unsafe extern "C" {
-    /// `once.c`: calls a program's function from a C frame, which `pthread_exit` does not unwind past.
+    /// In `once.c`: calls a program's function from a C frame, beyond which `pthread_exit` does not unwind.
     fn latchwork_run(start: Start, argument: *mut c_void) -> c_int;
 }
 
 fn run(region: &Region, routine: Routine) -> i32 {
     install(region.clone(), Server::Unstarted);
     let argument = ptr::with_exposed_provenance_mut(routine.argument);
-    // SAFETY: `coproc_create` was given a function of this type, at this address in this copy, too.
+    // SAFETY: the caller gave `coproc_create` a function of this type, which is at this address in the copy, too.
     unsafe {
         let start = core::mem::transmute::<usize, Start>(routine.start);
         latchwork_run(start, argument)
@@ -242,7 +242,7 @@ unsafe extern "C" fn coproc_create(
     argument: *mut c_void,
 ) -> pid_t {
     FAILED_ATTRIBUTE.set(None);
-    // SAFETY: a string and attributes of the caller's, or null.
+    // SAFETY: the caller passes a string and attributes, or null.
     let (name, attributes) = unsafe {
         let name = (!name.is_null()).then(|| CStr::from_ptr(name));
         (name, attributes.as_ref())
@@ -300,15 +300,15 @@ fn attributes_of(
         attributes = attributes.die_with_parent();
     }
     if flags & flag::SNAPSHOT != 0 {
-        // SAFETY: a program in C answers for what its coprocs use of what is copied.
+        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
         attributes = unsafe { attributes.snapshot() };
     }
     if flags & flag::SHARE_SYSVSEM != 0 {
-        // SAFETY: as above.
+        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
         attributes = unsafe { attributes.share_sysv_undo() };
     }
     if flags & flag::SHARE_FS != 0 {
-        // SAFETY: as its manual says, the program's coprocs close no descriptor that is its creator's.
+        // SAFETY: by its manual page, the program's coprocs close no descriptor that belongs to their creator.
         attributes = unsafe { attributes.share_fs().share_files() };
     }
     Ok(attributes)
@@ -334,7 +334,7 @@ fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<p
             Server::Started(runtime) => runtime.clone(),
             Server::Closed => return Err(EINVAL),
             Server::Unstarted => {
-                // SAFETY: a program in C answers for what its coprocs use of what is copied.
+                // SAFETY: a program in C is responsible for which copied objects its coprocs use.
                 let runtime =
                     unsafe { Coprocs::new(&state.region) }.map_err(|error| of_start(&error))?;
                 *server = Server::Started(runtime.clone());
@@ -343,12 +343,12 @@ fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<p
         };
         (runtime, state.running.lock().generation)
     };
-    // No lock is held here: a snapshot would have a copy of it, which nobody releases.
+    // No lock is held here: a snapshot would have a copy of it, which nothing releases.
     let coproc = runtime
         .spawn_value(run, routine, attributes)
         .map_err(|error| of_spawn(&error))?;
     let pid = coproc.pid();
-    // The library's own flag is not set: `coproc_exit` joins the detached ones, too.
+    // The library's own flag is not set, since `coproc_exit` joins detached coprocs, too.
     let member = Member {
         coproc: Arc::new(coproc),
         is_taken: detached,
@@ -378,7 +378,7 @@ fn of_spawn(error: &SpawnError) -> c_int {
     }
 }
 
-/// The names that attributes have in C.
+/// The names of attributes in C.
 fn named(attribute: &str) -> Option<&'static CStr> {
     Some(match attribute {
         "address_space" => c"address_space_size",
@@ -403,7 +403,7 @@ extern "C" fn coproc_failed_attribute() -> *const c_char {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn coproc_join(pid: pid_t, status: *mut c_int) -> c_int {
     answer(join(pid).map(|how| {
-        // SAFETY: the caller's, or null.
+        // SAFETY: the caller's variable, or null.
         if let Some(status) = unsafe { status.as_mut() } {
             *status = how;
         }
@@ -437,7 +437,7 @@ fn join(pid: pid_t) -> Result<c_int, c_int> {
     }
 }
 
-/// As [`Coproc::join`], of one that others may look at.
+/// As [`Coproc::join`], for a coproc that other threads may access, too.
 fn wait_for(coproc: &Coproc) -> Result<Exit, JoinError> {
     loop {
         match coproc.join_until(Deadline::after(LONG)) {
@@ -447,14 +447,14 @@ fn wait_for(coproc: &Coproc) -> Result<Exit, JoinError> {
     }
 }
 
-/// As `waitpid` puts it.
+/// The status in `waitpid`'s encoding.
 fn status_of(exit: &Exit) -> c_int {
     let exited = |code: c_int| (code & 0xff) << 8;
     match &exit.outcome {
         Outcome::Returned(code) | Outcome::Exited(code) => exited(*code),
         Outcome::Panicked(_) => exited(101),
         Outcome::Signalled { signal, core } => *signal & 0x7f | if *core { 0x80 } else { 0 },
-        // No other end is known.
+        // There is no other known outcome.
         _ => libc::SIGKILL,
     }
 }
@@ -485,10 +485,10 @@ extern "C" fn coproc_exit() -> c_int {
     0
 }
 
-/// Asks them to end, waits for a moment, and kills those that still run.
+/// Sends SIGTERM to the members, waits for a moment, and kills those that still run.
 fn end(members: &[Member]) {
     for member in members {
-        // It may have ended meanwhile.
+        // An error is ignored: it may have ended meanwhile.
         let _ = member.coproc.kill(Signal::TERM);
     }
     let end = Deadline::after(GRACE);
@@ -511,7 +511,7 @@ extern "C" fn coproc_alloc(size: size_t) -> *mut c_void {
         .and_then(|layout| state.region.allocate(layout).ok());
     match allocated {
         Some(block) => {
-            // SAFETY: nobody else knows it yet. To C's callers a block is shared from its beginning.
+            // SAFETY: no other task knows the block yet. For callers in C a block is shared from the start.
             unsafe { state.region.keep(block) };
             block.as_ptr().cast()
         }
@@ -525,7 +525,7 @@ extern "C" fn coproc_alloc(size: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn coproc_free(block: *mut c_void) {
     if let (Some(state), Some(block)) = (state(), NonNull::new(block.cast())) {
-        // SAFETY: by the caller's contract nobody uses it. One that cannot be freed stays.
+        // SAFETY: by the caller's contract nothing uses it. If it cannot be freed, it leaks.
         let _ = unsafe { state.region.deallocate(block) };
     }
 }

@@ -1,13 +1,13 @@
-//! `struct mutex_debug` of `include/migrate.h`: a mutex that tells the checker what is done with it.
+//! `struct mutex_debug` of `include/migrate.h`: a mutex that reports its use to the checker.
 //!
-//! The lock itself is the plain one, four bytes; rules, deadlocks, reports and settings are the checker's, as for the
-//! locks of Rust ([`latchwork::check`]). What is kept here is what the checker cannot know of a lock that a
-//! static initialiser made: where it is, what it is called, and that it was made at all.
+//! The lock itself is the plain one, four bytes; rules, deadlocks, reports and settings are the checker's, as for locks
+//! in Rust ([`latchwork::check`]). The fields here hold what the checker cannot know of a lock that a static
+//! initialiser made: its address, its name, and that it was made at all.
 //!
 //! | `state` | meaning |
 //! | --- | --- |
-//! | [`KNOWN`] | the checker has been told of it |
-//! | [`NOBODYS`] | it was made locked, by nobody: whoever comes first may release it |
+//! | [`KNOWN`] | it was reported to the checker |
+//! | [`NOBODYS`] | it was made locked, without an owner: the first task that tries may release it |
 #![allow(unsafe_code)]
 
 use crate::how_of;
@@ -46,13 +46,13 @@ struct Debug {
 
 const _: () = assert!(size_of::<Debug>() == 40 && align_of::<Debug>() == 8);
 
-/// Of those who tell the checker of a new lock.
+/// Held while a new lock is reported to the checker.
 static INTRODUCING: Mutex<()> = Mutex::new(());
 
-/// A text of the program's; empty if it is none.
+/// A C string of the program's; empty if it is null or not UTF-8.
 ///
 /// # Safety
-/// It ends with a zero byte and stays as it is while this is used, if the pointer is not null.
+/// If the pointer is not null, the string ends with a zero byte and does not change while the result is used.
 unsafe fn text<'a>(text: *const c_char) -> &'a str {
     if text.is_null() {
         return "";
@@ -73,10 +73,10 @@ impl Debug {
         Lock::new(ptr::from_ref(self).addr(), Kind::Mutex)
     }
 
-    /// Makes sure that it is what it says, before each use.
+    /// Checks its magic number and address, before each use.
     #[inline]
     fn verify(&self, site: Site) {
-        // Relaxed, in all of this file: each word stands for itself.
+        // Relaxed, in all of this file: each word is complete by itself.
         let is_made = self.magic.load(Ordering::Relaxed) == MAGIC && ptr::eq(self.this, self);
         if !is_made {
             self.complain(site);
@@ -95,14 +95,14 @@ impl Debug {
         hook::uses_no_lock(self.as_lock(), what, site);
     }
 
-    /// Tells the checker of one that a static initialiser made.
+    /// Reports a lock that a static initialiser made to the checker.
     #[cold]
     fn introduce(&self) {
         let _alone = INTRODUCING.lock();
         if self.state.load(Ordering::Relaxed) & KNOWN == 0 {
-            // SAFETY: literals of the program's, since it was made by the interface.
+            // SAFETY: string literals of the program, since the interface made the lock.
             let (name, site) = unsafe { (text(self.name), place(self.file, self.line)) };
-            // As an argument it was the lock's address.
+            // The initialiser's argument was the lock's address, written with `&`.
             hook::initialised(self.as_lock(), Some(name.trim_start_matches('&')), site);
             self.state.fetch_or(KNOWN, Ordering::Relaxed);
         }
@@ -156,7 +156,7 @@ impl Debug {
         let was_nobodys = state & NOBODYS != 0
             && self.state.fetch_and(!NOBODYS, Ordering::Relaxed) & NOBODYS != 0;
         if was_nobodys || hook::releasing(self.as_lock(), site) != Verdict::NotHeld {
-            // SAFETY: the caller holds it, or releases it as it would without the checker, which has said so.
+            // SAFETY: the caller holds it, or releases it as it would without the checker, which has reported that.
             unsafe { Foreign::unlock(&self.lock) };
         }
     }
@@ -185,7 +185,7 @@ unsafe extern "C" fn mutex_debug_init(
     if locked != 0 {
         Foreign::lock(&fresh.lock, How::Try);
     }
-    // SAFETY: the caller's memory, for one of these. Who holds what was there is told of it.
+    // SAFETY: the caller's memory, large enough for this type. The checker reports an overwritten lock that is held.
     unsafe {
         place.write(fresh);
         place.as_ref().introduce();
@@ -200,7 +200,7 @@ unsafe extern "C" fn mutex_debug_sema_init(
     file: *const c_char,
     line: u32,
 ) {
-    // SAFETY: the caller's, here and below.
+    // SAFETY: by the caller's contract, here and below.
     unsafe {
         mutex_debug_init(mutex, name, (count == 0).into(), file, line);
         if count != 0 && count != 1 {
@@ -218,13 +218,13 @@ unsafe extern "C" fn mutex_debug_lock(
     file: *const c_char,
     line: u32,
 ) -> c_int {
-    // SAFETY: the caller's, of which nothing else is taken for granted than that it can be read.
+    // SAFETY: by the caller's contract; only that the memory can be read is relied on.
     unsafe { at::<Debug>(mutex.cast()).map_or(EINVAL, |mutex| mutex.lock(how, place(file, line))) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mutex_debug_unlock(mutex: *mut Debug, file: *const c_char, line: u32) {
-    // SAFETY: as above.
+    // SAFETY: by the caller's contract; only that the memory can be read is relied on.
     unsafe {
         if let Some(mutex) = at::<Debug>(mutex.cast()) {
             mutex.unlock(place(file, line));
@@ -234,7 +234,7 @@ unsafe extern "C" fn mutex_debug_unlock(mutex: *mut Debug, file: *const c_char, 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mutex_debug_is_locked(mutex: *const Debug) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: by the caller's contract; only that the memory can be read is relied on.
     unsafe { at::<Debug>(mutex.cast()) }
         .is_some_and(|mutex| mutex.lock.is_locked())
         .into()
@@ -248,16 +248,16 @@ unsafe extern "C" fn mutex_debug_freed(
     line: u32,
 ) {
     let start = memory.addr();
-    // SAFETY: a literal of the caller's.
+    // SAFETY: the file name is a string literal of the caller's.
     hook::freed(start..start.saturating_add(bytes), unsafe {
         place(file, line)
     });
 }
 
-/// What [`mutex_debug_on_violation`] was told.
+/// The handler that [`mutex_debug_on_violation`] set.
 static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// A text that C can read, as far as there is room.
+/// A C string of fixed capacity; longer text is cut off.
 struct Told {
     bytes: [u8; 4096],
     length: usize,
@@ -314,7 +314,7 @@ extern "C" fn mutex_debug_show_held() {
             let place = place.unwrap_or_else(|| format!("{:#x}", held.site.raw()));
             let (who, thread) = (task.view.name(), task.view.thread);
             let kind = held.lock.kind.name();
-            // Who has closed standard error does not want to know.
+            // An error is ignored: the program may have closed standard error.
             let _ = writeln!(
                 std::io::stderr(),
                 "latchwork: held: {kind} {name}, by {who} ({thread}), taken {place}"

@@ -3,7 +3,7 @@
 #define LW_NO_GENERIC
 #include "latchwork.h"
 
-/* What headers of before called: a library never loses a name. */
+/* Functions that earlier headers called: the library never drops a symbol. */
 int lw_cond_has_waiters(const lw_cond_t *cond);
 int lw_cond_has_waiters(const lw_cond_t *cond)
 {

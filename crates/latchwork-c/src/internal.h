@@ -1,4 +1,4 @@
-/* What the C half and the Rust half of the library tell each other. Not exported. */
+/* The internal interface between the C half and the Rust half of the library. Not exported. */
 #ifndef LATCHWORK_INTERNAL_H
 #define LATCHWORK_INTERNAL_H
 
@@ -9,7 +9,7 @@ struct latchwork_pause {
 	uint64_t opaque[24];
 };
 
-/* A futex call to be made. */
+/* A futex call that the C half is to make. */
 struct latchwork_call {
 	const uint32_t *word;
 	const uint32_t *target;
@@ -18,7 +18,7 @@ struct latchwork_call {
 	uint32_t expected;
 };
 
-/* No deadline, and no answer of the kernel's. */
+/* No deadline; and no result of the kernel's. */
 #define LATCHWORK_NEVER UINT64_MAX
 #define LATCHWORK_AGAIN (-1)
 #define LATCHWORK_NOT_IN_REGION (-2)

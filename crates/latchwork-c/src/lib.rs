@@ -1,21 +1,21 @@
 //! Latchwork for C and C++.
 //!
-//! The interface is that of the headers in `include`; here is what they call where a lock is not free. A lock
-//! is the same word for C and for Rust: the layouts below are asserted on both sides.
+//! The interface is that of the headers in `include`; this crate contains their slow paths, for locks that are not
+//! free. A lock is the same word for C and for Rust: both sides assert the layouts.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
 //! | `include/latchwork.h` | locks, with inlined fast paths |
 //! | `include/coproc.h` | the CoProc library's interface |
 //! | `include/latchwork.hpp`, `include/coproc.hpp` | the same as C++ classes |
 //! | `include/migrate.h` | from semaphores to mutexes, type by type |
 //! | `include/classic.h` | RTEMS's classic interface |
-//! | `src/debug.rs` | mutexes that tell the checker what is done with them |
+//! | `src/debug.rs` | mutexes that report their use to the checker |
 //! | `src/inline.c` | each inline function as a symbol |
-//! | `src/wait.c`, `src/once.c` | where a thread may be unwound: no frame of Rust is on its stack there |
-//! | `latchwork.map` | what is exported, with its version |
+//! | `src/wait.c`, `src/once.c` | code in which a thread may be unwound: no Rust frame is on the stack there |
+//! | `latchwork.map` | the exported symbols and their versions |
 //!
-//! *Panics* never reach C: each function here is `extern "C"`, which aborts.
+//! *Panics* never reach C: each function here is `extern "C"`, so a panic aborts.
 #![allow(unsafe_code)]
 
 mod classic;
@@ -27,12 +27,12 @@ mod pause;
 use latchwork::foreign::How;
 use latchwork::time::Deadline;
 
-/// A deadline that C hands over: nanoseconds, or none.
+/// A deadline from C: nanoseconds, or none.
 fn deadline_of(nanoseconds: u64) -> Option<Deadline> {
     (nanoseconds != u64::MAX).then(|| Deadline::from_nanoseconds(nanoseconds))
 }
 
-/// `LW__ENDLESS` and its like.
+/// Converts `LW__ENDLESS` and the other wait modes.
 fn how_of(how: u32, deadline: u64) -> How {
     match how {
         0 => How::Endless,

@@ -1,4 +1,4 @@
-//! Mutexes, reader/writer locks and barriers, where they are not free.
+//! Slow paths of mutexes, reader/writer locks and barriers.
 #![allow(unsafe_code)]
 
 use crate::{deadline_of, how_of};
@@ -19,7 +19,7 @@ use latchwork::spin::Spin;
 use libc::{EBUSY, EINTR, EINVAL, EPERM, ETIMEDOUT};
 use lock_api::RawRwLock as _;
 
-/// The header asserts the same.
+/// Asserts a frozen layout, as the header does.
 macro_rules! frozen {
     ($($type:ty: $size:literal, $align:literal;)*) => {
         $(const _: () = assert!(size_of::<$type>() == $size && align_of::<$type>() == $align);)*
@@ -45,14 +45,14 @@ frozen! {
 
 const SHARED: u32 = 8;
 
-/// The object at an address, or none where there can be none.
+/// The object at an address; `None` if the address is null or misaligned.
 ///
 /// # Safety
-/// There is one, if the address is neither null nor misaligned, for as long as the answer is used.
+/// If the address is neither null nor misaligned, there is such an object, and it exists as long as the result is used.
 pub(crate) unsafe fn at<'a, T>(address: *const c_void) -> Option<&'a T> {
     let address: *const T = address.cast();
     if address.is_aligned() {
-        // SAFETY: by the caller's contract.
+        // SAFETY: by the caller's contract; the pointer is aligned.
         unsafe { address.as_ref() }
     } else {
         None
@@ -98,17 +98,17 @@ unsafe extern "C" fn latchwork_lock(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    // SAFETY: the caller has a lock there.
+    // SAFETY: the caller passes the address of a lock of this kind.
     match unsafe { lock_at(mutex, kind) } {
         Some(lock) => lock.lock(how_of(how, deadline)),
         None => EINVAL,
     }
 }
 
-/// What an inlined unlock could not do. One that has only a bit to clear has cleared it.
+/// The slow path of an unlock. For a lock that has only a bit to clear, the inlined path has cleared it already.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__unlock(mutex: *mut c_void, kind: u32) -> c_int {
-    // SAFETY: the caller has a lock there, and holds it, as far as it cannot know.
+    // SAFETY: the caller passes the address of a lock of this kind, and holds it where the lock cannot check that.
     unsafe {
         match lock_at(mutex, kind) {
             None => EINVAL,
@@ -118,19 +118,19 @@ unsafe extern "C" fn lw__unlock(mutex: *mut c_void, kind: u32) -> c_int {
     }
 }
 
-/// The header has announced and unlinked a robust lock, and found its word changed.
+/// The inlined path has announced and unlinked a robust lock, and found its word changed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__free_unlinked(mutex: *mut c_void, kind: u32, before: usize) {
-    // SAFETY: the caller has a lock there.
+    // SAFETY: the caller passes the address of a lock of this kind.
     if let Some(lock) = unsafe { lock_at(mutex, kind) } {
         lock.free_unlinked(before);
     }
 }
 
-/// The header has taken a robust lock whose data is not whole.
+/// The inlined path has acquired a robust lock whose data is inconsistent.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__give_back(mutex: *mut c_void, kind: u32) {
-    // SAFETY: the caller holds a lock there.
+    // SAFETY: the caller passes the address of a lock of this kind, which it holds.
     unsafe {
         if let Some(lock) = lock_at(mutex, kind) {
             lock.give_back_unclean();
@@ -140,19 +140,19 @@ unsafe extern "C" fn lw__give_back(mutex: *mut c_void, kind: u32) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__consistent(mutex: *mut c_void, kind: u32) -> c_int {
-    // SAFETY: the caller has a lock there.
+    // SAFETY: the caller passes the address of a lock of this kind.
     unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::consistent)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__unlock_inconsistent(mutex: *mut c_void, kind: u32) -> c_int {
-    // SAFETY: the caller has a lock there.
+    // SAFETY: the caller passes the address of a lock of this kind.
     unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::unlock_inconsistent)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller passes the address of a lock of this kind.
     unsafe { lock_at(mutex, kind) }
         .is_some_and(Foreign::is_locked)
         .into()
@@ -164,7 +164,7 @@ extern "C" fn lw_task_id() -> u32 {
 }
 
 unsafe fn set_ceiling<S: Sharing>(mutex: *mut c_void, ceiling: c_int, old: *mut c_int) -> c_int {
-    // SAFETY: the caller has such a lock there. Without data it is the same with a mutex around it.
+    // SAFETY: the caller has such a lock there; a mutex around `()` has the same layout.
     let Some(mutex) = (unsafe { at::<Mutex<(), Protect<S>>>(mutex) }) else {
         return EINVAL;
     };
@@ -175,7 +175,7 @@ unsafe fn set_ceiling<S: Sharing>(mutex: *mut c_void, ceiling: c_int, old: *mut 
         return EINVAL;
     };
     let before = mutex.set_ceiling(ceiling);
-    // SAFETY: null, or where the caller wants it.
+    // SAFETY: null, or a pointer to the caller's variable.
     if let Some(old) = unsafe { old.as_mut() } {
         *old = before.into();
     }
@@ -203,7 +203,7 @@ unsafe extern "C" fn lw_shared_pp_mutex_setprioceiling(
 }
 
 unsafe fn enter<S: Sharing, P: Preference>(lock: *mut c_void, writes: bool, how: How) -> c_int {
-    // SAFETY: the caller has such a lock there. Without data it is the same with an `RwLock` around it.
+    // SAFETY: the caller has such a lock there; an `RwLock` around `()` has the same layout.
     let Some(lock) = (unsafe { at::<RwLock<(), S, P>>(lock) }) else {
         return EINVAL;
     };
@@ -234,7 +234,7 @@ unsafe fn leave<S: Sharing, P: Preference>(lock: *mut c_void) -> c_int {
     let Some(lock) = (unsafe { at::<RawRwLock<S, P>>(lock) }) else {
         return EINVAL;
     };
-    // SAFETY: while a writer is inside nobody else is: the caller is what the lock says.
+    // SAFETY: while a writer is inside, no other task is; so the lock's state shows how the caller holds it.
     unsafe {
         if lock.is_locked_exclusive() {
             lock.unlock_exclusive();
@@ -248,7 +248,7 @@ unsafe fn leave<S: Sharing, P: Preference>(lock: *mut c_void) -> c_int {
 }
 
 unsafe fn robust<'a>(lock: *mut c_void) -> Option<Pin<&'a RobustRwLock<()>>> {
-    // SAFETY: the caller has such a lock there, which stays put while it is held.
+    // SAFETY: the caller has such a lock there, which does not move while it is held.
     unsafe { at::<RobustRwLock<()>>(lock).map(|lock| Pin::new_unchecked(lock)) }
 }
 
@@ -303,7 +303,7 @@ unsafe extern "C" fn lw__rwlock_unlock_inconsistent(lock: *mut c_void) -> c_int 
     unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_leave_inconsistent)
 }
 
-/// The answer of a barrier: `LW_BARRIER_SERIAL_TASK` for one.
+/// Returns the result of a barrier's wait: `LW_BARRIER_SERIAL_TASK` for one task.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_barrier_wait(
     barrier: *mut c_void,

@@ -1,7 +1,7 @@
 /*
- * lw_once(): the program's function runs in a C frame, so that it may be left by anything: a return, a C++
- * exception, pthread_exit(), cancellation. Compiled with -fexceptions: the handler below runs in each case
- * but the first. A death is noticed by the next one, whose lock call says so.
+ * lw_once(): the program's function runs in a C frame, so that it may be left in any way: a return, a C++ exception,
+ * pthread_exit(), cancellation. Compiled with -fexceptions: the handler below runs in each case but the first. If its
+ * owner dies, the next task's lock call reports that.
  */
 #include "latchwork.h"
 
@@ -9,7 +9,7 @@
 
 static void leave(lw_once_t **once)
 {
-	/* Not done, unless it was set: the next one runs it again. */
+	/* The state is still "not done", unless it was set: the next task runs the function again. */
 	lw_robust_mutex_unlock(&(*once)->lw_lock);
 }
 
@@ -38,8 +38,9 @@ int lw__once(lw_once_t *once, void (*initialise)(void))
 }
 
 /*
- * A coproc's routine, called from Rust code: whatever unwinds it (pthread_exit(), for one) ends the coproc here
- * and never gets to a frame of Rust. Nobody catches a C++ exception, which is std::terminate() before it unwinds.
+ * A coproc's routine, called from Rust code: anything that unwinds it (pthread_exit(), for example) ends the coproc
+ * here and never reaches a Rust frame. A C++ exception has no handler, so std::terminate() ends the process before any
+ * unwinding.
  */
 int latchwork_run(int (*start)(void *), void *argument);
 

@@ -1,4 +1,4 @@
-//! Waits for condition variables, in steps: `wait.c` makes the call to the kernel.
+//! Waits for condition variables, in steps between which `wait.c` makes the system call.
 #![allow(unsafe_code)]
 
 use crate::deadline_of;
@@ -20,7 +20,7 @@ enum Condition {
     Shared(&'static Condvar<Shared>),
 }
 
-/// What lies in a `struct latchwork_pause`.
+/// The contents of a `struct latchwork_pause`.
 struct Begun {
     pause: Pause<'static>,
     condition: Condition,
@@ -43,13 +43,13 @@ struct Call {
 }
 
 /// # Safety
-/// Storage that [`latchwork_pause_begin`] has filled, and [`latchwork_pause_end`] not emptied.
+/// [`latchwork_pause_begin`] has filled the storage, and [`latchwork_pause_end`] has not emptied it.
 unsafe fn begun<'a>(storage: *mut Storage) -> &'a Begun {
-    // SAFETY: by the caller's contract.
+    // SAFETY: by the caller's contract the storage contains an initialised value.
     unsafe { &*storage.cast::<Begun>() }
 }
 
-/// Counts the caller in and releases its mutex.
+/// Counts the caller as a waiter and releases its mutex.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_begin(
     storage: *mut Storage,
@@ -86,7 +86,7 @@ unsafe extern "C" fn latchwork_pause_begin(
         Condition::Private(condvar) => begin(condvar, lock, deadline),
         Condition::Shared(condvar) => begin(condvar, lock, deadline),
     };
-    // SAFETY: large and aligned enough, as asserted; the caller holds the lock.
+    // SAFETY: the storage is large and aligned enough, as asserted; the caller holds the lock.
     unsafe {
         storage.cast::<Begun>().write(Begun {
             pause,
@@ -98,10 +98,10 @@ unsafe extern "C" fn latchwork_pause_begin(
     0
 }
 
-/// Sleeps for a moment if the wait is one in a region.
+/// Sleeps for a limited time if the wait is one in a region.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_nap(storage: *mut Storage) -> c_int {
-    // SAFETY: between begin and end.
+    // SAFETY: `wait.c` calls this between begin and end.
     match unsafe { begun(storage) }.pause.nap_in_region() {
         None => NOT_IN_REGION,
         Some(None) => AGAIN,
@@ -111,9 +111,9 @@ unsafe extern "C" fn latchwork_pause_nap(storage: *mut Storage) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_call(storage: *mut Storage, call: *mut Call) {
-    // SAFETY: between begin and end.
+    // SAFETY: `wait.c` calls this between begin and end.
     let how = unsafe { begun(storage) }.pause.call();
-    // SAFETY: the caller's.
+    // SAFETY: `call` points to a variable of the caller's.
     unsafe {
         call.write(Call {
             word: how.word.cast(),
@@ -129,19 +129,19 @@ unsafe extern "C" fn latchwork_pause_call(storage: *mut Storage, call: *mut Call
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_goes_on(storage: *mut Storage, error: c_int) -> c_int {
-    // SAFETY: between begin and end.
+    // SAFETY: `wait.c` calls this between begin and end.
     unsafe { begun(storage) }.pause.goes_on(error).into()
 }
 
-/// Takes the mutex again; the answer of the whole wait. A wait that was cancelled passes on what it may have
-/// been told.
+/// Acquires the mutex again, and returns the result of the whole wait. A wait that was cancelled passes on a
+/// notification that it may have consumed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_end(
     storage: *mut Storage,
     error: c_int,
     cancelled: c_int,
 ) -> c_int {
-    // SAFETY: filled by begin, and used no more.
+    // SAFETY: begin has filled the storage, and it is not used after this.
     let Begun {
         pause,
         condition,
@@ -163,10 +163,10 @@ unsafe extern "C" fn latchwork_pause_end(
     }
 }
 
-/// Sleeps for a moment on a word that processes share, if it lies in a region.
+/// Sleeps for a limited time on a process-shared word, if it lies in a region.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_nap(word: *const u32, expected: u32, deadline: u64) -> c_int {
-    // SAFETY: the caller waits on it.
+    // SAFETY: the word is part of the object on which the caller waits.
     match unsafe { foreign::nap_in_region(word, expected, deadline_of(deadline)) } {
         None => NOT_IN_REGION,
         Some(None) => AGAIN,

@@ -1,27 +1,25 @@
 /*
  * Waits that pthread_cancel() may end, and points in time.
  *
- * A cancelled thread is unwound from where it is, and no frame of Rust may be unwound like that. So the wait
- * is cut where the thread sleeps: Rust code counts the waiter in and releases the mutex, and returns; the
- * call to the kernel is made here; then Rust code takes the mutex again. Only C frames are on the stack
- * between the caller and the kernel.
+ * A cancelled thread is unwound from its current frame, and no Rust frame may be unwound. So the wait is split where
+ * the thread sleeps: Rust code counts the waiter, releases the mutex, and returns; the system call is made here; then
+ * Rust code acquires the mutex again. Only C frames are on the stack between the caller and the kernel.
  *
- * The call to the kernel is one that libc does not know for a cancellation point. So cancellation is
- * asynchronous for just that call (an inline pair of pthread_setcanceltype() around syscall(), as libc has it
- * for its own), and a request that was pending before is acted upon there, too. A thread whose cancellation is
- * disabled is not disturbed.
+ * libc does not treat this system call as a cancellation point. So cancellation is asynchronous for just this call (an
+ * inline pair of pthread_setcanceltype() around syscall(), as libc has it for its own calls), and a request that was
+ * pending before is acted on there, too. A thread that has disabled cancellation is not affected.
  *
- * The request may come after the kernel has ended the sleep. Then the waiter may have consumed a wake-up, and
- * its handler passes it on: a notification (the ticket has moved: another waiter is notified), a token (the
- * count is not zero: another waiter is woken), or the mutex itself (the kernel has made the waiter its owner:
- * the word says so). As POSIX has it, handlers run with the mutex held.
+ * The request may come after the kernel has ended the sleep. Then the waiter may have consumed a wake-up, and its
+ * handler passes it on: a notification (the ticket has moved: another waiter is notified), a token (the count is not
+ * zero: another waiter is woken), or the mutex itself (the kernel has made the waiter its owner, as the word shows). As
+ * POSIX requires, cleanup handlers run with the mutex held.
  *
- * This file is compiled without exceptions. So the handlers are found by libc's list (in glibc by a buffer of
- * setjmp()), at whatever instruction the request comes; those of -fexceptions are found by call sites, and the
- * instruction after a call is none. The unwinder itself steps through these frames by asynchronous tables.
+ * This file is compiled without exceptions. So the handlers are found by libc's list (in glibc, a setjmp() buffer), at
+ * whatever instruction the request comes. The handlers of -fexceptions would be found by call sites, and the
+ * instruction after a call is not one. The unwinder itself steps through these frames by asynchronous unwind tables.
  *
- * A sleep in a region watches the region's other tasks, by a call of 128 words. It is made by Rust code, where
- * cancellation stays deferred, for a tenth of a second at a time; a request is looked for between.
+ * A sleep in a region watches the region's other tasks, by a call with 128 words. Rust code makes it, where
+ * cancellation stays deferred, for a tenth of a second at a time; between two calls a pending request is acted on.
  */
 #include "internal.h"
 
@@ -31,8 +29,9 @@
 #include <unistd.h>
 
 /*
- * Negative twins of the tests: a cancelled waiter keeps what it was told (1), or the token's wake-up (2); or it is
- * none (3). In each, a thread that has `lw__lingers` set does not come back from the kernel until it is cancelled.
+ * Negative twins of the tests: a cancelled waiter does not pass on the notification (1) or the token's wake-up (2) that
+ * it has consumed; 3 is the correct code. With each of these values, a thread that has `lw__lingers` set does not
+ * return from the system call until it is cancelled.
  */
 #ifndef LATCHWORK_TWIN
 #define LATCHWORK_TWIN 0
@@ -42,7 +41,7 @@ extern __thread int lw__lingers;
 
 /* ---- points in time ---- */
 
-/* To nanoseconds of CLOCK_MONOTONIC; EINVAL if it is none. */
+/* Converts a time to nanoseconds of CLOCK_MONOTONIC; EINVAL if it is invalid. */
 static int read_time(int clock, const struct timespec *time, uint64_t *deadline)
 {
 	struct timespec real, monotonic;
@@ -72,7 +71,7 @@ static int read_time(int clock, const struct timespec *time, uint64_t *deadline)
 	return 0;
 }
 
-/* As POSIX has it, a lock that is free can be taken until whenever; so can a dead owner's. */
+/* As POSIX requires, a free lock can be acquired even if the time has passed or is invalid; so can a dead owner's. */
 static int unless_taken(int tried, int error)
 {
 	return tried == 0 || tried == EOWNERDEAD ? tried : error;
@@ -118,7 +117,7 @@ void lw__wake(const void *word, uint32_t count, unsigned shared)
 	errno = before;
 }
 
-/* Sleeps; 0 or an error number. A cancellation point. */
+/* Sleeps; returns 0 or an error number. A cancellation point. */
 static int call(const struct latchwork_call *call)
 {
 	struct timespec end, *timeout = NULL;
@@ -197,24 +196,24 @@ struct asleep {
 static void leave(void *argument)
 {
 	struct asleep *asleep = argument;
-	/* Relaxed: it hands nothing over but the wake-up, which may have been for the token that is there. */
+	/* Relaxed: the only thing handed over is the wake-up, which may have been for the token that is there. */
 	uint64_t before = __atomic_fetch_sub(asleep->state, 1, __ATOMIC_RELAXED);
 	if (LATCHWORK_TWIN != 2 && before >> 32 != 0 && (uint32_t)before > 1)
 		lw__wake(lw__tokens(asleep->state), 1, asleep->shared);
 }
 
-/* Takes a token (0), or counts the calling thread among the waiters (EAGAIN), in one step. */
+/* Takes a token (0), or counts the calling thread as a waiter (EAGAIN), in one step. */
 static int take_or_enter(uint64_t *state)
 {
 	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED), next;
 	do
-		/* Who was killed as it waited is still counted, and must not carry into the tokens. */
+		/* A waiter that was killed is still counted, and the count must not carry into the tokens. */
 		next = now >> 32 != 0 ? lw__taken(now) : now + ((uint32_t)now != UINT32_MAX);
 	while (!__atomic_compare_exchange_n(state, &now, next, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
 	return now >> 32 != 0 ? 0 : EAGAIN;
 }
 
-/* Takes a token and leaves the waiters, in one step: afterwards the memory may be gone. EAGAIN: there is none. */
+/* Takes a token and leaves the waiters, in one step: the memory may be freed after it. EAGAIN if there is no token. */
 static int take_and_leave(uint64_t *state, int gives_up)
 {
 	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED), next;
@@ -254,7 +253,10 @@ int lw__take(void *object, unsigned shared, unsigned how, int clock, const struc
 	error = how == LW__UNTIL ? read_time(clock, time, &kernel.deadline) : 0;
 	if (error != 0)
 		return error;
-	/* The kernel restarts a sleep without a deadline after a handler that was installed with SA_RESTART. */
+	/*
+	 * The kernel restarts a sleep without a deadline after a handler that was installed with SA_RESTART, so one is
+	 * given.
+	 */
 	if (how == LW__INTERRUPTIBLE)
 		kernel.deadline = INT64_MAX;
 	if (take_or_enter(state) == 0)
@@ -271,7 +273,10 @@ int lw__take(void *object, unsigned shared, unsigned how, int clock, const struc
 	}
 }
 
-/* migrate.h's: in jiffies, which are milliseconds. 0 if the time has passed, else what is left of it, at least 1. */
+/*
+ * For migrate.h, in jiffies, which are milliseconds. Returns 0 if the time has passed, else the remaining time, at
+ * least 1.
+ */
 unsigned long lw__wait_for_completion(lw_completion_t *done, unsigned long jiffies);
 unsigned long lw__wait_for_completion(lw_completion_t *done, unsigned long jiffies)
 {

@@ -1,4 +1,4 @@
-//! `latchwork bench`: the experiments, which are a crate of their own.
+//! `latchwork bench`: the experiments, which are in a crate of their own.
 
 use crate::Failure;
 use std::process::ExitCode;

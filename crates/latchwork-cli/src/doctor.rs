@@ -20,7 +20,7 @@ struct Report<'a> {
     libc: &'a str,
     cpus: u32,
     page_bytes: usize,
-    /// Nothing required is missing.
+    /// Whether nothing required is missing.
     ok: bool,
     features: Vec<Feature<'a>>,
 }
@@ -148,7 +148,7 @@ fn print_tables(features: &Features, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn row(finding: &Finding) -> Vec<Cell> {
-    // A limit is a fact, neither good nor bad, until it forbids something.
+    // A limit is neither good nor bad, unless it forbids something.
     let (style, word) = match (finding.status, finding.group) {
         (Status::Available, Group::Limit) => (style::PLAIN, "·"),
         (Status::Available, _) => (style::GOOD, "yes"),

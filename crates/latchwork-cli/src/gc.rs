@@ -1,4 +1,4 @@
-//! `latchwork gc`: removing the named regions that no process has any more.
+//! `latchwork gc`: removing the named regions that no process uses any more.
 
 use crate::Failure;
 use crate::status::Trouble;
@@ -36,11 +36,11 @@ struct File {
     outcome: &'static str,
     /// Why it failed.
     error: Option<String>,
-    /// Why only the file lock could tell whether it is in use.
+    /// Why only the file lock could show whether it is in use.
     caution: Option<String>,
 }
 
-/// Fails if a file could not be looked at, or not be removed.
+/// Fails if a file could not be examined, or not be removed.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let leftovers = remove_unused(&args.names, args.dry_run).map_err(Failure::Directory)?;
     let mut trouble = Trouble::of("gc");
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure
     Ok(trouble.code())
 }
 
-/// It was named, and there is none.
+/// The region was named on the command line, and does not exist.
 fn is_missing(leftover: &Leftover) -> bool {
     let missing = |error| error == Errno::NOENT || error == Errno::INVAL;
     matches!(leftover.outcome, Outcome::Failed { call: "open", error } if missing(error))

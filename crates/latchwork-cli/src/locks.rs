@@ -1,4 +1,4 @@
-//! `latchwork locks`: who has which lock, and who waits for it, in all processes of the system.
+//! `latchwork locks`: the owners and waiters of all locks, in all processes of the system.
 
 mod json;
 pub(crate) mod text;
@@ -47,15 +47,15 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Looks as it was told to.
+/// The repeated views that the arguments request.
 struct Looks<'a> {
     args: &'a Args,
     observer: Observer,
     symbols: Symbols,
 }
 
-/// Shows what can be seen; that some cannot be is no failure, but for what was named. With `--watch` it ends as soon
-/// as something that was named is gone.
+/// Shows what is accessible; inaccessible processes are no failure, except named ones. With `--watch` it ends as soon
+/// as a named process or region is gone.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     let mut looks = Looks {
         args,
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     }
 }
 
-/// Looks again and again, on the whole screen, until a key or a signal ends it, or what was named is gone.
+/// Refreshes the whole screen until a key or a signal ends it, or a named process or region is gone.
 fn watch(looks: &mut Looks<'_>, pause: Duration) -> io::Result<ExitCode> {
     let mut trouble = Trouble::silent("locks");
     let colours = AutoStream::choice(&io::stdout());
@@ -123,14 +123,14 @@ fn watch(looks: &mut Looks<'_>, pause: Duration) -> io::Result<ExitCode> {
     Ok(trouble.code())
 }
 
-/// Says which processes are not there, or may not be looked at.
+/// Reports the processes that do not exist, or that the caller may not inspect.
 fn seek_processes(pids: &[u32], trouble: &mut Trouble) {
     for pid in pids {
         if !std::fs::exists(format!("/proc/{pid}/task/{pid}")).unwrap_or(true) {
             trouble.say(format_args!("there is no process {pid}"));
             continue;
         }
-        // What is needed of it, and refused by the same rule.
+        // The file that is needed most, and whose permission is that of the others.
         let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
         if let Err(error) = memory
             && error.kind() == io::ErrorKind::PermissionDenied

@@ -1,7 +1,7 @@
 //! The `latchwork` command: one file per verb.
 //!
-//! Every verb writes to the stream that it is given, so that colours, pipes that close early, and
-//! errors of the output are dealt with here alone.
+//! Every verb writes to the stream that it is given, so that only this file deals with colours, pipes that close early,
+//! and output errors.
 
 mod bench;
 mod doctor;
@@ -66,7 +66,7 @@ enum Verb {
     Bench(latchwork_bench::Args),
 }
 
-/// Why a verb came to no end.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("cannot write the output: {0}")]
@@ -86,7 +86,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Whoever read the output has had enough.
+    /// Whether the reader of the output has closed the pipe.
     fn is_closed_pipe(&self) -> bool {
         let error = match self {
             Self::Output(error) | Self::Bench(latchwork_bench::Error::Output(error)) => Some(error),
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            // Names of files may be any text.
+            // Names of files may contain any characters.
             let text = failure.to_string();
             let lines: Vec<String> = text.lines().map(style::printable).collect();
             let _ = writeln!(io::stderr(), "latchwork: {}", lines.join("\n"));

@@ -1,4 +1,4 @@
-//! The page of the manual for the command, `man/latchwork.1`: made from the definitions that the command itself reads.
+//! The command's manual page, `man/latchwork.1`, generated from the definitions that the command itself uses.
 //!
 //! `LATCHWORK_WRITE_MANUAL=1 cargo test -p latchwork-cli manual` writes it.
 
@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use std::fmt::Write;
 
-/// Of a section that begins with a heading, what follows.
+/// A section without its heading.
 fn body(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut bytes = Vec::new();
     render(&mut bytes).unwrap();
@@ -19,13 +19,13 @@ fn body(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
         .fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// The verbs that `--help` names, but for `help` itself.
+/// The verbs that `--help` shows, except `help` itself.
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     let verbs = command.get_subcommands();
     verbs.filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
 }
 
-/// A verb's synopsis, what it does, its options, and the verbs below it.
+/// A verb's synopsis, description and options, and the verbs below it.
 fn describe(verb: &Command, heading: &str, to: &mut String) {
     let page = Man::new(verb.clone());
     let path = verb.get_bin_name().unwrap_or(verb.get_name());

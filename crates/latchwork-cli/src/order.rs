@@ -1,7 +1,7 @@
-//! `latchwork order`: what the files say that a checked program appends with `LATCHWORK_CHECK=order=PATH`.
+//! `latchwork order`: reads the files that a checked program appends with `LATCHWORK_CHECK=order=PATH`.
 //!
-//! An edge A → B: a task wanted a lock of class B while it held one of class A. Classes are known by the names of
-//! their locks, or by where these were made, so files of several runs, programs and versions can be compared.
+//! An edge A → B says that a task wanted a lock of class B while it held one of class A. Classes are identified by the
+//! names of their locks, or by where these were made, so files of several runs, programs and versions can be compared.
 
 mod graph;
 
@@ -43,7 +43,7 @@ enum Verb {
     },
 }
 
-/// All edges of some files; says of which lines only a part is there.
+/// All edges of some files; reports lines that are incomplete.
 fn read(files: &[PathBuf]) -> Result<Graph, Failure> {
     let graph = Graph::read(files)?;
     for cut_off in &graph.cut_off {
@@ -53,7 +53,7 @@ fn read(files: &[PathBuf]) -> Result<Graph, Failure> {
     Ok(graph)
 }
 
-/// Fails if there is a circle to show, or a new edge.
+/// Fails if there is a cycle to show, or a new edge.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     match &args.verb {
         Verb::Show { files } => show(&read(files)?, out),
@@ -105,7 +105,7 @@ fn line(edge: &Edge) -> String {
         wanted_at,
         ..
     } = edge;
-    // What stands in a file may be any text.
+    // The contents of a file may be any characters.
     printable(&format!(
         "{from} -> {to}  (held {held_at}, wanted {wanted_at})"
     ))

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process and its threads.
+//! The information of `/proc` about a process and its threads.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -10,9 +10,9 @@ pub(crate) struct Process {
     pub(crate) parent: u32,
     /// As ps shows it: R, S, D, T, Z, …
     pub(crate) state: char,
-    /// Memory of its own and shared, regions included.
+    /// Its private and shared memory, regions included.
     pub(crate) rss_bytes: u64,
-    /// It ends without a signal to anybody, as coprocs do.
+    /// Whether it ends without a signal to its parent, as coprocs do.
     pub(crate) ends_silently: bool,
     /// Its command line, or its name in brackets.
     pub(crate) command: String,

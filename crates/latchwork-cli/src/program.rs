@@ -1,4 +1,4 @@
-//! What a program on disk is, as far as the dynamic linker will load something into it.
+//! The properties of a program file that decide whether the dynamic linker can load a library into it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -29,12 +29,12 @@ pub(crate) enum Unsuitable {
     Privileged(PathBuf),
 }
 
-/// Scripts whose interpreter is a script, and so on: as many as Linux follows.
+/// The most nested script interpreters, which is Linux's limit.
 const SCRIPTS: usize = 5;
-/// More than the head of a program and of a script has.
+/// More than the headers of a program or a script have.
 const HEAD: usize = 64 << 10;
 
-/// Looks a program up as a shell does.
+/// Finds a program as a shell does.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Unsuitable> {
     let searched = !name.as_bytes().contains(&b'/');
     let found = if searched {
@@ -57,7 +57,7 @@ fn is_executable(found: &fs::Metadata) -> bool {
     found.mode() & 0o111 != 0
 }
 
-/// Whether a library can be loaded into the program, or into what runs the script.
+/// Whether a library can be loaded into the program, or into the interpreter of the script.
 pub(crate) fn check(path: &Path) -> Result<(), Unsuitable> {
     let mut path = path.to_owned();
     for _ in 0..SCRIPTS {
@@ -70,7 +70,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Unsuitable> {
             .split(|byte| b" \t".contains(byte))
             .filter(|word| !word.is_empty());
         let interpreter = PathBuf::from(OsStr::from_bytes(words.next().unwrap_or_default()));
-        // `env NAME` runs what is looked up.
+        // `env NAME` runs a program that it finds in the path.
         path = match words.next() {
             Some(name) if interpreter.ends_with("env") && !name.starts_with(b"-") => {
                 find(OsStr::from_bytes(name))?
@@ -96,7 +96,7 @@ fn head(path: &Path) -> Result<Vec<u8>, Unsuitable> {
     beginning(path).map_err(unreadable)
 }
 
-/// No more of it: programs with what debuggers want to know are large, and each start would wait for that.
+/// Reads only the beginning: programs with debug information are large, and each start would wait for that.
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
@@ -143,12 +143,12 @@ fn machine(head: &[u8]) -> Option<u64> {
 
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let bytes = bytes.get(at..)?.get(..length)?;
-    // As this machine has it, which is checked before anything follows from it.
+    // In this machine's byte order, which is checked before the result is used.
     let digits = bytes.iter().rev();
     Some(digits.fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// The dynamic linker that a program of 64 bits asks for.
+/// The dynamic linker that a 64-bit program requests.
 fn linker(head: &[u8]) -> Option<&[u8]> {
     const INTERPRETER: u64 = 3;
     let table = number(head, 32, 8)? as usize;

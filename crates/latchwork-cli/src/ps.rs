@@ -23,18 +23,18 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What a region's table and `/proc` say together.
+/// The combined contents of a region's table and `/proc`.
 struct View<'a> {
     region: &'a RegionReport,
-    /// The processes of its tasks, and those that have it open, as far as they exist here.
+    /// The processes of its tasks, and those that have it open, as far as they exist in this PID namespace.
     processes: BTreeMap<u32, Process>,
-    /// What each of its tasks that lives has used, by slot.
+    /// The processor time of each live task, by slot.
     cpu_times: BTreeMap<u16, Duration>,
     /// What its tasks wait for, by slot.
     waits: BTreeMap<u16, String>,
 }
 
-/// Shows what can be seen; that some cannot be is no failure, but for what was named.
+/// Shows what is accessible; inaccessible regions are no failure, except named ones.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     let mut picture = live::look();
     Symbols::default().name_all(&mut picture);
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     Ok(trouble.code())
 }
 
-/// Says which regions of these names are not there, or may not be read.
+/// Reports the named regions that do not exist, or that cannot be read.
 pub(crate) fn seek_regions(picture: &Picture, names: &[String], trouble: &mut Trouble) {
     for name in names {
         let mut found = picture.regions.iter().filter(|region| region.name == *name);
@@ -102,7 +102,7 @@ impl<'a> View<'a> {
             .ok()
             .filter(|contents| contents.pid_namespace_is_ours);
         let tasks = ours.map_or(&[][..], |contents| &contents.tasks);
-        // A dead task's PID may be another process's by now.
+        // A dead task's PID may have been reused.
         let living = tasks.iter().filter(|task| task.state == TaskState::Alive);
         let pids: BTreeSet<u32> = living
             .clone()
@@ -195,7 +195,7 @@ impl<'a> View<'a> {
         table.write(out)
     }
 
-    /// Process by process, children after and below their parents, and each with its tasks.
+    /// One process after the other, children below their parents, and each with its tasks.
     fn rows(&self) -> Vec<Vec<Cell>> {
         let tasks = self
             .region
@@ -226,7 +226,7 @@ impl<'a> View<'a> {
         rows
     }
 
-    /// The processes in the order in which they are shown, with their depths.
+    /// The processes in display order, with their depths.
     fn tree(&self) -> Vec<(u32, usize)> {
         fn below(
             processes: &BTreeMap<u32, Process>,
@@ -236,7 +236,7 @@ impl<'a> View<'a> {
         ) {
             for process in processes.values() {
                 let shown = processes.get(&process.parent).map(|parent| parent.pid);
-                // The snapshot is not of one instant: PIDs that were reused could even form a ring.
+                // The snapshot is not taken at one instant: PIDs that were reused could even form a cycle.
                 if shown == parent && process.pid != process.parent && depth < processes.len() {
                     order.push((process.pid, depth));
                     below(processes, Some(process.pid), depth + 1, order);
@@ -288,7 +288,7 @@ fn state(state: TaskState) -> Cell {
     }
 }
 
-/// What is out of the ordinary about a region.
+/// The unusual properties of a region.
 fn remarks(contents: &Contents) -> Vec<String> {
     let mut remarks = Vec::new();
     if !contents.pid_namespace_is_ours {

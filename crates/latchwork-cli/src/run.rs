@@ -1,13 +1,13 @@
-//! `latchwork run`: a program that was not made for this library, with other mutexes or under the checker.
+//! `latchwork run`: runs an unmodified program with other mutexes or under the checker.
 //!
-//! The command becomes the program (`exec`), which the dynamic linker then loads a library into. So its
-//! terminal, its signals and its exit status are its own.
+//! The command becomes the program (`exec`), into which the dynamic linker then loads a library. So the program's
+//! terminal, signals and exit status are its own.
 //!
-//! Where the library comes from: Cargo builds it with this command, since that depends on it, and puts it
-//! into `deps` beside it; `install.sh` puts it into `../lib/latchwork`, seen from the command, and `cargo install`
-//! leaves it out. (To depend on the artifact, Cargo's own way to say this, is not in its stable versions. A build script that embeds it
-//! would have to run Cargo inside of Cargo, build everything twice, and write the library to a file to be
-//! loaded from.)
+//! Where the library comes from: Cargo builds it with this command, which depends on it, and puts it into `deps` beside
+//! the command; `install.sh` puts it into `../lib/latchwork`, relative to the command; `cargo install` leaves it out.
+//! (Cargo's artifact dependencies, which express this, are not in its stable versions. A build script that embeds the
+//! library would have to run Cargo inside Cargo, build everything twice, and write the library to a file to be loaded
+//! from.)
 
 use crate::program::{self, Unsuitable};
 use latchwork::check::Rule;
@@ -99,7 +99,7 @@ impl Mutex {
     }
 }
 
-/// Why a program does not run.
+/// Why a program was not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("run: say what for: --check, or --mutex=tp")]
@@ -125,7 +125,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// As `env` and shells have it: 127 not found, 126 found and no program, 125 anything else.
+    /// As `env` and shells do: 127 for not found, 126 for found but not executable, 125 for anything else.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Program(Unsuitable::NotFound { .. }) => 127,
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if args.check {
         command.env("LATCHWORK_CHECK", settings(args)?);
-        // What prints its reports: see `symbolise.rs`.
+        // The command that prints its reports: see `symbolise.rs`.
         if let Ok(me) = std::env::current_exe() {
             command.env("LATCHWORK_HELPER", me);
         }
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
         command.env("LATCHWORK_SUMMARY", "json");
     }
     if !args.quiet {
-        // The program has this ID, and nothing that it starts.
+        // Only the program itself has this ID, not the processes that it starts.
         command.env("LATCHWORK_SPEAKER", std::process::id().to_string());
     }
     let error = command.exec();
@@ -173,14 +173,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     })
 }
 
-/// What the checker is to do, as it reads it.
+/// The settings of the checker, in the form in which it reads them.
 fn settings(args: &Args) -> Result<OsString, Error> {
     let mut words: Vec<OsString> = vec!["on".into()];
     let mut add = |name: &str, path: &Path| {
         if path.as_os_str().as_bytes().contains(&b',') {
             return Err(Error::Comma(path.to_owned()));
         }
-        // The program may go to another directory.
+        // The program may change its directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut word = OsString::from(name);
         word.push(path);
@@ -224,11 +224,11 @@ fn settings(args: &Args) -> Result<OsString, Error> {
     Ok(words.join(std::ffi::OsStr::new(",")))
 }
 
-/// A library that came with this command.
+/// The path of a library that was installed with this command.
 fn library(name: &'static str) -> Result<PathBuf, Error> {
     let command = std::env::current_exe().unwrap_or_default();
     let here = command.parent().unwrap_or(Path::new("."));
-    // What lies beside the command in Cargo's directory may be of an earlier build.
+    // A library beside the command in Cargo's directory may be of an earlier build, so `deps` comes first.
     let places = ["deps", "", "../lib/latchwork"].map(|place| here.join(place).join(name));
     match places.iter().find(|place| place.is_file()) {
         Some(found) => {
@@ -250,7 +250,7 @@ fn library(name: &'static str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The library first, then what the caller has loaded into programs.
+/// The value of `LD_PRELOAD`: the library first, then the caller's own list.
 fn with_others(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

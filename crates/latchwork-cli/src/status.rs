@@ -1,4 +1,4 @@
-//! How the command ends: one rule for all verbs that look at something.
+//! The exit status of the command: one rule for all verbs that inspect something.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -15,11 +15,11 @@ something required is missing.
 `run` ends as the program does; or with 127 if there is no such program, 126 if it cannot be run, 125 for any other \
 error.";
 
-/// What a verb could not show or do, as it becomes known.
+/// What a verb could not show or do, collected as it runs.
 pub(crate) struct Trouble {
     verb: &'static str,
     said: Vec<String>,
-    /// Says nothing by itself.
+    /// Whether messages are deferred.
     is_silent: bool,
 }
 
@@ -32,7 +32,7 @@ impl Trouble {
         }
     }
 
-    /// One that says all of it at [`Self::tell`]: for a verb that has the screen.
+    /// For a verb that draws on the screen: defers all messages until [`Self::tell`].
     pub(crate) fn silent(verb: &'static str) -> Self {
         Self {
             is_silent: true,
@@ -40,7 +40,7 @@ impl Trouble {
         }
     }
 
-    /// Says it on standard error; what was named twice is said once.
+    /// Prints a message on standard error; a repeated one only once.
     pub(crate) fn say(&mut self, what: impl Display) {
         let text = what.to_string();
         if !self.said.contains(&text) {
@@ -52,18 +52,18 @@ impl Trouble {
     }
 
     fn write(&self, text: &str) {
-        // Without standard error the status says it alone.
+        // An error is ignored: without standard error, the exit status must suffice.
         let _ = writeln!(io::stderr(), "latchwork: {}: {text}", self.verb);
     }
 
-    /// Says what was not said yet.
+    /// Prints the deferred messages.
     pub(crate) fn tell(&mut self) {
         if std::mem::take(&mut self.is_silent) {
             self.said.iter().for_each(|text| self.write(text));
         }
     }
 
-    /// There is no region of this name.
+    /// Reports that there is no region of this name.
     pub(crate) fn no_region(&mut self, name: &str) {
         self.say(format_args!("there is no region {name:?}"));
     }

@@ -1,7 +1,6 @@
-//! How text for people looks: colours by meaning, aligned tables, sizes in units.
+//! The appearance of text for people: colours by meaning, aligned tables, sizes in units.
 //!
-//! Colours are written always and taken out by the stream where they do not belong (a file, a pipe,
-//! `NO_COLOR`).
+//! Colours are always written; the stream removes them where they do not belong (a file, a pipe, `NO_COLOR`).
 
 use anstyle::{AnsiColor, Style};
 use std::fmt::Write as _;
@@ -9,13 +8,13 @@ use std::io::{self, Write};
 
 /// As it should be.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Worth a look.
+/// Worth attention.
 pub(crate) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
 /// Wrong, or forbidden.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Names and titles.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// What one reads last.
+/// Secondary information.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 /// Everything else.
 pub(crate) const PLAIN: Style = Style::new();
@@ -52,8 +51,7 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// Names come from programs that we do not know: a control character in one must not reach the
-/// terminal.
+/// Replaces control characters, since names come from unknown programs and must not control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|character| {
@@ -66,7 +64,7 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Where the text of a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -81,7 +79,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Titles may all be empty: then there is no header.
+    /// Without any title there is no header.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let header: Vec<_> = columns
             .iter()
@@ -120,7 +118,7 @@ impl Table {
                     (0, room)
                 };
                 if !cell.text.is_empty() {
-                    // Spaces are written before text only, so that no line ends with some.
+                    // Spaces are written only before text, so that no line ends with spaces.
                     let _ = write!(line, "{:1$}{cell}", "", pending + before);
                     pending = 0;
                 } else {
@@ -134,7 +132,7 @@ impl Table {
     }
 }
 
-/// A count of bytes in the unit that suits it.
+/// A number of bytes in a suitable unit.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (count.max(1).ilog2() / 10).min(4) as usize;
@@ -146,7 +144,7 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// A count with its noun.
+/// A number with its noun.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

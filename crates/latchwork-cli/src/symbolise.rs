@@ -1,26 +1,26 @@
-//! `latchwork symbolise`: a finding of the checker's, with the lines of the program's sources.
+//! `latchwork symbolise`: prints a finding of the checker's with source lines.
 //!
-//! The checker starts it to print a report, in a process of its own: what it says where, as `module+0x1234 (function)`, is
-//! found out here, where memory may be allocated and files be read at leisure. It is not for people.
+//! The checker starts it as a separate process to print a report. It resolves the places of the form `module+0x1234
+//! (function)`, since it may allocate memory and read files, which the checker may not. It is not meant for people.
 //!
-//! | descriptor | what |
+//! | descriptor | contents |
 //! | --- | --- |
 //! | 0 | the report, a zero byte, and the reporter's `/proc/self/maps` |
-//! | 1 | where the report goes, in one piece |
-//! | 2 | [`DONE`] says that it is there: who misses it writes the report itself |
+//! | 1 | the destination of the report, which is written in one piece |
+//! | 2 | [`DONE`] says that the report was written: without it, the reporter writes the report itself |
 
 use crate::live::{Maps, Module, Program, demangled};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-/// Says that the report was written. (Nothing that a failure says begins with it.)
+/// Says that the report was written. (No error message begins with it.)
 const DONE: u8 = 6;
 
-/// As long as names of places are in a report: longer ones are cut, and lead elsewhere.
+/// The length of place names in a report: longer ones are cut off, and would lead elsewhere.
 const PLACE: usize = 120;
 
-/// As long as names of locks are.
+/// The length of lock names in a report.
 const NAME: usize = 60;
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ fn split(message: &[u8]) -> (String, String) {
     (next(), next())
 }
 
-/// The places of a program.
+/// Resolves the places of a program.
 struct Places {
     maps: Maps,
     /// A process with the same root.
@@ -83,7 +83,7 @@ impl Places {
         with_demangled_names(&text, self.json)
     }
 
-    /// Names of statics that were cut, in full.
+    /// Replaces the names of statics that were cut off by the full names.
     fn with_whole_names(&mut self, report: &str) -> String {
         let mut whole = report.to_owned();
         for (name, address) in named_locks(report, self.json) {
@@ -120,7 +120,7 @@ impl Places {
             .or_insert_with(|| Program::read(pid, module))
     }
 
-    /// A line, with what it says of places in words.
+    /// Appends a line, with its places resolved.
     fn add_line(&mut self, line: &str, text: &mut String) {
         let mut rest = line;
         while let Some(plus) = rest.find("+0x") {
@@ -132,7 +132,7 @@ impl Places {
                 .strip_prefix(" (")
                 .and_then(|behind| behind.split_once(')'))
                 .filter(|(name, _)| !name.contains([' ', '"']));
-            // What ends the line, or its text, may be cut.
+            // A place at the end of a line, or of its text, may be cut off.
             let is_cut = behind.trim_end().is_empty() && line.len() > 3 * PLACE;
             let found = u64::from_str_radix(number, 16)
                 .ok()
@@ -155,21 +155,21 @@ impl Places {
         text.push_str(rest);
     }
 
-    /// The line of code that a call returns to at an offset of the file; and how long the module's name
-    /// is that stands at the end of `before`.
+    /// The source line that a call returns to, at an offset of the file; and the length of the module's name at the end
+    /// of `before`.
     fn at(&mut self, before: &str, offset: u64) -> Option<(usize, String)> {
         let module = self.module_of(before, offset)?;
         let length = module.file_name().len();
         if length + 16 > PLACE {
             return None;
         }
-        // The instruction behind the call may be another line's.
+        // The instruction after the call may belong to another line.
         let address = module.start + (offset - module.offset).saturating_sub(1);
         let place = self.program(&module).find_place(&module, address)?;
         Some((length, place))
     }
 
-    /// The module whose name stands at the end of a text, if there is but one, with the pages of an offset.
+    /// The module whose name ends a text, if there is only one, with the mapping that contains the offset.
     fn module_of(&self, before: &str, offset: u64) -> Option<Module> {
         let named = self.maps.iter().filter(|mapping| {
             let name = mapping.path.rsplit('/').next().unwrap_or_default();
@@ -202,7 +202,7 @@ impl Places {
     }
 }
 
-/// Whether a text ends with a word, and nothing of a word before it.
+/// Whether a text ends with a word that is not the end of a longer one.
 fn ends_with_word(text: &str, word: &str) -> bool {
     text.strip_suffix(word)
         .is_some_and(|before| before.is_empty() || before.ends_with([' ', '<', '(', '"']))
@@ -234,7 +234,7 @@ fn named_locks(report: &str, json: bool) -> Vec<(&str, u64)> {
         .collect()
 }
 
-/// A text with names of C++ and Rust as they stand in the sources.
+/// A text with the names of C++ and Rust as they are in the sources.
 fn with_demangled_names(text: &str, json: bool) -> String {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '$');
     let mut shown = String::with_capacity(text.len());
@@ -255,7 +255,7 @@ fn with_demangled_names(text: &str, json: bool) -> String {
     shown
 }
 
-/// A text without what a terminal would act on; as it stands between quotes, if it is for JSON.
+/// A text without characters that control a terminal, escaped for a JSON string if it is for JSON.
 fn escaped(text: &str, json: bool) -> String {
     let text = crate::style::printable(text);
     if !json {

@@ -1,13 +1,13 @@
-//! The terminal: taken over, and given back however this ends: in good order, by a panic, by a signal.
+//! The terminal: taken over, and restored at any end: in good order, by a panic, by a signal.
 //!
 //! | moment | what the terminal shows |
 //! | --- | --- |
 //! | `take_over` | the alternate screen, cleared: it may hold another program's text |
-//! | a frame | all of it, or nothing: a frame is written by one call, if the screen is still ours |
+//! | a frame | all of it, or nothing: a frame is written by one call, if this program still has the screen |
 //! | `give_back` | the screen as it was, with its text and its cursor |
 //!
-//! A panic of any thread gives the terminal back before its message is printed. A frame of another thread cannot
-//! follow: `OURS` is locked while a frame is written.
+//! A panic of any thread restores the terminal before its message is printed. A frame of another thread cannot follow:
+//! `OURS` is locked while a frame is written.
 
 pub(crate) mod keys;
 
@@ -30,18 +30,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// For a key, before the screen is drawn again: new views and signals are seen as late.
+/// How long to wait for a key before the screen is drawn again; new views and signals are noticed with this delay.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whether the screen is this program's to draw on.
+/// Whether this program has the screen.
 static OURS: Mutex<bool> = Mutex::new(false);
 
 fn ours() -> MutexGuard<'static, bool> {
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to the terminal itself: the stream of the standard library is locked by the main thread, for which a
-/// panicking thread would wait, and keeps what could not be written for later.
+/// Writes to the terminal directly. The standard library's stream does not do: the main thread holds its lock, for
+/// which a panicking thread would wait, and it keeps unwritten output for later.
 fn write(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(rustix::stdio::stdout(), bytes) {
@@ -67,7 +67,7 @@ fn take_over() -> io::Result<()> {
     write(&commands)
 }
 
-/// Does nothing if the screen is not ours.
+/// Does nothing if this program does not have the screen.
 fn give_back() -> io::Result<()> {
     let mut ours = ours();
     if !std::mem::replace(&mut *ours, false) {
@@ -78,7 +78,7 @@ fn give_back() -> io::Result<()> {
     write(&commands).and(disable_raw_mode())
 }
 
-/// What is drawn, until it is whole.
+/// A frame that is being drawn.
 #[derive(Default)]
 struct Canvas(Vec<u8>);
 
@@ -99,16 +99,16 @@ pub(crate) struct Session {
     ended: Arc<AtomicBool>,
     suspended: Arc<AtomicBool>,
     resized: Arc<AtomicBool>,
-    /// The text that was shown last.
+    /// The text that was shown last, to draw it again.
     shown: Vec<u8>,
 }
 
-/// Whether there is a terminal to draw on, and to read keys from.
+/// Whether there is a terminal to draw on and to read keys from.
 pub(crate) fn is_there() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Runs `body` on the whole screen; it is to end when [`Session::is_ended`] says so.
+/// Runs `body` on the whole screen; `body` must return when [`Session::is_ended`] says so.
 pub(crate) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
@@ -140,13 +140,13 @@ pub(crate) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::
 }
 
 impl Session {
-    /// A signal has ended it.
+    /// Whether a signal has ended the session.
     pub(crate) fn is_ended(&self) -> bool {
-        // Relaxed, here and below: the flag is all there is to know.
+        // Relaxed, here and below: nothing else depends on the flag.
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Draws a frame; before that, stops the program if a signal says so.
+    /// Draws a frame; before that, stops the program if a signal requests it.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -156,9 +156,9 @@ impl Session {
         Ok(())
     }
 
-    /// Shows lines of text, which may have colours, from the one on that has this many `above` it, and below them what
-    /// the keys do; stops the program before that as [`Self::draw`] does. Returns how many lines are above, and how
-    /// many fit. What does not fit into a line is cut off.
+    /// Shows lines of text, which may have colours, beginning with the line that has `above` lines before it, and below
+    /// them a line about the keys; before that, stops the program as [`Self::draw`] does. Returns how many lines are
+    /// above, and how many fit. Lines that are too long are cut off.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -195,8 +195,8 @@ impl Session {
         Ok((above, page))
     }
 
-    /// Before a frame: stops the program if a signal says so, and takes the terminal's size. Whether the screen was
-    /// emptied.
+    /// Prepares a frame: stops the program if a signal requests it, and reads the terminal's size. Returns whether the
+    /// screen was cleared.
     fn prepare(&mut self) -> io::Result<bool> {
         if self.suspended.swap(false, Ordering::Relaxed) {
             give_back()?;
@@ -207,8 +207,8 @@ impl Session {
         self.fit()
     }
 
-    /// Goes along with a change of the terminal's size, also one that was changed back: the terminal may have cut
-    /// off or moved what it showed.
+    /// Adapts to a change of the terminal's size, even one that was undone: the terminal may have cut off or moved what
+    /// it showed.
     fn fit(&mut self) -> io::Result<bool> {
         let resized = self.resized.swap(false, Ordering::Relaxed);
         let screen = screen()?;
@@ -226,25 +226,25 @@ pub(crate) fn suspend() {
     let _ = kill_process(getpid(), Signal::TSTP);
 }
 
-/// Columns and lines that are drawn on: a terminal can claim to have billions of characters.
+/// The most columns and lines that are drawn: a terminal can claim to have billions of characters.
 pub(crate) const MOST: u16 = 1000;
 
-/// As much of the terminal as is drawn on.
+/// The part of the terminal that is drawn.
 fn screen() -> io::Result<Rect> {
     let (width, height) = ratatui::crossterm::terminal::size()?;
     Ok(Rect::new(0, 0, width.min(MOST), height.min(MOST)))
 }
 
-/// The keys of the terminal, read by `keys.rs`: the library that draws would, at a terminal that is gone, or gives a
-/// part of a character, look for the rest for ever.
+/// The terminal's keys, parsed by `keys.rs`. The drawing library's reader does not do: at a terminal that is gone, or
+/// that sends part of a character, it would wait for the rest for ever.
 #[derive(Default)]
 pub(crate) struct Keyboard {
-    /// Of a key that has come in part.
+    /// The bytes of a key that has arrived in part.
     unread: Vec<u8>,
 }
 
 impl Keyboard {
-    /// Passes on the keys that are pressed, and waits for the first one, as long as the caller has patience.
+    /// Passes on the keys that are pressed. Waits for the first one, for a limited time.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -257,11 +257,11 @@ impl Keyboard {
         let mut look = [PollFd::new(&stdin, PollFlags::IN)];
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         match poll(&mut look, Some(&patience)) {
-            // By one of our signals.
+            // Interrupted by a signal of this program.
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
             Ok(0) => {
-                // What has not come by now is not of that key.
+                // Bytes that are missing now do not belong to that key.
                 self.unread.clear();
                 return Ok(());
             }
@@ -297,7 +297,7 @@ mod tests {
 
     const ROLE: &str = "LATCHWORK_TEST_PANIC";
 
-    /// No test: what runs on a terminal of its own, and panics.
+    /// Not a test: the program that runs on a terminal of its own, and panics.
     #[test]
     fn panics_on_a_terminal() {
         let Ok(role) = std::env::var(ROLE) else {

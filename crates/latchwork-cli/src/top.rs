@@ -1,15 +1,15 @@
 //! `latchwork top`: the live view on a full screen.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `watch.rs` | looks at the system again and again, in a thread of its own |
-//! | `app.rs` | what is chosen, and what keys change of it |
-//! | `history.rs` | what follows from more than one view |
+//! | `watch.rs` | takes views of the system repeatedly, in a thread of its own |
+//! | `app.rs` | the user's choices, and how keys change them |
+//! | `history.rs` | values that need more than one view |
 //! | `sheet.rs` | rows and columns: sorted, filtered, fitted to a width |
-//! | `panes.rs` | what stands in which pane |
+//! | `panes.rs` | the contents of the panes |
 //! | `draw.rs` | the screen |
 //!
-//! The terminal, which is given back however this ends, and its keys are in `terminal.rs`, beside this file.
+//! The terminal, which is restored at any end, and its keys are in `terminal.rs`, beside this file.
 
 mod app;
 mod draw;
@@ -60,7 +60,7 @@ fn size(text: &str) -> Result<(u16, u16), String> {
     parsed.ok_or_else(|| "two numbers up to 1000, as in 80x24".into())
 }
 
-/// Runs until it is told to end, by a key or a signal.
+/// Runs until a key or a signal ends it.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let mut app = App::new(args.pane, args.filter.clone(), args.all);
     if args.once {

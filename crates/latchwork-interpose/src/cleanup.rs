@@ -1,6 +1,6 @@
-//! Calls in which a thread may be cancelled, and what is to be done then.
+//! Calls in which a thread may be cancelled, with a cleanup routine for that case.
 //!
-//! By a cleanup of the old kind, which is a link in a list of glibc's: the new kind needs `setjmp`.
+//! It uses a cleanup record of the old kind, a link in a list of glibc's, since the new kind needs `setjmp`.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -24,10 +24,11 @@ unsafe extern "C" {
     fn _pthread_cleanup_pop(cleanup: *mut Cleanup, execute: c_int);
 }
 
-/// Makes a call, and `routine` another one with `argument` if the thread ends in it by unwinding.
+/// Makes a call, and calls `routine` with `argument` if the thread ends in it by unwinding.
 ///
 /// # Safety
-/// `call` has nothing to drop, nor has who calls this; `routine` may be called with `argument` as long as this lasts.
+/// Neither `call` nor any caller up the stack has something to drop; `routine` may be called with `argument` until this
+/// function returns.
 #[inline(always)]
 pub unsafe fn or_if_cancelled<R: Copy>(
     routine: unsafe extern "C" fn(*mut c_void),
@@ -35,7 +36,8 @@ pub unsafe fn or_if_cancelled<R: Copy>(
     call: impl FnOnce() -> R + Copy,
 ) -> R {
     let mut cleanup = MaybeUninit::<Cleanup>::uninit();
-    // SAFETY: it lives until the end of this function, where it leaves the list; the rest is the caller's.
+    // SAFETY: the cleanup record lives until the end of this function, where it leaves the list; the caller vouches for
+    // the rest.
     unsafe {
         _pthread_cleanup_push(cleanup.as_mut_ptr(), routine, argument);
         let result = call();

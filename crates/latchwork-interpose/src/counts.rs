@@ -1,39 +1,39 @@
-//! What is counted for the line at the end, and which process says it.
+//! Counts for the summary line at the end, and which process prints it.
 
 use crate::symbol::environment;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// The process that says something.
+/// The process that prints messages.
 static SPEAKER: AtomicU32 = AtomicU32::new(0);
 
-/// Finds out which process is to say something: that which `latchwork run` has become, and none that it starts.
+/// Determines which process prints messages: the one that `latchwork run` has become, and none that it starts.
 pub fn prepare() {
     let speaker = environment(c"LATCHWORK_SPEAKER")
         .and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
-    // Relaxed, for all here: numbers, and nothing that follows from them.
+    // Relaxed, for all here: nothing else depends on the numbers.
     SPEAKER.store(speaker.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The calling process, if it is to say something.
+/// The calling process's ID, if it is the one that prints messages.
 #[must_use]
 pub fn speaker() -> Option<u32> {
     #[allow(unsafe_code)]
-    // SAFETY: takes nothing.
+    // SAFETY: `getpid` takes no arguments and cannot fail.
     let me = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
     (SPEAKER.load(Ordering::Relaxed) == me).then_some(me)
 }
 
-/// Addresses that were seen.
+/// How many addresses are recorded.
 const SLOTS: usize = 1024;
-/// Slots that are looked at for one address.
+/// How many slots are probed for one address.
 const TRIES: usize = 16;
 
-/// Objects, by address: so many, and what does not fit is not counted.
+/// A set of objects, by address. An object that finds no slot is not counted.
 #[derive(Debug)]
 pub struct Seen([AtomicUsize; SLOTS]);
 
 impl Seen {
-    /// None yet.
+    /// An empty set.
     #[expect(clippy::new_without_default, reason = "for statics")]
     #[must_use]
     pub const fn new() -> Self {

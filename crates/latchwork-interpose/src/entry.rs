@@ -1,6 +1,6 @@
-//! Where a function was called from: its return address, which only its first instruction can find for sure.
+//! Where a function was called from: its return address, which only its first instruction can determine reliably.
 //!
-//! What a program calls are a few instructions that add that address as one more argument and go on to
+//! Each function that a program calls is a few instructions, which add that address as one more argument and jump to
 //! the function's body.
 
 /// Defines functions that a program calls by these names, with the number of their arguments, and their bodies.
@@ -11,8 +11,8 @@ macro_rules! entry {
             /// Stands in for glibc's function of this name.
             ///
             /// # Safety
-            /// As for that.
-            // SAFETY: it does what the function of this name does; it goes on to a function that has the same
+            /// As for glibc's function.
+            // SAFETY: it does what the function of this name does: it jumps to a function that takes the same
             // arguments, and one more.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
@@ -34,7 +34,7 @@ macro_rules! entry {
     };
 }
 
-/// The register of the argument that follows so many.
+/// The register of the argument after so many others.
 #[cfg(target_arch = "x86_64")]
 #[doc(hidden)]
 #[macro_export]

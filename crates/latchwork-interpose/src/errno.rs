@@ -1,10 +1,10 @@
-//! `errno`, which a lock call leaves alone.
+//! `errno`, which a lock call does not change.
 #![allow(unsafe_code)]
 
-/// Keeps `errno` as it is around `body`: a lock call says what it has to say in its result.
+/// Preserves `errno` around `body`: a lock call returns its error as its result.
 #[inline(always)]
 pub fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread's.
+    // SAFETY: glibc returns a valid pointer to the calling thread's `errno`.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

@@ -1,17 +1,17 @@
-//! What both interposers are made of: the functions behind their own, glibc's objects, and what is said at
-//! the end.
+//! The common parts of both interposers: the functions that they stand in for, glibc's objects, and the output at the
+//! end.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `symbol.rs` | functions that stand behind ones of the same name; the environment |
-//! | `mutexes.rs` | those of mutexes and condition variables; the kinds of mutexes; C11's results |
-//! | `entry.rs` | how a function knows where it was called from |
+//! | `symbol.rs` | the functions of the same names behind the interposer's; the environment |
+//! | `mutexes.rs` | those for mutexes and condition variables; the kinds of mutexes; C11's results |
+//! | `entry.rs` | how a function learns its caller's address |
 //! | `cleanup.rs` | calls that may end the thread |
-//! | `counts.rs` | objects that were seen, and which process speaks of them |
-//! | `say.rs`, `errno.rs` | lines on standard error; `errno`, which a lock call leaves alone |
+//! | `counts.rs` | counts of objects, and which process prints them |
+//! | `say.rs`, `errno.rs` | lines on standard error; `errno`, which a lock call does not change |
 //!
-//! What holds in an interposer holds here: nothing allocates or panics, and all of it may be called before
-//! any constructor.
+//! The rules of an interposer hold here: nothing allocates or panics, and all of it may be called before any
+//! constructor has run.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 pub mod cleanup;

@@ -1,28 +1,28 @@
-//! glibc's mutexes and condition variables, as far as both interposers look at them in the same way.
+//! glibc's mutexes and condition variables, as far as both interposers treat them alike.
 
 use core::ffi::c_int;
 
-/// What glibc says of a mutex in its `__kind`; bits above [`ALL`](kind::ALL) are its notes on elision.
+/// The bits of a mutex's `__kind` in glibc; bits above [`ALL`](kind::ALL) record elision.
 pub mod kind {
     /// The low bits: 0 normal, 1 recursive, 2 error-checking, 3 adaptive.
     pub const TYPE: u32 = 3;
     /// Its holder may lock it again.
     pub const RECURSIVE: u32 = 1;
-    /// It returns an error where others hang.
+    /// It returns an error where other types hang.
     pub const ERROR_CHECK: u32 = 2;
-    /// The death of its owner is reported.
+    /// It reports owner death.
     pub const ROBUST: u32 = 16;
-    /// Its owner inherits the priority of who waits.
+    /// Its owner inherits the priority of its waiters.
     pub const INHERIT: u32 = 32;
     /// It has a ceiling.
     pub const PROTECT: u32 = 64;
     /// Processes share it.
     pub const SHARED: u32 = 128;
-    /// All that says whose it is; and, as a kind, that it was destroyed.
+    /// All bits that say which protocol it has; and, as a kind, that it was destroyed.
     pub const ALL: u32 = 0xff;
 }
 
-/// What the functions of C11 give for an error number.
+/// The result of a C11 function for an error number.
 #[must_use]
 pub const fn to_c11(error: c_int) -> c_int {
     const SUCCESS: c_int = 0;
@@ -39,8 +39,8 @@ pub const fn to_c11(error: c_int) -> c_int {
     }
 }
 
-/// As [`real!`](crate::real), with the functions that both interposers stand in for, for the types that an
-/// interposer has for a mutex and a condition variable.
+/// As [`real!`](crate::real), with the functions that both interposers replace, for the interposer's own types of mutex
+/// and condition variable.
 #[macro_export]
 macro_rules! real_mutexes {
     (($mutex:ty, $cond:ty) $($more:tt)*) => {

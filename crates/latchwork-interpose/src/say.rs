@@ -1,12 +1,12 @@
-//! Lines on standard error, each in one write, without memory of the allocator's.
+//! Lines on standard error, each in one write, without allocating.
 #![allow(unsafe_code)]
 
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What standard error is when the program begins: device and file. A program may close it, and get the
-/// same number for a file of its own.
+/// The identity of standard error when the program begins: device and file. A program may close it, and get the same
+/// number for a file of its own.
 static ERRORS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 fn identity() -> [u64; 2] {
@@ -19,15 +19,15 @@ fn identity() -> [u64; 2] {
     [status.st_dev, status.st_ino]
 }
 
-/// Remembers what standard error is.
+/// Records the identity of standard error.
 pub fn prepare() {
     for (known, now) in ERRORS.iter().zip(identity()) {
-        // Relaxed: set before there is a second thread, as a rule, and to the same.
+        // Relaxed: usually set before there is a second thread, and every thread would store the same.
         known.store(now, Ordering::Relaxed);
     }
 }
 
-/// A text that is put together before it is written.
+/// A text that is assembled before it is written.
 #[derive(Debug)]
 pub struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
@@ -35,7 +35,7 @@ pub struct Text<const SIZE: usize> {
 }
 
 impl<const SIZE: usize> Text<SIZE> {
-    /// An empty one.
+    /// An empty text.
     #[expect(
         clippy::new_without_default,
         reason = "a text of nothing is not a default"
@@ -48,14 +48,14 @@ impl<const SIZE: usize> Text<SIZE> {
         }
     }
 
-    /// What it has so far.
+    /// The bytes so far.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-/// What does not fit is left out.
+/// Text that does not fit is dropped.
 impl<const SIZE: usize> Write for Text<SIZE> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.bytes[self.length..];
@@ -66,15 +66,15 @@ impl<const SIZE: usize> Write for Text<SIZE> {
     }
 }
 
-/// Writes to standard error, if that is still what it was.
+/// Writes to standard error, if that is still the same file.
 pub fn bytes(bytes: &[u8]) {
     let known = ERRORS.each_ref().map(|word| word.load(Ordering::Relaxed));
     if identity() != known {
         return;
     }
-    // A pipe that nobody reads any more, or a limit for the size of files, is no reason for the program to end by a signal.
-    // (By bare calls: libc's are cancellation points.)
-    // SAFETY: sets that are made here; writes what it is given.
+    // A pipe without a reader, or a file-size limit, must not kill the program by a signal: SIGPIPE and SIGXFSZ are
+    // blocked meanwhile. (The calls are made directly, since libc's are cancellation points.)
+    // SAFETY: all signal sets are made here, and the kernel only reads the bytes given.
     unsafe {
         let (mut writes, mut news, mut pending, mut before) = core::mem::zeroed();
         libc::sigemptyset(&raw mut writes);
@@ -91,7 +91,7 @@ pub fn bytes(bytes: &[u8]) {
         if written < 0 {
             let now: libc::timespec = core::mem::zeroed();
             let none = core::ptr::null_mut::<libc::siginfo_t>();
-            // The size of the kernel's sets.
+            // The size of the kernel's signal sets.
             libc::syscall(
                 libc::SYS_rt_sigtimedwait,
                 &raw const news,
@@ -107,7 +107,7 @@ pub fn bytes(bytes: &[u8]) {
 /// `latchwork: <message>` on standard error.
 pub fn line(message: fmt::Arguments<'_>) {
     let mut text = Text::<512>::new();
-    // It fails at nothing.
+    // Writing to a `Text` cannot fail.
     let _ = writeln!(text, "latchwork: {message}");
     crate::errno::keeping_errno(|| bytes(text.bytes()));
 }

@@ -1,7 +1,7 @@
-//! Waits for conditions, and for whatever else a thread can be cancelled in.
+//! Waits for conditions, and all other calls in which a thread can be cancelled.
 //!
-//! Such a call is told when it begins and when it ends, however it ends. The unwinding passes through functions
-//! that have nothing to drop.
+//! Such a call is reported when it begins and when it ends, by return or by cancellation. The unwinding passes through
+//! functions that have nothing to drop.
 #![allow(unsafe_code)]
 
 use crate::condition;
@@ -30,17 +30,17 @@ entry! {
     cnd_broadcast 1 c11_broadcast;
 }
 
-/// What is told when a call ends that may not return.
+/// What to report when a call ends, which may not return.
 struct Wait {
     object: Lock,
-    /// That of a wait for a condition.
+    /// The mutex, in a wait for a condition.
     mutex: Option<Lock>,
     has_mutex: bool,
     at: usize,
 }
 
 unsafe extern "C" fn ends(wait: *mut c_void) {
-    // SAFETY: entered by `during`, with a wait.
+    // SAFETY: `during` registered this function, with a pointer to a wait.
     let wait = unsafe { &*wait.cast::<Wait>() };
     keeping_errno(|| match wait.mutex {
         Some(mutex) => hook::condvar_ends(wait.object, mutex, wait.has_mutex, site(wait.at)),
@@ -48,13 +48,13 @@ unsafe extern "C" fn ends(wait: *mut c_void) {
     });
 }
 
-/// Makes a call that was told to begin, and tells of its end. Nothing in here has a destructor.
+/// Makes a call whose beginning was reported, and reports its end. Nothing here has a destructor.
 ///
 /// # Safety
 /// `call` may end the thread by unwinding, and has nothing to drop.
 #[inline(always)]
 unsafe fn during(mut wait: Wait, call: impl FnOnce() -> c_int + Copy) -> c_int {
-    // SAFETY: it lives until the end of this function.
+    // SAFETY: the wait lives until the end of this function.
     unsafe {
         let told = &raw mut wait;
         let result = or_if_cancelled(ends, told.cast(), call);
@@ -65,7 +65,7 @@ unsafe fn during(mut wait: Wait, call: impl FnOnce() -> c_int + Copy) -> c_int {
     }
 }
 
-/// Waits for something without an owner by a call that may end the thread.
+/// Waits for an object without an owner, by a call that may end the thread.
 ///
 /// # Safety
 /// As for the call.
@@ -113,7 +113,7 @@ unsafe fn wait_by(
         let wait = Wait {
             object,
             mutex: Some(lock),
-            // Who is cancelled has it.
+            // A cancelled thread holds the mutex.
             has_mutex: true,
             at,
         };
@@ -137,7 +137,7 @@ unsafe extern "C-unwind" fn timed_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         let result = wait_by(cond, mutex, true, at, || {
             real::pthread_cond_timedwait(cond, mutex, until)
@@ -153,7 +153,7 @@ unsafe extern "C-unwind" fn clock_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         let result = wait_by(cond, mutex, true, at, || {
             real::pthread_cond_clockwait(cond, mutex, clock, until)
@@ -163,7 +163,7 @@ unsafe extern "C-unwind" fn clock_wait(
 }
 
 unsafe extern "C-unwind" fn c11_wait(cond: *mut Opaque, mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { wait(cond, mutex, at) })
 }
 
@@ -173,11 +173,11 @@ unsafe extern "C-unwind" fn c11_timed_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { timed_wait(cond, mutex, until, at) })
 }
 
-/// Tells of a notification before it is made: who is released by it may return at once.
+/// Reports a notification before it is sent, since a waiter that it releases may return at once.
 fn notifies(cond: *mut Opaque, all: bool, at: usize) {
     condition::look_for_end(cond, at);
     if let Some(condvar) = object::at(cond, Kind::Condvar) {
@@ -190,28 +190,28 @@ fn notifies(cond: *mut Opaque, all: bool, at: usize) {
 
 unsafe extern "C" fn signal(cond: *mut Opaque, at: usize) -> c_int {
     notifies(cond, false, at);
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe { real::pthread_cond_signal(cond) }
 }
 
 unsafe extern "C" fn broadcast(cond: *mut Opaque, at: usize) -> c_int {
     notifies(cond, true, at);
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe { real::pthread_cond_broadcast(cond) }
 }
 
 unsafe extern "C" fn c11_signal(cond: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { signal(cond, at) })
 }
 
 unsafe extern "C" fn c11_broadcast(cond: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { broadcast(cond, at) })
 }
 
 unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         condition::look_before_init(cond, at);
         let result = make(
@@ -224,7 +224,7 @@ unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usiz
 }
 
 unsafe extern "C" fn end(cond: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         condition::look(cond, at);
         let condvar = object::at(cond, Kind::Condvar);

@@ -1,7 +1,7 @@
-//! What the memory of glibc's condition variables, barriers and semaphores says of misuse.
+//! What the memory of glibc's condition variables, barriers and semaphores shows of misuse.
 //!
-//! Where glibc keeps what was found out with objects of this library's own as it starts ([`prepare`]); where that comes out
-//! otherwise than expected, nothing is said.
+//! At the start, [`prepare`] determines glibc's layout with objects of this library's own; if the result is not as
+//! expected, nothing is reported.
 #![allow(unsafe_code)]
 
 use crate::object::{self, Opaque};
@@ -10,28 +10,29 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use latchwork::check::hook::{self, Kind, NoLock};
 use latchwork_interpose::errno::keeping_errno;
 
-/// Bytes of a `pthread_cond_t`.
+/// The size of a `pthread_cond_t` in bytes.
 pub(crate) const BYTES: usize = 48;
-/// Bytes of a `pthread_barrier_t`, and of a `sem_t`.
+/// The size of a `pthread_barrier_t`, and of a `sem_t`.
 pub(crate) const OTHER_BYTES: usize = 32;
 
 type Words = [AtomicU32; BYTES / 4];
 
-/// Which word of a condition variable says that it was destroyed, and that processes share it; + 1.
+/// The index, plus 1, of the word that says whether a condition variable was destroyed, and whether it is
+/// process-shared.
 static USES: AtomicUsize = AtomicUsize::new(0);
-/// A barrier's words are where they are expected.
+/// Whether a barrier's words are where they are expected.
 static KNOWS_BARRIERS: AtomicUsize = AtomicUsize::new(0);
 
 const DESTROYED: u32 = 4;
 const SHARED: u32 = 1;
 
-/// Words of a barrier: how many tasks it is for, and for whom.
+/// Words of a barrier: the number of threads, and whether it is process-shared.
 const COUNT: usize = 2;
 const FOR_WHOM: usize = 3;
-/// In there: for tasks of all processes.
+/// The value of `FOR_WHOM` for a process-shared barrier.
 const ALL_PROCESSES: u32 = 128;
 
-/// Finds out what stands where.
+/// Determines the layout.
 pub(crate) fn prepare() {
     let new = || [const { AtomicU32::new(0) }; BYTES / 4];
     let is = |words: &Words, expected: &[(usize, u32)]| {
@@ -41,24 +42,24 @@ pub(crate) fn prepare() {
         })
     };
     let cond: Words = new();
-    // SAFETY: zeros are a condition variable that nobody waits for.
+    // SAFETY: zeroed memory is a condition variable without waiters.
     unsafe { real::pthread_cond_destroy(cond.as_ptr().cast_mut().cast()) };
     let place = (0..cond.len()).find(|place| is(&cond, &[(*place, DESTROYED)]));
     USES.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     let barrier: Words = new();
     let it = barrier.as_ptr().cast_mut().cast();
-    // SAFETY: memory for one, and more.
+    // SAFETY: the memory is large enough for a barrier.
     unsafe { real::pthread_barrier_init(it, core::ptr::null(), 7) };
     let knows = is(&barrier, &[(COUNT, 7)]);
     KNOWS_BARRIERS.store(usize::from(knows), Ordering::Relaxed);
-    // SAFETY: made above.
+    // SAFETY: the barrier was initialised above.
     unsafe { real::pthread_barrier_destroy(it) };
 }
 
-/// The words of a condition variable, and which of them says more.
+/// The words of a condition variable, and the value of the word with the flags.
 fn words(cond: *const Opaque) -> Option<(&'static Words, u32)> {
     let place = USES.load(Ordering::Relaxed).checked_sub(1)?;
-    // SAFETY: the program calls it a condition variable, which lives as long as the call.
+    // SAFETY: the program passes it as a condition variable, which lives as long as the call.
     let words = unsafe { &*cond.cast::<Words>() };
     Some((words, words[place].load(Ordering::Relaxed)))
 }
@@ -83,7 +84,8 @@ pub(crate) fn look(cond: *const Opaque, at: usize) {
     }
 }
 
-/// Whether nothing is known of an object. (The child of a fork may have it from its parent, which had no room.)
+/// Whether the checker knows nothing of an object. (The child of a fork may have it from its parent, whose board had no
+/// room for it.)
 fn is_new(object: *const Opaque, kind: Kind) -> bool {
     start::is_first()
         && object::at(object, kind).is_some_and(|object| keeping_errno(|| hook::is_unknown(object)))
@@ -98,7 +100,7 @@ pub(crate) fn look_before_init(cond: *const Opaque, at: usize) {
 
 /// A barrier is about to be used.
 pub(crate) fn look_at_barrier(barrier: *const Opaque, at: usize) {
-    // SAFETY: as for condition variables; its words are fewer.
+    // SAFETY: the program passes it as a barrier, which lives as long as the call and is large enough for this word.
     let for_whom = unsafe { &(*barrier.cast::<Words>())[FOR_WHOM] };
     if KNOWS_BARRIERS.load(Ordering::Relaxed) != 0
         && for_whom.load(Ordering::Relaxed) != ALL_PROCESSES
@@ -110,9 +112,9 @@ pub(crate) fn look_at_barrier(barrier: *const Opaque, at: usize) {
     }
 }
 
-/// A semaphore is about to be used. What it is for is no number of any other meaning.
+/// A semaphore is about to be used. The word checked here has only two valid values.
 pub(crate) fn look_at_semaphore(semaphore: *const Opaque, at: usize) {
-    // SAFETY: the program calls it a semaphore.
+    // SAFETY: the program passes it as a semaphore, which lives as long as the call.
     let for_whom = unsafe { &(*semaphore.cast::<Words>())[2] };
     match for_whom.load(Ordering::Relaxed) {
         0 => look_at_end(semaphore, Kind::Semaphore, at),
@@ -121,10 +123,10 @@ pub(crate) fn look_at_semaphore(semaphore: *const Opaque, at: usize) {
     }
 }
 
-/// Objects that nothing but a call makes again, and of which one was destroyed.
+/// Whether an object was destroyed of a kind that only a call can initialise again.
 static HAVE_ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// An object of that sort was destroyed.
+/// An object of such a kind was destroyed.
 pub(crate) fn has_ended() {
     if HAVE_ENDED.load(Ordering::Relaxed) == 0 {
         HAVE_ENDED.store(1, Ordering::Relaxed);

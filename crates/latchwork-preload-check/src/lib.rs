@@ -1,44 +1,44 @@
-//! What `latchwork run --check` loads into a program: its locks stay glibc's, and each call is told to the
-//! checker.
+//! The library that `latchwork run --check` loads into a program: the locks stay glibc's, and each call is reported to
+//! the checker.
 //!
-//! A shared library for `LD_PRELOAD`. `LATCHWORK_CHECK` says what becomes of findings, see
-//! [`latchwork::check`].
+//! A shared library for `LD_PRELOAD`. `LATCHWORK_CHECK` says what happens to findings, see [`latchwork::check`].
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `object.rs` | glibc's objects, as the checker is told of them |
-//! | `take.rs` | taking a lock: try, tell, wait, tell |
-//! | `condition.rs` | what memory of glibc's objects says of misuse |
+//! | `object.rs` | glibc's objects, as they are described to the checker |
+//! | `take.rs` | acquiring a lock: try, report, wait, report |
+//! | `condition.rs` | what the memory of glibc's objects shows of misuse |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
-//! | `task.rs` | threads and forks; memory that is given back |
+//! | `task.rs` | threads and forks; memory that is freed |
 //! | `library.rs` | libraries that are unloaded |
-//! | `start.rs`, `sum.rs` | the beginning; what is said at the end |
-//! | `real.rs` | the functions that these stand in for |
+//! | `start.rs`, `sum.rs` | the start; the summary at the end |
+//! | `real.rs` | glibc's functions |
 //!
-//! What it has in common with the other interposer stands in `latchwork-interpose`.
+//! The parts that it shares with the other interposer are in `latchwork-interpose`.
 //!
 //! # What holds everywhere
 //!
-//! 1. The program's call is made as it is, and what it gives is given. (With `refuse`, one that would close a
-//!    circle is not made.) Of the program's memory nothing is changed but a mark in mutexes and reader/writer locks,
-//!    and who holds a mutex, in bytes that glibc leaves alone: see `object.rs`.
-//! 2. A thread is watched from its first instruction in the program on, once this library was started; what
-//!    locks before, or in a thread that pthread has not made, is not. So nothing is set up inside an
+//! 1. The program's call is made unchanged, and its result is returned. (With `refuse`, a call that would complete a
+//!    wait-for cycle is not made.) Of the program's memory only two things are changed, in bytes that glibc does not
+//!    use: a mark in mutexes and reader/writer locks, and the holder of a mutex. See `object.rs`.
+//! 2. A thread is checked from its first instruction in the program on, once this library was started. Locks that are
+//!    used earlier, or in a thread that pthread has not created, are not checked. So no state is set up inside an
 //!    allocator's lock.
-//! 3. Nothing panics; `errno` is what the call leaves.
+//! 3. Nothing panics; `errno` is what the program's call leaves.
 //!
-//! A thread for which the program asks for a stack below 128 KiB has 64 KiB more than that (`task.rs`): a report needs
-//! them. So a program that expects an overflow of so small a stack has none. The attributes say what the program has said.
+//! A thread for which the program requests a stack below 128 KiB gets 64 KiB more than that (`task.rs`), since a report
+//! needs them. So a program that expects such a small stack to overflow sees no overflow. The attributes still show the
+//! requested size.
 //!
-//! Of a condition variable that processes share, notifications that another one makes are not seen.
+//! For a condition variable that processes share, notifications by other processes are not seen.
 //!
-//! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told. A
-//! spinlock that is made anew by an assignment is taken for the one that was there before. Of memory that `realloc` gives
-//! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`; nor of a semaphore
-//! that was never initialised, or of a second initialisation on a stack. Who
-//! joins a thread that waits for what the joiner holds is not found out.
+//! *Limits.* Process-shared locks are not checked, but counted. A semaphore has no owner: only waits for it are
+//! reported. A spinlock that is reinitialised by an assignment is taken for the earlier one. The checker is not
+//! notified of memory that `realloc` frees or that is mapped over, of locks that the first thread holds when it ends by
+//! `pthread_exit`, of the use of a semaphore that was never initialised, or of a second initialisation on a stack. A
+//! deadlock is not detected if a thread joins another one that waits for a lock which the joining thread holds.
 //!
-//! Of the 1,024 keys that a program can have (`pthread_key_create`) one is this library's.
+//! Of the 1,024 keys that a program can have (`pthread_key_create`) this library takes one.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;

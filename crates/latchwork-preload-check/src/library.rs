@@ -1,5 +1,5 @@
-//! Libraries that are unloaded: the loader gives back the memory of their variables, and tells nobody. What is
-//! loaded there next has locks of its own at the same addresses.
+//! Libraries that are unloaded: the loader frees the memory of their variables without a call that could be
+//! intercepted. A library that is loaded there next has locks of its own at the same addresses.
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
@@ -15,9 +15,9 @@ entry! {
     dlclose 1 close;
 }
 
-/// Where a module lies.
+/// The address range of a module.
 fn place(module: &dl_phdr_info) -> Range<usize> {
-    // SAFETY: the loader's table, of that length.
+    // SAFETY: the loader's program-header table, of that length.
     let headers =
         unsafe { core::slice::from_raw_parts(module.dlpi_phdr, module.dlpi_phnum.into()) };
     let loaded = headers
@@ -31,9 +31,9 @@ fn place(module: &dl_phdr_info) -> Range<usize> {
 }
 
 unsafe extern "C" fn note(module: *mut dl_phdr_info, _: size_t, places: *mut c_void) -> c_int {
-    // SAFETY: called by `dl_iterate_phdr` below, with a module, and what it was given.
+    // SAFETY: `dl_iterate_phdr` below calls this, with a module and the pointer that it was given.
     let (module, places) = unsafe { (&*module, &mut *places.cast::<Vec<Range<usize>>>()) };
-    // Without memory it is one that is not missed.
+    // Without memory, a module is missing from the list, and its unloading is not noticed.
     if places.try_reserve(1).is_ok() {
         places.push(place(module));
     }
@@ -43,7 +43,7 @@ unsafe extern "C" fn note(module: *mut dl_phdr_info, _: size_t, places: *mut c_v
 /// All modules that are loaded.
 fn places() -> Vec<Range<usize>> {
     let mut places = Vec::new();
-    // SAFETY: `note` gets what it expects.
+    // SAFETY: `note` gets a pointer to a list, as it expects.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut places).cast()) };
     places
 }
@@ -54,7 +54,7 @@ unsafe extern "C" fn close(library: *mut c_void, at: usize) -> c_int {
         return unsafe { real::dlclose(library) };
     }
     let before = keeping_errno(places);
-    // SAFETY: as above.
+    // SAFETY: the program's own call.
     let result = unsafe { real::dlclose(library) };
     keeping_errno(|| {
         let after = places();

@@ -1,4 +1,4 @@
-//! `pthread_mutex_…`, and what C11 calls the same.
+//! `pthread_mutex_…`, and the C11 functions for the same objects.
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
@@ -33,7 +33,7 @@ entry! {
     mtx_unlock 1 c11_unlock;
 }
 
-/// Takes a mutex by `wait`.
+/// Acquires a mutex by `wait`.
 unsafe fn take_by(
     mutex: *mut Mutex,
     timed: bool,
@@ -45,13 +45,13 @@ unsafe fn take_by(
         let Some(lock) = object::mutex_to_take(mutex, at) else {
             return wait();
         };
-        // It may say no to its holder, and then there is nothing to be told.
+        // An error-checking mutex returns an error to its owner; then there is nothing to report.
         if (*mutex).says_no() && (*mutex).is_mine() {
             return wait();
         }
         let attempt = || real::pthread_mutex_trylock(mutex);
         let lends = lock.traits.contains(Traits::LENDS);
-        // The holder of one that lends priority is to have it at once.
+        // A waiter must lend its priority to the holder at once, so this does not poll a mutex that lends priority.
         let try_it = || match attempt() {
             libc::EBUSY if !lends => poll(|| (*mutex).looks_free(), attempt),
             tried => tried,
@@ -60,7 +60,7 @@ unsafe fn take_by(
     }
 }
 
-/// What nearly every call comes to, in few lines of the processor's cache: the program's own code stood there before.
+/// The fast path of nearly every call, in few cache lines, since the program's own code was in the cache before.
 unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
@@ -78,10 +78,10 @@ unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
     }
 }
 
-/// One that is not free.
+/// The slow path, for a mutex that is not free.
 #[inline(never)]
 unsafe fn lock_contended(mutex: *mut Mutex, lock: Lock, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let attempt = || real::pthread_mutex_trylock(mutex);
         let poll = || poll(|| (*mutex).looks_free(), attempt);
@@ -91,7 +91,7 @@ unsafe fn lock_contended(mutex: *mut Mutex, lock: Lock, at: usize) -> c_int {
 
 #[inline(never)]
 unsafe extern "C" fn lock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let result = take_by(mutex, false, at, || wait(mutex));
         judged(result, mutex, Kind::Mutex, "pthread_mutex_lock", at)
@@ -99,7 +99,7 @@ unsafe extern "C" fn lock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
 }
 
 unsafe fn wait(mutex: *mut Mutex) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let patiently = wait_patiently(|until| {
             real::pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, until)
@@ -198,7 +198,7 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
         object::look_for_end(mutex, at);
         let lock = object::mutex(mutex);
         let result = destroy(lock, at, || real::pthread_mutex_destroy(mutex));
-        // It was not, and its holder goes on holding it.
+        // It was not destroyed, and its holder still holds it.
         if let Some(lock) = lock
             && result == libc::EBUSY
             && (*mutex).is_mine()

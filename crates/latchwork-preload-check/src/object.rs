@@ -1,4 +1,4 @@
-//! glibc's objects, as the checker is told of them.
+//! glibc's objects, as they are described to the checker.
 #![allow(unsafe_code)]
 
 use crate::take::site;
@@ -8,19 +8,19 @@ use latchwork::check::hook::{self, Kind, Lock, NoLock, Traits};
 use latchwork_interpose::errno::keeping_errno;
 use latchwork_interpose::mutexes::kind;
 
-/// Something of the program's that is watched at this address; `None`: in a thread that is not.
+/// The description of a program's object at this address; `None` in a thread that is not checked.
 #[inline]
 pub(crate) fn at<T>(object: *const T, kind: Kind) -> Option<Lock> {
     start::watches().then(|| Lock::new(object.expose_provenance(), kind))
 }
 
-/// In bytes of an object that glibc leaves alone, but for its initialisation: what is without it was made anew since it
-/// was used last, by a constructor or an assignment, of which nobody tells.
+/// A mark in bytes of an object that glibc uses only in its initialisation. An object without the mark was
+/// reinitialised in place since its last use, by a constructor or an assignment, without a call.
 #[repr(transparent)]
 struct Mark(AtomicU64);
 
 impl Mark {
-    /// What an object at this address bears: copies are other objects.
+    /// The mark of an object at this address: it depends on the address, since a copy is another object.
     #[inline]
     const fn of(address: usize) -> u64 {
         address as u64 ^ 0x6b72_616d_0000_0000
@@ -28,11 +28,11 @@ impl Mark {
 
     #[inline]
     fn is_of(&self, address: usize) -> bool {
-        // Relaxed: the same for all who use the object.
+        // Relaxed: all users of the object store the same value.
         self.0.load(Ordering::Relaxed) == Self::of(address)
     }
 
-    /// What it bears from its end on.
+    /// A destroyed object has the mark with these bits inverted.
     const ENDED: u64 = u64::MAX;
 
     /// Whether it was destroyed.
@@ -40,7 +40,7 @@ impl Mark {
         self.0.load(Ordering::Relaxed) == Self::of(address) ^ Self::ENDED
     }
 
-    /// Sees to it that what is known of the object is this one's, and not of one that had been there before.
+    /// Ensures that the checker's records are those of this object, and not of an earlier one at its address.
     #[inline]
     fn look(&self, lock: Lock, at: usize) {
         if !self.is_of(lock.address()) {
@@ -59,20 +59,20 @@ pub struct Mutex {
     users: u32,
     kind: AtomicU32,
     spins: u32,
-    /// A link of the robust list, of which only robust mutexes are members.
+    /// A link of glibc's robust list, which is unused in mutexes that are not robust.
     mark: Mark,
-    /// The other link: who holds it, as the checker has it.
+    /// The other link: the holder, for the checker.
     holder: AtomicU32,
     rest: u32,
 }
 
 impl Mutex {
     pub(crate) fn kind(&self) -> u32 {
-        // Relaxed: it changes only where nobody may use the mutex.
+        // Relaxed: it changes only while no thread may use the mutex.
         self.kind.load(Ordering::Relaxed) & kind::ALL
     }
 
-    /// Whether it bears its mark: it is the mutex that it was when it was used, or made, last.
+    /// Whether it contains its mark, so that it is the mutex that was made or used last at this address.
     pub(crate) fn is_marked(&self) -> bool {
         self.mark.is_of(core::ptr::from_ref(self).addr())
     }
@@ -83,33 +83,34 @@ impl Mutex {
         self.word.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether the calling thread has it.
+    /// Whether the calling thread holds it.
     pub(crate) fn is_mine(&self) -> bool {
-        // Relaxed: the holder's own; others only compare it with their own ID.
+        // Relaxed: only the owner relies on it; other threads only compare it with their own ID.
         let owner = self.owner.load(Ordering::Relaxed);
         owner != 0 && owner == start::thread()
     }
 
-    /// Whether it returns an error where others hang.
+    /// Whether it returns an error where other types hang.
     pub(crate) fn says_no(&self) -> bool {
         self.kind() & kind::TYPE == kind::ERROR_CHECK
     }
 }
 
-/// One that is no member of a robust list: who holds it stands where members are linked.
+/// A mutex that is in no robust list: its link holds the holder's word.
 #[inline]
 fn with_word(lock: Lock) -> Lock {
-    // SAFETY: a mutex's, whose link nobody else uses as long as it is one. glibc's initialisers make it zero.
+    // SAFETY: the mutex's link, which nothing else uses as long as the mutex exists. glibc's initialisers set it to
+    // zero.
     unsafe { lock.with_word(core::mem::offset_of!(Mutex, holder) as u8) }
 }
 
-/// A mutex of a kind that most are of, in a thread that is watched. `None` says nothing.
+/// A mutex of the usual kinds, in a thread that is checked. `None` has no meaning by itself.
 ///
 /// # Safety
-/// There is one.
+/// `mutex` points to a mutex.
 #[inline(always)]
 pub(crate) unsafe fn usual(mutex: *const Mutex) -> Option<Lock> {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract it points to a mutex.
     let what = unsafe { (*mutex).kind() };
     let is_usual = what & !kind::TYPE == 0 && what != kind::ERROR_CHECK;
     if !is_usual || !hook::knows_this_thread() {
@@ -122,29 +123,29 @@ pub(crate) unsafe fn usual(mutex: *const Mutex) -> Option<Lock> {
     Some(with_word(lock))
 }
 
-/// The same, of one that is about to be taken, if what is known of it is known of this very one.
+/// The same for a mutex that is about to be acquired, if its mark shows that the records are of this very mutex.
 ///
 /// # Safety
-/// There is one.
+/// `mutex` points to a mutex.
 #[inline(always)]
 pub(crate) unsafe fn usual_to_take(mutex: *const Mutex) -> Option<Lock> {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract it points to a mutex.
     unsafe { usual(mutex).filter(|lock| (*mutex).mark.is_of(lock.address())) }
 }
 
-/// A mutex, if it is watched.
+/// A mutex, if it is checked.
 ///
 /// # Safety
-/// There is one.
+/// `mutex` points to a mutex.
 #[inline]
 pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     let lock = at(mutex, Kind::Mutex)?.with(Traits::ANYONE);
-    // SAFETY: by the contract.
+    // SAFETY: by the contract it points to a mutex.
     let what = unsafe { (*mutex).kind() };
     if what == 0 {
         return Some(with_word(lock));
     }
-    // Destroyed.
+    // It was destroyed.
     if what == kind::ALL {
         return None;
     }
@@ -155,7 +156,8 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     let mut traits = Traits::empty();
     traits.set(Traits::RECURSIVE, what & kind::TYPE == kind::RECURSIVE);
     traits.set(Traits::ROBUST, what & kind::ROBUST != 0);
-    // These, robust ones, and the kernel look who unlocks them.
+    // Mutexes of these types, robust ones, and those whose owner the kernel knows, can be released only by their
+    // owners.
     let is_owners = matches!(what & kind::TYPE, kind::RECURSIVE | kind::ERROR_CHECK);
     traits.set(
         Traits::ANYONE,
@@ -170,20 +172,20 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     })
 }
 
-/// The same, of one that is about to be taken, or was just made.
+/// The same for a mutex that is about to be acquired, or was just made.
 ///
 /// # Safety
-/// There is one.
+/// `it` points to a mutex.
 #[inline]
 pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> {
-    // SAFETY: by the contract, here and below.
+    // SAFETY: by the contract it points to a mutex.
     let Some(lock) = (unsafe { mutex(it) }) else {
-        // SAFETY: as above.
+        // SAFETY: by the contract it points to a mutex.
         unsafe { look_for_end(it, at) };
         return None;
     };
     if !lock.traits.contains(Traits::ROBUST) {
-        // SAFETY: as above.
+        // SAFETY: by the contract it points to a mutex.
         unsafe { (*it).mark.look(lock, at) };
     }
     Some(lock)
@@ -192,15 +194,15 @@ pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> 
 /// Reports the use of a mutex that was destroyed.
 ///
 /// # Safety
-/// There is one.
+/// `mutex` points to a mutex.
 pub(crate) unsafe fn look_for_end(mutex: *const Mutex, at: usize) {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract it points to a mutex.
     if unsafe { (*mutex).kind() } == kind::ALL {
         uses_no_lock(mutex, Kind::Mutex, NoLock::Ended, at);
     }
 }
 
-/// Reports the use of what is no object of this kind.
+/// Reports the use of memory that contains no object of this kind.
 #[cold]
 pub(crate) fn uses_no_lock<T>(object: *const T, kind: Kind, what: NoLock, use_at: usize) {
     if let Some(lock) = at(object, kind) {
@@ -208,8 +210,8 @@ pub(crate) fn uses_no_lock<T>(object: *const T, kind: Kind, what: NoLock, use_at
     }
 }
 
-/// Reports a second initialisation, of an object that may have had one. (The child of a fork makes anew what its
-/// parent has made.)
+/// Reports a second initialisation of an object that may have had one. (In the child of a fork, objects of the parent
+/// may be initialised again.)
 pub(crate) fn made_again<T>(object: *const T, kind: Kind, init_at: usize) {
     if let Some(lock) = at(object, kind).filter(|_| start::is_first()) {
         keeping_errno(|| hook::made_again(lock, task::sees_frees(), site(init_at)));
@@ -223,29 +225,29 @@ pub struct RwLock {
     words: [u32; 6],
     shared: AtomicU32,
     rest: u64,
-    /// Padding.
+    /// Padding, in glibc's layout.
     mark: Mark,
     flags: AtomicU8,
     end: [u8; 7],
 }
 
 impl RwLock {
-    /// Whether it bears its mark: it is the lock that it was when it was used, or made, last.
+    /// Whether it contains its mark, so that it is the lock that was made or used last at this address.
     pub(crate) fn is_marked(&self) -> bool {
         self.mark.is_of(core::ptr::from_ref(self).addr())
     }
 
-    /// It was destroyed.
+    /// Marks the lock as destroyed.
     pub(crate) fn end(&self) {
         let address = core::ptr::from_ref(self).addr();
         if self.is_marked() {
-            // Relaxed: nobody may use it any more.
+            // Relaxed: no thread may use it any more.
             let mark = Mark::of(address) ^ Mark::ENDED;
             self.mark.0.store(mark, Ordering::Relaxed);
         }
     }
 
-    /// Reports the use of one that was destroyed.
+    /// Reports the use of a lock that was destroyed.
     pub(crate) fn look_for_end(&self, at: usize) {
         let it = core::ptr::from_ref(self);
         if self.mark.is_ended(it.addr()) {
@@ -253,24 +255,24 @@ impl RwLock {
         }
     }
 
-    /// Whether nobody is inside.
+    /// Whether it has no reader and no writer inside.
     pub(crate) fn looks_free(&self) -> bool {
-        /// Says which of two words sleepers use.
+        /// The bit that says on which of two words threads sleep.
         const PHASE: u32 = 1;
         // Relaxed: a hint.
         self.readers.load(Ordering::Relaxed) & !PHASE == 0
     }
 }
 
-/// A reader/writer lock, if it is watched.
+/// A reader/writer lock, if it is checked.
 ///
 /// # Safety
-/// There is one.
+/// `rwlock` points to a lock.
 #[inline]
 pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
     const WRITERS_FIRST: u8 = 2;
     let lock = at(rwlock, Kind::RwLock)?;
-    // SAFETY: by the contract. Relaxed: they change only where nobody may use it.
+    // SAFETY: by the contract it points to a lock. Relaxed: the fields change only while no thread may use it.
     let (shared, flags) = unsafe {
         let rwlock = &*rwlock;
         let flags = rwlock.flags.load(Ordering::Relaxed);
@@ -285,15 +287,15 @@ pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
     Some(lock.with(traits | Traits::ANYONE))
 }
 
-/// The same, of one that is about to be taken, or was just made.
+/// The same for a lock that is about to be acquired, or was just made.
 ///
 /// # Safety
-/// There is one.
+/// `it` points to a lock.
 #[inline]
 pub(crate) unsafe fn rwlock_to_take(it: *const RwLock, at: usize) -> Option<Lock> {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract it points to a lock.
     let lock = unsafe { rwlock(it) }?;
-    // SAFETY: as above.
+    // SAFETY: by the contract it points to a lock.
     unsafe {
         (*it).look_for_end(at);
         (*it).mark.look(lock, at);
@@ -303,7 +305,6 @@ pub(crate) unsafe fn rwlock_to_take(it: *const RwLock, at: usize) -> Option<Lock
 
 const _: () = assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56);
 
-/// A `pthread_cond_t` or `cnd_t`, `sem_t`, `pthread_spinlock_t`, `pthread_barrier_t`: their addresses are all
-/// that matters here.
+/// A `pthread_cond_t` or `cnd_t`, `sem_t`, `pthread_spinlock_t`, `pthread_barrier_t`: only the address matters here.
 #[repr(C)]
 pub struct Opaque([u8; 4]);

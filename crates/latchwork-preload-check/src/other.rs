@@ -1,4 +1,4 @@
-//! Spinlocks; and waits for what has no owner: semaphores, barriers, the end of a thread.
+//! Spinlocks; and waits for objects without an owner: semaphores, barriers, the end of a thread.
 #![allow(unsafe_code)]
 
 use crate::cond::waiting;
@@ -46,7 +46,7 @@ fn spin(spin: *const Opaque) -> Option<Lock> {
 }
 
 unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
-    // What a child of this process's holds of one that they share is its own.
+    // With this trait, the child of a fork does not take over its parent's hold of a process-shared spinlock.
     let kind = if shared == 0 {
         Traits::ANYONE
     } else {
@@ -112,7 +112,7 @@ unsafe extern "C" fn barrier_init(
     }
 }
 
-/// Destroys an object that nothing but a call makes again.
+/// Destroys an object of a kind that only a call can initialise again.
 fn end_object(object: *mut Opaque, kind: Kind, at: usize, end: impl FnOnce() -> c_int) -> c_int {
     let known = object::at(object, kind);
     if let Some(known) = known {
@@ -197,7 +197,7 @@ unsafe fn sem_wait_by(
             return wait();
         };
         condition::look_at_semaphore(semaphore, at);
-        // It is a cancellation point also where it does not wait.
+        // It is a cancellation point also if it does not wait.
         pthread_testcancel();
         if keeping_errno(|| real::sem_trywait(semaphore)) == 0 {
             return 0;
@@ -253,16 +253,16 @@ unsafe extern "C" fn sem_try_wait(semaphore: *mut Opaque, at: usize) -> c_int {
     if start::watches() {
         condition::look_at_semaphore(semaphore, at);
     }
-    // SAFETY: the program's own call, here and below.
+    // SAFETY: the program's own call.
     unsafe { real::sem_trywait(semaphore) }
 }
 
-/// May be called by signal handlers.
+/// Signal handlers may call this.
 unsafe extern "C" fn sem_post_here(semaphore: *mut Opaque, at: usize) -> c_int {
     if start::watches() {
         condition::look_at_semaphore(semaphore, at);
     }
-    // SAFETY: as above.
+    // SAFETY: the program's own call.
     unsafe { real::sem_post(semaphore) }
 }
 
@@ -292,12 +292,12 @@ unsafe fn join_by(
 }
 
 unsafe extern "C-unwind" fn join(thread: pthread_t, result: *mut *mut c_void, at: usize) -> c_int {
-    // SAFETY: the program's own call, here and below.
+    // SAFETY: the program's own call.
     unsafe { join_by(thread, false, at, || real::pthread_join(thread, result)) }
 }
 
 unsafe extern "C" fn try_join(thread: pthread_t, result: *mut *mut c_void, _: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call.
     let joined = unsafe { real::pthread_tryjoin_np(thread, result) };
     if joined == 0 {
         keeping_errno(|| hook::joined(thread as usize));
@@ -311,7 +311,7 @@ unsafe extern "C-unwind" fn timed_join(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call.
     unsafe {
         join_by(thread, true, at, || {
             real::pthread_timedjoin_np(thread, result, until)
@@ -326,7 +326,7 @@ unsafe extern "C-unwind" fn clock_join(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call.
     unsafe {
         join_by(thread, true, at, || {
             real::pthread_clockjoin_np(thread, result, clock, until)
@@ -335,6 +335,6 @@ unsafe extern "C-unwind" fn clock_join(
 }
 
 unsafe extern "C-unwind" fn c11_join(thread: pthread_t, result: *mut c_int, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call.
     unsafe { join_by(thread, false, at, || real::thrd_join(thread, result)) }
 }

@@ -1,13 +1,13 @@
-//! The functions that are behind the ones of the same name here.
+//! glibc's functions, which the functions of the same names here stand in for.
 #![allow(unsafe_code)]
 
 use crate::object::{Mutex, Opaque, RwLock};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{clockid_t, pthread_t, timespec};
 
-/// What a thread runs.
+/// The start function of a thread.
 pub(crate) type Body = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-/// The same of C11's.
+/// The same for C11's threads.
 pub(crate) type Body11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 latchwork_interpose::real_mutexes! {
@@ -53,12 +53,12 @@ latchwork_interpose::real_mutexes! {
     "C" fn munmap(memory: *mut c_void, length: usize) -> c_int;
 }
 
-/// Whether the allocator says how long its blocks are: one that has no such function must not be asked by
-/// another one's.
+/// Whether `malloc_usable_size` belongs to the program's allocator: the function of another allocator must not be
+/// called for its blocks.
 pub(crate) fn knows_lengths() -> bool {
     let module = |function: *mut c_void| {
         let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: an address, and where to say what is there.
+        // SAFETY: an address, and memory for the result.
         let found = unsafe {
             libc::dladdr(function, found.as_mut_ptr());
             found.assume_init()

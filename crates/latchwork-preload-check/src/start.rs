@@ -1,4 +1,4 @@
-//! The beginning: of the process, of its threads, and of the children that it forks.
+//! The start of checking: in the process, its threads, and the children that it forks.
 #![allow(unsafe_code)]
 
 use crate::{condition, real, sum, task};
@@ -7,21 +7,22 @@ use latchwork::check::{hook, is_on};
 use latchwork_interpose::errno::keeping_errno;
 use latchwork_interpose::{counts, say};
 
-/// Whether the process is watched.
+/// Whether the process is checked.
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// That process, or the child of a fork that has taken its place.
+/// The ID of that process, or of the child of a fork that continues it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The first one.
+/// The ID of the first process.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the calling thread is watched.
+/// Whether the calling thread is checked.
 #[inline]
 pub(crate) fn watches() -> bool {
     hook::knows_this_thread() || watches_again()
 }
 
-/// In the child of a fork, before [`in_child`]: handlers that were entered earlier release what theirs have taken
-/// before the fork. (To watch a thread that was watched needs no memory of the allocator's.)
+/// In the child of a fork, before [`in_child`] has run: fork handlers that were registered earlier release locks that
+/// their counterparts took before the fork. (Resuming the check of a thread that was checked before needs no memory
+/// from the allocator.)
 #[cold]
 fn watches_again() -> bool {
     // Relaxed: set by this thread, or before there was another one.
@@ -32,25 +33,26 @@ fn watches_again() -> bool {
     hook::knows_this_thread()
 }
 
-/// Whether this is the process that the program began as, and no child of a fork.
+/// Whether this is the process as which the program began, and not the child of a fork.
 pub(crate) fn is_first() -> bool {
     FIRST.load(Ordering::Relaxed) == PROCESS.load(Ordering::Relaxed)
 }
 
 fn process() -> u32 {
-    // SAFETY: takes nothing. (By the bare call: nothing keeps the answer across a fork.)
+    // SAFETY: `getpid` takes no arguments and cannot fail. (A direct system call, since a cached ID would be wrong
+    // after a fork.)
     unsafe { libc::syscall(libc::SYS_getpid) as u32 }
 }
 
 /// The calling thread's ID.
 pub(crate) fn thread() -> u32 {
-    // SAFETY: takes nothing.
+    // SAFETY: `gettid` takes no arguments and cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Has the calling thread watched from now on.
+/// Checks the calling thread from now on.
 pub(crate) fn watch() {
-    // Relaxed: what it says of was there before this thread, or is this thread's.
+    // Relaxed: the state that it guards existed before this thread, or is this thread's own.
     if STARTED.load(Ordering::Relaxed) {
         keeping_errno(hook::forked);
     }
@@ -60,7 +62,7 @@ extern "C" fn in_child() {
     begin();
 }
 
-/// Has the calling thread watched, the first one of its process.
+/// Checks the calling thread, the first one of its process.
 fn begin() {
     PROCESS.store(process(), Ordering::Relaxed);
     watch();
@@ -86,7 +88,7 @@ extern "C" fn start() {
     });
 }
 
-// SAFETY: a section of pointers to such functions.
+// SAFETY: `.init_array` is a section of pointers to functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;

@@ -1,4 +1,4 @@
-//! What is said when the process ends.
+//! The summary that is printed when the process ends.
 #![allow(unsafe_code)]
 
 use core::fmt::{self, Write};
@@ -8,11 +8,11 @@ use latchwork_interpose::counts::{Seen, speaker};
 use latchwork_interpose::say::{self, Text};
 use latchwork_interpose::symbol::environment;
 
-/// Relaxed, for all here: numbers, and nothing that follows from them.
+/// Relaxed, for all here: nothing else depends on the numbers.
 static SHARED: AtomicU32 = AtomicU32::new(0);
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// What processes share.
+/// The process-shared objects that were counted.
 static SEEN: Seen = Seen::new();
 
 pub(crate) fn prepare() {
@@ -20,7 +20,7 @@ pub(crate) fn prepare() {
     AS_JSON.store(json, Ordering::Relaxed);
 }
 
-/// Something that processes share was used, and is not checked.
+/// A process-shared object was used, which is not checked.
 #[cold]
 #[inline(never)]
 pub(crate) fn shared(address: usize) {
@@ -29,7 +29,7 @@ pub(crate) fn shared(address: usize) {
     }
 }
 
-/// A time, in the unit that suits it.
+/// A duration, displayed in a suitable unit.
 struct Time(u64);
 
 impl fmt::Display for Time {
@@ -48,7 +48,7 @@ extern "C" fn at_exit() {
     let totals = totals();
     let shared = SHARED.load(Ordering::Relaxed);
     let mut text = Text::<512>::new();
-    // Writing to it fails at nothing.
+    // Writing to a `Text` cannot fail.
     let _ = if AS_JSON.load(Ordering::Relaxed) {
         writeln!(
             text,
@@ -78,7 +78,7 @@ extern "C" fn at_exit() {
     say::bytes(text.bytes());
 }
 
-// SAFETY: a section of pointers to such functions.
+// SAFETY: `.fini_array` is a section of pointers to functions of this type.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;

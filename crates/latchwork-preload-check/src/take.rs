@@ -1,7 +1,7 @@
-//! Taking a lock of the program's, and telling of it.
+//! Acquiring a program's lock, and reporting that.
 //!
-//! A lock that can be had at once is tried for, so that a wait is known before it begins: the checker must look
-//! for a circle of waits before the last one of it sleeps.
+//! First a try-lock is made, so that a wait is known before it begins: the checker must search for a wait-for cycle
+//! before the last task of it sleeps.
 #![allow(unsafe_code)]
 
 use crate::start;
@@ -11,12 +11,12 @@ use latchwork::check::refuses;
 use latchwork_interpose::errno::keeping_errno;
 use libc::{clockid_t, timespec};
 
-/// Whether a call has given the lock.
+/// Whether a call has acquired the lock.
 const fn is_taken(result: c_int) -> bool {
     matches!(result, 0 | libc::EOWNERDEAD)
 }
 
-/// What a call of this name gives. One that fails for how it was made is told of.
+/// Passes on the result of a call of this name. A failure because of how the call was made is reported.
 #[inline]
 pub(crate) fn judged<T>(
     result: c_int,
@@ -39,7 +39,7 @@ fn judge(error: c_int, object: Lock, call: &'static str, at: usize) {
     }
 }
 
-/// The same of a call that gives -1 and `errno`.
+/// The same for a call that returns -1 and sets `errno`.
 #[inline]
 pub(crate) fn judged_by_errno<T>(
     result: c_int,
@@ -49,7 +49,7 @@ pub(crate) fn judged_by_errno<T>(
     at: usize,
 ) -> c_int {
     if result != 0 {
-        // SAFETY: the calling thread's own.
+        // SAFETY: glibc returns a valid pointer to the calling thread's `errno`.
         let error = unsafe { *libc::__errno_location() };
         judged(error, object, kind, call, at);
     }
@@ -60,7 +60,7 @@ pub(crate) fn site(address: usize) -> Site {
     Site::from_return_address(address)
 }
 
-/// Tells that a lock was taken. (The usual leaves `errno` as it is.)
+/// Reports that a lock was acquired. (The fast path does not change `errno`.)
 #[inline]
 pub(crate) fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
     if !hook::taken_as_usual(lock, mode, how, site) {
@@ -74,7 +74,7 @@ fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     keeping_errno(|| hook::taken(lock, mode, how, site));
 }
 
-/// Takes a lock. `wait` is the program's own call; so is `attempt`, but for that it does not wait.
+/// Acquires a lock. `wait` is the program's own call; `attempt` is the same call without waiting.
 #[inline]
 pub(crate) fn take(
     lock: Lock,
@@ -90,8 +90,8 @@ pub(crate) fn take(
         return tried;
     }
     if tried != libc::EBUSY {
-        // Whatever is wrong, the program's own call says it; or takes the lock, as that of one with a ceiling that is the
-        // process's first.
+        // The program's own call returns the error, if there is one; or it acquires the lock, as with the process's
+        // first mutex that has a ceiling.
         let result = wait();
         if is_taken(result) {
             taken(lock, mode, How::Locked, site(at));
@@ -101,15 +101,15 @@ pub(crate) fn take(
     take_waiting(lock, mode, timed, at, wait)
 }
 
-/// Looks before a wait is told of, which takes as long as a short section: about 2 µs.
+/// How often to poll before a wait is reported: about 2 µs, as long as a short critical section.
 const POLLS: u32 = 100;
 
-/// Microseconds of rest before the first look: what is told of a short section takes several times as long as the section. (sysbench's
-/// few contended mutexes, times as long as with glibc's: 1.19 with four, 1.26 with one.)
+/// How many microseconds to pause before the first poll: reporting a short critical section takes several times as long
+/// as the section. (sysbench's run time with few contended mutexes, relative to glibc: 1.19 with four, 1.26 with one.)
 const REST: u32 = 4;
 
-/// Takes a lock that was not free just now, and for which a wait would most probably be short, if `looks_free` says so
-/// soon, by `attempt`.
+/// Acquires, by `attempt`, a lock that was not free just now, if `looks_free` soon returns true. Most waits are that
+/// short.
 #[cold]
 #[inline(never)]
 pub(crate) fn poll(looks_free: impl Fn() -> bool, attempt: impl Fn() -> c_int) -> c_int {
@@ -151,23 +151,23 @@ fn take_waiting(
     result
 }
 
-/// Whether a call refuses a time before it looks at its lock. (Calls for mutexes look first, and mind the clock
-/// only.)
+/// Whether a call rejects a time before it accesses its lock. (Calls for mutexes access the lock first, and check only
+/// the clock.)
 ///
 /// # Safety
-/// There is a time.
+/// `until` points to a time.
 pub(crate) unsafe fn is_refused(clock: clockid_t, until: *const timespec) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract `until` points to a time.
     let nanoseconds = unsafe { (*until).tv_nsec };
     !knows_clock(clock) || !(0..1_000_000_000).contains(&nanoseconds)
 }
 
-/// Whether pthread's waits know this clock.
+/// Whether pthread's waits accept this clock.
 pub(crate) const fn knows_clock(clock: clockid_t) -> bool {
     matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
 }
 
-/// Takes a lock if that needs no waiting.
+/// Acquires a lock if that needs no waiting.
 #[inline]
 pub(crate) fn attempt(
     lock: Option<Lock>,
@@ -184,7 +184,7 @@ pub(crate) fn attempt(
     tried
 }
 
-/// Releases a lock. What nobody has taken, as `is_free` says, was perhaps never told of.
+/// Releases a lock. If `is_free` says that no thread holds it, its acquisition was perhaps never reported.
 #[inline]
 pub(crate) fn release(
     lock: Option<Lock>,
@@ -200,7 +200,7 @@ pub(crate) fn release(
         since.is_over();
         return result;
     }
-    // What is wrong was reported; the program's call does what it does.
+    // The fault was reported; the program's call is made nevertheless.
     keeping_errno(|| {
         if is_free() {
             hook::seen(lock, site(at));
@@ -210,7 +210,7 @@ pub(crate) fn release(
     release()
 }
 
-/// Makes a lock. `lock` says what it is once it was made.
+/// Initialises a lock. `lock` describes it after the initialisation.
 pub(crate) fn make(
     lock: impl FnOnce() -> Option<Lock>,
     at: usize,
@@ -233,9 +233,9 @@ pub(crate) fn destroy(lock: Option<Lock>, at: usize, destroy: impl FnOnce() -> c
     destroy()
 }
 
-/// Waits as long as it takes by a call with a deadline on CLOCK_MONOTONIC, and has the checker look at the wait
-/// when that deserves it. `None`: the call knows no such deadline, or the thread is not watched. (To ask would have
-/// it set up, and that allocates: the caller may be the allocator.)
+/// Waits without a time limit, by calls with a deadline on CLOCK_MONOTONIC, and lets the checker examine the wait when
+/// it is due. `None` if the call supports no such deadline, or if the thread is not checked. (The check must not set up
+/// the thread's state, since that allocates, and the caller may be the allocator.)
 pub(crate) fn wait_patiently(wait: impl Fn(&timespec) -> c_int) -> Option<c_int> {
     if !start::watches() {
         return None;

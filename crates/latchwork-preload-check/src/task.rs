@@ -1,4 +1,4 @@
-//! Threads, which are watched from their first instruction on; memory that is given back.
+//! Threads, which are checked from their first instruction on; memory that is freed.
 //!
 //! A thread's record is set up before the program's own code runs in it. That takes no lock of the C library's or the
 //! loader's: a thread may begin, and end, while the loader runs the constructor of a library that waits for it.
@@ -22,7 +22,7 @@ entry! {
 /// See [`real::knows_lengths`].
 static KNOWS_LENGTHS: AtomicBool = AtomicBool::new(false);
 
-/// The program has no allocator of its own before this library: what it gives back, it gives back here.
+/// Whether the program has no allocator before this library in the search order: all its frees are then seen here.
 static SEES_FREES: AtomicBool = AtomicBool::new(false);
 
 /// See [`SEES_FREES`].
@@ -30,27 +30,26 @@ pub(crate) fn sees_frees() -> bool {
     SEES_FREES.load(Ordering::Relaxed)
 }
 
-/// Before the first thread is watched.
+/// Called before the first thread is checked.
 pub(crate) fn prepare() {
     KNOWS_LENGTHS.store(real::knows_lengths(), Ordering::Relaxed);
-    // SAFETY: a name. What is found first is what the program calls.
+    // SAFETY: the name ends in NUL. The first definition found is the one that the program calls.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };
     let sees = core::ptr::eq(called, free as *const c_void);
     SEES_FREES.store(sees, Ordering::Relaxed);
 }
 
-/// What a thread needs of its stack beside what the program thinks that it does: the checker, which may have
-/// something to report.
+/// How much stack the checker needs in addition to what the program requests, since it may have to write a report.
 const ROOM: usize = 64 << 10;
 
-/// A program that says how small its threads' stacks are has them larger by [`ROOM`]. (Not where it brings the
-/// memory.)
+/// Enlarges a stack size that the program requests by [`ROOM`] if it is small, unless the program provides the memory
+/// itself.
 ///
 /// # Safety
-/// Null, or attributes of the caller's, which outlive the answer.
+/// `attributes` is null, or points to attributes of the caller's, which outlive the result.
 unsafe fn with_room(attributes: *const c_void) -> Option<pthread_attr_t> {
     let mut attributes = {
-        // SAFETY: by the contract. What the copy refers to stays the original's, which alone is destroyed.
+        // SAFETY: by the contract. What the copy refers to still belongs to the original, which alone is destroyed.
         unsafe {
             attributes
                 .cast::<pthread_attr_t>()
@@ -59,8 +58,8 @@ unsafe fn with_room(attributes: *const c_void) -> Option<pthread_attr_t> {
         }
     }?;
     let (mut begin, mut size) = (core::ptr::null_mut(), 0);
-    // SAFETY: attributes, and places for the answers. Where the program says nothing the size is 0; and without memory
-    // of the program's the stack ends at address 0.
+    // SAFETY: valid attributes, and memory for the results. If the program has set no size, the size is 0; if it
+    // provides no memory, the stack ends at address 0.
     unsafe {
         libc::pthread_attr_getstack(&raw const attributes, &raw mut begin, &raw mut size);
         let is_small = (1..2 * ROOM).contains(&size) && begin.addr().wrapping_add(size) == 0;
@@ -69,16 +68,16 @@ unsafe fn with_room(attributes: *const c_void) -> Option<pthread_attr_t> {
     }
 }
 
-/// What a thread is to run.
+/// The start function and argument of a thread.
 struct Start<B> {
     body: B,
     argument: *mut c_void,
 }
 
 impl<B: Copy> Start<B> {
-    /// Null: no memory. (By `malloc` and `free` as the program has them: it may bring its own.)
+    /// Null if there is no memory. (Uses the program's own `malloc` and `free`, which it may have replaced.)
     unsafe fn new(body: B, argument: *mut c_void) -> *mut Self {
-        // SAFETY: memory for one, or null.
+        // SAFETY: memory for one value, or null.
         unsafe {
             let start: *mut Self = libc::malloc(size_of::<Self>()).cast();
             if !start.is_null() {
@@ -88,11 +87,11 @@ impl<B: Copy> Start<B> {
         }
     }
 
-    /// The first thing in a new thread.
+    /// The first step of a new thread.
     unsafe fn begin(start: *mut c_void) -> (B, *mut c_void) {
-        // SAFETY: made by `new`, for this call.
+        // SAFETY: `new` made the value, for this call alone.
         let Self { body, argument } = unsafe { start.cast::<Self>().read() };
-        // SAFETY: as above.
+        // SAFETY: `malloc` returned the memory in `new`, and the value was moved out of it.
         unsafe { libc::free(start) };
         start::watch();
         (body, argument)
@@ -100,7 +99,7 @@ impl<B: Copy> Start<B> {
 }
 
 unsafe extern "C-unwind" fn run(start: *mut c_void) -> *mut c_void {
-    // SAFETY: given to `pthread_create` below. (The thread may end in here by unwinding: nothing is dropped.)
+    // SAFETY: `pthread_create` below passed the pointer. (The thread may end in here by unwinding: nothing is dropped.)
     unsafe {
         let (body, argument) = Start::<Body>::begin(start);
         body(argument)
@@ -108,7 +107,7 @@ unsafe extern "C-unwind" fn run(start: *mut c_void) -> *mut c_void {
 }
 
 unsafe extern "C-unwind" fn run11(start: *mut c_void) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: `thrd_create` below passed the pointer. (The thread may end in here by unwinding: nothing is dropped.)
     unsafe {
         let (body, argument) = Start::<Body11>::begin(start);
         body(argument)
@@ -118,7 +117,7 @@ unsafe extern "C-unwind" fn run11(start: *mut c_void) -> c_int {
 /// Stands in for glibc's function of this name.
 ///
 /// # Safety
-/// As for that.
+/// As for glibc's function.
 // SAFETY: it does what the function of this name does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
@@ -127,7 +126,7 @@ pub unsafe extern "C" fn pthread_create(
     body: Body,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program's own call, but for what the thread runs first.
+    // SAFETY: the program's own call, except for the code that the thread runs first.
     unsafe {
         let start = Start::new(body, argument);
         if start.is_null() {
@@ -148,7 +147,7 @@ pub unsafe extern "C" fn pthread_create(
 /// Stands in for glibc's function of this name.
 ///
 /// # Safety
-/// As for that.
+/// As for glibc's function.
 // SAFETY: it does what the function of this name does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(
@@ -157,7 +156,7 @@ pub unsafe extern "C" fn thrd_create(
     argument: *mut c_void,
 ) -> c_int {
     const NO_MEMORY: c_int = 3;
-    // SAFETY: as above.
+    // SAFETY: the program's own call, except for the code that the thread runs first.
     unsafe {
         let start = Start::new(body, argument);
         if start.is_null() {
@@ -173,9 +172,10 @@ pub unsafe extern "C" fn thrd_create(
 
 unsafe extern "C" fn free_here(memory: *mut c_void, at: usize) {
     if !memory.is_null() && start::watches() {
-        // Relaxed: known before a thread is watched. Of an unknown length it is a lock that lies at the beginning.
+        // Relaxed: stored before any thread is checked. If the length is unknown, only a lock at the beginning is
+        // found.
         let length = if KNOWS_LENGTHS.load(Ordering::Relaxed) {
-            // SAFETY: a block of the allocator that is asked, and that it is given back to.
+            // SAFETY: a block of the allocator whose function is called, and to which it is freed.
             unsafe { real::malloc_usable_size(memory) }
         } else {
             1

@@ -1,4 +1,4 @@
-//! Points in time as pthread's calls name them: on one of two clocks, in seconds and nanoseconds.
+//! Points in time as pthread calls give them: on one of two clocks, in seconds and nanoseconds.
 #![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
@@ -7,10 +7,10 @@ use latchwork::time::Deadline;
 use libc::{clockid_t, timespec};
 
 const SECOND: i64 = 1_000_000_000;
-/// The wall clock may be set while a task sleeps: it looks again after this at the latest.
+/// How often a sleep checks the wall clock, which may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether pthread's waits know this clock.
+/// Whether pthread's waits accept this clock.
 pub(crate) const fn is_valid(clock: clockid_t) -> bool {
     matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
 }
@@ -32,14 +32,14 @@ impl Until {
 
     fn remaining(self) -> Duration {
         let mut now = MaybeUninit::<timespec>::uninit();
-        // SAFETY: one of two clocks that every Linux has; it writes the time.
+        // SAFETY: one of two clocks that every Linux has; the call writes the time.
         let now = unsafe {
             libc::clock_gettime(self.clock, now.as_mut_ptr());
             now.assume_init()
         };
         let since_origin = |time: timespec| match u64::try_from(time.tv_sec) {
             Ok(seconds) => Duration::new(seconds, time.tv_nsec as u32),
-            // Before the clock's beginning.
+            // The time is before the clock's origin.
             Err(_) => Duration::ZERO,
         };
         since_origin(self.time).saturating_sub(since_origin(now))
@@ -49,7 +49,7 @@ impl Until {
         self.remaining().is_zero()
     }
 
-    /// When to look whether it has passed, at the latest.
+    /// The latest time at which to check whether it has passed.
     pub(crate) fn next_look(self) -> Deadline {
         let remaining = self.remaining();
         Deadline::after(match self.clock {

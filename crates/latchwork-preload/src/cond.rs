@@ -1,26 +1,27 @@
-//! `pthread_cond_…`, and what C11 calls the same.
+//! `pthread_cond_…`, and the C11 functions for the same objects.
 //!
-//! glibc's waits unlock and lock the mutex by their own functions, which know nothing of a replaced one. So
-//! every condition variable that processes do not share is ours, whatever mutex it is used with: a ticket
-//! that waiters compare, and their number. Source: U. Drepper, *Futexes are tricky*; as the crowd in
-//! `latchwork`'s condition variable, whose argument for lost wake-ups holds here.
+//! glibc's waits unlock and lock the mutex by glibc's own functions, which do not know a replaced mutex. So every
+//! condition variable that is not process-shared is replaced, whatever mutex it is used with: by a ticket that waiters
+//! compare, and their number. Source: U. Drepper, *Futexes are tricky*; it works as the crowd in `latchwork`'s
+//! condition variable, whose argument against lost wake-ups holds here.
 //!
-//! *Cancellation.* A wait is a cancellation point, and the mutex is taken again before the thread's cleanup
-//! handlers run. While it sleeps the thread can be cancelled asynchronously, as in glibc. The unwinding then
-//! passes through `wait` and `pthread_cond_wait`, which have nothing to drop.
-//! Who is cancelled may have used up a notification: it passes one on if there was any.
+//! *Cancellation.* A wait is a cancellation point, and the mutex is acquired again before the thread's cleanup handlers
+//! run. While it sleeps, the thread can be cancelled asynchronously, as in glibc. The unwinding then passes through
+//! `wait` and `pthread_cond_wait`, which have nothing to drop. A cancelled waiter may have consumed a notification: if
+//! there was any, it passes one on.
 //!
-//! *The mutex* is in use as long as a wait will take it again: the waiters are counted where glibc has its number of
-//! users, and to destroy it is `EBUSY`.
+//! *The mutex* is in use while a wait will acquire it again: such waiters are counted where glibc stores its number of
+//! users, and destroying the mutex meanwhile fails with `EBUSY`.
 //!
-//! *Destroying.* Who was woken touches the condition variable once more, before it takes the mutex.
-//! `pthread_cond_destroy` waits for that, as glibc's does; who is still asleep is woken.
+//! *Destroying.* A woken waiter touches the condition variable once more, before it acquires the mutex.
+//! `pthread_cond_destroy` waits for that, as glibc's does; waiters that are still asleep are woken.
 //!
-//! *Fork.* The child has none of its parent's waiters, and their number is of no meaning there: it stands
-//! beside the ID of the process that has counted.
+//! *Fork.* The child has none of its parent's waiters, and their number is meaningless there: it is stored beside the
+//! ID of the process that has counted them.
 //!
-//! *Shared by processes:* glibc's. Used with a replaced mutex, which is the threads' of one process, a wait
-//! ends by itself after some milliseconds, as if notified: glibc's wait is made with a mutex of its own.
+//! *Process-shared* condition variables stay glibc's. If one is used with a replaced mutex, which belongs to the
+//! threads of one process, a wait ends by itself after some milliseconds, as if notified: glibc's wait is made with a
+//! mutex of its own.
 #![allow(unsafe_code)]
 
 use crate::clock::{Until, is_valid};
@@ -39,20 +40,20 @@ use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
 unsafe extern "C-unwind" {
-    /// It may end the thread, by unwinding, if that was cancelled.
+    /// It may end the thread by unwinding, if the thread was cancelled.
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
 const DEFERRED: c_int = 0;
 const ASYNCHRONOUS: c_int = 1;
 
-/// How long a wait of glibc's lasts with a mutex of ours.
+/// How long a wait of glibc's lasts that is made for a replaced mutex.
 const SHARED_WAIT: Duration = Duration::from_millis(10);
-/// Between two looks whether the last waiter has gone.
+/// How often to check whether the last waiter has left.
 const LEAVING: Duration = Duration::from_micros(50);
 
 impl Cond {
-    /// How many wait, of this process. Relaxed, here and below: ordered by the program's mutex.
+    /// How many threads of this process wait. Relaxed, here and below: ordered by the program's mutex.
     fn waiters(&self) -> u32 {
         match self.waiters.load(Ordering::Relaxed) {
             0 => 0,
@@ -61,7 +62,7 @@ impl Cond {
         }
     }
 
-    /// Counts a waiter, under its mutex; the ticket that it is to compare.
+    /// Counts a waiter, under its mutex. Returns the ticket that the waiter must compare.
     fn enter(&self) -> u32 {
         let process = thread::process();
         if self.process.load(Ordering::Relaxed) != process {
@@ -72,14 +73,14 @@ impl Cond {
         self.ticket.load(Ordering::Relaxed)
     }
 
-    /// The last access of a waiter. Release: pairs with the Acquire of who destroys.
+    /// The last access of a waiter. Release: pairs with the Acquire of the destroying thread.
     fn leave(&self) {
         self.waiters.fetch_sub(1, Ordering::Release);
     }
 
     fn notify(&self, count: u32) {
         if self.waiters() != 0 {
-            // Relaxed: the kernel orders its comparison with the wake.
+            // Relaxed: the kernel orders a waiter's comparison with the wake-up.
             self.ticket.fetch_add(1, Ordering::Relaxed);
             nap::wake(&raw const self.ticket, count);
         }
@@ -95,22 +96,22 @@ impl Cond {
     }
 }
 
-/// What is to be done if a waiter is cancelled.
+/// The state that the cleanup of a cancelled waiter needs.
 struct Waiter {
-    /// Null: it is not counted.
+    /// Null if the waiter is not counted.
     cond: *const Cond,
     ticket: u32,
     mutex: *mut Mutex,
 }
 
 /// # Safety
-/// The argument is a waiter, which was cancelled.
+/// The argument points to the waiter of the cancelled thread.
 unsafe extern "C" fn cancelled(waiter: *mut c_void) {
-    // SAFETY: by the contract; the condition variable is there while the waiter is counted.
+    // SAFETY: by the contract; the condition variable exists while the waiter is counted.
     unsafe {
         let waiter = &*waiter.cast::<Waiter>();
         if let Some(cond) = waiter.cond.as_ref() {
-            // A notification that it may have used up goes on to another one.
+            // The waiter may have consumed a notification: it passes it on to another one.
             if cond.ticket.load(Ordering::Relaxed) != waiter.ticket {
                 cond.notify(1);
             }
@@ -120,7 +121,7 @@ unsafe extern "C" fn cancelled(waiter: *mut c_void) {
     }
 }
 
-/// Takes the mutex for a waiter, which is one no more.
+/// Acquires the mutex for a waiter after its wait.
 ///
 /// # Safety
 /// As for `pthread_mutex_lock`.
@@ -136,7 +137,7 @@ unsafe fn lock_again(mutex: *mut Mutex) -> c_int {
     }
 }
 
-/// Gives the mutex up for a wait; why it cannot be.
+/// Releases the mutex for a wait. Returns an error if that is not allowed.
 ///
 /// # Safety
 /// As for `pthread_cond_wait`.
@@ -153,8 +154,8 @@ unsafe fn unlock_to_wait(mutex: *mut Mutex) -> c_int {
     }
 }
 
-/// Releases the mutex, sleeps, and takes it again. Nothing in here has a destructor: a thread that is
-/// cancelled unwinds through it.
+/// Releases the mutex, sleeps, and acquires it again. Nothing here has a destructor, since the unwinding of a cancelled
+/// thread passes through it.
 ///
 /// # Safety
 /// As for `pthread_cond_clockwait`; `until` may be null.
@@ -165,7 +166,7 @@ unsafe fn wait(
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's condition variable and mutex, at which it may wait; and its time.
+    // SAFETY: the program's condition variable, mutex and time, for which the caller vouches.
     unsafe {
         let here = &*cond;
         let ticket = here.enter();
@@ -201,7 +202,7 @@ unsafe fn wait(
     }
 }
 
-/// A wait of glibc's, for a while, with a mutex of ours.
+/// A wait of glibc's, for a limited time, for a condition variable used with a replaced mutex.
 ///
 /// # Safety
 /// As for `wait`.
@@ -211,7 +212,7 @@ unsafe fn wait_shared(
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: as for `wait`; the other mutex is this function's, and glibc's own.
+    // SAFETY: as for `wait`; the other mutex is local to this function, and only glibc uses it.
     unsafe {
         let mut inner = MaybeUninit::<Mutex>::zeroed();
         let inner = inner.as_mut_ptr();
@@ -244,7 +245,7 @@ unsafe fn wait_shared(
     }
 }
 
-/// Any wait: `until` is null or a time of `clock`, `pass` what glibc does.
+/// Any wait: `until` is null or a time of `clock`; `pass` calls glibc's function.
 ///
 /// # Safety
 /// As for `pthread_cond_clockwait`.
@@ -256,7 +257,7 @@ unsafe fn wait_any(
     until: *const timespec,
     pass: impl FnOnce() -> c_int,
 ) -> c_int {
-    // SAFETY: the program's condition variable, mutex and time.
+    // SAFETY: the program's condition variable, mutex and time, for which the caller vouches.
     unsafe {
         if mode::get() == Mode::Glibc {
             return pass();
@@ -272,7 +273,7 @@ unsafe fn wait_any(
         if here.is_shared() {
             return wait_shared(cond, mutex, clock, until);
         }
-        // Before the clock's beginning, which the kernel refuses to hear of.
+        // A time before the clock's origin, which the kernel would reject.
         let origin = timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -283,7 +284,7 @@ unsafe fn wait_any(
     }
 }
 
-/// Notifies so many; `pass` is what glibc does.
+/// Notifies `count` waiters; `pass` calls glibc's function.
 ///
 /// # Safety
 /// As for `pthread_cond_broadcast`.
@@ -381,10 +382,10 @@ export! {
     }
 }
 
-/// C11's has no result.
+/// C11's function has no result.
 ///
 /// # Safety
-/// As for glibc's.
+/// As for glibc's function.
 // SAFETY: it does what the function of this name does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cnd_destroy(cond: *mut Cond) {

@@ -1,4 +1,4 @@
-//! What was replaced and what was left to glibc, said when the process ends.
+//! Counts of replaced objects and of those that were left to glibc, printed when the process ends.
 #![allow(unsafe_code)]
 
 use crate::memory::Mutex;
@@ -11,14 +11,14 @@ use latchwork_interpose::counts::{Seen, speaker};
 use latchwork_interpose::mutexes::kind;
 use latchwork_interpose::say::{self, Text};
 
-/// In a line of its own: beside it may stand what each call reads.
+/// In a cache line of its own, since data that each call reads may lie beside it.
 #[repr(align(64))]
 struct Apart(AtomicU32);
 
-/// Relaxed, for all here: numbers, and nothing that follows from them.
+/// Relaxed, for all here: nothing else depends on the numbers.
 static REPLACED: Apart = Apart(AtomicU32::new(0));
 static CONDS: AtomicU32 = AtomicU32::new(0);
-/// Those that stay glibc's, by what they are; one may be several of these.
+/// The mutexes that stay glibc's, by their attributes; a mutex may have several of these.
 static KINDS: [(u32, &str, AtomicU32); 4] = [
     (kind::SHARED, "process-shared", AtomicU32::new(0)),
     (kind::ROBUST, "robust", AtomicU32::new(0)),
@@ -36,7 +36,7 @@ pub(crate) fn passed_cond() {
     CONDS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a mutex that is left to glibc, the first time.
+/// Counts a mutex that is left to glibc, at its first use.
 #[inline(never)]
 pub(crate) fn passed(mutex: &Mutex) {
     if mode::get() == Mode::Glibc {
@@ -52,7 +52,7 @@ pub(crate) fn passed(mutex: &Mutex) {
     }
 }
 
-/// A thread waits for itself, or for one that has ended, as it would with glibc's.
+/// A thread waits for itself, or for a thread that has ended, as it would with glibc's mutex.
 #[cold]
 pub(crate) fn waits_in_vain(mutex: &Mutex, me: u32) {
     say::line(format_args!(
@@ -61,18 +61,18 @@ pub(crate) fn waits_in_vain(mutex: &Mutex, me: u32) {
     ));
 }
 
-/// Mutexes that another thread has released than had taken them, and of which this is said.
+/// How many mutexes are reported at most that were released by another thread than their owner.
 const MOST_SAID: u32 = 100;
 static RELEASED: AtomicU32 = AtomicU32::new(0);
 
-/// A thread releases an inheriting mutex that is another one's.
+/// A thread releases an inheriting mutex that another thread owns.
 #[cold]
 pub(crate) fn released_by_other(mutex: &Mutex, me: u32, owner: u32, at: usize) {
     if RELEASED.fetch_add(1, Ordering::Relaxed) >= MOST_SAID {
         return;
     }
     let mut place = Text::<256>::new();
-    // Writing to it fails at nothing.
+    // Writing to a `Text` cannot fail.
     let _ = match at {
         0 => place.write_str("in a wait for a condition"),
         at => place
@@ -87,13 +87,13 @@ pub(crate) fn released_by_other(mutex: &Mutex, me: u32, owner: u32, at: usize) {
 }
 
 extern "C" fn at_exit() {
-    // The program may have called nothing of this.
+    // The program may have called none of these functions.
     let mode = mode::get();
     if speaker().is_none() {
         return;
     }
     let mut text = Text::<512>::new();
-    // Writing to it fails at nothing.
+    // Writing to a `Text` cannot fail.
     let _ = match mode {
         Mode::Glibc => write!(text, "latchwork: no mutex was replaced"),
         mode => write!(
@@ -143,8 +143,8 @@ extern "C" fn at_exit() {
     say::bytes(text.bytes());
 }
 
-/// Called by the dynamic linker when the process exits, after what the program has to do then.
-// SAFETY: a section of pointers to such functions.
+/// Called by the dynamic linker when the process exits, after the program's own exit handlers.
+// SAFETY: `.fini_array` is a section of pointers to functions of this type.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;

@@ -1,4 +1,5 @@
-//! Our locks in a program's mutexes, one type for each protocol. What needs no waiting is the same for all.
+//! The replacement locks in a program's mutexes, one type for each protocol. The uncontended paths are the same for
+//! all.
 
 use crate::memory::Mutex;
 use crate::{counts, thread};
@@ -11,13 +12,13 @@ use latchwork::mutex::foreign::{
 use latchwork::mutex::{InheritFault, RawLock};
 use latchwork::time::Deadline;
 
-/// Puts `mark` where nobody's is; whether it did.
+/// Stores `mark` if the lock is free. Returns whether it did.
 #[inline(always)]
 pub(crate) fn take_free(mutex: &Mutex, mark: u32) -> bool {
     let word = &mutex.word;
-    // Without other threads a plain store does.
+    // Without other threads a plain store suffices.
     if thread::is_alone() {
-        // Relaxed: nobody else is there.
+        // Relaxed: there is no other thread.
         let free = word.load(Ordering::Relaxed) == 0;
         if free {
             word.store(mark, Ordering::Relaxed);
@@ -29,7 +30,7 @@ pub(crate) fn take_free(mutex: &Mutex, mark: u32) -> bool {
         .is_ok()
 }
 
-/// Takes `mark` away; false if there is more to be done.
+/// Clears the word if it is `mark`; returns false if there are waiters to handle.
 #[inline(always)]
 pub(crate) fn release_free(mutex: &Mutex, mark: u32) -> bool {
     let word = &mutex.word;
@@ -40,19 +41,19 @@ pub(crate) fn release_free(mutex: &Mutex, mark: u32) -> bool {
         }
         return mine;
     }
-    // Release: pairs with the Acquire of who takes it.
+    // Release: pairs with the Acquire of the next owner.
     word.compare_exchange(mark, 0, Ordering::Release, Ordering::Relaxed)
         .is_ok()
 }
 
-/// A protocol's lock in a program's mutex; `me` is the calling thread. Each call is the way on from
-/// [`take_free`] or [`release_free`].
+/// A protocol's lock in a program's mutex; `me` is the calling thread. Each function is the slow path after
+/// [`take_free`] or [`release_free`] has failed.
 pub(crate) trait Inside {
-    /// Takes the lock if that needs no waiting.
+    /// Acquires the lock if that needs no waiting.
     fn try_lock(mutex: &Mutex, me: u32) -> bool;
-    /// Waits for the lock: 0, `ETIMEDOUT`, or why it will never be taken.
+    /// Waits for the lock. Returns 0, `ETIMEDOUT`, or the reason why it can never be acquired.
     fn wait(mutex: &Mutex, me: u32, deadline: Option<Deadline>) -> c_int;
-    /// Releases the lock, whoever has it: 0, or why it cannot be. The program's call returns to `at`.
+    /// Releases the lock, whichever thread owns it. Returns 0, or an error. The program's call returns to `at`.
     fn release(mutex: &Mutex, me: u32, at: usize) -> c_int;
 }
 
@@ -89,7 +90,7 @@ impl Inside for Throughput {
     }
 }
 
-/// See [`latchwork::mutex::WaitWake`]. Its word has the values of glibc's own.
+/// See [`latchwork::mutex::WaitWake`]. Its word has the same values as glibc's lock.
 pub(crate) enum WaitWake {}
 
 impl WaitWake {
@@ -105,7 +106,7 @@ impl WaitWake {
     }
 
     fn release_word(word: &AtomicU32) {
-        // SAFETY: the program says that it has the mutex; if not, it is as wrong as with glibc's.
+        // SAFETY: the program claims to own the mutex; if it does not, the effect is as wrong as with glibc's.
         #[allow(unsafe_code)]
         unsafe {
             wait_wake(word).unlock();
@@ -140,7 +141,7 @@ impl Inherit {
     }
 }
 
-/// How long a thread waits before it looks whether the lock is another one.
+/// How long a thread sleeps before it checks whether the lock has moved to another word.
 const NAP: Duration = Duration::from_secs(1);
 
 impl Inside for Inherit {
@@ -160,11 +161,11 @@ impl Inside for Inherit {
             let end = Deadline::after(NAP);
             let end = deadline.map_or(end, |deadline| deadline.min(end));
             let in_vain = match Self::words(mutex).lock_contended(me, Some(end)) {
-                // The word is the lock no more: the kernel gives it to a waiter when its owner ends.
+                // The word is no longer the lock: the kernel gives it to a waiter when its owner ends.
                 _ if mutex.instead().is_some() => continue,
                 Ok(true) => return 0,
                 Ok(false) => false,
-                // As with glibc's, whose owner may be this thread, or have ended.
+                // As with glibc's mutex, whose owner may be this thread, or have ended.
                 Err(InheritFault::Deadlock | InheritFault::OwnerGone) => true,
                 Err(InheritFault::NoMemory | InheritFault::Unsupported) => return libc::EAGAIN,
                 Err(InheritFault::Corrupt) => return libc::EINVAL,

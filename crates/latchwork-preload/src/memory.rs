@@ -1,27 +1,28 @@
-//! glibc's mutex and condition variable as they lie in a program's memory, and where ours is in them.
+//! The layout of glibc's mutex and condition variable in a program's memory, and where the replacement lies in them.
 //!
-//! | at | glibc's mutex (40 bytes) | a replaced one |
+//! | offset | glibc's mutex (40 bytes) | replacement |
 //! | --- | --- | --- |
 //! | 0 | lock | the word of our lock: 0 is free |
-//! | 4 | count | how often a recursive one is held |
-//! | 8 | owner | the holder's thread ID |
-//! | 12 | users | waits for conditions that will take it again; of a mutex that stays glibc's: the same, with its own |
-//! | 16 | kind | the same, whether the mutex was counted, and whether [another word](Mutex::instead) is its lock |
-//! | 20 | spins, elision | the gate of our lock |
-//! | 24 | list | the request of our lock, or the other word; 32: how much good polls do |
+//! | 4 | count | the depth of a recursive mutex |
+//! | 8 | owner | the owner's thread ID |
+//! | 12 | users | the number of condition waits that will acquire it again; in a mutex that stays glibc's, also glibc's own count |
+//! | 16 | kind | the same, and flags: whether the mutex was counted, and whether [another word](Mutex::instead) is its lock |
+//! | 20 | spins, elision | the gate of our lock (a queueing mutex in front of it) |
+//! | 24 | list | the request word of our lock, or the other word; 32: how much spinning pays |
 //!
-//! What a static initialiser, `pthread_mutex_init` or zeroed memory leaves is an unlocked lock of ours.
-//! Debuggers find owner, kind and count where they expect them.
+//! Memory from a static initialiser, from `pthread_mutex_init` or of zeros is an unlocked replacement lock. Debuggers
+//! find owner, kind and count where they expect them.
 //!
-//! *The other word.* The kernel lets nobody but its owner release an inheriting lock for which somebody waits. So a normal
-//! mutex that another thread releases is another lock from then on: a wait-wake lock at 24. The first word stays as it
-//! is, and nobody takes it any more: it is never 0. A thread that came to it before looks at the kind when a nap ends, a
-//! second later at most. To note it in the kind is to release the mutex, for the other word is free at first.
+//! *The other word.* The kernel lets only its owner release an inheriting lock that has waiters. So when another thread
+//! releases a normal mutex, the mutex becomes another lock from then on: a wait-wake lock at offset 24. The first word
+//! stays as it is and is never 0, so no thread acquires it any more. A thread that already waits for it checks the kind
+//! when its sleep ends, at most a second later. Setting the flag in the kind releases the mutex, since the other word
+//! is free at first.
 //!
-//! | at | glibc's condition variable (48 bytes) | ours |
+//! | offset | glibc's condition variable (48 bytes) | replacement |
 //! | --- | --- | --- |
 //! | 0 | a number of waiters | the ticket that waiters compare; 4: how many wait; 8: of which process |
-//! | 28 or 36 | flags: shared by processes, clock | the same |
+//! | 28 or 36 | flags: process-shared, clock | the same |
 #![allow(unsafe_code)]
 
 use crate::real;
@@ -43,25 +44,25 @@ pub struct Mutex {
     rest: u32,
 }
 
-/// Beside the kind: the mutex was counted; with glibc's own note that it is not to be elided, which is there already if
-/// the program has set the type `PTHREAD_MUTEX_NORMAL`. (glibc does not look at the other bits.)
+/// Flags beside the kind: the mutex was counted; with glibc's own flag against elision, which is set already if the
+/// program has set the type `PTHREAD_MUTEX_NORMAL`. (glibc ignores the other bits.)
 const COUNTED: u32 = 0x400 | NOT_ELIDED;
 const NOT_ELIDED: u32 = 0x200;
-/// Beside the kind: [`Mutex::instead`] is the lock.
+/// Flag beside the kind: [`Mutex::instead`] is the lock.
 const ELSEWHERE: u32 = 0x800;
 
-/// What a mutex is for: the low bits of its kind.
+/// How a mutex is used: the low bits of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Normal,
     Recursive,
     ErrorCheck,
-    /// Glibc's: robust, inheriting, with a ceiling, shared between processes, or unknown.
+    /// glibc's: robust, inheriting, with a ceiling, process-shared, or unknown.
     Other,
 }
 
 impl Mutex {
-    /// Relaxed: it changes only where nobody may use the mutex.
+    /// Relaxed: it changes only while no thread may use the mutex.
     #[inline(always)]
     pub(crate) fn kind(&self) -> u32 {
         self.kind.load(Ordering::Relaxed) & kind::ALL
@@ -77,13 +78,13 @@ impl Mutex {
         }
     }
 
-    /// Whether it is a normal one that was counted: one comparison, for most calls.
+    /// Whether it is a normal mutex that was counted: one comparison, for most calls.
     #[inline(always)]
     pub(crate) fn is_known(&self) -> bool {
         self.kind.load(Ordering::Relaxed) == COUNTED
     }
 
-    /// Notes that it is counted, by its holder; whether it was not.
+    /// Sets the counted flag, called by its holder. Returns whether it was clear.
     #[inline(always)]
     pub(crate) fn is_new(&self) -> bool {
         let kind = self.kind.load(Ordering::Relaxed);
@@ -94,20 +95,20 @@ impl Mutex {
         is_new
     }
 
-    /// The word that is the lock instead of the first one, since another thread has released that.
+    /// The word that is the lock instead of the first one, if another thread than the owner has released that.
     pub(crate) fn instead(&self) -> Option<&AtomicU32> {
         // Acquire: pairs with the Release in `release_elsewhere`.
         (self.kind.load(Ordering::Acquire) & ELSEWHERE != 0).then_some(&self.request)
     }
 
-    /// Releases it for a thread that has not taken it, and whose it is to give; the owner's word stays as it is.
+    /// Releases it for a thread that is not its owner, but may release it; the owner's word stays as it is.
     pub(crate) fn release_elsewhere(&self) {
         // Release: pairs with the Acquire in `instead`.
         self.kind.fetch_or(ELSEWHERE, Ordering::Release);
     }
 
-    /// Whether somebody has it. Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given
-    /// up by now.
+    /// Whether a thread holds it. Relaxed: no thread may use it meanwhile. A free lock may still be reserved for a
+    /// waiter that has given up.
     pub(crate) fn is_held(&self) -> bool {
         match self.instead() {
             Some(word) => word.load(Ordering::Relaxed) != 0,
@@ -115,28 +116,29 @@ impl Mutex {
         }
     }
 
-    /// Whether waits for conditions will take it again.
+    /// Whether waits for conditions will acquire it again.
     pub(crate) fn is_awaited(&self) -> bool {
         self.users.load(Ordering::Relaxed) != 0
     }
 
-    /// A wait for a condition begins: the caller has the mutex, and will have it again. (glibc counts its users, among
-    /// them those of a mutex that it has given up for such a wait; but not of robust ones, whose owners die.)
+    /// A wait for a condition begins: the caller holds the mutex, and will hold it again. (glibc counts a mutex's
+    /// users, and this includes those that have released it for such a wait; but it does not count the users of robust
+    /// mutexes, whose owners may die.)
     pub(crate) fn wait_begins(&self) {
         if self.kind() & kind::ROBUST == 0 {
-            // Relaxed, here and below: for those who have it, and whoever destroys it.
+            // Relaxed, here and below: only holders and the destroying thread use it.
             self.users.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The wait is over, and the caller has the mutex.
+    /// The wait is over, and the caller holds the mutex.
     pub(crate) fn wait_ends(&self) {
         if self.kind() & kind::ROBUST == 0 {
             self.users.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Makes it one that every call refuses, as glibc does.
+    /// Marks it as destroyed, so that every call refuses it, as glibc does.
     pub(crate) fn end(&self) {
         self.kind.store(u32::MAX, Ordering::Relaxed);
     }
@@ -153,12 +155,13 @@ pub struct Cond {
 
 const _: () = assert!(size_of::<Mutex>() == 40 && size_of::<Cond>() == 48);
 
-/// Where glibc keeps the flags of a condition variable, in words; 0: nowhere known.
+/// The word in which glibc stores the flags of a condition variable; 0 if unknown.
 static FLAGS: AtomicUsize = AtomicUsize::new(0);
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
-/// Finds out where glibc keeps those flags, by having it make one; whether they are where ours is not.
+/// Finds the word of these flags by letting glibc initialise a condition variable. Returns whether it lies outside the
+/// replacement's words.
 pub(crate) fn prepare() -> bool {
     let mut cond = Cond {
         ticket: AtomicU32::new(0),
@@ -166,7 +169,7 @@ pub(crate) fn prepare() -> bool {
         process: AtomicU32::new(0),
         rest: [const { AtomicU32::new(0) }; 9],
     };
-    // SAFETY: attributes and a condition variable of this function's.
+    // SAFETY: attributes and a condition variable that are local to this function.
     unsafe {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_condattr_t>::zeroed();
         let attributes = attributes.as_mut_ptr();
@@ -180,17 +183,17 @@ pub(crate) fn prepare() -> bool {
         .rest
         .iter_mut()
         .position(|word| *word.get_mut() == SHARED | MONOTONIC);
-    // Relaxed, here and below: a number that never changes.
+    // Relaxed, here and below: a number that does not change afterwards.
     FLAGS.store(found.unwrap_or(0), Ordering::Relaxed);
     found.is_some_and(|index| index > 0)
 }
 
-/// Whether priority can be inherited here, as glibc finds out for its own: a lock that is then not to be had, where
-/// somebody waits, would be one that the program does not know that it has not got.
+/// Whether priority inheritance is available here, determined as glibc does it. Otherwise a contended lock could not be
+/// acquired, and the program would not notice that it does not hold it.
 pub(crate) fn can_inherit() -> bool {
     let mut mutex = core::mem::MaybeUninit::<Mutex>::zeroed();
     let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::zeroed();
-    // SAFETY: attributes and a mutex of this function's.
+    // SAFETY: attributes and a mutex that are local to this function.
     unsafe {
         let attributes = attributes.as_mut_ptr();
         libc::pthread_mutexattr_init(attributes);
@@ -206,7 +209,7 @@ impl Cond {
         self.rest[FLAGS.load(Ordering::Relaxed)].load(Ordering::Relaxed)
     }
 
-    /// Whether it is for processes to share, and so glibc's.
+    /// Whether it is process-shared, and so glibc's.
     #[inline(always)]
     pub(crate) fn is_shared(&self) -> bool {
         self.flags() & SHARED != 0

@@ -1,10 +1,10 @@
-//! What this process is to use instead of glibc's mutexes, as its environment says.
+//! Which lock this process uses instead of glibc's mutexes, as its environment says.
 //!
-//! It is read at the first call of any function here, and by this library's constructor at the latest: to find
-//! it out takes the loader's lock, which another thread may hold later, in the constructor of a library that
-//! it loads, and wait for the mode; and what standard error is can be seen only until the program closes it.
-//! (A call may come before: the dynamic linker calls the constructors of other libraries first.) Until the
-//! mode is known every call goes on to glibc.
+//! The environment is read at the first call of any function here, and at the latest by this library's constructor. It
+//! must not be later, for two reasons. The look-up takes the loader's lock; later another thread could hold that lock,
+//! in the constructor of a library that it loads, and wait for the mode. And standard error can be identified only
+//! until the program closes it. (A call may come before the constructor, since the dynamic linker calls the
+//! constructors of other libraries first.) Until the mode is known, every call goes on to glibc.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -22,22 +22,22 @@ pub(crate) enum Mode {
 
 const UNKNOWN: u8 = 0;
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// The thread that finds it out.
+/// The thread that determines the mode.
 static FINDER: AtomicU32 = AtomicU32::new(0);
 
-/// What a lock's word is when it is held and nobody waits: [`HOLDER`] stands for the holder's ID; 0: the mutex is not
-/// ours, or it is not known yet whose.
+/// The word of a lock that is held and has no waiters: [`HOLDER`] stands for the holder's ID. 0 if mutexes are not
+/// replaced, or if the mode is not known yet.
 static MARK: AtomicU32 = AtomicU32::new(0);
 const HOLDER: u32 = u32::MAX;
 
-/// The calling thread, with the mark that it leaves in locks.
+/// The calling thread, with the mark that it stores in locks.
 #[derive(Clone, Copy)]
 pub(crate) struct Me {
     pub(crate) id: u32,
     pub(crate) mark: u32,
 }
 
-/// `None`: mutexes are not ours, or it is not known yet whose.
+/// `None` if mutexes are not replaced, or if the mode is not known yet.
 #[inline(always)]
 pub(crate) fn me() -> Option<Me> {
     // Acquire: pairs with the Release in `find`; before that the ID has no meaning.
@@ -64,7 +64,7 @@ extern "C" fn start() {
 }
 
 /// Called by the dynamic linker, before the program's own constructors.
-// SAFETY: a section of pointers to such functions.
+// SAFETY: `.init_array` is a section of pointers to functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
@@ -73,7 +73,7 @@ static START: extern "C" fn() = start;
 #[inline(never)]
 fn find() -> Mode {
     let me = crate::thread::ask();
-    // Relaxed: who is not the finder waits for the mode.
+    // Relaxed: a thread that is not the finder waits for the mode.
     match FINDER.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => {
             let mode = crate::thread::keeping_errno(prepare);
@@ -82,12 +82,12 @@ fn find() -> Mode {
                 Mode::WaitWake => 1,
                 Mode::Throughput | Mode::Inherit => HOLDER,
             };
-            // After the mode: who has a mark may ask for that.
+            // The mark comes after the mode, since a thread that has a mark may read the mode.
             MODE.store(mode as u8, Ordering::Release);
             MARK.store(mark, Ordering::Release);
             mode
         }
-        // It comes back here from its own preparations.
+        // The finder's own preparations call these functions.
         Err(finder) if finder == me => Mode::Glibc,
         Err(_) => {
             while MODE.load(Ordering::Acquire) == UNKNOWN {
@@ -102,8 +102,8 @@ fn prepare() -> Mode {
     crate::real::look_up_all();
     say::prepare();
     counts::prepare();
-    // SAFETY: this copy of the library has no interface but the interposed functions, none of which joins a region or takes
-    // a robust lock of it.
+    // SAFETY: this copy of the library has no interface but the interposed functions, none of which joins a region or
+    // takes a robust lock of it.
     unsafe { latchwork::mutex::foreign::take_no_key() };
     let wanted = match environment(c"LATCHWORK_MUTEX") {
         None | Some(b"glibc") => return Mode::Glibc,
@@ -134,12 +134,12 @@ fn prepare() -> Mode {
     Mode::Glibc
 }
 
-/// Whether the program was built with it: it would take all that is done under locks of ours for races.
+/// Whether the program was built with ThreadSanitizer, which would report accesses under replaced locks as data races.
 fn has_thread_sanitizer() -> bool {
-    // SAFETY: a name that ends in NUL.
+    // SAFETY: the name ends in NUL.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr());
-        // That there is none is no error that the program is to be told of.
+        // Clears the error of a failed look-up, which the program must not see.
         libc::dlerror();
         !found.is_null()
     }

@@ -1,16 +1,16 @@
-//! `pthread_mutex_…`, and what C11 calls the same.
+//! `pthread_mutex_…`, and the C11 functions for the same objects.
 //!
 //! | kind of mutex | here |
 //! | --- | --- |
 //! | normal, adaptive, `mtx_plain`, `mtx_timed` | replaced |
-//! | recursive, error-checking | replaced; the owner and the count where glibc has them |
-//! | shared by processes, robust, inheriting, with a ceiling, unknown, destroyed | glibc's, and counted |
+//! | recursive, error-checking | replaced; owner and count are where glibc has them |
+//! | process-shared, robust, inheriting, with a ceiling, unknown, destroyed | glibc's, and counted |
 //!
-//! What a program may rely on with glibc's, although POSIX does not say so, holds here: another thread may
-//! unlock a normal mutex, one that is locked again waits, a mutex may be freed once it was unlocked, `errno`
-//! stays as it is, no call is a cancellation point, and the child of a fork goes on with what it finds.
-//! (An inheriting lock is its owner's alone, by the kernel's rules. A normal mutex that another thread releases inherits
-//! nothing from then on, which is reported: see `memory.rs`.)
+//! Guarantees of glibc's mutexes that POSIX does not give hold here, too: another thread may unlock a normal mutex,
+//! locking one again waits, a mutex may be freed once it was unlocked, `errno` does not change, no call is a
+//! cancellation point, and the child of a fork continues with the state that it finds. (By the kernel's rules, only its
+//! owner can release an inheriting lock. A normal mutex that another thread releases inherits nothing from then on,
+//! which is reported: see `memory.rs`.)
 #![allow(unsafe_code)]
 
 use crate::clock::{Until, is_valid};
@@ -25,7 +25,8 @@ use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
 impl Mutex {
-    /// Notes who has it. Relaxed, here and below: the holder's own; others only compare it with their own ID.
+    /// Stores its owner. Relaxed, here and below: only the owner relies on it; other threads only compare it with their
+    /// own ID.
     #[inline(always)]
     fn note_owner(&self, me: u32) {
         self.owner.store(me, Ordering::Relaxed);
@@ -38,8 +39,8 @@ impl Mutex {
         self.owner.load(Ordering::Relaxed) == me
     }
 
-    /// What a call says of a mutex that the caller has already, if it says anything; taken once more
-    /// if it is recursive.
+    /// The result of a lock call for a mutex that the caller holds already, if it has one; a recursive mutex is then
+    /// held once more.
     fn again(&self, me: u32, otherwise: c_int) -> Option<c_int> {
         match self.purpose() {
             Use::Recursive if self.is_mine(me) => {
@@ -120,7 +121,7 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
         }
         Use::ErrorCheck => {}
     }
-    // Before the release: the mutex may be gone then.
+    // The owner is cleared before the release, since the mutex may be freed after it.
     let owner = mutex.owner.load(Ordering::Relaxed);
     mutex.owner.store(0, Ordering::Relaxed);
     if mutex.instead().is_none() && mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
@@ -133,7 +134,7 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
     result
 }
 
-/// Calls a function of the lock that is inside of the program's mutexes; without one, glibc's.
+/// Calls a function of the lock inside the program's mutexes; without one, glibc's function.
 macro_rules! inside {
     ($function:ident($mutex:expr $(, $arg:expr)*), $real:expr) => {
         match mode::get() {
@@ -145,13 +146,13 @@ macro_rules! inside {
     };
 }
 
-/// Locks a mutex of the program's.
+/// Locks a program's mutex.
 ///
 /// # Safety
 /// As for `pthread_mutex_lock`.
 #[inline(always)]
 pub(crate) unsafe fn lock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: the program's mutex, of which nothing but atomics is accessed.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if here.is_known()
         && let Some(me) = mode::me()
@@ -168,7 +169,7 @@ pub(crate) unsafe fn lock(mutex: *mut Mutex) -> c_int {
 /// As for `pthread_mutex_lock`.
 #[inline(never)]
 unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     let pass = || {
         counts::passed(here);
@@ -189,18 +190,19 @@ unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
     inside!(wait_inside(here), pass())
 }
 
-/// Unlocks a mutex of the program's, whose call returns to `at`; 0: it is another call's.
+/// Unlocks a program's mutex; the program's call returns to `at`, or `at` is 0 if another interposed call releases the
+/// mutex.
 ///
 /// # Safety
 /// As for `pthread_mutex_unlock`.
 #[inline(always)]
 pub(crate) unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if here.is_known()
         && let Some(me) = mode::me()
     {
-        // Before the release: the mutex may be gone then.
+        // The owner is cleared before the release, since the mutex may be freed after it.
         here.owner.store(0, Ordering::Relaxed);
         if release_free(here, me.mark) {
             return 0;
@@ -220,7 +222,7 @@ unsafe extern "C" fn c11_unlock(mutex: *mut Mutex, at: usize) -> c_int {
 /// As for `pthread_mutex_unlock`.
 #[inline(never)]
 unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if here.purpose() == Use::Other {
         // SAFETY: by the caller's contract.
@@ -235,7 +237,7 @@ unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex, at: usize) -> c_int {
 /// # Safety
 /// As for `pthread_mutex_trylock`.
 unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     let pass = || {
         counts::passed(here);
@@ -249,20 +251,20 @@ unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
 }
 
 /// # Safety
-/// As for `pthread_mutex_clocklock`; `until` is a time.
+/// As for `pthread_mutex_clocklock`; `until` points to a time.
 unsafe fn lock_until(
     mutex: *mut Mutex,
     clock: clockid_t,
     until: *const timespec,
     pass: impl FnOnce() -> c_int,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if here.purpose() == Use::Other {
         counts::passed(here);
         return pass();
     }
-    // SAFETY: the caller's time.
+    // SAFETY: by the contract `until` points to a time.
     let until = Until::new(clock, unsafe { *until });
     inside!(lock_inside_until(here, until), pass())
 }
@@ -270,7 +272,7 @@ unsafe fn lock_until(
 /// # Safety
 /// As for `pthread_mutex_destroy`.
 unsafe fn destroy(mutex: *mut Mutex) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if mode::get() == Mode::Glibc || here.purpose() == Use::Other {
         // SAFETY: by the caller's contract.
@@ -283,7 +285,7 @@ unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     0
 }
 
-/// Defines functions that a program calls by these names. Their contract is that of glibc's.
+/// Defines functions that a program calls by these names. They have the contract of glibc's functions.
 macro_rules! export {
     ($($abi:literal fn $($name:ident)|+ ($($arg:ident: $ty:ty),*) -> $ret:ty $body:block)*) => {
         $($crate::mutex::export!(@each $abi [$($name)|+] ($($arg: $ty),*) -> $ret $body);)*
@@ -296,7 +298,7 @@ macro_rules! export {
         /// Stands in for glibc's function of this name.
         ///
         /// # Safety
-        /// As for that.
+        /// As for glibc's function.
         // SAFETY: it does what the function of this name does.
         #[unsafe(no_mangle)]
         pub unsafe extern $abi fn $name($($arg: $ty),*) -> $ret {
@@ -366,10 +368,10 @@ export! {
     }
 }
 
-/// C11's has no result.
+/// C11's function has no result.
 ///
 /// # Safety
-/// As for glibc's.
+/// As for glibc's function.
 // SAFETY: it does what the function of this name does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {

@@ -1,4 +1,4 @@
-//! Sleeping, by the kernel's calls and nothing of libc's: those are cancellation points, and set `errno`.
+//! Sleeping, by direct system calls: libc's functions are cancellation points, and set `errno`.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -8,11 +8,11 @@ use core::sync::atomic::AtomicU32;
 use latchwork::time::Deadline;
 use libc::{clockid_t, timespec};
 
-/// A futex call; the negated error number if it failed. A thread may be cancelled in it, in its asynchronous
-/// way: nothing here has a destructor.
+/// A futex call. Returns the negated error number if it failed. A thread may be cancelled in it asynchronously, so
+/// nothing here has a destructor.
 ///
 /// # Safety
-/// As the operation demands.
+/// As the operation requires.
 #[inline(always)]
 unsafe fn call(
     word: *const AtomicU32,
@@ -22,7 +22,7 @@ unsafe fn call(
     mask: u32,
 ) -> c_int {
     let result: isize;
-    // SAFETY: by the caller's contract; the kernel keeps all registers but those that are named.
+    // SAFETY: by the caller's contract; the kernel preserves all registers but those that are named.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
@@ -54,10 +54,10 @@ unsafe fn call(
     result as c_int
 }
 
-/// Sleeps while `word` is `expected`: 0 if woken, `EAGAIN`, `EINTR` or `ETIMEDOUT`.
+/// Sleeps while `word` is `expected`. Returns 0 if woken, else `EAGAIN`, `EINTR` or `ETIMEDOUT`.
 ///
 /// # Safety
-/// `until` is null or a time.
+/// `until` is null or points to a time.
 #[inline(always)]
 pub(crate) unsafe fn sleep(
     word: &AtomicU32,
@@ -71,20 +71,20 @@ pub(crate) unsafe fn sleep(
         0
     };
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | wall;
-    // SAFETY: an atomic, and the caller's time.
+    // SAFETY: the word is an atomic that outlives the call; the caller vouches for the time.
     -unsafe { call(word, operation, expected, until, u32::MAX) }
 }
 
-/// Wakes so many that sleep on the word at this address, if there is one.
+/// Wakes up to `count` threads that sleep on the word at this address.
 pub(crate) fn wake(word: *const AtomicU32, count: u32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // The kernel reads it as a signed number.
     let count = count.min(i32::MAX as u32);
-    // SAFETY: the kernel looks the address up, and accesses nothing.
+    // SAFETY: the kernel only uses the address as a key, and accesses nothing.
     unsafe { call(word, operation, count, ptr::null(), 0) };
 }
 
-/// Sleeps until a deadline, if there is one.
+/// Sleeps until a deadline; for ever if there is none.
 pub(crate) fn until(deadline: Option<Deadline>) {
     let never = AtomicU32::new(0);
     let time = deadline.map(|deadline| {
@@ -96,7 +96,7 @@ pub(crate) fn until(deadline: Option<Deadline>) {
     });
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     loop {
-        // SAFETY: null, or the time above.
+        // SAFETY: null, or a pointer to the time above.
         let ended = unsafe { sleep(&never, 0, libc::CLOCK_MONOTONIC, time) };
         if ended == libc::ETIMEDOUT {
             return;

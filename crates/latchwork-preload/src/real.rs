@@ -1,4 +1,4 @@
-//! The functions that are behind the ones of the same name here.
+//! glibc's functions, which the functions of the same names here replace.
 #![allow(unsafe_code)]
 
 use crate::memory::{Cond, Mutex};

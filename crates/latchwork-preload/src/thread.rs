@@ -1,20 +1,20 @@
-//! Who the calling thread is, and whether it is alone, without asking the kernel.
+//! The identity of the calling thread, and whether it is alone, without a system call.
 //!
-//! glibc keeps a thread's ID beside the thread pointer, and renews it in the child of every fork (`_Fork`,
-//! too). The kernel knows where, for it clears that word when the thread ends. So there is nothing to be
-//! set up for a thread, and nothing that could allocate. Where the kernel does not tell, it is asked for
-//! the ID each time.
+//! glibc stores a thread's ID at a fixed distance from the thread pointer, and renews it in the child of every fork
+//! (`_Fork`, too). The kernel knows the address, since it clears that word when the thread ends. So there is no
+//! per-thread state to set up, and nothing that could allocate. If the kernel does not report the address, each call
+//! asks it for the ID.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 
-/// From the thread pointer to the ID; 0: not known.
+/// The distance from the thread pointer to the ID; 0 if unknown.
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
 unsafe extern "C" {
-    /// glibc's: whether the process has one thread.
+    /// glibc's flag that the process has one thread.
     static __libc_single_threaded: libc::c_char;
 }
 
@@ -30,32 +30,32 @@ fn thread_pointer() -> isize {
     pointer
 }
 
-/// The calling thread's ID, by the kernel.
+/// The calling thread's ID, from the kernel.
 pub(crate) fn ask() -> u32 {
-    // SAFETY: takes nothing.
+    // SAFETY: `gettid` takes no arguments and cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Finds out where glibc keeps the ID; whether it did.
+/// Finds where glibc stores the ID. Returns whether it did.
 pub(crate) fn prepare() -> bool {
     let mut address: isize = 0;
     // SAFETY: the kernel writes one word.
     let result = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) };
-    // SAFETY: where the kernel will write when this thread ends.
+    // SAFETY: the word that the kernel will clear when this thread ends, so it is mapped.
     let found = result == 0 && address != 0 && unsafe { *(address as *const u32) } == ask();
     if found {
-        // Relaxed, here and below: a number that never changes.
+        // Relaxed, here and below: a number that does not change afterwards.
         OFFSET.store(address - thread_pointer(), Ordering::Relaxed);
     }
     found
 }
 
-/// The calling thread's ID, once [`prepare`] has found it; a word of no meaning before.
+/// The calling thread's ID, once [`prepare`] has found its place; a meaningless word before.
 #[inline(always)]
 pub(crate) fn id() -> u32 {
     let offset = OFFSET.load(Ordering::Relaxed);
     let id: u32;
-    // SAFETY: `prepare` has found the ID there, in the part of a thread that glibc lays out alike for all;
+    // SAFETY: `prepare` has found the ID there, in the part of a thread that glibc lays out alike for all threads;
     // before, it is the word at the thread pointer, which is readable.
     unsafe {
         #[cfg(target_arch = "x86_64")]
@@ -73,13 +73,13 @@ pub(crate) fn id() -> u32 {
     id
 }
 
-/// The process's ID, in a page that reads 0 again in the child of a fork; null: there is no such page.
+/// The process's ID, in a page that reads 0 again in the child of a fork; null if there is no such page.
 static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes room to keep the process's ID.
+/// Maps the page for the process's ID.
 pub(crate) fn prepare_process() {
     const PAGE: usize = 4096;
-    // SAFETY: new memory, which nobody knows.
+    // SAFETY: new memory, which no other code knows.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -99,9 +99,9 @@ pub(crate) fn prepare_process() {
 #[inline(always)]
 pub(crate) fn process() -> u32 {
     // Acquire: pairs with the Release in `prepare_process`.
-    // SAFETY: null, or a page that stays.
+    // SAFETY: null, or a page that stays mapped.
     let kept = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
-    // Relaxed: all threads find the same.
+    // Relaxed: all threads store the same value.
     match kept.map_or(0, |kept| kept.load(Ordering::Relaxed)) {
         0 => ask_process(kept),
         known => known,
@@ -111,7 +111,7 @@ pub(crate) fn process() -> u32 {
 #[cold]
 #[inline(never)]
 fn ask_process(keep: Option<&AtomicU32>) -> u32 {
-    // SAFETY: takes nothing.
+    // SAFETY: `getpid` takes no arguments and cannot fail.
     let process = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
     if let Some(keep) = keep {
         keep.store(process, Ordering::Relaxed);
@@ -119,10 +119,10 @@ fn ask_process(keep: Option<&AtomicU32>) -> u32 {
     process
 }
 
-/// Whether no other thread can be there: glibc's own locks use no atomic operation then.
+/// Whether there can be no other thread: glibc's own locks then use no atomic operations.
 #[inline(always)]
 pub(crate) fn is_alone() -> bool {
-    // SAFETY: a byte of glibc's. Volatile: it changes when the first thread is created, by this thread.
+    // SAFETY: a byte of glibc's. Volatile, since this thread changes it when it creates the first other thread.
     unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
 }
 

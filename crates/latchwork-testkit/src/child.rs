@@ -1,7 +1,7 @@
 //! Child processes that can be killed at any instruction, and never outlive their test.
 //!
-//! A child asks for SIGKILL at its parent thread's death before it does anything else, its handle
-//! kills and reaps it on drop, and the watchdog knows all of them.
+//! A child requests SIGKILL for its parent thread's death before it does anything else. Its handle kills and reaps it
+//! when dropped, and the watchdog knows all children.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -11,9 +11,9 @@ use std::sync::Once;
 /// The exit code of a child whose body panicked.
 const PANICKED: i32 = 101;
 
-/// Process IDs of the living children of this process, 0 for none.
+/// Process IDs of the live children of this process; 0 for none.
 static CHILDREN: [AtomicI32; 512] = [const { AtomicI32::new(0) }; 512];
-/// This process is a child.
+/// Whether this process is a child.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
@@ -40,14 +40,14 @@ impl Child {
     /// # Panics
     /// If the process cannot be made.
     pub fn fork(body: impl FnOnce()) -> Self {
-        // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the
-        // child; tests take their turns, so no other thread of theirs is inside std's.
+        // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the child; tests run one
+        // after the other, so no other test's thread holds one of std's locks.
         Self::start(|| unsafe { libc::fork() }, body)
     }
 
-    /// As [`Self::fork`], by the bare system call: libc learns nothing of it. Its cached thread ID
-    /// and its robust list are the parent's. For a body that survives that: it may not allocate if
-    /// another thread could have been allocating.
+    /// As [`Self::fork`], by the raw system call: libc does not notice it. Its cached thread ID and its robust list are
+    /// the parent's. Only for a body that survives this: the body must not allocate if another thread could have been
+    /// allocating.
     ///
     /// # Panics
     /// If the process cannot be made.
@@ -61,7 +61,7 @@ impl Child {
 
     fn start(fork: impl FnOnce() -> i32, body: impl FnOnce()) -> Self {
         HOOK.call_once(report_panics_of_children);
-        // SAFETY: getpid has no preconditions.
+        // SAFETY: `getpid` has no preconditions.
         let parent = unsafe { libc::getpid() };
         let pid = fork();
         if pid == 0 {
@@ -71,12 +71,12 @@ impl Child {
             } else {
                 PANICKED
             };
-            // SAFETY: ends the process.
+            // SAFETY: `_exit` has no preconditions.
             unsafe { libc::_exit(code) };
         }
         assert!(pid > 0, "fork: {}", std::io::Error::last_os_error());
         for place in &CHILDREN {
-            // Relaxed: the list is for the watchdog, and each entry stands for itself.
+            // Relaxed: only the watchdog reads the list, and each entry is complete by itself.
             if place
                 .compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
@@ -96,12 +96,12 @@ impl Child {
     /// Sends a signal, unless the child has been reaped.
     pub fn signal(&self, signal: i32) {
         if self.exit.is_none() {
-            // SAFETY: an unreaped child's ID is its own.
+            // SAFETY: the ID of an unreaped child cannot be reused.
             unsafe { libc::kill(self.pid, signal) };
         }
     }
 
-    /// Kills it, now or in the past, and reaps it.
+    /// Kills it, unless it has ended, and reaps it.
     pub fn kill(&mut self) -> Exit {
         self.signal(libc::SIGKILL);
         self.wait()
@@ -116,12 +116,12 @@ impl Child {
         }
     }
 
-    /// How it ended, if it has.
+    /// Its exit, if it has ended.
     pub fn try_wait(&mut self) -> Option<Exit> {
         self.reap(libc::WNOHANG)
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be regular.
     ///
     /// # Panics
     /// If it panicked or was killed.
@@ -130,7 +130,7 @@ impl Child {
         assert_eq!(exit, Exit::Code(0), "child {}", self.pid);
     }
 
-    /// Whether it is asleep in a futex system call at this moment.
+    /// Whether it sleeps in a futex system call at this moment.
     #[must_use]
     pub fn is_in_futex(&self) -> bool {
         is_in_futex(&format!("/proc/{}", self.pid))
@@ -147,7 +147,7 @@ impl Child {
             return self.exit;
         }
         let mut status = 0;
-        // SAFETY: waits for our own child and writes the variable.
+        // SAFETY: waits for a child of this process, and writes a local variable.
         let pid = unsafe { libc::waitpid(self.pid, &raw mut status, flags | libc::__WALL) };
         if pid == self.pid {
             self.exit = exit_of(status);
@@ -169,7 +169,7 @@ impl Drop for Child {
 
 const SYS_FUTEX_WAITV: i64 = 449;
 
-/// How a wait status says that a process ended; `None` if it only stopped.
+/// How a process ended, from its wait status; `None` if it only stopped.
 pub(crate) fn exit_of(status: i32) -> Option<Exit> {
     if libc::WIFEXITED(status) {
         Some(Exit::Code(libc::WEXITSTATUS(status)))
@@ -180,7 +180,7 @@ pub(crate) fn exit_of(status: i32) -> Option<Exit> {
     }
 }
 
-/// A task's state as ps shows it.
+/// A task's state, as `ps` shows it.
 pub(crate) fn state_of(pid: i32) -> Option<char> {
     state_in(&format!("/proc/{pid}"))
 }
@@ -190,10 +190,10 @@ fn state_in(directory: &str) -> Option<char> {
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
-/// Whether the task of this directory of /proc is asleep in a futex system call at this moment.
+/// Whether the task of this directory of /proc sleeps in a futex system call at this moment.
 pub(crate) fn is_in_futex(directory: &str) -> bool {
-    // Running: "running"; else the number of the call first, which the kernel gives for a blocked task
-    // only.
+    // The file says "running", or begins with the number of the system call, which the kernel gives only for a blocked
+    // task.
     let call = std::fs::read_to_string(format!("{directory}/syscall")).unwrap_or_default();
     let number = call
         .split(' ')
@@ -206,10 +206,10 @@ pub(crate) fn is_in_futex(directory: &str) -> bool {
 }
 
 fn become_child(parent: i32) {
-    // SAFETY: none has preconditions.
+    // SAFETY: none of the calls has preconditions.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // The parent died before that?
+        // The parent may have died before the `prctl`.
         if libc::getppid() != parent {
             libc::_exit(1);
         }
@@ -220,14 +220,14 @@ fn become_child(parent: i32) {
     }
 }
 
-/// libtest captures what a panic prints, in memory that the child takes with it: a child's panic is
-/// written to the real standard error.
+/// libtest captures panic output in memory, which is lost with the child: so a child writes its panic to the real
+/// standard error.
 fn report_panics_of_children() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if IS_CHILD.load(Ordering::Relaxed) {
             let text = format!("child {}: {info}\n", std::process::id());
-            // SAFETY: writes our buffer to an open descriptor, or fails.
+            // SAFETY: writes a buffer of this function to an open descriptor, or fails.
             unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
         } else {
             usual(info);
@@ -250,7 +250,7 @@ pub(crate) fn living() -> impl Iterator<Item = i32> {
 
 pub(crate) fn kill_all() {
     for pid in living() {
-        // SAFETY: unreaped children of ours.
+        // SAFETY: the IDs of unreaped children cannot be reused.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
 }

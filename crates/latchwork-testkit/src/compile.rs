@@ -1,11 +1,11 @@
-//! Programs in C.
+//! Compiling programs in C.
 
 use crate::Leftover;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a program, or what else `options` say, into a file of this name, which goes with the folder that is returned
-/// beside it. `None`, and a line, where there is no C compiler (`$CC`, or `cc`).
+/// Compiles a program (or whatever `options` request) into a file of this name, in a folder that is removed with the
+/// second result. Prints a line and returns `None` if there is no C compiler (`$CC`, or `cc`).
 ///
 /// # Panics
 /// If the source does not compile.

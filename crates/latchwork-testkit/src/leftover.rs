@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// All of them, for a watchdog that ends the process.
+/// All leftovers, for a watchdog that ends the process.
 static ALL: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file, or a folder with all that is in it, that is removed when this is dropped, or the watchdog ends the test, if
-/// it exists.
+/// A file, or a folder with its contents. It is removed, if it exists, when this is dropped or when the watchdog ends
+/// the test.
 #[derive(Debug)]
 pub struct Leftover {
     path: PathBuf,
-    /// Of a folder: locked for as long as this process, or a child that it has forked meanwhile, lives.
+    /// For a folder: a lock that is held as long as this process lives, or a child that it has forked meanwhile.
     _lock: Option<File>,
 }
 
 impl Leftover {
-    /// Takes care of a file that may or may not come to exist.
+    /// Removes a file later, which need not exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self::with_lock(path.into(), None)
     }
 
-    /// A name of a region that nobody else has, and what lies under it in `/dev/shm`. What killed tests have left there
-    /// is removed.
+    /// A unique region name, and the file of that name in `/dev/shm`. Files that killed tests have left there are
+    /// removed now.
     #[must_use]
     pub fn region(what: &str) -> (String, Self) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -43,17 +43,17 @@ impl Leftover {
                 remove(&entry.path());
             }
         }
-        // Relaxed: only a number of its own.
+        // Relaxed: only the number's uniqueness matters.
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-{}-{number}-{what}", std::process::id());
         let file = Self::new(shared.join(format!("latchwork-{name}")));
         (name, file)
     }
 
-    /// A new folder beside what Cargo has built. If the test is killed, the next one that makes a folder removes it.
+    /// A new folder in Cargo's target directory. If the test is killed, the next test that makes a folder removes it.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If it cannot be created.
     #[must_use]
     pub fn folder(name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -62,13 +62,13 @@ impl Leftover {
         let turn = File::open(&parent).expect("a folder that was just made");
         lock(&turn, libc::LOCK_EX);
         remove_abandoned(&parent);
-        // Relaxed: only a number of its own.
+        // Relaxed: only the number's uniqueness matters.
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{name}-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).expect("a folder of a new name");
         let own = File::open(&path).expect("a folder that was just made");
         lock(&own, libc::LOCK_EX);
-        // By name: a child that is forked at this moment has the file, too.
+        // The lock is released by an explicit call, since a child that is forked at this moment has the file open, too.
         lock(&turn, libc::LOCK_UN);
         Self::with_lock(path, Some(own))
     }
@@ -80,7 +80,7 @@ impl Leftover {
         Self { path, _lock: lock }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -96,7 +96,7 @@ impl Drop for Leftover {
     }
 }
 
-/// Where folders are made: in the target directory, if the program lies where Cargo puts tests.
+/// The directory for folders: in the target directory, if the program lies where Cargo puts tests.
 fn parent() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let is_cargos = |folder: &&Path| folder.ends_with("deps");
@@ -108,7 +108,7 @@ fn parent() -> PathBuf {
     }
 }
 
-/// Removes what those have left who were killed: nobody has it locked.
+/// Removes the folders of killed tests: those that no process has locked.
 fn remove_abandoned(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let folder = File::open(entry.path());
@@ -120,7 +120,7 @@ fn remove_abandoned(parent: &Path) {
 
 fn lock(file: &File, operation: i32) -> bool {
     loop {
-        // SAFETY: an open descriptor.
+        // SAFETY: the descriptor is open.
         if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
             return true;
         }
@@ -135,7 +135,7 @@ fn remove(path: &Path) {
 }
 
 pub(crate) fn remove_all() {
-    // Not waiting for the lock: whoever holds it may be what hangs.
+    // This does not wait for the lock: its holder may be the one that hangs.
     if let Ok(all) = ALL.try_lock() {
         all.iter().for_each(|path| remove(path));
     }

@@ -1,16 +1,16 @@
 //! Helpers for the tests of Latchwork: processes, and their violent end.
 //!
-//! | part | for |
+//! | part | purpose |
 //! | --- | --- |
-//! | [`Trial`] | one kill test: its turn, its seed, its watchdog, its number of kills |
+//! | [`Trial`] | one kill test: mutual exclusion with others, seed, watchdog, number of kills |
 //! | [`Child`] | a forked (or raw-cloned) process that never outlives its test |
-//! | [`Storm`] | children at work, killed at random moments and replaced |
+//! | [`Storm`] | working children, killed at random moments and replaced |
 //! | [`step`] | one operation, killed at every instruction |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
-//! | [`compile`] | one in C |
+//! | [`compile`] | a program in C |
 //! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
-//! | [`Leftover`] | a file or folder that is gone when the test is over, however it ends |
+//! | [`Leftover`] | a file or folder that is removed when the test ends, however it ends |
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
 //! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;
@@ -24,7 +24,7 @@
 //! LATCHWORK_STRESS_SECONDS=600 cargo test --release -p latchwork --test kill_mixed -- --nocapture all_kinds
 //! ```
 //!
-//! Nothing here measures time to judge: the watchdog only ends a test that would never end.
+//! No test result depends on a measured time: the watchdog only ends a test that would never end.
 
 mod child;
 mod compile;

@@ -6,15 +6,15 @@ use core::ptr::NonNull;
 
 /// A value in anonymous memory that this process and its later forks share.
 ///
-/// A test's journal lives here, so that what is tested is not also the witness.
+/// A test keeps its journal here, so that the code under test does not record its own results.
 #[derive(Debug)]
 pub struct Page<T> {
     value: NonNull<T>,
 }
 
-// SAFETY: shared access gives `&T` only.
+// SAFETY: shared access gives only `&T`, and `T` is `Sync`.
 unsafe impl<T: Sync> Send for Page<T> {}
-// SAFETY: as above.
+// SAFETY: shared access gives only `&T`, and `T` is `Sync`.
 unsafe impl<T: Sync> Sync for Page<T> {}
 
 /// Types that are valid when all their bytes are zero, and that processes may share.
@@ -24,7 +24,7 @@ unsafe impl<T: Sync> Sync for Page<T> {}
 pub unsafe trait Zeroed: Sync {}
 macro_rules! zeroed {
     ($($ty:ident),*) => {$(
-        // SAFETY: an atomic integer.
+        // SAFETY: an atomic integer, of which zero is a value.
         unsafe impl Zeroed for core::sync::atomic::$ty {}
     )*};
 }
@@ -36,21 +36,21 @@ zeroed!(
     AtomicU64,
     AtomicUsize
 );
-// SAFETY: as its elements.
+// SAFETY: all bytes zero is a valid value of each element.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
-// SAFETY: as its parts.
+// SAFETY: all bytes zero is a valid value of each part.
 unsafe impl<A: Zeroed, B: Zeroed> Zeroed for (A, B) {}
-// SAFETY: as its parts.
+// SAFETY: all bytes zero is a valid value of each part.
 unsafe impl<A: Zeroed, B: Zeroed, C: Zeroed> Zeroed for (A, B, C) {}
 
 impl<T: Zeroed> Page<T> {
-    /// All zero.
+    /// A page of zeros.
     ///
     /// # Panics
     /// If there is no memory.
     #[must_use]
     pub fn new() -> Self {
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
+        // SAFETY: a fresh mapping at an address that the kernel chooses overlaps nothing.
         let address = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -89,7 +89,7 @@ impl<T> Deref for Page<T> {
 
 impl<T> Drop for Page<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this size; the borrow checker knows of no reference left.
+        // SAFETY: `new` mapped it with this size; the borrow checker guarantees that no reference is left.
         unsafe { libc::munmap(self.value.as_ptr().cast(), size_of::<T>().max(1)) };
     }
 }

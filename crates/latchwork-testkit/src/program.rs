@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::process::{Child, Output};
 use std::sync::mpsc;
 
-/// What a program has written to the pipes that it was started with, and how it ended.
+/// The output that a program has written to its pipes, and its exit status.
 ///
 /// # Panics
-/// If it has not ended after two minutes; it is killed then.
+/// If it has not ended after two minutes; it is then killed.
 #[allow(unsafe_code)]
 pub fn output_of(program: Child) -> Output {
     let pid = program.id();
@@ -15,7 +15,7 @@ pub fn output_of(program: Child) -> Output {
     let waiter = std::thread::spawn(move || send.send(program.wait_with_output()));
     let output = receive.recv_timeout(Duration::from_secs(120));
     if output.is_err() {
-        // SAFETY: our child, which the other thread has not reaped yet.
+        // SAFETY: a child of this process, which the other thread has not reaped yet.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
     }
     let _ = waiter.join();

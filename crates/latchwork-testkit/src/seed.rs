@@ -1,16 +1,16 @@
-//! Random decisions that can be repeated.
+//! Reproducible random decisions.
 
 use core::fmt;
 
-/// What a test's random decisions are drawn from: `LATCHWORK_SEED`, or chosen anew in each run.
+/// The seed of a test's random decisions: `LATCHWORK_SEED`, or a new one in each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed of the environment, or a new one.
+    /// The seed from the environment, or a new one.
     ///
     /// # Panics
-    /// If `LATCHWORK_SEED` is set, but is no number (decimal, or hexadecimal after `0x`).
+    /// If `LATCHWORK_SEED` is set, but is not a number (decimal, or hexadecimal after `0x`).
     #[must_use]
     pub fn from_env() -> Self {
         let Ok(text) = std::env::var("LATCHWORK_SEED") else {
@@ -23,10 +23,10 @@ impl Seed {
         Self(number.unwrap_or_else(|error| panic!("LATCHWORK_SEED={text} is no number: {error}")))
     }
 
-    /// As [`Self::from_env`]; printed, so that a failure can be repeated.
+    /// As [`Self::from_env`]; also prints the seed, so that a failure can be reproduced.
     ///
     /// # Panics
-    /// As there.
+    /// As for [`Self::from_env`].
     #[must_use]
     pub fn announced() -> Self {
         let seed = Self::from_env();
@@ -34,7 +34,7 @@ impl Seed {
         seed
     }
 
-    /// A generator; each `stream` of a seed is another one.
+    /// A generator; each `stream` of a seed gives different numbers.
     #[must_use]
     pub fn rng(self, stream: u64) -> fastrand::Rng {
         fastrand::Rng::with_seed(self.0 ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15))

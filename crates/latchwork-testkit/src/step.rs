@@ -1,13 +1,12 @@
 //! One operation, killed at every instruction.
 //!
-//! A child is traced, and single-stepped through the operation once. Each instruction that it
-//! executed is a *point*, once for each of its first three executions (loops have many). Then,
-//! for each point, a new child runs into a breakpoint there, and is killed; and the test checks what
-//! it left. Where an operation has more points than the budget allows, every *s*-th is taken, from a
-//! random first one on: another run covers others.
+//! A traced child is first single-stepped through the operation. Each execution of an instruction is a *point*, up to
+//! the first three executions of each instruction (loops have many). Then, for each point, a new child runs to a
+//! breakpoint there and is killed, and the test checks the state that it left. If an operation has more points than the
+//! budget allows, every *s*-th is used, beginning with a random one: other runs cover other points.
 //!
-//! A kill inside a system call is a kill before or after it; one that sleeps is a point of its own
-//! ("asleep").
+//! A kill inside a system call has the effect of a kill before or after it; a system call that sleeps is a point of its
+//! own ("asleep").
 #![allow(unsafe_code)]
 
 mod tracee;
@@ -16,15 +15,15 @@ use crate::{Child, Exit, Trial};
 use core::fmt;
 use tracee::{Pinned, Place, Recording, Seen, Tracee, request, wait};
 
-/// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; a fraction of a second.
+/// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
 const BUDGET: u64 = 300;
 
-/// In the child: the operation begins and ends here.
+/// Marks, in the child, where the operation begins and ends.
 #[derive(Debug)]
 pub struct Span(());
 
 impl Span {
-    /// Runs what is to be stepped through.
+    /// Runs the operation that is to be stepped through.
     pub fn run<T>(self, operation: impl FnOnce() -> T) -> T {
         stop_here();
         let result = operation();
@@ -34,7 +33,7 @@ impl Span {
 }
 
 fn stop_here() {
-    // SAFETY: a signal to oneself, at which the tracer takes over.
+    // SAFETY: a signal to the own thread, at which the tracer takes over.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
@@ -45,34 +44,34 @@ pub enum Point {
     Instruction(u64),
     /// Asleep in a system call, after so many instructions.
     Asleep(u64),
-    /// Not at all.
+    /// Not killed: the operation ended.
     Finished,
 }
 
-/// What was covered.
+/// The coverage of an operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Covered {
     /// Instructions that an undisturbed run of the operation executes.
     pub instructions: u64,
-    /// Those of them that are points of interest.
+    /// How many of them are points.
     pub points: u64,
-    /// At how many of those it was killed.
+    /// At how many points it was killed.
     pub killed_at: u64,
-    /// How often it was killed asleep.
+    /// How many times it was killed asleep.
     pub asleep: u64,
 }
 
 /// Kills an operation at its instructions, one in each round.
 ///
-/// In each round `before` makes a world, here; `child` runs in a fork, and calls [`Span::run`] once;
-/// `unblock` is called, here, when the operation sleeps in a system call, and returns whether that
-/// will wake it (if not, the child is killed asleep, and the operation counts as ended); `check`
-/// is called, here, with the world and the place of the kill.
+/// In each round, `before` makes the shared state, in this process. `child` runs in a fork, and calls [`Span::run`]
+/// once. `unblock` is called, in this process, when the operation sleeps in a system call; it returns whether it will
+/// wake the operation (if not, the child is killed asleep, and the operation counts as ended). `check` is called, in
+/// this process, with the state and the place of the kill.
 ///
-/// Returns `None`, and says so, where tracing is forbidden.
+/// Prints a line and returns `None` if tracing is forbidden.
 ///
 /// # Panics
-/// If the child panics, or does not come to the operation's end.
+/// If the child panics, or does not reach the operation's end.
 pub fn each_instruction<W>(
     trial: &Trial,
     name: &str,
@@ -116,7 +115,7 @@ pub fn each_instruction<W>(
         match round(&mut |tracee, unblock| tracee.run_to(place, unblock))? {
             Point::Instruction(_) => covered.killed_at += 1,
             Point::Asleep(_) => covered.asleep += 1,
-            // Another course of events did not come by.
+            // The operation took another path this time, and did not reach the point.
             Point::Finished => {}
         }
     }
@@ -138,14 +137,14 @@ pub fn each_instruction<W>(
     Some(covered)
 }
 
-/// Stops an operation at its instructions, one in each round, and lets it go on.
+/// Stops an operation at its instructions, one in each round, and then lets it continue.
 ///
-/// As [`each_instruction`], but nobody is killed: `meanwhile` is called, here, while the child stands still, and what
-/// the operation then makes of a changed world is for `check`, before the child ends: a death has others set things
-/// right. The operation must not sleep for ever.
+/// As [`each_instruction`], but nothing is killed: `meanwhile` is called, in this process, while the child is stopped.
+/// `check` then examines how the operation dealt with the changed state, before the child ends, since the child's death
+/// would make other tasks repair the state. The operation must not sleep for ever.
 ///
 /// # Panics
-/// As there.
+/// As for [`each_instruction`].
 pub fn each_standstill<W>(
     trial: &Trial,
     name: &str,
@@ -178,7 +177,7 @@ pub fn each_standstill<W>(
         return;
     }
     let points = recording.points;
-    // A round takes several tasks.
+    // A round needs several context switches.
     let stride = points
         .len()
         .div_ceil(trial.times(BUDGET / 4) as usize)
@@ -199,14 +198,14 @@ pub fn each_standstill<W>(
     );
 }
 
-/// The places in an operation, for victims that are killed somewhere in it.
+/// The places in an operation, for victims that are killed at a random one of them.
 #[derive(Debug)]
 pub struct Places {
     points: Vec<Place>,
 }
 
 impl Places {
-    /// Runs the operation once, to its end; `None` where tracing is forbidden.
+    /// Runs the operation once, to its end; `None` if tracing is forbidden.
     ///
     /// # Panics
     /// If the operation sleeps.
@@ -222,11 +221,10 @@ impl Places {
         })
     }
 
-    /// Runs the operation in a child, and kills it at a random place (or, where it does not come by,
-    /// at its end).
+    /// Runs the operation in a child, and kills it at a random place (or at its end, if it does not reach that place).
     ///
     /// # Panics
-    /// If the operation sleeps, or tracing is forbidden by now.
+    /// If the operation sleeps, or tracing has become forbidden.
     pub fn kill(&self, rng: &mut fastrand::Rng, child: impl FnOnce(Span)) {
         let place = self.points[rng.usize(..self.points.len())];
         let mut tracee = Tracee::start(child).expect("a child that may be traced");
@@ -235,9 +233,10 @@ impl Places {
     }
 }
 
-/// A child that was asleep in a futex call, and stops at its end, before it runs an instruction more.
+/// A child that has slept in a futex call, and is stopped at the end of that call, before it executes another
+/// instruction.
 ///
-/// So it has consumed a wake-up and not yet acted upon it, for as long as the test likes.
+/// So it has consumed a wake-up and not yet acted on it, for as long as the test needs.
 pub struct Frozen {
     child: Child,
     woken: bool,
@@ -261,7 +260,7 @@ impl Frozen {
             println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
             return None;
         };
-        // Each PTRACE_SYSCALL stops at the next entry into or exit from a system call.
+        // Each PTRACE_SYSCALL stops at the next entry into, or exit from, a system call.
         loop {
             request(libc::PTRACE_SYSCALL, tracee.child.pid());
             match tracee.wait_or_asleep() {
@@ -283,7 +282,7 @@ impl Frozen {
         trial.wait_until(|| self.is_woken());
     }
 
-    /// Whether the sleep has ended by now.
+    /// Whether the sleep has ended.
     pub fn is_woken(&mut self) -> bool {
         self.woken |= matches!(
             wait(self.child.pid(), libc::WNOHANG),
@@ -292,7 +291,7 @@ impl Frozen {
         self.woken
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     #[must_use]
     pub fn thaw(self) -> Child {
         assert!(self.woken, "it is not stopped");
@@ -300,7 +299,7 @@ impl Frozen {
         self.child
     }
 
-    /// Kills it where it is.
+    /// Kills it where it is stopped.
     pub fn kill(&mut self) {
         assert_eq!(self.child.kill(), Exit::Signal(libc::SIGKILL));
     }

@@ -1,26 +1,25 @@
-//! A storm of kills over children at work.
+//! A storm of kills over working children.
 //!
-//! The driver keeps a number of *seats*, each with a child that runs the test's body for ever. It
-//! waits a random moment, kills a random child, and puts a new one into the seat. The waits mix
-//! nothing, busy waiting of nanoseconds to microseconds, and sleeping, so that kills hit running,
-//! preempted and sleeping children alike.
+//! The driver keeps a number of *seats*, each with a child that runs the test's body for ever. It waits for a random
+//! time, kills a random child, and puts a new one into the seat. The waits are a mixture of none, busy waits of
+//! nanoseconds to microseconds, and sleeps, so that kills hit running, preempted and sleeping children alike.
 
 use crate::{Child, Exit, Seed, Trial};
 use core::fmt;
 use std::time::{Duration, Instant};
 
-/// What a child knows of itself.
+/// A child's identity.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {
     /// Its seat.
     pub seat: usize,
-    /// How many sat there before it.
+    /// How many children had the seat before.
     pub incarnation: u64,
     seed: Seed,
 }
 
 impl Worker {
-    /// The test itself, in no seat.
+    /// The identity of the test itself, without a seat.
     #[must_use]
     pub fn outside(trial: &Trial) -> Self {
         Self {
@@ -30,7 +29,7 @@ impl Worker {
         }
     }
 
-    /// Its random decisions.
+    /// The generator for its random decisions.
     #[must_use]
     pub fn rng(&self) -> fastrand::Rng {
         self.seed
@@ -38,7 +37,7 @@ impl Worker {
     }
 }
 
-/// How many died of what.
+/// How many children died of which signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     running: u64,
@@ -49,7 +48,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All of them.
+    /// The sum.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.running + self.stopped + self.newborn + self.burst + self.all
@@ -78,7 +77,7 @@ struct Seat {
     incarnation: u64,
 }
 
-/// Children at work, to be killed.
+/// Working children that are killed.
 pub struct Storm<'t, F> {
     trial: &'t Trial,
     body: F,
@@ -89,8 +88,8 @@ pub struct Storm<'t, F> {
 }
 
 impl<'t, F: Fn(Worker)> Storm<'t, F> {
-    /// Fills the seats. `body` runs in each child; it should go on for ever. A child that ends by
-    /// itself, or panics, fails the test.
+    /// Fills the seats. `body` runs in each child, and should never return. A child that ends by itself, or panics,
+    /// fails the test.
     pub fn start(trial: &'t Trial, seats: usize, body: F) -> Self {
         let rng = trial.seed().rng(0);
         let mut storm = Self {
@@ -127,8 +126,7 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
         Child::fork(|| (self.body)(worker))
     }
 
-    /// Kills a random child, or some at once, at a random moment; their seats are filled again.
-    /// Returns the seats.
+    /// Kills a random child, or several at once, at a random moment, and fills their seats again. Returns these seats.
     pub fn kill(&mut self) -> Vec<usize> {
         let victim = self.rng.usize(..self.seats.len());
         match self.rng.u32(..100) {
@@ -151,7 +149,7 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
                 self.end(victim);
                 self.tally.running += 1;
                 self.refill(&[victim]);
-                // In its first instructions: in the return of fork, or as it attaches.
+                // This hits its first instructions: the return of fork, or its attaching.
                 let nanoseconds = self.rng.u64(..200_000);
                 self.busy(Duration::from_nanos(nanoseconds));
                 self.end(victim);
@@ -173,8 +171,8 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
         }
     }
 
-    /// Kills one child, and then, while the others find out, more of them, up to all but one. Their
-    /// seats are filled again.
+    /// Kills one child, and then, while the others detect that, more of them, up to all but one. Their seats are filled
+    /// again.
     pub fn kill_recoverers(&mut self) -> Vec<usize> {
         let mut victims: Vec<usize> = (0..self.seats.len()).collect();
         self.rng.shuffle(&mut victims);
@@ -235,7 +233,7 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
         self.refill(&all);
     }
 
-    /// Waits until every child has counted on from what its counter says now.
+    /// Waits until every child's counter has increased.
     pub fn wait_for_progress(&mut self, of: impl Fn(usize) -> u64) {
         let before: Vec<u64> = (0..self.seats.len()).map(&of).collect();
         self.wait_until(|| {
@@ -258,13 +256,13 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
         self.trial.progress();
     }
 
-    /// How many were killed so far.
+    /// How many children were killed so far.
     #[must_use]
     pub fn kills(&self) -> u64 {
         self.tally.total()
     }
 
-    /// Kills those that are left, and prints the count.
+    /// Kills the remaining children, and prints the count.
     pub fn finish(mut self) -> Tally {
         let reaped = self
             .seats

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The frame of a kill test: kill tests of one program run one after another (each wants all CPUs),
-/// under a watchdog, with a seed that is printed first.
+/// The frame of a kill test. Kill tests of one program run one after another (each needs all CPUs), under a watchdog,
+/// with a seed that is printed first.
 #[derive(Debug)]
 pub struct Trial {
     name: &'static str,
@@ -17,7 +17,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Waits for its turn and begins.
+    /// Waits for the other tests and begins.
     #[must_use]
     pub fn begin(name: &'static str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,19 +38,18 @@ impl Trial {
         self.name
     }
 
-    /// What its random decisions are drawn from.
+    /// The seed of its random decisions.
     #[must_use]
     pub fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// Tells the watchdog that the test is alive.
+    /// Reports progress to the watchdog.
     pub fn progress(&self) {
         self.watchdog.progress();
     }
 
-    /// A number of kills (or of anything else that the long run has more of), multiplied by
-    /// `LATCHWORK_KILLS`.
+    /// A number of kills (or of anything else that a long run does more of), multiplied by `LATCHWORK_KILLS`.
     #[must_use]
     pub fn times(&self, usual: u64) -> u64 {
         let factor: f64 = std::env::var("LATCHWORK_KILLS")
@@ -60,7 +59,7 @@ impl Trial {
         ((usual as f64 * factor) as u64).max(1)
     }
 
-    /// How long a test goes on that has no end of its own: `LATCHWORK_STRESS_SECONDS`, or 3 s.
+    /// How long a stress test without an end of its own runs: `LATCHWORK_STRESS_SECONDS`, or 3 s.
     #[must_use]
     pub fn stress_time(&self) -> Duration {
         let seconds = std::env::var("LATCHWORK_STRESS_SECONDS")
@@ -70,13 +69,13 @@ impl Trial {
         Duration::from_secs(seconds)
     }
 
-    /// Waits until `condition` holds, watched by the watchdog alone.
+    /// Waits until `condition` holds; only the watchdog limits the wait.
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         let mut looks = 0_u32;
         while !condition() {
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(1024) {
-                // A real-time task that only yields keeps lower ones from the processor that they are bound to.
+                // A real-time task that only yields starves lower ones that are bound to the same processor.
                 std::thread::sleep(Duration::from_micros(50));
             }
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Ends a test that hangs, and says what everybody was doing.
+//! Ends a test that hangs, and prints what each task was doing.
 
 use crate::{child, leftover};
 use std::io::Write;
@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 /// Aborts the process when there was no [progress](Self::progress) for a long time.
 ///
-/// Its patience says nothing about speed: it is far beyond what a test needs on a busy machine.
+/// The time-out says nothing about speed: it is far beyond what a test needs on a busy machine.
 ///
-/// A sign of progress is one addition, which nobody waits for: those who give it have real-time priorities in some
-/// tests, and would wait for ever in a channel for a sender of a lower one that they keep from the processor.
+/// A sign of progress is a single addition, which never blocks. A channel would not do: in some tests the callers have
+/// real-time priorities, and could wait in it for ever for a sender of lower priority that they keep from the
+/// processor.
 #[derive(Debug)]
 pub struct Watchdog {
     signs: Arc<Signs>,
@@ -26,7 +27,7 @@ struct Signs {
 }
 
 impl Watchdog {
-    /// Watches from now on until it is dropped.
+    /// Watches until it is dropped.
     ///
     /// # Panics
     /// If no thread can be started.
@@ -41,7 +42,7 @@ impl Watchdog {
         let seen = Arc::clone(&signs);
         let watch = move || {
             let (mut last, mut since) = (0, Instant::now());
-            // Relaxed, here and below: nothing follows from a sign but that there was one, and unpark wakes up.
+            // Relaxed, here and below: nothing else depends on a sign, and `unpark` ends the sleep.
             while !seen.is_over.load(Relaxed) {
                 std::thread::park_timeout(patience / 8);
                 let progress = seen.progress.load(Relaxed);
@@ -62,7 +63,7 @@ impl Watchdog {
         }
     }
 
-    /// The test is not hanging.
+    /// Reports that the test does not hang.
     pub fn progress(&self) {
         self.signs.progress.fetch_add(1, Relaxed);
     }
@@ -83,7 +84,7 @@ fn bite(message: &str, seconds: u64) -> ! {
     }
     let _ = std::io::stderr().write_all(out.as_bytes());
     if std::env::var_os("LATCHWORK_WATCHDOG_HOLD").is_some() {
-        // For a debugger.
+        // Waits for a debugger.
         loop {
             std::thread::park();
         }
@@ -93,7 +94,7 @@ fn bite(message: &str, seconds: u64) -> ! {
     std::process::abort()
 }
 
-/// State, what it sleeps in, and the system call (for a futex: its address) of a task.
+/// The state of a task, what it sleeps in, and its system call (for a futex, its address).
 fn describe(kind: &str, directory: &str) -> String {
     let read =
         |file: &str| std::fs::read_to_string(format!("{directory}/{file}")).unwrap_or_default();

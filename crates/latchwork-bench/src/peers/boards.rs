@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{Inherit, InheritPlain, Mutex, Protocol, Throughput, WaitWake};
 
-/// What the mutex protects.
+/// The data under the mutex.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) round: u64,
@@ -15,24 +15,24 @@ pub(crate) struct State {
     pub(crate) over: bool,
 }
 
-/// Which of the two conditions: a round has begun, or all have come.
+/// The two conditions: a round has begun, or all tasks have come.
 #[derive(Clone, Copy)]
 pub(crate) enum On {
     Begun,
     Complete,
 }
 
-/// Whom to tell, still under the mutex, as in the example of std's documentation.
+/// Which waiters to notify, still under the mutex, as in the example of std's documentation.
 pub(crate) enum Tell {
     Nobody,
-    /// One that waits for this.
+    /// One task that waits for this.
     One(On),
-    /// All that wait for this.
+    /// All tasks that wait for this.
     All(On),
 }
 
 pub(crate) trait Board: Sync {
-    /// Under the mutex: waits until `ready`, then goes on with `then`.
+    /// Under the mutex: waits until `ready`, then continues with `then`.
     fn pass(
         &self,
         on: On,
@@ -149,7 +149,7 @@ pub(crate) struct Pthread {
     state: UnsafeCell<State>,
 }
 
-// SAFETY: made for many threads; the state is touched under the mutex only.
+// SAFETY: pthread's objects are made for many threads; the state is accessed only under the mutex.
 unsafe impl Sync for Pthread {}
 
 impl Default for Pthread {
@@ -169,8 +169,8 @@ impl Board for Pthread {
         mut ready: impl FnMut(&State) -> bool,
         then: impl FnOnce(&mut State) -> Tell,
     ) {
-        // SAFETY: all are initialised, and stay where they are while threads borrow them; the state is
-        // touched between lock and unlock.
+        // SAFETY: all objects are initialised, and do not move while threads borrow them; the state is accessed between
+        // lock and unlock.
         unsafe {
             libc::pthread_mutex_lock(self.mutex.get());
             while !ready(&*self.state.get()) {
@@ -188,7 +188,7 @@ impl Board for Pthread {
 
 impl Drop for Pthread {
     fn drop(&mut self) {
-        // SAFETY: nobody waits any more.
+        // SAFETY: no thread waits any more.
         unsafe {
             for condition in &self.conditions {
                 libc::pthread_cond_destroy(condition.get());

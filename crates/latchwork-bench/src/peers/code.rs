@@ -6,10 +6,10 @@ use std::io;
 
 use object::{Object, ObjectSection, ObjectSymbol};
 
-/// More than any lock has on its fast path.
+/// More instructions than any lock's fast path has.
 const ENDLESS: u32 = 10_000;
 
-/// Its symbol has a known address, from which those of all others follow.
+/// An anchor: its address is known, from which the addresses of all other symbols follow.
 // SAFETY: nothing else in a program is called that.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -22,7 +22,7 @@ pub(crate) struct Executable {
     symbols: Option<Vec<u8>>,
 }
 
-/// What a function executes where nothing out of the ordinary happens.
+/// The instructions that a function executes in the common case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FastPath {
     pub(crate) bytes: u32,
@@ -36,14 +36,13 @@ impl Executable {
         Ok(Self { code, symbols })
     }
 
-    /// The fast path of the function at this address: from its first instruction to the first return,
-    /// with every conditional branch not taken, and unconditional ones inside of the function
-    /// followed. Compilers put what they believe to be rare behind taken branches; so the slow path
-    /// and the call of it count to nothing, but the branch to it does.
-    ///
+    /// The fast path of the function at this address: from its first instruction to the first return, with every
+    /// conditional branch not taken, and unconditional branches inside the function followed. Compilers put code that
+    /// they believe to be rare behind taken branches; so the slow path and the call of it are not counted, but the
+    /// branch to it is.
     /// # Errors
-    /// In words. There is none if the path calls a function, or leaves for one: what that one does is
-    /// not in here.
+    /// An explanation. There is no fast path if it calls or jumps to another function, since that function's
+    /// instructions cannot be counted here.
     pub(crate) fn fast_path(&self, function: usize) -> Result<FastPath, String> {
         let parsed = |bytes| object::File::parse(bytes).map_err(|error| error.to_string());
         let file = parsed(&*self.code)?;
@@ -52,7 +51,7 @@ impl Executable {
             .symbols()
             .find(|symbol| symbol.name() == Ok(ANCHOR))
             .ok_or("the executable has no symbols; it may have been stripped")?;
-        // Where the file was loaded.
+        // The address at which the file was loaded.
         let base = (latchwork_bench_anchor as *const () as u64).wrapping_sub(anchor.address());
         let address = (function as u64).wrapping_sub(base);
         let symbol = named
@@ -67,7 +66,7 @@ impl Executable {
     }
 }
 
-/// What `install.sh` puts beside a stripped executable.
+/// The symbols that `install.sh` puts beside a stripped executable.
 fn symbols_beside(executable: &[u8]) -> Option<Vec<u8>> {
     let (name, _) = object::File::parse(executable)
         .ok()?
@@ -81,14 +80,14 @@ fn symbols_beside(executable: &[u8]) -> Option<Vec<u8>> {
     fs::read(path).ok()
 }
 
-/// What an instruction does to the program counter.
+/// The effect of an instruction on the program counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
-    /// Nothing, or it branches where something is out of the ordinary.
+    /// It continues, or branches only in a rare case.
     On,
     Jump(u64),
     Return,
-    /// To another function, to come back or not.
+    /// To another function, by a call or a jump.
     Away,
 }
 
@@ -117,7 +116,7 @@ fn walk(code: &[u8], start: u64) -> Result<FastPath, String> {
     Err("it does not end".into())
 }
 
-/// The length of the first instruction of `code`, and where it leads.
+/// The length of the first instruction of `code`, and its effect on the program counter.
 #[cfg(target_arch = "x86_64")]
 fn decode(code: &[u8], at: u64) -> (u32, Flow) {
     use iced_x86::{Decoder, DecoderOptions, FlowControl};
@@ -129,7 +128,7 @@ fn decode(code: &[u8], at: u64) -> (u32, Flow) {
         }
         FlowControl::UnconditionalBranch => Flow::Jump(instruction.near_branch_target()),
         FlowControl::Return => Flow::Return,
-        // A system call comes back, and is one instruction.
+        // A system call returns, and counts as one instruction.
         FlowControl::Call if instruction.code() == iced_x86::Code::Syscall => Flow::On,
         FlowControl::Call
         | FlowControl::IndirectCall
@@ -140,7 +139,7 @@ fn decode(code: &[u8], at: u64) -> (u32, Flow) {
     (instruction.len() as u32, flow)
 }
 
-/// As above. Every instruction is a word.
+/// The same for aarch64, where every instruction is one word.
 #[cfg(target_arch = "aarch64")]
 fn decode(code: &[u8], at: u64) -> (u32, Flow) {
     let word = code

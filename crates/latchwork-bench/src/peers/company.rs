@@ -1,7 +1,7 @@
-//! Company for what is measured: programs that spin, and a quota.
+//! Disturbances for a measurement: programs that spin, and a CPU quota.
 //!
-//! Neither outlives the benchmark. A spinning program is killed by the kernel as soon as the thread that started it is
-//! gone, however that ended. A control group whose process was killed is empty, and the next benchmark removes it.
+//! Neither outlives the benchmark. The kernel kills a spinning program as soon as the thread that started it has ended,
+//! for any reason. A control group whose process was killed is empty, and the next benchmark removes it.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) struct Spinners {
 }
 
 impl Spinners {
-    /// So many of them, on any processors that this thread may run on.
+    /// Starts so many, on any processors that this thread may run on.
     pub(crate) fn start(count: u32) -> io::Result<Self> {
         let spin = || -> c_int {
             loop {
@@ -46,25 +46,25 @@ pub(crate) struct Quota {
 const NAME: &str = "latchwork-bench-";
 /// The kernel's usual period.
 const PERIOD_US: u32 = 100_000;
-/// To remove a group, a millisecond apart.
+/// How many times to try to remove a group, a millisecond apart.
 const TRIES: u32 = 200;
 
 impl Quota {
-    /// Leaves so many per cent of one processor to this process.
+    /// Limits this process to so many per cent of one processor.
     ///
     /// # Errors
-    /// There are no control groups of processors, or this user may not make one, or the second version's rule
-    /// against processes in inner groups stands in the way.
+    /// There are no control groups for processors, or this user may not create one, or the rule of version 2 against
+    /// processes in inner groups prevents it.
     pub(crate) fn enter(per_cent: u32) -> io::Result<Self> {
         let (home, is_first_version) = home()?;
         remove_leftovers(&home);
         let group = home.join(format!("{NAME}{}", std::process::id()));
-        // It may still be there from the sample before.
+        // It may still exist from the sample before.
         match fs::create_dir(&group) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
         }
-        // From here on it is left, and removed.
+        // From here on, the group is left and removed on drop.
         let quota = Self { group, home };
         let limit = PERIOD_US / 100 * per_cent;
         if is_first_version {
@@ -96,7 +96,7 @@ fn move_to(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// Those of benchmarks that were killed: they are empty, and no other can be removed.
+/// Removes the groups of benchmarks that were killed: these are empty, and no others can be removed.
 fn remove_leftovers(home: &Path) {
     for entry in fs::read_dir(home).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(NAME) {
@@ -122,7 +122,7 @@ fn find_home(groups: &str, is_there: &dyn Fn(&Path) -> bool) -> Option<(PathBuf,
             (false, "") => PathBuf::from("/sys/fs/cgroup"),
             _ => return None,
         };
-        // In a container the path may be the host's, and its own group the mount.
+        // In a container the path may be the host's, and the mount itself the container's group.
         let own = [mount.join(path), mount]
             .into_iter()
             .find(|path| is_there(path))?;
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(ids.len(), 2);
         // By SIGKILL.
         drop(benchmark);
-        // No more than a watchdog: it takes an instant.
+        // Only a watchdog: it usually takes an instant.
         let begun = std::time::Instant::now();
         while ids.iter().any(|id| lives(*id)) {
             assert!(begun.elapsed().as_secs() < 120, "they spin on: {ids:?}");
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(find_home("4:memory:/\n", &everywhere), None);
     }
 
-    /// In a process of its own: the others shall have their time.
+    /// In a separate process, so that other tests are not slowed down.
     #[test]
     fn a_quota_is_left_and_removed() {
         let entered = Child::fork(|| {

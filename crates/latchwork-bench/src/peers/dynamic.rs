@@ -1,4 +1,4 @@
-//! Locks of libraries that need not be there: found at run time by symbol.
+//! Locks of optional libraries: found at run time by symbol.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -43,14 +43,14 @@ impl<const WORDS: usize> Mutex<WORDS> {
 }
 
 impl Functions {
-    /// nsync's `nsync_mu`, or why there is none.
+    /// nsync's `nsync_mu`, or the reason why it is absent.
     pub(crate) fn nsync() -> Result<Self, String> {
         let library = open(&[c"libnsync.so.1".to_owned()]).ok_or("libnsync.so.1 is not there")?;
         Self::find(library, c"nsync_mu_lock", c"nsync_mu_unlock")
             .ok_or_else(|| "libnsync.so.1 has no nsync_mu_lock".to_owned())
     }
 
-    /// Abseil's `absl::Mutex`, without its deadlock detection, or why there is none.
+    /// Abseil's `absl::Mutex`, without its deadlock detection, or the reason why it is absent.
     pub(crate) fn absl() -> Result<Self, String> {
         // C++: the name of the release, or of the distribution, is part of every symbol.
         let releases = [
@@ -71,7 +71,7 @@ impl Functions {
             let functions = Self::find(library, &name("5Mutex4LockEv"), &name("5Mutex6UnlockEv"));
             let detection = name("29SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");
             if let (Some(functions), Some(detection)) = (functions, symbol(library, &detection)) {
-                // Distributions build it on, which costs twice the mutex itself. 0 is kIgnore.
+                // Distributions compile it in, which costs twice as much as the mutex itself. 0 is kIgnore.
                 // SAFETY: under this name the library has a function that takes a C enumeration.
                 unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(detection)(0) };
                 return Ok(functions);
@@ -90,7 +90,7 @@ impl Functions {
     }
 }
 
-// SAFETY: that is what the libraries' mutexes are for.
+// SAFETY: the libraries' mutexes provide mutual exclusion.
 unsafe impl<const WORDS: usize> RawLock for Mutex<WORDS> {
     const BYTES: usize = size_of::<[usize; WORDS]>();
 
@@ -102,7 +102,7 @@ unsafe impl<const WORDS: usize> RawLock for Mutex<WORDS> {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as above, and it is held.
+        // SAFETY: the mutex does not move, and it is held.
         unsafe { (self.functions.unlock)(self.mutex.get().cast()) }
     }
 }
@@ -113,11 +113,11 @@ fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     (!symbol.is_null()).then_some(symbol)
 }
 
-/// Opens the first of `names` that is there. It stays open: closing could unload what threads use.
+/// Opens the first existing library of `names`. It is never closed, since that could unload code that threads use.
 fn open(names: &[CString]) -> Option<*mut c_void> {
     names
         .iter()
-        // SAFETY: the name ends in zero. The libraries' initialisers touch nothing of ours.
+        // SAFETY: the name ends in zero. The libraries' initialisers do not affect this program's data.
         .map(|name| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
         .find(|library| !library.is_null())
 }

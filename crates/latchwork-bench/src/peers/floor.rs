@@ -1,4 +1,4 @@
-//! Physical floors: the least that a lock could cost.
+//! Physical floors: the least that a lock can cost.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,8 +9,8 @@ use libc::{c_int, sched_param};
 
 use super::{BELOW_CEILING, CEILING, RawLock, cvt};
 
-/// Two inlined atomic read-modify-writes, which nobody could wait for. It is no lock: a second task
-/// would spin for ever should the first be preempted by it.
+/// Two inlined atomic read-modify-writes, without a way to wait. It is not a usable lock: a second task would spin for
+/// ever if it preempted the first one.
 #[derive(Default)]
 pub(crate) struct TwoRmw(AtomicU32);
 
@@ -35,8 +35,8 @@ unsafe impl RawLock for TwoRmw {
     }
 }
 
-/// A spinning lock: what a hand-over costs between tasks that run. Where the tasks are more than the
-/// CPUs, it is what becomes of a lock that never sleeps.
+/// A spinlock: the cost of a hand-over between running tasks. With more tasks than CPUs, it shows how a lock that never
+/// sleeps behaves.
 #[derive(Default)]
 pub(crate) struct Spinning(AtomicU32);
 
@@ -60,8 +60,8 @@ unsafe impl RawLock for Spinning {
     }
 }
 
-/// The least that sleeps: a word of three states, and a system call for each wait and each wake-up
-/// (U. Drepper, *Futexes are tricky*, mutex 2). For the threads of one process, or for processes.
+/// The smallest lock that sleeps: a word of three states, and a system call for each wait and each wake-up (U. Drepper,
+/// *Futexes are tricky*, mutex 2). For the threads of one process, or for processes.
 #[derive(Default)]
 pub(crate) struct Futex<const SHARED: bool>(AtomicU32);
 
@@ -69,8 +69,8 @@ impl<const SHARED: bool> Futex<SHARED> {
     const FLAG: c_int = if SHARED { 0 } else { libc::FUTEX_PRIVATE_FLAG };
 
     fn call(&self, operation: c_int, value: u32) {
-        // SAFETY: the word lives through the call; there is no timeout. Whatever ends a wait, the
-        // caller looks at the word again.
+        // SAFETY: the word outlives the call; there is no timeout. Whatever ends a wait, the caller reads the word
+        // again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -108,8 +108,8 @@ unsafe impl<const SHARED: bool> RawLock for Futex<SHARED> {
     }
 }
 
-/// The least that hands over directly, in order of arrival: tickets, and a word that says whose turn it
-/// is, on which those sleep who wait for theirs, each woken by name. For the threads of one process.
+/// The smallest lock with direct hand-off, in order of arrival: tickets, and a word with the ticket that is served.
+/// Waiters sleep on the word, and each is woken individually. For the threads of one process.
 #[derive(Default)]
 pub(crate) struct HandOff {
     tickets: AtomicU32,
@@ -118,8 +118,8 @@ pub(crate) struct HandOff {
 
 impl HandOff {
     fn call(&self, operation: c_int, value: u32, ticket: u32) {
-        // SAFETY: the word lives through the call; there is no timeout. Whatever ends a wait, the
-        // caller looks at the word again.
+        // SAFETY: the word outlives the call; there is no timeout. Whatever ends a wait, the caller reads the word
+        // again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -134,12 +134,12 @@ impl HandOff {
     }
 }
 
-// SAFETY: tickets differ, and one is served at a time.
+// SAFETY: tickets are distinct, and one is served at a time.
 unsafe impl RawLock for HandOff {
     #[inline]
     unsafe fn lock(&self) {
-        // SeqCst, in all of this: either the holder sees the ticket that was taken, and wakes, or this
-        // task sees that it is served.
+        // SeqCst, throughout: either the holder sees the ticket that was taken, and wakes its task, or this task sees
+        // that it is served.
         let ticket = self.tickets.fetch_add(1, Ordering::SeqCst);
         loop {
             let serving = self.serving.load(Ordering::SeqCst);
@@ -154,14 +154,13 @@ unsafe impl RawLock for HandOff {
     unsafe fn unlock(&self) {
         let next = self.serving.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         if self.tickets.load(Ordering::SeqCst) != next {
-            // All of this bit: where more than 32 wait, there are several.
+            // All waiters with this bit: if more than 32 wait, there are several.
             self.call(libc::FUTEX_WAKE_BITSET, c_int::MAX as u32, next);
         }
     }
 }
 
-/// What raising and restoring the priority costs, by bare system calls. It locks nothing: it is for
-/// one task.
+/// The cost of raising and restoring the priority, by direct system calls. It locks nothing, and is for one task.
 pub(crate) struct PriorityCalls;
 
 impl PriorityCalls {
@@ -182,7 +181,7 @@ impl PriorityCalls {
     }
 }
 
-// SAFETY: it is used by one task only.
+// SAFETY: only one task uses it.
 unsafe impl RawLock for PriorityCalls {
     #[inline]
     unsafe fn lock(&self) {

@@ -1,25 +1,25 @@
-//! Heaps, what is done with them, and the C library's.
+//! Heaps and the operations on them, among them the C library's.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;
 use std::io;
 use std::ptr;
 
-/// Blocks alive at once in a batch: enough to leave a cache of a few blocks behind.
+/// How many blocks are allocated at once in a batch: more than a cache of a few blocks holds.
 pub(crate) const BATCH: usize = 64;
 
 /// What malloc aligns its blocks to, and so every heap here does.
 pub(crate) const ALIGNMENT: usize = 16;
 
-/// A source of blocks that all tasks use at once.
+/// A heap that all tasks use at the same time.
 pub(crate) trait Heap: Send + Sync + 'static {
     /// A block of at least `size` bytes, or null.
     fn allocate(&self, size: usize) -> *mut u8;
 
-    /// Takes a block back.
+    /// Frees a block.
     ///
     /// # Safety
-    /// `block` came from this heap's `allocate` with this `size`, and nobody uses it any more.
+    /// `block` was returned by this heap's `allocate` with this `size`, and is not used any more.
     unsafe fn free(&self, block: *mut u8, size: usize);
 }
 
@@ -27,7 +27,7 @@ pub(crate) trait Heap: Send + Sync + 'static {
 pub(crate) fn pairs(heap: &impl Heap, size: usize, count: u64) -> io::Result<()> {
     for _ in 0..count {
         let block = touched(heap, size)?;
-        // SAFETY: the block comes from this heap, and is forgotten here.
+        // SAFETY: the block comes from this heap, and is not used after this.
         unsafe { heap.free(block, size) };
     }
     Ok(())
@@ -52,20 +52,20 @@ pub(crate) fn batches(heap: &impl Heap, size: usize, count: u64) -> io::Result<(
 #[inline]
 fn release(heap: &impl Heap, size: usize, blocks: &[*mut u8]) {
     for block in blocks.iter().rev() {
-        // SAFETY: `batches` got these blocks from this heap, and does not use them again.
+        // SAFETY: `batches` allocated these blocks from this heap, and does not use them again.
         unsafe { heap.free(*block, size) };
     }
 }
 
-/// A block whose first byte has been written. The compiler knows malloc and free, and would leave
-/// out a pair whose block nobody sees.
+/// A block whose first byte has been written. The compiler knows malloc and free, and would remove a pair whose block
+/// is never accessed.
 #[inline]
 pub(crate) fn touched(heap: &impl Heap, size: usize) -> io::Result<*mut u8> {
     let block = black_box(heap.allocate(size));
     if block.is_null() {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
-    // SAFETY: the block is ours, and has at least one byte.
+    // SAFETY: the block was just allocated, and has at least one byte.
     unsafe { block.write_volatile(1) };
     Ok(block)
 }
@@ -82,7 +82,7 @@ impl Heap for Malloc {
 
     #[inline]
     unsafe fn free(&self, block: *mut u8, _size: usize) {
-        // SAFETY: the caller's promise is malloc's.
+        // SAFETY: the caller's contract is that of `free`.
         unsafe { libc::free(block.cast()) }
     }
 }

@@ -1,5 +1,4 @@
-//! The mutual-exclusion locks that scenarios compare: every scenario takes its contestants from this
-//! one list.
+//! The mutual-exclusion locks that scenarios compare: every scenario takes its contestants from this list.
 
 use std::io;
 
@@ -19,16 +18,16 @@ use crate::contestant::{Absent, Contestant};
 /// A lock that scenarios compare with others.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// The Debian package that brings it.
+    /// The Debian package that provides it.
     package: Option<&'static str>,
-    /// The priority in SCHED_FIFO that its task has where the scenario does not say.
+    /// The priority in SCHED_FIFO of its task, if the scenario does not set one.
     pub(crate) priority: Option<c_int>,
-    /// Whether it refuses tasks that are not real-time tasks.
+    /// Whether it refuses tasks without a real-time priority.
     pub(crate) real_time_only: bool,
     make: Make,
 }
 
-/// How one is made.
+/// How a lock is made.
 #[derive(Clone, Copy)]
 enum Make {
     WaitWake,
@@ -100,7 +99,7 @@ impl Peer {
 
 pub(crate) const WAIT_WAKE: &Peer = &Peer::new("latchwork wait-wake", Make::WaitWake);
 pub(crate) const THROUGHPUT: &Peer = &Peer::new("latchwork throughput", Make::Throughput);
-/// The same with counters, which cost something.
+/// The same with counters, which have a cost.
 pub(crate) const THROUGHPUT_COUNTED: &Peer =
     &Peer::new("latchwork throughput", Make::ThroughputCounted);
 pub(crate) const SPIN: &Peer = &Peer::new("latchwork spinlock", Make::Spin);
@@ -110,7 +109,7 @@ pub(crate) const CHECKED_THROUGHPUT: &Peer =
     &Peer::new("latchwork checked throughput", Make::CheckedThroughput);
 pub(crate) const INHERIT: &Peer = &Peer::new("latchwork inherit", Make::Inherit);
 pub(crate) const INHERIT_PLAIN: &Peer = &Peer::new("latchwork inherit-plain", Make::InheritPlain);
-/// At the priorities of glibc's, though it serves ordinary tasks as well.
+/// At the priorities of glibc's, though it also works for ordinary tasks.
 pub(crate) const PROTECT: &Peer = &Peer::new("latchwork protect", Make::Protect).at(BELOW_CEILING);
 pub(crate) const PROTECT_AT_CEILING: &Peer =
     &Peer::new("latchwork protect-at-ceiling", Make::Protect).at(CEILING);
@@ -134,12 +133,12 @@ pub(crate) const SEMAPHORE_INHERIT: &Peer = &Peer::new(
     "latchwork semaphore-inherit",
     Make::Semaphore(Kind::Inherit),
 );
-/// At the recorded priorities alone: no system calls.
+/// With recorded priorities only: no system calls.
 pub(crate) const SEMAPHORE_CEILING: &Peer = &Peer::new(
     "latchwork semaphore-ceiling",
     Make::Semaphore(Kind::Ceiling),
 );
-/// The same: nobody helps.
+/// The same: no helping happens.
 pub(crate) const SEMAPHORE_MRSP: &Peer =
     &Peer::new("latchwork semaphore-mrsp", Make::Semaphore(Kind::Mrsp));
 
@@ -200,18 +199,18 @@ pub(crate) const FUTEX: &Peer = &Peer::new("floor futex", Make::Futex);
 pub(crate) const PRIORITY_CALLS: &Peer =
     &Peer::new("floor priority-calls", Make::PriorityCalls).at(BELOW_CEILING);
 
-/// What is done with a lock, whatever its type, so that code is compiled for each.
+/// An operation with a lock of any type, so that code is compiled for each type.
 pub(crate) trait Visitor {
     type Output;
 
-    /// `make` makes locks, each to be put where it stays.
+    /// `make` makes locks, each of which must be placed before its use.
     fn visit<L: Lock>(
         self,
         make: impl Fn() -> io::Result<L> + Send + Sync + 'static,
     ) -> Self::Output;
 }
 
-/// Who is to use a lock.
+/// The users of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Between {
     Threads,
@@ -219,7 +218,7 @@ pub(crate) enum Between {
 }
 
 impl Peer {
-    /// Has `visitor` meet the lock, or says why there is none.
+    /// Calls `visitor` with the lock, or returns the reason why there is none.
     pub(crate) fn visit<V: Visitor>(
         &self,
         between: Between,
@@ -327,7 +326,7 @@ impl Peer {
         })
     }
 
-    /// This peer as a contestant: available, or why it is not.
+    /// This peer as a contestant: available, or the reason why not.
     pub(crate) fn contestant(&self) -> Contestant {
         let tried = self.visit(Between::Threads, Try(self.priority));
         Contestant {

@@ -1,4 +1,4 @@
-//! The contestants: Latchwork's own, the rivals that it is measured against, and the system calls that measuring needs.
+//! The contestants: Latchwork's own, its rivals, and the system calls that measuring needs.
 
 pub(crate) mod boards;
 pub(crate) mod code;
@@ -44,33 +44,32 @@ pub(crate) trait Lock: Send + Sync + Sized + 'static {
     /// Size of the lock, without the datum.
     const BYTES: usize;
 
-    /// Makes it ready for use, in the place where it stays.
+    /// Prepares it for use, at its final address.
     fn settle(self: Pin<&Self>) -> io::Result<()> {
         Ok(())
     }
 
-    /// What a task does before it uses such locks, on the thread that is going to: the result lives
-    /// as long as it does so.
+    /// Prepares a task for the use of such locks, on its own thread: the result lives as long as the task uses them.
     fn enlist() -> io::Result<Option<KeptBoost>> {
         Ok(None)
     }
 
-    /// Locks. Errors are not looked at, or panic: [`check`](Self::check) saw that there are none.
+    /// Locks. Errors are ignored, or panic: [`check`](Self::check) has ensured that there are none.
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a>;
 
-    /// Locks and unlocks once, looking at errors, on a thread like the one that is going to measure.
+    /// Locks and unlocks once, checking errors, on a thread like the one that is going to measure.
     fn check(self: Pin<&Self>) -> io::Result<()> {
         drop(self.lock());
         Ok(())
     }
 
-    /// What it has counted since it was made, if it counts.
+    /// Its counters since it was made, if it has any.
     fn counts(self: Pin<&Self>) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Waits for a lock that somebody holds until `deadline`; whether that passed. A lock that was
-    /// taken is released.
+    /// Waits until `deadline` for a lock that another task holds; returns whether the deadline passed. If the lock was
+    /// acquired, it is released.
     fn times_out(self: Pin<&Self>, _deadline: Deadline) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -95,14 +94,14 @@ pub(crate) trait RwLock: Send + Sync + Sized + 'static {
     fn write<'a>(self: Pin<&'a Self>) -> Self::Writing<'a>;
 }
 
-/// Puts a lock where it stays.
+/// Places a lock at its final address.
 pub(crate) fn placed<L: Lock>(lock: L) -> io::Result<Place<L>> {
     let place = Place::new(lock)?;
     place.pin().settle()?;
     Ok(place)
 }
 
-/// The error that a call which returns an errno, like pthread's, stands for.
+/// Converts the result of a call that returns an errno, like pthread's.
 fn errno(code: libc::c_int) -> io::Result<()> {
     match code {
         0 => Ok(()),
@@ -110,7 +109,7 @@ fn errno(code: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The error of a call which returns -1 and sets errno.
+/// Converts the result of a call that returns -1 and sets errno.
 fn cvt(code: libc::c_int) -> io::Result<libc::c_int> {
     match code {
         -1 => Err(io::Error::last_os_error()),
@@ -118,7 +117,7 @@ fn cvt(code: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// The end of a contestant that failed although it had been checked.
+/// Panics for a contestant that failed although it had been checked.
 #[cold]
 fn broken(error: &dyn std::fmt::Display) -> ! {
     panic!("a contestant failed: {error}")

@@ -1,5 +1,4 @@
-//! Latchwork's semaphores, used as locks. They lie in one region of the process, and their places are used
-//! again.
+//! Latchwork's semaphores, used as locks. They lie in one region of the process, and are reused.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -36,7 +35,7 @@ fn region() -> io::Result<&'static Region> {
     Ok(REGION.get_or_init(|| region))
 }
 
-/// Names that nothing has at present.
+/// Names that are unused at present.
 static FREE: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
 
 struct Name(u32);
@@ -81,7 +80,7 @@ impl Counting {
     }
 }
 
-// SAFETY: there is one unit.
+// SAFETY: there is one unit, so one holder.
 unsafe impl RawLock for Counting {
     const BYTES: usize = CountingSemaphore::BYTES;
 
@@ -114,7 +113,7 @@ impl Drop for Counting {
     }
 }
 
-/// What has an owner, used as a lock.
+/// Semaphores with an owner, used as locks.
 macro_rules! owned {
     ($(#[$doc:meta])* $name:ident: $semaphore:ident) => {
         $(#[$doc])*
@@ -123,7 +122,7 @@ macro_rules! owned {
             _name: Name,
         }
 
-        // SAFETY: it has one owner.
+        // SAFETY: it has one owner at a time.
         unsafe impl RawLock for $name {
             const BYTES: usize = $semaphore::BYTES;
 
@@ -192,7 +191,7 @@ owned! {
 impl Mrsp {
     pub(crate) fn new() -> io::Result<Self> {
         let name = Name::new();
-        // A name is for ever that of an object of one type.
+        // A name is bound to objects of one type.
         let text = format!("mrsp {}", name.text());
         let semaphore = MrspSemaphore::create(region()?, &text, Priority::HIGHEST);
         Ok(Self {

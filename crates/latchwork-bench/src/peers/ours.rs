@@ -184,7 +184,7 @@ fallible!(Inherit);
 fallible!(InheritPlain);
 fallible!(Protect);
 
-/// The priority-protect mutex, by a task that keeps its boost from section to section.
+/// The priority-protect mutex, used by a task that keeps its boost between critical sections.
 pub(crate) struct KeptProtect(Mutex<u64, Protect>);
 
 impl KeptProtect {
@@ -216,7 +216,7 @@ impl Lock for KeptProtect {
     }
 }
 
-/// [`CEILING`], as our interface has it.
+/// [`CEILING`], in the type of Latchwork's interface.
 pub(crate) const PROTECT_CEILING: u8 = CEILING as u8;
 
 impl<P: RobustProtocol + Send + Sync + 'static> Lock for Mutex<u64, Robust<P>> {
@@ -260,8 +260,8 @@ impl Heap for Region {
     #[inline]
     unsafe fn free(&self, block: *mut u8, _size: usize) {
         if let Some(block) = NonNull::new(block) {
-            // SAFETY: the caller's promise is the region's. A thread that allocated is a task, so
-            // that there is no error.
+            // SAFETY: the caller keeps the region's contract. A thread that has allocated is a task, so there is no
+            // error.
             let _ = unsafe { self.deallocate(block) };
         }
     }
@@ -284,7 +284,7 @@ pub(crate) fn start(region: &Region, options: &Options) -> Result<Coprocs, Start
 
 /// Attributes of a snapshot start.
 pub(crate) fn copying() -> Attributes {
-    // SAFETY: as above.
+    // SAFETY: no static owns anything in a region, or a descriptor that a coproc uses.
     unsafe { Attributes::new().snapshot() }
 }
 

@@ -1,4 +1,4 @@
-//! Memory that a contestant stays in.
+//! Memory in which a contestant does not move.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,27 +8,26 @@ use std::ptr::{self, NonNull};
 
 /// A value at the beginning of a page of its own, which forked children share.
 ///
-/// Every contestant lives in one, so that none profits from where it happens to lie: a lock and its
-/// datum share a cache line where they fit, and no contestant shares one with anything else.
+/// Every contestant lives in one, so that its address gives no contestant an advantage: a lock and its datum share a
+/// cache line if they fit, and share it with nothing else.
 pub(crate) struct Place<T>(NonNull<T>);
 
 // SAFETY: a place owns its value, as a box does.
 unsafe impl<T: Send> Send for Place<T> {}
-// SAFETY: as above.
+// SAFETY: a place owns its value, as a box does.
 unsafe impl<T: Sync> Sync for Place<T> {}
 
 impl<T> Place<T> {
-    /// Puts `value` there. It is dropped with the place, but in no forked child, which leaves by
-    /// `_exit`.
+    /// Places `value`. It is dropped with the place, except in forked children, which leave by `_exit`.
     pub(crate) fn new(value: T) -> io::Result<Self> {
-        // SAFETY: it is written before anybody looks.
+        // SAFETY: the value is written before it is read.
         let place = unsafe { Self::zeroed()? };
         // SAFETY: the mapping is new, large enough, and page-aligned; zeros are not dropped.
         unsafe { place.0.write(value) };
         Ok(place)
     }
 
-    /// A value of zeros, for one that is too large for a stack.
+    /// A zeroed value, for a type that is too large for a stack.
     ///
     /// # Safety
     /// Zeros are a valid value.
@@ -60,7 +59,7 @@ impl<T> Place<T> {
 
     /// The value, which does not move.
     pub(crate) fn pin(&self) -> Pin<&T> {
-        // SAFETY: the value stays where it is until it is dropped, and nobody gets it mutably.
+        // SAFETY: the value does not move until it is dropped, and no mutable reference to it is given out.
         unsafe { Pin::new_unchecked(&**self) }
     }
 }
@@ -69,14 +68,14 @@ impl<T> Deref for Place<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the place owns an initialised value, and lends it as shared only.
+        // SAFETY: the place owns an initialised value, and gives out only shared references.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for Place<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped and initialised it, and nobody borrows it any more.
+        // SAFETY: `new` mapped and initialised it, and no borrow of it is left.
         unsafe {
             self.0.drop_in_place();
             libc::munmap(self.0.as_ptr().cast(), Self::LENGTH);

@@ -17,11 +17,11 @@ use super::{cvt, errno};
 /// Forks a child that runs `body` and ends with its exit status, without the parent's atexit
 /// handlers; a panic ends it with 101.
 ///
-/// Where the caller has other threads, `body` keeps to memory of its own, descriptors and malloc,
-/// whose locks the C library repairs: another lock may have been copied while held.
+/// If the caller has other threads, `body` may use only its own memory, descriptors and malloc, whose locks the C
+/// library repairs: another lock may have been copied while held.
 pub(crate) fn fork(body: impl FnOnce() -> c_int) -> io::Result<pid_t> {
-    // SAFETY: the child leaves by `_exit` in any case, and so never returns into the parent's code;
-    // what `body` may use is said above.
+    // SAFETY: the child leaves by `_exit` in any case, and so never returns into the parent's code; the comment above
+    // restricts what `body` uses.
     match cvt(unsafe { libc::fork() })? {
         0 => {
             let status = catch_unwind(AssertUnwindSafe(body)).unwrap_or(101);
@@ -70,7 +70,7 @@ impl Child {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::getppid()
             };
-            // It may have died before it could be said.
+            // It may have died before the `prctl`.
             if parent_now as u32 != parent {
                 return 1;
             }
@@ -102,11 +102,11 @@ impl Child {
         }
     }
 
-    /// Whether it has ended. How, a later wait still finds out.
+    /// Whether it has ended. A later wait still returns its exit status.
     pub(crate) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let ended = Pid::from_raw(self.process).map(|child| waitid(WaitId::Pid(child), options));
-        // An error, too, says that nobody is there.
+        // An error, too, means that there is no such child.
         !matches!(ended, Some(Ok(None)))
     }
 
@@ -127,8 +127,7 @@ impl Drop for Child {
     }
 }
 
-/// Waits for the end of all `children`. As soon as one ends badly, the others, who may wait for it,
-/// are killed.
+/// Waits for the end of all `children`. As soon as one fails, the others, which may wait for it, are killed.
 ///
 /// # Errors
 /// The first end that was not exit status 0.
@@ -140,7 +139,7 @@ pub(crate) fn wait_all(mut children: Vec<Child>) -> io::Result<()> {
     Ok(())
 }
 
-/// Which one ends first.
+/// Waits until one of the children ends; returns its index.
 fn first_to_end(children: &[Child]) -> io::Result<usize> {
     let ends = children
         .iter()
@@ -165,8 +164,8 @@ fn first_to_end(children: &[Child]) -> io::Result<usize> {
     }
 }
 
-/// Waits for the end of any child that reports its end by SIGCHLD (coprocs do not), and says which
-/// it was.
+/// Waits for the end of any child that reports its end by SIGCHLD (coprocs do not); returns its
+/// process ID.
 pub(crate) fn wait_any() -> io::Result<pid_t> {
     loop {
         // SAFETY: all zeros is a value of this plain C type, and `info` outlives the call.
@@ -182,10 +181,10 @@ pub(crate) fn wait_any() -> io::Result<pid_t> {
     }
 }
 
-/// Clones, by the bare system call, a child of the caller's parent that ends at once.
+/// Clones, by a direct system call, a child of the caller's parent that exits immediately.
 pub(crate) fn clone_sibling_that_exits() -> io::Result<()> {
-    // SAFETY: without CLONE_VM the child has memory of its own, and the null stack keeps the
-    // caller's, copied. glibc's record of its TID is stale there, and unused: it only exits.
+    // SAFETY: without CLONE_VM the child has memory of its own, and the null stack keeps a copy of the caller's.
+    // glibc's record of its TID is stale there, but is not used: it only exits.
     unsafe {
         match libc::syscall(libc::SYS_clone, libc::CLONE_PARENT, 0, 0, 0, 0) {
             -1 => Err(io::Error::last_os_error()),
@@ -201,7 +200,7 @@ pub(crate) fn create_and_join_thread() -> io::Result<()> {
         ptr::null_mut()
     }
     let mut thread = 0;
-    // SAFETY: `nothing` uses nothing; the thread is joined once.
+    // SAFETY: `nothing` accesses nothing; the thread is joined once.
     unsafe {
         errno(libc::pthread_create(
             &raw mut thread,
@@ -219,7 +218,7 @@ pub(crate) fn spawn_and_wait() -> io::Result<()> {
     let argv = [path.cast_mut(), ptr::null_mut()];
     let envp = [ptr::null_mut()];
     let mut child = 0;
-    // SAFETY: strings end in zero and arrays in null; none is written to.
+    // SAFETY: strings end in zero and arrays in null; none of them is written to.
     errno(unsafe {
         libc::posix_spawn(
             &raw mut child,
@@ -233,12 +232,12 @@ pub(crate) fn spawn_and_wait() -> io::Result<()> {
     wait(child)
 }
 
-/// Closes every descriptor but `kept` and the standard ones. For the start of a forked child whose
-/// life should not keep other programs' pipes open.
+/// Closes every descriptor but `kept` and the standard ones. For the start of a forked child that must not keep other
+/// programs' pipes open.
 pub(crate) fn close_all_but(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd() as c_uint;
-    // SAFETY: the child of `fork` leaves by `_exit`, so that no owner of these descriptors ever
-    // uses or closes them. A kernel that refuses leaves them open, which only delays an end.
+    // SAFETY: the child of `fork` leaves by `_exit`, so that no owner of these descriptors ever uses or closes them. If
+    // the kernel refuses, they stay open, which only delays an end-of-file.
     unsafe {
         if kept > 3 {
             libc::close_range(3, kept - 1, 0);
@@ -247,12 +246,12 @@ pub(crate) fn close_all_but(kept: BorrowedFd<'_>) {
     }
 }
 
-/// Maps `mib` MiB of private memory in small pages and touches every one, for as long as the
+/// Maps `mib` MiB of private memory in small pages and touches every page. The memory stays mapped as long as the
 /// process lives.
 pub(crate) fn become_large(mib: u64) -> io::Result<()> {
     let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
     let length = usize::try_from(mib << 20).map_err(too_large)?;
-    // SAFETY: a new mapping at an address of the kernel's choice, and writes inside it.
+    // SAFETY: a new mapping at an address that the kernel chooses, and writes inside it.
     unsafe {
         let start = libc::mmap(
             ptr::null_mut(),
@@ -265,7 +264,7 @@ pub(crate) fn become_large(mib: u64) -> io::Result<()> {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // Huge pages would make the fork of a large parent cheap, and the figure one of luck.
+        // Huge pages would make the fork of a large parent cheap, and the figure a matter of luck.
         cvt(libc::madvise(start, length, libc::MADV_NOHUGEPAGE))?;
         for offset in (0..length).step_by(4096) {
             start.cast::<u8>().add(offset).write_volatile(1);
@@ -289,7 +288,7 @@ mod tests {
         let id = waiting.id();
         let ended = wait_all(vec![waiting, Child::fork(|| 3).unwrap()]);
         assert!(ended.unwrap_err().to_string().contains("0x300"));
-        // SAFETY: signal 0 is none.
+        // SAFETY: signal 0 is not sent.
         assert_eq!(unsafe { libc::kill(id, 0) }, -1, "{id} is still there");
     }
 

@@ -16,7 +16,7 @@ use libc::{
 use super::sched::timespec_of;
 use super::{Lock, RawLock, RwLock, errno};
 
-// The libc crate names these for other systems only.
+// The libc crate declares these for other systems only.
 unsafe extern "C" {
     fn pthread_mutexattr_setprotocol(attr: *mut pthread_mutexattr_t, protocol: c_int) -> c_int;
     fn pthread_mutexattr_setprioceiling(attr: *mut pthread_mutexattr_t, ceiling: c_int) -> c_int;
@@ -34,7 +34,7 @@ const ADAPTIVE: c_int = 3;
 /// glibc's PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP.
 const PREFER_WRITERS: c_int = 2;
 
-/// What a mutex is to be.
+/// The attributes of a mutex.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes {
     pub(crate) adaptive: bool,
@@ -42,12 +42,12 @@ pub(crate) struct Attributes {
     pub(crate) inherit: bool,
     /// Priority protection with this ceiling.
     pub(crate) ceiling: Option<c_int>,
-    /// For processes, and not only for the threads of one.
+    /// Whether it is process-shared.
     pub(crate) shared: bool,
 }
 
 impl Attributes {
-    /// Those of a mutex that nothing was said about.
+    /// The default attributes.
     pub(crate) const NORMAL: Self = Self {
         adaptive: false,
         robust: false,
@@ -91,9 +91,9 @@ pub(crate) struct Mutex {
     attributes: Attributes,
 }
 
-// SAFETY: a pthread mutex is made for many threads.
+// SAFETY: a pthread mutex is made for use by many threads.
 unsafe impl Sync for Mutex {}
-// SAFETY: it is sent before it is used.
+// SAFETY: it is moved between threads only before it is used.
 unsafe impl Send for Mutex {}
 
 impl Mutex {
@@ -105,7 +105,7 @@ impl Mutex {
     }
 }
 
-// SAFETY: that is what a mutex is for.
+// SAFETY: a mutex provides mutual exclusion between `lock` and `unlock`.
 unsafe impl RawLock for Mutex {
     const BYTES: usize = size_of::<pthread_mutex_t>();
 
@@ -130,12 +130,12 @@ unsafe impl RawLock for Mutex {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as above.
+        // SAFETY: `settle` initialised it, and the caller holds it.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 
     unsafe fn check(&self) -> io::Result<()> {
-        // SAFETY: as above; it is unlocked only if it was locked.
+        // SAFETY: `settle` initialised it; it is unlocked only if it was locked.
         unsafe {
             errno(libc::pthread_mutex_lock(self.mutex.get()))?;
             errno(libc::pthread_mutex_unlock(self.mutex.get()))
@@ -145,7 +145,7 @@ unsafe impl RawLock for Mutex {
     unsafe fn lock_until(&self, deadline: Deadline) -> io::Result<bool> {
         let deadline = timespec_of(deadline);
         let clock = libc::CLOCK_MONOTONIC;
-        // SAFETY: as above; `deadline` lives through the call.
+        // SAFETY: `settle` initialised it; `deadline` outlives the call.
         match unsafe { pthread_mutex_clocklock(self.mutex.get(), clock, &raw const deadline) } {
             libc::ETIMEDOUT => Ok(false),
             code => errno(code).map(|()| true),
@@ -155,7 +155,7 @@ unsafe impl RawLock for Mutex {
 
 impl Drop for Mutex {
     fn drop(&mut self) {
-        // SAFETY: nobody can hold it any more, since every guard borrows it.
+        // SAFETY: it is not held, since every guard borrows it.
         unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
     }
 }
@@ -167,9 +167,9 @@ pub(crate) struct ReadWrite<const WRITERS_FIRST: bool> {
     datum: UnsafeCell<u64>,
 }
 
-// SAFETY: a pthread lock is made for many threads, and `datum` is touched under it only.
+// SAFETY: a pthread lock is made for use by many threads, and `datum` is accessed only under it.
 unsafe impl<const WRITERS_FIRST: bool> Sync for ReadWrite<WRITERS_FIRST> {}
-// SAFETY: it is sent before it is used.
+// SAFETY: it is moved between threads only before it is used.
 unsafe impl<const WRITERS_FIRST: bool> Send for ReadWrite<WRITERS_FIRST> {}
 
 impl<const WRITERS_FIRST: bool> ReadWrite<WRITERS_FIRST> {
@@ -202,23 +202,23 @@ impl<const WRITERS_FIRST: bool> RwLock for ReadWrite<WRITERS_FIRST> {
     #[inline]
     fn read<'a>(self: Pin<&'a Self>) -> Reading<'a> {
         let lock = &self.get_ref().lock;
-        // SAFETY: it is initialised statically, or by `settle`. (Far fewer tasks read than it counts.)
+        // SAFETY: it is initialised statically, or by `settle`. (The number of readers is far below its maximum.)
         unsafe { libc::pthread_rwlock_rdlock(lock.get()) };
-        // SAFETY: read-locked, so nobody changes the datum until the guard unlocks.
+        // SAFETY: read-locked, so the datum does not change until the guard unlocks.
         Reading(lock, unsafe { &*self.get_ref().datum.get() })
     }
 
     #[inline]
     fn write<'a>(self: Pin<&'a Self>) -> Writing<'a> {
         let lock = &self.get_ref().lock;
-        // SAFETY: as above.
+        // SAFETY: it is initialised statically, or by `settle`.
         unsafe { libc::pthread_rwlock_wrlock(lock.get()) };
-        // SAFETY: write-locked, so nobody else touches the datum until the guard unlocks.
+        // SAFETY: write-locked, so no other task accesses the datum until the guard unlocks.
         Writing(lock, unsafe { &mut *self.get_ref().datum.get() })
     }
 }
 
-/// Always for writing.
+/// Locks always for writing.
 impl<const WRITERS_FIRST: bool> Lock for ReadWrite<WRITERS_FIRST> {
     type Held<'a> = Writing<'a>;
 
@@ -236,7 +236,7 @@ impl<const WRITERS_FIRST: bool> Lock for ReadWrite<WRITERS_FIRST> {
 
 impl<const WRITERS_FIRST: bool> Drop for ReadWrite<WRITERS_FIRST> {
     fn drop(&mut self) {
-        // SAFETY: nobody can hold it any more, since every guard borrows it.
+        // SAFETY: it is not held, since every guard borrows it.
         unsafe { libc::pthread_rwlock_destroy(self.lock.get()) };
     }
 }

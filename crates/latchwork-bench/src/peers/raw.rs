@@ -1,4 +1,4 @@
-//! Locks that are calls on an address, with a datum and a guard.
+//! Locks whose operations are calls with an address, wrapped with a datum and a guard.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -13,7 +13,7 @@ use super::Lock;
 /// A lock without a datum.
 ///
 /// # Safety
-/// Nobody else gets the lock between `lock` and `unlock`.
+/// No other task gets the lock between `lock` and `unlock`.
 pub(crate) unsafe trait RawLock: Send + Sync + Sized + 'static {
     /// Size of the lock.
     const BYTES: usize = size_of::<Self>();
@@ -21,15 +21,15 @@ pub(crate) unsafe trait RawLock: Send + Sync + Sized + 'static {
     /// See [`Lock::settle`].
     ///
     /// # Safety
-    /// Once, before all else; the lock does not move from then on.
+    /// Called once, before all other functions; the lock does not move afterwards.
     unsafe fn settle(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Locks, whatever errors there are.
+    /// Locks, ignoring errors.
     ///
     /// # Safety
-    /// The lock is settled.
+    /// `settle` was called.
     unsafe fn lock(&self);
 
     /// Unlocks.
@@ -43,7 +43,7 @@ pub(crate) unsafe trait RawLock: Send + Sync + Sized + 'static {
     /// # Safety
     /// As for [`lock`](Self::lock).
     unsafe fn check(&self) -> io::Result<()> {
-        // SAFETY: the caller's promise, and the line before.
+        // SAFETY: the caller keeps the contract, and the lock is held after `lock`.
         unsafe {
             self.lock();
             self.unlock();
@@ -51,7 +51,7 @@ pub(crate) unsafe trait RawLock: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Locks, or gives up at `deadline`; whether it is locked.
+    /// Locks, or fails at `deadline`; returns whether it is locked.
     ///
     /// # Safety
     /// As for [`lock`](Self::lock).
@@ -60,14 +60,14 @@ pub(crate) unsafe trait RawLock: Send + Sync + Sized + 'static {
     }
 }
 
-/// A [`RawLock`] and what it protects.
+/// A [`RawLock`] and the datum that it protects.
 #[repr(C)]
 pub(crate) struct Raw<R> {
     lock: R,
     datum: UnsafeCell<u64>,
 }
 
-// SAFETY: `datum` is touched under the lock only.
+// SAFETY: `datum` is accessed only under the lock.
 unsafe impl<R: RawLock> Sync for Raw<R> {}
 
 impl<R> Raw<R> {
@@ -85,26 +85,26 @@ impl<R: RawLock> Lock for Raw<R> {
     const BYTES: usize = R::BYTES;
 
     fn settle(self: Pin<&Self>) -> io::Result<()> {
-        // SAFETY: pinned; `placed` calls this once, first.
+        // SAFETY: the lock is pinned; `placed` calls this once, before all else.
         unsafe { self.get_ref().lock.settle() }
     }
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Held<'a, R> {
         let raw = self.get_ref();
-        // SAFETY: a lock that is pinned was settled.
+        // SAFETY: `placed` has settled every pinned lock.
         unsafe { raw.lock.lock() };
         Held(raw)
     }
 
     fn check(self: Pin<&Self>) -> io::Result<()> {
-        // SAFETY: as above.
+        // SAFETY: `placed` has settled every pinned lock.
         unsafe { self.get_ref().lock.check() }
     }
 
     fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
         let raw = self.get_ref();
-        // SAFETY: as above.
+        // SAFETY: `placed` has settled every pinned lock.
         let locked = unsafe { raw.lock.lock_until(deadline) }?;
         if locked {
             drop(Held(raw));
@@ -129,7 +129,7 @@ impl<R: RawLock> Deref for Held<'_, R> {
 impl<R: RawLock> DerefMut for Held<'_, R> {
     #[inline]
     fn deref_mut(&mut self) -> &mut u64 {
-        // SAFETY: the lock is held, and this borrowed exclusively.
+        // SAFETY: the lock is held, and the guard is borrowed exclusively.
         unsafe { &mut *self.0.datum.get() }
     }
 }

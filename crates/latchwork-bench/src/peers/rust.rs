@@ -1,4 +1,4 @@
-//! The locks of Rust programs.
+//! The locks that Rust programs use.
 
 use std::pin::Pin;
 use std::sync::PoisonError;
@@ -32,7 +32,7 @@ impl Lock for parking_lot::Mutex<u64> {
     }
 
     fn times_out(self: Pin<&Self>, deadline: Deadline) -> std::io::Result<bool> {
-        // The same clock; what reading it twice takes belongs to the interface.
+        // The same clock; the cost of reading it twice belongs to the interface.
         let instant = Instant::now() + deadline.remaining().max(Duration::from_nanos(1));
         Ok(self.get_ref().try_lock_until(instant).is_none())
     }

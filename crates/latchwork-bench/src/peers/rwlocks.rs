@@ -65,7 +65,7 @@ impl Peer {
     }
 }
 
-/// Puts a lock where it stays.
+/// Places a lock at its final address.
 pub(crate) fn placed<L: RwLock>(lock: L) -> io::Result<Place<L>> {
     let place = Place::new(lock)?;
     place.pin().settle()?;

@@ -1,4 +1,4 @@
-//! What the system says about this process, scheduling classes, placement, and time.
+//! This process in the system: resource use, scheduling classes, placement, and time.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -12,16 +12,15 @@ use rustix::thread::CpuSet;
 
 use super::errno;
 
-/// The ceiling of priority protection, and the priority of tasks below it. Both far below what
-/// watchdogs use.
+/// The ceiling of priority protection, and the priority of tasks below it. Both are far below those that watchdogs use.
 pub(crate) const CEILING: c_int = 20;
 pub(crate) const BELOW_CEILING: c_int = 10;
 
-/// Runs `work` on a thread of its own, in SCHED_FIFO if there is a `priority`, on `cpu` if there is
-/// one: the caller's class and placement stay as they are. Without either, on the calling thread.
+/// Runs `work` on a separate thread, in SCHED_FIFO if there is a `priority`, on `cpu` if there is one: the caller's
+/// class and placement do not change. Without either, runs it on the calling thread.
 ///
 /// # Errors
-/// EPERM without CAP_SYS_NICE and without an RLIMIT_RTPRIO of `priority`; `work`'s own.
+/// EPERM without CAP_SYS_NICE and without an RLIMIT_RTPRIO of `priority`; errors of `work`.
 pub(crate) fn on_thread<T: Send>(
     priority: Option<c_int>,
     cpu: Option<usize>,
@@ -51,22 +50,23 @@ pub(crate) fn enter_fifo(priority: c_int) -> io::Result<()> {
     let param = sched_param {
         sched_priority: priority,
     };
-    // Not sched_setscheduler: glibc's priority protection keeps a copy, which only this call
-    // refreshes.
-    // SAFETY: the calling thread is alive, `param` lives through the call.
+    // This does not use sched_setscheduler: glibc's priority protection keeps a copy of the parameters, which only this
+    // call refreshes.
+    // SAFETY: the calling thread is alive, `param` outlives the call.
     errno(unsafe {
         libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_FIFO, &raw const param)
     })
 }
 
-/// Keeps the calling thread on one CPU.
+/// Pins the calling thread to one CPU.
 pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     Ok(rustix::thread::sched_setaffinity(None, &cpus)?)
 }
 
-/// Puts the calling thread, and those that it starts, behind all others (SCHED_IDLE), or among them again.
+/// Lets the calling thread, and those that it starts, run only when no other thread does (SCHED_IDLE), or normally
+/// again.
 #[cfg(test)]
 pub(crate) fn yields_to_all(yields: bool) -> io::Result<()> {
     let policy = match yields {
@@ -74,13 +74,13 @@ pub(crate) fn yields_to_all(yields: bool) -> io::Result<()> {
         false => libc::SCHED_OTHER,
     };
     let none = sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the caller, and the parameters outlive the call.
+    // SAFETY: 0 means the caller, and the parameters outlive the call.
     super::cvt(unsafe { libc::sched_setscheduler(0, policy, &raw const none) }).map(drop)
 }
 
 /// The name of the calling thread's scheduling class.
 pub(crate) fn scheduler_class() -> &'static str {
-    // SAFETY: 0 is the caller, and no pointers are passed.
+    // SAFETY: 0 means the caller, and no pointers are passed.
     match unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_OTHER => "SCHED_OTHER",
         libc::SCHED_FIFO => "SCHED_FIFO",
@@ -107,17 +107,17 @@ pub(crate) fn minor_faults() -> u64 {
     usage(libc::RUSAGE_SELF).ru_minflt as u64
 }
 
-/// How often the calling thread has gone to sleep.
+/// How many times the calling thread has gone to sleep.
 pub(crate) fn voluntary_switches() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-/// The processor time that this process has had.
+/// The processor time that this process has used.
 pub(crate) fn cpu_time() -> Duration {
     cpu_time_of(libc::RUSAGE_SELF)
 }
 
-/// That of its children that were waited for.
+/// The processor time of its children that were waited for.
 pub(crate) fn children_cpu_time() -> Duration {
     cpu_time_of(libc::RUSAGE_CHILDREN)
 }
@@ -138,7 +138,7 @@ fn usage(whose: c_int) -> libc::rusage {
     }
 }
 
-/// How long the calling thread has had a CPU.
+/// The processor time that the calling thread has used.
 fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(
@@ -147,7 +147,7 @@ fn computed() -> Duration {
     )
 }
 
-/// A point in time, as C has it.
+/// A point in time, as a C structure.
 pub(super) fn timespec_of(deadline: Deadline) -> timespec {
     let nanoseconds = deadline.as_nanoseconds();
     timespec {
@@ -156,17 +156,17 @@ pub(super) fn timespec_of(deadline: Deadline) -> timespec {
     }
 }
 
-/// Sleeps until then by `clock_nanosleep`.
+/// Sleeps until `deadline`, by `clock_nanosleep`.
 pub(crate) fn sleep_until(deadline: Deadline) {
     let time = timespec_of(deadline);
     let (clock, flags) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
-    // SAFETY: `time` lives through the call; an absolute sleep leaves no rest.
+    // SAFETY: `time` outlives the call; an absolute sleep returns no remaining time.
     while unsafe { libc::clock_nanosleep(clock, flags, &raw const time, std::ptr::null_mut()) }
         == libc::EINTR
     {}
 }
 
-/// Computes until this thread has had the CPU for so long, or until `end`.
+/// Computes until this thread has used the CPU for `time`, or until `end`.
 pub(crate) fn burn(time: Duration, end: Deadline) {
     let until = computed() + time;
     while computed() < until && !end.has_passed() {

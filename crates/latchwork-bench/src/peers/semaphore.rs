@@ -11,17 +11,17 @@ use super::{RawLock, cvt};
 /// A `sem_t` of one unit, for the threads of one process or for processes.
 pub(crate) struct Posix<const SHARED: bool>(UnsafeCell<sem_t>);
 
-// SAFETY: a semaphore is made for many threads.
+// SAFETY: a semaphore is made for use by many threads.
 unsafe impl<const SHARED: bool> Sync for Posix<SHARED> {}
 
 impl<const SHARED: bool> Posix<SHARED> {
     pub(crate) fn new() -> Self {
-        // SAFETY: all zeros is a value of this plain C type; `sem_init` gives it its meaning.
+        // SAFETY: all zeros is a value of this plain C type; `sem_init` initialises it later.
         Self(UnsafeCell::new(unsafe { std::mem::zeroed() }))
     }
 }
 
-// SAFETY: there is one unit.
+// SAFETY: there is one unit, so one holder.
 unsafe impl<const SHARED: bool> RawLock for Posix<SHARED> {
     unsafe fn settle(&self) -> io::Result<()> {
         // SAFETY: the semaphore is in its final place.
@@ -30,20 +30,20 @@ unsafe impl<const SHARED: bool> RawLock for Posix<SHARED> {
 
     #[inline]
     unsafe fn lock(&self) {
-        // SAFETY: `settle` initialised it. No handler of ours interrupts the wait.
+        // SAFETY: `settle` initialised it. No signal handler of this program interrupts the wait.
         unsafe { libc::sem_wait(self.0.get()) };
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as above.
+        // SAFETY: `settle` initialised it.
         unsafe { libc::sem_post(self.0.get()) };
     }
 }
 
 impl<const SHARED: bool> Drop for Posix<SHARED> {
     fn drop(&mut self) {
-        // SAFETY: nobody can wait any more, since every guard borrows it.
+        // SAFETY: no task waits, since every guard borrows it.
         unsafe { libc::sem_destroy(self.0.get()) };
     }
 }
@@ -79,9 +79,9 @@ impl SysV {
     }
 }
 
-// SAFETY: there is one unit.
+// SAFETY: there is one unit, so one holder.
 unsafe impl RawLock for SysV {
-    /// In the process: the number of the kernel's object.
+    /// The number of the kernel's object, which is all that the process stores.
     const BYTES: usize = size_of::<c_int>();
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Instructions as the processor executes them, one by one.
+//! The instructions that the processor executes, one by one.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_long, c_void};
@@ -11,12 +11,12 @@ use libc::{c_int, c_uint, user_regs_struct};
 use super::cvt;
 use super::process::Child;
 
-/// More than any lock has on its fast path.
+/// More instructions than any lock's fast path has.
 const ENDLESS: u32 = 100_000;
 
-/// Stops the calling process, which a [`Tracee`] is, until it is traced on.
+/// Stops the calling process, which is a [`Tracee`], until its tracer continues it.
 pub(crate) fn stop_here() {
-    // SAFETY: a signal to oneself, at which the tracer takes over.
+    // SAFETY: a signal to the own thread, at which the tracer takes over.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
@@ -27,11 +27,11 @@ impl Tracee {
     /// Forks a child that runs `body`, up to its first [`stop_here`].
     ///
     /// # Errors
-    /// Also where tracing is forbidden: the child then ends before `body`.
+    /// Also if tracing is forbidden: the child then ends before `body`.
     pub(crate) fn start(body: impl FnOnce() -> c_int) -> io::Result<Self> {
         let child = Child::fork(|| {
             let none = ptr::null_mut::<c_void>();
-            // SAFETY: makes the parent the tracer; the arguments are not used.
+            // SAFETY: makes the parent the tracer; the other arguments are ignored.
             if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, none, none) } == -1 {
                 return 1;
             }
@@ -42,8 +42,8 @@ impl Tracee {
         Ok(tracee)
     }
 
-    /// How many instructions each of `functions` executes, from its first to the one that returns,
-    /// when they are called in this order.
+    /// Counts the instructions that each of `functions` executes, from its first to the one that returns, when the
+    /// child calls them in this order.
     pub(crate) fn count<const N: usize>(&mut self, functions: [usize; N]) -> io::Result<[u32; N]> {
         let mut counts = [0; N];
         for (function, count) in functions.into_iter().zip(&mut counts) {
@@ -54,13 +54,13 @@ impl Tracee {
         Ok(counts)
     }
 
-    /// Steps until the next instruction is that one; how many were executed before it.
+    /// Steps until the next instruction is at `address`; returns how many were executed before it.
     fn step_to(&mut self, address: usize) -> io::Result<u32> {
         for executed in 0..ENDLESS {
             if self.registers()?.0 == address {
                 return Ok(executed);
             }
-            // SAFETY: of a traced child that has stopped; no memory is passed.
+            // SAFETY: acts on a stopped, traced child; no memory is passed.
             cvt(unsafe { self.trace(libc::PTRACE_SINGLESTEP, 0, ptr::null_mut()) } as c_int)?;
             self.wait()?;
         }
@@ -76,7 +76,7 @@ impl Tracee {
         Err(io::Error::other(ended))
     }
 
-    /// The program counter, and what tells where a function returns to.
+    /// The program counter, and the register that leads to the return address.
     fn registers(&self) -> io::Result<(usize, usize)> {
         let mut registers = MaybeUninit::<user_regs_struct>::uninit();
         let mut part = libc::iovec {
@@ -84,7 +84,7 @@ impl Tracee {
             iov_len: size_of::<user_regs_struct>(),
         };
         let data = (&raw mut part).cast();
-        // SAFETY: `part` says how much there is room for; on success all of it is filled.
+        // SAFETY: `part` contains the size of the buffer; on success all of it is filled.
         let registers = unsafe {
             let set = libc::NT_PRSTATUS as usize;
             cvt(self.trace(libc::PTRACE_GETREGSET, set, data) as c_int)?;
@@ -97,13 +97,13 @@ impl Tracee {
         Ok((pair.0 as usize, pair.1 as usize))
     }
 
-    /// Where the function that has just been called returns to.
+    /// The return address of the function that has just been called.
     fn return_address(&self) -> io::Result<usize> {
         let (_, place) = self.registers()?;
         if cfg!(target_arch = "aarch64") {
             return Ok(place);
         }
-        // SAFETY: reads the child's memory; what is read is returned, and no address is -1.
+        // SAFETY: reads the child's memory; the value is the result, and no valid address is -1.
         match unsafe { self.trace(libc::PTRACE_PEEKDATA, place, ptr::null_mut()) } {
             -1 => Err(io::Error::last_os_error()),
             word => Ok(word as usize),
@@ -111,10 +111,10 @@ impl Tracee {
     }
 
     /// # Safety
-    /// `data` is what the request takes.
+    /// `data` is valid for the request.
     unsafe fn trace(&self, request: c_uint, address: usize, data: *mut c_void) -> c_long {
         let address = address as *mut c_void;
-        // SAFETY: the child is ours, and traced; the rest is the caller's promise.
+        // SAFETY: this process traces the child; the caller vouches for `data`.
         unsafe { libc::ptrace(request, self.0.id(), address, data) }
     }
 }

@@ -1,9 +1,9 @@
-//! A scenario's result as a picture: a bar for the median of each row, on it a whisker from its
-//! fastest round to its slowest, and circles for published figures.
+//! A chart of a scenario's result: a bar for the median of each row, with a whisker from its fastest round to its
+//! slowest, and circles for published figures.
 //!
-//! Bars begin at 0 on a linear axis. Where the figures lie too far apart for one, the axis is
-//! logarithmic, and the end of a bar counts, not its length. Axis and grid are plotters'; the rest
-//! is laid out here, since named bars in groups are none of the charts that it offers.
+//! Bars begin at 0 on a linear axis. If the figures differ too much for that, the axis is logarithmic, and the end of a
+//! bar matters, not its length. Axis and grid are drawn by plotters; this file lays out the rest, since plotters offers
+//! no chart of named bars in groups.
 
 use std::io;
 
@@ -31,7 +31,7 @@ const AXIS: i32 = 26;
 const HEADING: i32 = 26;
 const ROW: i32 = 20;
 const BAR: i32 = 12;
-/// The widest that names may be; they are cut off there.
+/// The largest width of names, which are cut off there.
 const NAMES: i32 = 330;
 /// The two columns of figures to the right of the bars.
 const FIGURES: i32 = 150;
@@ -40,7 +40,7 @@ const RATIO_END: i32 = WIDTH - MARGIN;
 /// About the width of a character of [`SMALL`] size.
 const CHARACTER: i32 = 7;
 
-/// Sizes of letters, which plotters takes for 1.24 times what they become.
+/// Font sizes, which plotters takes as 1.24 times what they become.
 const SMALL: f64 = 15.0;
 const LARGE: f64 = 23.0;
 
@@ -53,7 +53,7 @@ const PUBLISHED: [RGBColor; 3] = [
     RGBColor(0x36, 0x4f, 0xc7),
 ];
 
-/// Who is shown in which colour.
+/// The colours of the sides.
 const SIDES: [(Side, RGBColor, &str); 4] = [
     (Side::Ours, RGBColor(0x3f, 0xa7, 0x96), "Latchwork"),
     (Side::Base, RGBColor(0x8a, 0x93, 0x9c), "base of the ratios"),
@@ -86,17 +86,17 @@ pub(super) fn draw(result: &ScenarioResult) -> io::Result<String> {
     Ok(svg)
 }
 
-/// All that is drawn.
+/// The contents of a chart.
 struct Chart<'a> {
     title: String,
     subtitle: String,
     /// Rows of another unit are converted.
     unit: Unit,
     lines: Vec<Line<'a>>,
-    /// Who published figures for some of the rows.
+    /// The publishers of figures for some of the rows.
     publishers: Vec<&'a str>,
     axis: Axis,
-    /// Where the bars may begin.
+    /// Where the bars begin.
     left: i32,
 }
 
@@ -251,7 +251,7 @@ impl<'a> Chart<'a> {
         let [from, to] = [row.figure.min * own, row.figure.max * own];
         let whisker = vec![(pixel(from), middle), (pixel(to), middle)];
         area.draw(&PathElement::new(whisker, INK))?;
-        // A whisker that leaves the chart has no end there.
+        // A whisker that leaves the chart has no end mark there.
         for end in [from, to] {
             if self.axis.range().contains(&end) {
                 let cap = vec![(pixel(end), middle - 3), (pixel(end), middle + 3)];
@@ -298,7 +298,7 @@ fn height(line: &Line<'_>) -> i32 {
     }
 }
 
-/// About the width of a text of [`SMALL`] size: the letters are the reader's.
+/// An estimate of the width of a text of [`SMALL`] size, since the viewer chooses the font.
 fn width(text: &str) -> i32 {
     i32::try_from(text.chars().count()).map_or(i32::MAX, |count| count.saturating_mul(CHARACTER))
 }
@@ -319,7 +319,7 @@ fn style(
         .pos(Pos::new(side, VPos::Center))
 }
 
-/// A number on the axis, without the last digits that sums of tenths have.
+/// A number on the axis, without the rounding errors of sums of tenths.
 fn tick(value: &f64) -> String {
     ((value * 1e6).round() / 1e6 + 0.0).to_string()
 }

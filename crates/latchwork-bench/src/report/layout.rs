@@ -1,14 +1,14 @@
-//! What a chart shows, before anything is drawn: its lines and its axis.
+//! The layout of a chart before it is drawn: its lines and its axis.
 
 use std::ops::Range;
 
 use crate::result::{Kind, Row, ScenarioResult, Unit};
 use crate::table::{PARAMS, Param};
 
-/// Figures that lie further apart than this need a logarithmic axis.
+/// A larger ratio between figures needs a logarithmic axis.
 const FAR_APART: f64 = 50.0;
 
-/// Whose a row is.
+/// The side that a row belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Ours,
@@ -32,8 +32,8 @@ impl Side {
     }
 }
 
-/// Whether the ratios of a group refer to this row: where contestants differ by a parameter, the
-/// base's name alone does not tell.
+/// Whether the ratios of a group refer to this row: if contestants differ by a parameter, the base's name alone does
+/// not identify it.
 fn is_base(row: &Row, result: &ScenarioResult) -> bool {
     let to_itself = |ratio: crate::result::Spread| [ratio.median, ratio.min, ratio.max] == [1.0; 3];
     row.contestant == result.base && row.ratio.is_some_and(to_itself)
@@ -52,7 +52,7 @@ pub(super) enum Line<'a> {
     },
 }
 
-/// The parameters that all rows have in common, in words.
+/// The parameters that all rows have in common, as text.
 pub(super) fn common(result: &ScenarioResult) -> String {
     let common: Vec<Param> = PARAMS
         .iter()
@@ -65,13 +65,14 @@ pub(super) fn common(result: &ScenarioResult) -> String {
         .map_or(String::new(), |row| describe(&common, row))
 }
 
-/// The rows, group by group: compared with one another are those that one base is for.
+/// The rows, group by group: the rows of one group have a common base and are compared with one another.
 pub(super) fn lines(result: &ScenarioResult) -> Vec<Line<'_>> {
     let rows = &result.rows;
     let bases: Vec<&Row> = rows.iter().filter(|row| is_base(row, result)).collect();
     let all: Vec<&Row> = rows.iter().collect();
     let heads = if bases.is_empty() { &all } else { &bases };
-    // What varies among the bases tells groups apart; what else varies, the rows of a group.
+    // A parameter that varies among the bases distinguishes groups; one that otherwise varies distinguishes the rows of
+    // a group.
     let (of_groups, others): (Vec<Param>, Vec<Param>) = PARAMS
         .iter()
         .partition(|param| varies(param, &mut heads.iter().copied()));
@@ -123,8 +124,8 @@ fn describe(params: &[Param], row: &Row) -> String {
     words.join(", ")
 }
 
-/// What to multiply a figure in `from` with to have it in `to`: 1 where one cannot become the other,
-/// and the chart says that it shows several units.
+/// The factor that converts a figure from `from` to `to`; 1 if there is no conversion, and the chart then says that it
+/// shows several units.
 pub(super) fn scale(from: Unit, to: Unit) -> f64 {
     let nanoseconds = |unit| match unit {
         Unit::Ns => Some(1.0),
@@ -137,7 +138,7 @@ pub(super) fn scale(from: Unit, to: Unit) -> f64 {
     }
 }
 
-/// The units that a chart in `unit` shows, in words: times are converted into one.
+/// The units that a chart in `unit` shows, as text: times are converted into one.
 pub(super) fn units(rows: &[Row], unit: Unit) -> String {
     let is_time = |unit| matches!(unit, Unit::Ns | Unit::Us);
     let mut units = vec![unit];
@@ -150,7 +151,7 @@ pub(super) fn units(rows: &[Row], unit: Unit) -> String {
     words.join(" and ")
 }
 
-/// The published figures that stand beside a row: who published, and the figure in `unit`.
+/// The published figures for a row: the publisher, and the figure in `unit`.
 pub(super) fn published(row: &Row, unit: Unit) -> impl Iterator<Item = (&str, f64)> {
     row.extra.iter().filter_map(move |(name, figure)| {
         let (who, suffix) = name.strip_prefix("published_")?.rsplit_once('_')?;
@@ -173,8 +174,8 @@ impl Axis {
     pub(super) fn of(rows: &[Row], unit: Unit) -> Self {
         let mut lowest = 0.0_f64;
         let mut highest = 0.0_f64;
-        // A fastest round by far, or a net time of nothing, is no reason for a logarithmic axis:
-        // its whisker leaves the chart.
+        // A single very fast round, or a net time of zero, does not make the axis logarithmic: its whisker leaves the
+        // chart.
         let mut smallest = f64::INFINITY;
         for row in rows {
             let own = scale(row.unit, unit);
@@ -191,7 +192,7 @@ impl Axis {
             }
         }
         if highest > FAR_APART * smallest {
-            // The shortest bar is to be seen.
+            // The shortest bar must be visible.
             Self::Log(round_down(smallest / 1.5)..highest * 1.1)
         } else if highest > lowest {
             Self::Linear(lowest * 1.05..highest * 1.05)
@@ -207,7 +208,7 @@ impl Axis {
     }
 }
 
-/// The next number below that is 1, 2 or 5 times a power of ten.
+/// The largest number not above the given one that is 1, 2 or 5 times a power of ten.
 fn round_down(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     [5.0, 2.0, 1.0]
@@ -217,11 +218,11 @@ fn round_down(value: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// Where a logarithmic axis has its numbers.
+/// The numbers on a logarithmic axis.
 pub(super) fn ticks(range: &Range<f64>) -> Vec<f64> {
     let first = range.start.log10().floor() as i32;
     let last = range.end.log10().ceil() as i32;
-    // More would stand on one another's feet.
+    // More numbers would overlap.
     let steps: &[f64] = if range.end <= range.start * 1000.0 {
         &[1.0, 2.0, 5.0]
     } else {

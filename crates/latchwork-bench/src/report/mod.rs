@@ -1,8 +1,7 @@
-//! The report of a run: a directory with a text for people, a picture and the results of each
-//! scenario.
+//! The report of a run: a directory with a text for people, and a chart and the results of each scenario.
 //!
-//! It is written anew after each scenario, and holds those of this run. Whatever else lies in the
-//! directory, results of other scenarios included, stays as it is.
+//! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
+//! of other scenarios included, are not changed.
 
 mod chart;
 mod layout;
@@ -19,19 +18,19 @@ use crate::result::ScenarioResult;
 use crate::scenarios::Scenario;
 use crate::table;
 
-/// The text, which links to the rest.
+/// The text, which links to the other files.
 const TEXT: &str = "report.md";
 
 /// A report that is being written.
 pub(crate) struct Report {
     directory: PathBuf,
-    /// Scenarios by name, and what the text says of each.
+    /// The scenarios by name, with the text's section on each.
     sections: Vec<(String, String)>,
 }
 
 impl Report {
-    /// Makes the directory if need be, and makes sure that the report on these scenarios can be
-    /// written into it: now, so that a wrong path does not cost the results.
+    /// Creates the directory if necessary, and checks that the report on these scenarios can be written into it: now,
+    /// so that a wrong path does not lose the results.
     pub(crate) fn open(directory: &Path, scenarios: &[&dyn Scenario]) -> Result<Self, Error> {
         make_directory(directory).map_err(failed(directory))?;
         let report = Self {
@@ -52,8 +51,7 @@ impl Report {
         self.directory.join(TEXT)
     }
 
-    /// Writes the files of a scenario, and the text with it. A second result of the same scenario
-    /// takes the place of the first.
+    /// Writes the files of a scenario, and the text with it. A second result of the same scenario replaces the first.
     pub(crate) fn add(&mut self, about: &str, result: &ScenarioResult) -> Result<(), Error> {
         let name = &result.scenario;
         self.write(&results_of(name), &(result.to_json() + "\n"))?;
@@ -92,7 +90,7 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> Error {
 
 fn make_directory(directory: &Path) -> io::Result<()> {
     match fs::create_dir_all(directory) {
-        // The system's words, "File exists", would not say that a directory was wanted.
+        // The system's message, "File exists", would not say that a directory is needed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(io::Error::new(
             io::ErrorKind::NotADirectory,
             "it is not a directory, which a report needs",
@@ -101,7 +99,7 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Leaves an existing file's content alone, and no new file behind.
+/// Keeps the content of an existing file, and leaves no new file behind.
 fn check_writable(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -112,7 +110,7 @@ fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What the text says of a scenario.
+/// The text's section on a scenario.
 fn section(about: &str, result: &ScenarioResult) -> String {
     let name = escape(&result.scenario);
     let mut text = format!(
@@ -129,7 +127,7 @@ fn section(about: &str, result: &ScenarioResult) -> String {
         let line: Vec<String> = line.iter().map(|cell| escape(cell)).collect();
         text += &format!("| {} |\n", line.join(" | "));
         if index == 0 {
-            // Names to the left, the rest to the right, as in print.
+            // Names left-aligned, the rest right-aligned.
             text += &format!("| --- |{}\n", " ---: |".repeat(line.len() - 1));
         }
     }

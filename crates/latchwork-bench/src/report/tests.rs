@@ -64,7 +64,7 @@ fn hostile() -> ScenarioResult {
     result(HOSTILE, rows)
 }
 
-/// A directory of its own for a test, removed with all that is in it.
+/// A directory for one test, removed with its contents.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -112,7 +112,7 @@ fn texts(svg: &str) -> Vec<String> {
 #[test]
 fn a_report_holds_all_that_was_measured() {
     let scratch = Scratch::new("complete");
-    // The directory is made, with those above it.
+    // The directory is created, with its parents.
     let directory = scratch.0.join("some").join("where");
     let mut report = open(&directory).unwrap();
     let result = hostile();
@@ -227,7 +227,7 @@ fn a_second_run_overwrites_its_own_files_alone() {
 
     first.rows.truncate(1);
     let mut report = open(&scratch.0).unwrap();
-    // Until there is something new, what there was stays.
+    // Old files stay until there is something new.
     assert!(scratch.read("report.md").contains("latchwork heap"));
     report.add("what runs", &first).unwrap();
     report.add("what runs", &first).unwrap();
@@ -262,7 +262,7 @@ fn what_cannot_be_written_is_refused_before_measuring_and_leaves_nothing() {
     assert!(refusal(&file.join("below")).contains(&file.display().to_string()));
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 
-    // A file system that takes no files, whoever asks.
+    // A file system in which not even root can create files.
     assert!(refusal(Path::new("/proc/self")).starts_with("cannot write /proc/self/heap.svg"));
 
     let dangling = scratch.0.join("dangling");

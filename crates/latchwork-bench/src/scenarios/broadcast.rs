@@ -1,8 +1,8 @@
-//! What it costs to release many waiters of one condition variable.
+//! The cost of releasing many waiters of one condition variable.
 //!
-//! So many threads wait for the next round, under one mutex; when all have come, one more begins it and
-//! tells them all. The figure is the time divided by the rounds and the waiters. `sleeps_per_release` is
-//! how often a waiter went to sleep: once is what it takes; who is woken to find the mutex held sleeps
+//! The given number of threads wait for the next round, under one mutex; when all of them wait, one more thread begins
+//! the round with a broadcast. The figure is the time divided by the rounds and the waiters. `sleeps_per_release` is
+//! how many times a waiter went to sleep: once is necessary; a waiter that is woken while the mutex is held sleeps
 //! again.
 
 use std::io;
@@ -102,7 +102,7 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
             match spawned {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // Those who came go home again.
+                    // The threads that have come return.
                     board.pass(
                         On::Complete,
                         |_| true,
@@ -123,7 +123,7 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
             begin(false);
             rounds += 1;
         }
-        // All have been released as often as rounds were begun when they have come for the last time.
+        // When all have come for the last time, they have been released as many times as rounds were begun.
         begin(true);
         let elapsed = start.elapsed();
         let panicked = |_| Err(io::Error::other("a task panicked"));
@@ -134,7 +134,7 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
         let releases = f64::from(rounds) * f64::from(waiters);
         Ok(Sample {
             figure: elapsed.as_nanos() as f64 / (releases + f64::from(waiters)),
-            // The rounds, and one each before and after.
+            // The rounds, plus one each before and after.
             extra: vec![(
                 "sleeps_per_release",
                 sleeps as f64 / (releases + 2.0 * f64::from(waiters)),
@@ -143,7 +143,7 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
     })
 }
 
-/// A waiter's life; returns how often it slept.
+/// A waiter's thread; returns how many times it slept.
 fn wait_for_rounds(board: &impl Board, waiters: u32) -> u64 {
     let arrive = |state: &mut State| {
         state.arrived += 1;

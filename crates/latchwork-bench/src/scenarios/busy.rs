@@ -1,12 +1,13 @@
-//! Operations when something else runs: programs that spin beside, as many as there are processors or twice that, or a
-//! quota of half a processor.
+//! Operations while other programs compete for the CPUs: as many spinning programs as there are processors, or twice as
+//! many, or a quota of half a processor.
 //!
-//! The figure is what 99 of 100 operations take at most, as one task sees them: a lock taken and released, a block of
-//! 1 KiB allocated and freed. Beside it stand the median, what 9,999 of 10,000 take at most (an operation meets the end
-//! of a time slice that seldom), the longest, operations in a second, and operations for each
-//! second of processor time: what polls is fast on a quiet machine, and takes here what others could have used.
+//! The figure is the 99th percentile of the time of an operation, as one task measures it: a lock acquired and
+//! released, or a block of 1 KiB allocated and freed. Further figures are the median, the 99.99th percentile (about as
+//! few operations meet the end of a time slice), the maximum, operations per second, and operations per second of
+//! processor time: a lock whose waiters spin is fast on a quiet machine, and here consumes time that others could have
+//! used.
 //!
-//! The programs beside are this one's own children (see `company.rs`), and end with each sample.
+//! The spinning programs are children of this process (see `company.rs`), and end with each sample.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -43,11 +44,11 @@ const PEERS: &[&Peer] = &[
 const MALLOC: &str = "malloc";
 const HEAP: &str = "latchwork heap";
 
-/// Programs beside, for each processor.
+/// Spinning programs for each processor.
 const BESIDE: [u32; 3] = [0, 1, 2];
-/// Of one processor, in per cent.
+/// In per cent of one processor.
 const QUOTA: u32 = 50;
-/// Pauses in a section, and between two.
+/// Pauses in a critical section, and between two.
 const LOAD: u32 = 20;
 const BETWEEN: u32 = 100;
 const BLOCK: usize = 1024;
@@ -124,7 +125,7 @@ impl Scenario for Busy {
     }
 }
 
-/// Those that `plan` wants; where it wants one, the other one is what that is compared with.
+/// The heaps that `plan` wants; if it wants one, the other one is the base.
 fn heaps(plan: &Plan, crowd: Crowd, warnings: &mut Vec<Warning>) -> Vec<(&'static str, Sampler)> {
     let mut heaps: Vec<(&'static str, Sampler)> = Vec::new();
     if plan.names(HEAP) {
@@ -143,14 +144,14 @@ fn heaps(plan: &Plan, crowd: Crowd, warnings: &mut Vec<Warning>) -> Vec<(&'stati
     heaps
 }
 
-/// What runs beside.
+/// The disturbances of a sample.
 #[derive(Clone, Copy)]
 enum Company {
     Beside(u32),
     Quota,
 }
 
-/// So many tasks, for so long, in such company.
+/// The number of tasks, the time, and the disturbance.
 #[derive(Clone, Copy)]
 struct Crowd {
     tasks: u32,
@@ -185,7 +186,7 @@ fn pause(times: u32) {
     }
 }
 
-/// A task's time at work.
+/// A task's part of a sample.
 struct Shift<'a> {
     start: &'a Start,
     everybody: usize,
@@ -194,7 +195,7 @@ struct Shift<'a> {
 }
 
 impl Shift<'_> {
-    /// Does it, as soon as all are here, until it is over, and once at least; takes the time of each.
+    /// Waits for the others, then repeats `once` until the end, at least once, and records the time of each.
     fn work(&mut self, mut once: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         self.start.wait_for(self.everybody)?;
         loop {
@@ -246,7 +247,7 @@ impl Crowd {
             self.measure(&|shift: &mut Shift<'_>| {
                 shift.work(|| {
                     let block = touched(&heap, BLOCK)?;
-                    // SAFETY: from this heap just now, with this size, and nobody else knows it.
+                    // SAFETY: the block was allocated from this heap with this size, and no other code knows it.
                     unsafe { heap.free(block, BLOCK) };
                     Ok(())
                 })
@@ -258,7 +259,7 @@ impl Crowd {
         self,
         task: &(dyn Fn(&mut Shift<'_>) -> io::Result<()> + Sync),
     ) -> io::Result<Sample> {
-        // Both end with the sample, whatever comes of it.
+        // Both end with the sample, even if it fails.
         let (_spinners, _quota) = match self.company {
             Company::Beside(count) => (Some(Spinners::start(count)?), None),
             Company::Quota => (None, Some(Quota::enter(QUOTA)?)),
@@ -282,7 +283,7 @@ impl Crowd {
                 spawned.inspect_err(|_| start.give_up())
             };
             let threads: Vec<_> = (0..self.tasks).map(spawn).collect::<io::Result<_>>()?;
-            // They begin when this thread is here, whose clock starts first.
+            // They begin when this thread arrives, whose clock is read first.
             let here = start.see(self.tasks as usize, || false);
             let (before, begun) = (cpu_time(), Instant::now());
             let began = here.and_then(|()| start.wait_for(everybody));

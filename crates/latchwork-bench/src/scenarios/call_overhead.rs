@@ -1,11 +1,11 @@
-//! What locking costs where nobody waits: one task locks a free lock, increments the datum beside
-//! it, and unlocks. Other threads exist, asleep: in a process of one thread glibc leaves its atomics
-//! out, and would measure something no program with a lock does.
+//! The cost of locking without contention: one task locks a free lock, increments the datum beside it, and unlocks.
+//! Other threads exist, but sleep: in a process of one thread glibc omits its atomic operations, which would measure
+//! something that no program with a lock does.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and
-//! 22. Nothing is subtracted. It published 1.8 µs for a robust mutex and 4.3 µs for a System V
-//! semaphore (page 25), which stand beside ours; priority inheritance at about 1.5 times the normal
-//! mutex, and priority protection at 5 to 15 times (page 16).
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and 22. Nothing is
+//! subtracted. The talk published 1.8 µs for a robust mutex and 4.3 µs for a System V semaphore (page 25), which are
+//! shown beside the measured figures; priority inheritance at about 1.5 times the normal mutex, and priority protection
+//! at 5 to 15 times (page 16).
 
 use std::io;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Scenario for CallOverhead {
     }
 }
 
-/// What the talk published.
+/// The talk's published figures.
 fn published(contestant: &str) -> Vec<(&'static str, f64)> {
     match contestant {
         "glibc robust" => vec![("published_nptl_us", 1.8)],
@@ -121,7 +121,7 @@ fn published(contestant: &str) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// Measures a lock by one task, in the class that it needs.
+/// Measures a lock with one task, in the scheduling class that the lock needs.
 pub(super) struct OneTask {
     pub(super) sample: Duration,
     pub(super) priority: Option<c_int>,
@@ -159,7 +159,7 @@ impl Parked {
         let sleeper = |_| {
             let over = Arc::clone(&over);
             thread::spawn(move || {
-                // Relaxed: unpark and park order what little there is to order.
+                // Relaxed: unpark and park provide the necessary ordering.
                 while !over.load(Ordering::Relaxed) {
                     thread::park();
                 }
@@ -172,7 +172,7 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        // Relaxed: see above.
+        // Relaxed: the `unpark` below provides the necessary ordering.
         self.over.store(true, Ordering::Relaxed);
         for sleeper in self.threads.drain(..) {
             sleeper.thread().unpark();

@@ -1,10 +1,10 @@
-//! What it costs to have locks checked: a pair of calls of a lock that is free, as in call-overhead, and a
-//! lock that several threads want at a time, as in futex-lock, each with the checker and without. And whole
-//! programs, see `programs.rs`, whose ratios refer to the same program as it is.
+//! The cost of checking locks: a lock and an unlock without contention, as in call-overhead, and a lock that several
+//! threads want at the same time, as in futex-lock, each with the checker and without. In addition whole programs, see
+//! `programs.rs`, with ratios to the unmodified program.
 //!
-//! Source: none; the debugging mutexes of Linux, whose rules the checker enforces, published no figures. Where
-//! a lock is not checked, none of the checker's instructions are there: that is for the machine code to show
-//! (`tests/fast_path.rs` of the library), not for a clock.
+//! Source: none; the debugging mutexes of Linux, whose rules the checker enforces, published no figures. A lock that is
+//! not checked contains none of the checker's instructions: the machine code shows that (`tests/fast_path.rs` of the
+//! library), rather than a measurement.
 
 mod programs;
 mod run;

@@ -1,11 +1,10 @@
-//! Tasks that want one lock, time and again: what `futex-lock` and `futex-rwlock` have in common.
+//! Tasks that acquire one lock again and again: the common part of `futex-lock` and `futex-rwlock`.
 //!
-//! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a
-//! moment of warming up one *window* is counted: a second, where fairness is to mean something, or
-//! less with `--quick`.
-//! The protected section and the time between sections are pause instructions, and are part of the
-//! figure: nothing is subtracted. Waits are timed in a run of its own, since reading the clock twice
-//! would be a good part of a section.
+//! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a short warm-up, the
+//! operations of one *window* are counted: a second, which fairness needs to be meaningful, or less with `--quick`. The
+//! critical section and the time between sections consist of pause instructions, and are part of the figure: nothing is
+//! subtracted. Waits are timed in a separate run, since reading the clock twice would take as long as a large part of a
+//! section.
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -28,7 +27,7 @@ use crate::result::{Kind, Warning};
 const TASKS: [u32; 6] = [1, 2, 4, 8, 16, 36];
 const QUICK_TASKS: [u32; 2] = [2, 8];
 
-/// Pauses from one protected section to the next.
+/// Pauses between one critical section and the next.
 const BETWEEN: u32 = 10;
 
 /// The load at which everything else is varied.
@@ -55,23 +54,23 @@ pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     tasks.to_vec()
 }
 
-/// Who contends.
+/// The contending tasks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crew {
     pub(super) kind: Kind,
     pub(super) tasks: u32,
 }
 
-/// What one task does beside locking.
+/// The work of one task besides locking.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
-    /// Pauses of a protected section.
+    /// Pauses in a critical section.
     pub(super) load: u32,
     /// How many of 1,024 sections sleep for a microsecond instead.
     pub(super) sleeps: u32,
 }
 
-/// A task, as it goes from section to section.
+/// A task's state between critical sections.
 pub(super) struct Worker<W> {
     work: Work,
     dice: u32,
@@ -89,24 +88,24 @@ impl<W: Watch> Worker<W> {
         }
     }
 
-    /// A number below `sides`, which is at most 65,536; another one in each section.
+    /// A random number below `sides`, which is at most 65,536; a new one in each section.
     #[inline]
     pub(super) fn roll(&mut self, sides: u32) -> u32 {
         self.dice = self
             .dice
             .wrapping_mul(1_664_525)
             .wrapping_add(1_013_904_223);
-        // The upper bits: the lower ones have short periods.
+        // The upper bits, since the lower ones have short periods.
         ((self.dice >> 16) * sides) >> 16
     }
 
-    /// Calls `lock`, and looks at how long it takes.
+    /// Calls `lock`, and measures how long it takes.
     #[inline]
     pub(super) fn wait<T>(&mut self, lock: impl FnOnce() -> T) -> T {
         self.watch.time(lock)
     }
 
-    /// What a protected section does.
+    /// The work of a critical section.
     #[inline]
     pub(super) fn section(&mut self) {
         if self.work.sleeps > 0 && self.roll(1024) < self.work.sleeps {
@@ -125,15 +124,15 @@ fn pause(times: u32) {
     }
 }
 
-/// What looks at waits.
+/// Measures waits.
 pub(super) trait Watch {
     fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T;
 
-    /// Leaves what it saw to whoever measures, in the task's last moments.
+    /// Passes the result to the measuring process, at the task's end.
     fn leave(self) -> io::Result<()>;
 }
 
-/// Nobody looks.
+/// Measures nothing.
 struct Unwatched;
 
 impl Watch for Unwatched {
@@ -147,7 +146,7 @@ impl Watch for Unwatched {
     }
 }
 
-/// Looks at how long waits take.
+/// Measures how long waits take.
 struct Stopwatch<'a> {
     waits: Durations,
     /// A file without a name, which a forked task shares.
@@ -170,7 +169,7 @@ impl Watch for Stopwatch<'_> {
 
 /// What all tasks do under a lock.
 pub(super) trait Turn: Sync {
-    /// Looks, in each task, whether it can take turns.
+    /// Checks, in each task, whether it can take turns.
     fn begin(&self) -> io::Result<()> {
         Ok(())
     }
@@ -179,7 +178,7 @@ pub(super) trait Turn: Sync {
     fn turn<W: Watch>(&self, worker: &mut Worker<W>);
 }
 
-/// Measures `turn` in all tasks: operations in a second, and Long's other columns.
+/// Measures `turn` in all tasks: operations per second, and Long's further columns.
 pub(super) fn measure(
     turn: &impl Turn,
     crew: Crew,
@@ -211,7 +210,7 @@ pub(super) fn measure(
     Ok(sample)
 }
 
-/// How many operations `turn` makes, unmeasured: for locks that count.
+/// The number of operations of `turn`, without a measurement: for locks that count.
 pub(super) fn operations(
     turn: &impl Turn,
     crew: Crew,
@@ -222,10 +221,10 @@ pub(super) fn operations(
     Ok(counted.tasks.iter().map(|task| task.operations).sum())
 }
 
-/// What came out of a run.
+/// The result of a run.
 struct Counted {
     window: Duration,
-    /// The processor time of all tasks in the window, where it is this process's.
+    /// The processor time of all tasks in the window, if it is counted for this process.
     cpu: Option<Duration>,
     tasks: Vec<Counts>,
 }
@@ -233,7 +232,7 @@ struct Counted {
 struct Counts {
     /// Operations in the window.
     in_window: u64,
-    /// Operations from begin to end, and how often the task went to sleep in them.
+    /// Operations from start to end, and how many times the task went to sleep during them.
     operations: u64,
     sleeps: u64,
 }
@@ -251,7 +250,7 @@ impl Counted {
         let average = total / count;
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let fastest = rates.iter().copied().fold(0.0, f64::max);
-        // As perf's: the deviation of the average, by the deviation of the tasks.
+        // As perf computes it: the deviation of the average, from the deviation of the tasks.
         let squares: f64 = rates.iter().map(|rate| (rate - average).powi(2)).sum();
         let deviation = (squares / (count - 1.0).max(1.0) / count).sqrt();
         let of_average = |rate: f64| {
@@ -285,11 +284,11 @@ impl Counted {
     }
 }
 
-/// What a task counts, in memory of its own: nobody's counting meets another's.
+/// A task's counters, in memory of its own, so that tasks do not contend by counting.
 #[derive(Default)]
 struct Tally {
     operations: AtomicU64,
-    /// How often it went to sleep waiting, when it has ended.
+    /// How many times it went to sleep waiting; valid when it has ended.
     sleeps: AtomicU64,
 }
 
@@ -320,16 +319,16 @@ fn run<W: Watch>(
         let before = voluntary_switches();
         live(turn, &mut worker, &tallies[task].operations, &times.over);
         let slept = (voluntary_switches() - before).saturating_sub(worker.slept);
-        // Relaxed: looked at when this task has ended.
+        // Relaxed: read after this task has ended.
         tallies[task].sleeps.store(slept, Ordering::Relaxed);
         worker.watch.leave()
     };
     let operations = || -> Vec<u64> {
-        // Relaxed: a count says nothing of anything else.
+        // Relaxed: nothing else depends on a count.
         let count = |tally: &Place<Tally>| tally.operations.load(Ordering::Relaxed);
         tallies.iter().map(count).collect()
     };
-    // Lets them live, unless one is `lost` before it begins.
+    // Lets the tasks run, unless one is `lost` before it begins.
     let observe = |lost: &dyn Fn() -> bool| {
         times.start.see(tasks, lost)?;
         thread::sleep(window / 8);
@@ -342,7 +341,7 @@ fn run<W: Watch>(
         Ok((window, used, first, last))
     };
 
-    // What a task says of its end comes before what was seen of it.
+    // A task's own error takes precedence over the observed one.
     let observed: io::Result<_> = match crew.kind {
         Kind::Threads => thread::scope(|scope| {
             let spawn = |task| {
@@ -381,8 +380,8 @@ fn run<W: Watch>(
     })
 }
 
-/// A task's operations until it is `over`, one at least. Kept out of line, so that the loop's code
-/// does not depend on what surrounds it.
+/// A task's operations until it is `over`, at least one. Kept out of line, so that the loop's code does not depend on
+/// what surrounds it.
 #[inline(never)]
 fn live<W: Watch>(turn: &impl Turn, worker: &mut Worker<W>, tally: &AtomicU64, over: &AtomicBool) {
     let mut operations = 0;
@@ -452,7 +451,7 @@ mod tests {
         impl Turn for Panicking {
             fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
                 worker.section();
-                // Relaxed: whoever is first.
+                // Relaxed: only which task is first matters.
                 assert!(self.0.swap(true, Ordering::Relaxed), "on purpose");
             }
         }
@@ -468,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_task_that_cannot_begin_ends_the_run() {
-        /// Whoever comes second cannot.
+        /// The second task cannot begin.
         struct Refusing(Place<AtomicBool>);
         impl Turn for Refusing {
             fn begin(&self) -> io::Result<()> {
@@ -493,7 +492,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_process_that_died() {
-        /// The first one dies, the others wait for it, before they begin or in their turn.
+        /// The first task dies, and the others wait for it, before they begin or in their turn.
         struct Dying {
             at_begin: bool,
             first: Place<AtomicBool>,

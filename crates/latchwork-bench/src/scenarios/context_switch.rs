@@ -1,17 +1,16 @@
-//! lat_ctx's token ring: what it costs to switch from one task to the next.
+//! lat_ctx's token ring: the cost of a context switch.
 //!
-//! A token goes round a ring of pipes. Whoever receives it sums a private array, so that the data
-//! cache is polluted by about the array's size, and passes it on. Subtracted is what one task needs
-//! to write into a pipe, read from it and sum a hot array; cache misses that only the switch causes
-//! stay in, on purpose. The benchmark's authors saw 10 to 15 % of variation between runs.
+//! A token goes round a ring of pipes. Each task that receives it sums a private array, which displaces about the
+//! array's size from the data cache, and passes the token on. The time that one task needs to write into a pipe, read
+//! from it and sum a hot array is subtracted; cache misses that only the switch causes are intentionally included. The
+//! benchmark's authors saw 10 to 15 % of variation between runs.
 //!
-//! The tasks are threads, forked processes, or clean coprocs, which share a region with the ring's
-//! first task. Coprocs, too, have their arrays in memory of their own, though a program would have
-//! its data in the region: between processes and coprocs nothing then differs but the way they were
-//! made, and none is favoured by another kind of pages.
+//! The tasks are threads, forked processes, or clean coprocs, which share a region with the ring's first task. Coprocs,
+//! too, have their arrays in private memory, though a program would have its data in the region: processes and coprocs
+//! then differ only in the way in which they were created, and neither profits from another kind of pages.
 //!
-//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux
-//! Conference Europe 2009) published for threads and processes stand beside ours.
+//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux Conference Europe 2009)
+//! published for threads and processes are shown beside the measured ones.
 
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -145,7 +144,7 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) 
     }
 }
 
-/// What the talk published for these parameters.
+/// The talk's published figures for these parameters.
 fn published(size: u64, tasks: u32, kind: Kind) -> Vec<(&'static str, f64)> {
     let column = match kind {
         Kind::Threads => 0,
@@ -183,7 +182,7 @@ fn on_thread_placed<T: Send>(
     })
 }
 
-/// The token says whether to go on.
+/// The token's value says whether to continue.
 const GO: [u8; 4] = [1; 4];
 const STOP: [u8; 4] = [0; 4];
 
@@ -196,7 +195,7 @@ struct Task {
 
 impl Task {
     fn new(from: PipeReader, to: PipeWriter, words: usize) -> Self {
-        // Not zeros, which might all be one page.
+        // Not zeros, which might all be mapped to one page.
         let array = vec![1; words];
         Self { from, to, array }
     }
@@ -215,7 +214,7 @@ impl Task {
         black_box(sum);
     }
 
-    /// Passes the token on until it says stop, or the task before has gone.
+    /// Passes the token on until it says stop, or the previous task has ended.
     fn live(mut self) -> io::Result<()> {
         loop {
             let token = self.receive()?;
@@ -238,7 +237,7 @@ impl Hop {
         let tasks = (0..pipes)
             .map(|index| {
                 let (from, to) = io::pipe()?;
-                // One array for all hops, so that it stays hot.
+                // One array for all hops, so that it stays in the cache.
                 Ok(Task::new(from, to, if index == 0 { words } else { 0 }))
             })
             .collect::<io::Result<_>>()?;
@@ -258,10 +257,10 @@ impl Hop {
     }
 }
 
-/// A runtime for rings of up to so many tasks, one for all cases, as a program would have.
+/// One runtime for rings of up to so many tasks, used by all cases, as a program would.
 fn start_coprocs(tasks: u32) -> io::Result<Coprocs> {
-    // The runtime's server is a task, too, and so are the first task of the ring and that of the
-    // sample before, which may still be leaving.
+    // The runtime's server is a task, too, and so are the first task of the ring and that of the previous sample, which
+    // may still be leaving.
     let slots = u16::try_from(tasks + 3).unwrap_or(u16::MAX);
     let region = RegionOptions::new()
         .max_bytes(16 << 20)
@@ -272,7 +271,7 @@ fn start_coprocs(tasks: u32) -> io::Result<Coprocs> {
     ours::start(&region, &Options::new()).map_err(io::Error::other)
 }
 
-/// What makes the tasks of a ring.
+/// The way in which the tasks of a ring are created.
 #[derive(Clone)]
 enum Maker {
     Threads,
@@ -289,7 +288,7 @@ impl Maker {
         }
     }
 
-    /// Makes the task that reads `from` and writes `to`; `kept` are pipe ends that it must not have.
+    /// Creates the task that reads `from` and writes `to`; it must not inherit the pipe ends in `kept`.
     fn make(
         &self,
         from: PipeReader,
@@ -302,14 +301,13 @@ impl Maker {
                 Task::new(from, to, words).live()
             }))),
             Self::Processes => process::fork(|| {
-                // A pipe ends when nobody else holds its other end.
+                // A pipe reports its end only when no other process holds its other end.
                 kept.clear();
                 i32::from(Task::new(from, to, words).live().is_err())
             })
             .map(Other::Process),
             Self::Coprocs(coprocs) => {
-                // A clean coproc has the runtime's placement, where the other kinds have that of
-                // this thread.
+                // A clean coproc has the runtime's placement, the other kinds have that of this thread.
                 let attributes = Attributes::new()
                     .name("ring")
                     .affinity(machine::cpus())
@@ -332,7 +330,7 @@ fn live_as_coproc(_: &Region, words: usize) -> i32 {
     i32::from(Task::new(from.into(), to.into(), words).live().is_err())
 }
 
-/// The ring, seen from its first task, which is the caller.
+/// The ring, from the view of its first task, the caller.
 struct Ring {
     first: Task,
     others: Vec<Other>,
@@ -363,7 +361,7 @@ impl Ring {
                 Ok(other) => others.push(other),
                 Err(error) => {
                     drop(ends);
-                    // They end without a token; why there is none is what counts.
+                    // They end without a token; the reason why there is none is the error to report.
                     let _ = join(others);
                     return Err(error);
                 }
@@ -391,7 +389,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Ends every task. A ring that is broken ends by itself, pipe by pipe.
+    /// Ends every task. A broken ring ends by itself, pipe by pipe.
     fn stop(mut self) -> io::Result<()> {
         let sent = self.send_round(STOP);
         drop(self.first);
@@ -400,7 +398,7 @@ impl Ring {
     }
 }
 
-/// Waits for all, and reports the first that failed.
+/// Waits for all, and returns the error of the first that failed.
 fn join(others: Vec<Other>) -> io::Result<()> {
     let mut result = Ok(());
     for other in others {
@@ -409,7 +407,7 @@ fn join(others: Vec<Other>) -> io::Result<()> {
                 .join()
                 .unwrap_or_else(|_| Err(io::Error::other("a task of the ring panicked"))),
             Other::Process(process) => process::wait(process),
-            // Until it is taken apart, which would disturb the next sample.
+            // Waits for the teardown, which would disturb the next sample.
             Other::Coproc(coproc) => match coproc.join_reaped() {
                 Ok(exit) if exit.is_success() => Ok(()),
                 Ok(exit) => Err(io::Error::other(format!("a coproc ended: {exit:?}"))),
@@ -437,8 +435,8 @@ mod tests {
         laps.map(drop)
     }
 
-    /// Whether rings as large as they can be go round, time and again: they do not where the tasks
-    /// of an earlier ring still have their slots.
+    /// Whether the largest possible rings work repeatedly: they do not if the tasks of an earlier ring still have their
+    /// slots.
     fn nobody_is_left(maker: &Maker) {
         for _ in 0..3 {
             runs(maker, MOST).unwrap();
@@ -474,7 +472,7 @@ mod tests {
                 coproc.kill(Signal::KILL).unwrap();
             }
         }
-        // The token is lost at the latest when the pipes of the dead have ended.
+        // The token is lost at the latest when the pipes of the dead tasks have ended.
         while ring.laps(1).is_ok() {}
         ring.stop().unwrap_err();
         nobody_is_left(&maker);

@@ -1,16 +1,14 @@
-//! How fast a lock's holder gets the priority of who waits for it, along a chain of holders.
+//! How fast a lock's owner inherits the priority of a waiter, along a chain of owners.
 //!
-//! Source: priority inheritance is transitive (`Documentation/locking/rt-mutex-design.rst` of Linux); the
-//! bound that a user reckons with is the time from the wait to the first instruction of the holder at
-//! its end.
+//! Source: priority inheritance is transitive (`Documentation/locking/rt-mutex-design.rst` of Linux); the bound that a
+//! user needs is the time from the wait to the first instruction of the owner at the end of the chain.
 //!
-//! One CPU has the holders, all in SCHED_FIFO. The first has a lock, and computes; each of the others,
-//! one priority higher than the one before, has a lock of its own and waits for that of the one before.
-//! A task of medium priority computes on the same CPU, so that the first does not run. Then a task of
-//! high priority, on another CPU if there is one, locks the last one's lock. The figure is the time from
-//! its call to when the first holder computes again: waiting before the kernel is asked, the walk along
-//! the chain, an interrupt to the other CPU, and a switch of tasks there; nothing is subtracted. *tasks*
-//! is the number of holders.
+//! One CPU runs the owners, all in SCHED_FIFO. The first one owns a lock, and computes; each of the others, one
+//! priority higher than the one before, owns a lock and waits for the lock of the one before. A task of medium priority
+//! computes on the same CPU, so that the first owner does not run. Then a task of high priority, on another CPU if
+//! there is one, locks the last owner's lock. The figure is the time from this call until the first owner computes
+//! again: spinning before the system call, the walk along the chain, an interrupt to the other CPU, and a context
+//! switch there; nothing is subtracted. *tasks* is the number of owners.
 //!
 //! Real-time priorities need CAP_SYS_NICE, or an RLIMIT_RTPRIO.
 
@@ -52,9 +50,9 @@ const HIGH: c_int = CEILING;
 const MEDIUM: c_int = HIGH - 1;
 const LOWEST: c_int = HIGH - 9;
 
-/// A task that waits for another's step looks so often; asleep, since the other may need its CPU.
+/// How often a task polls for another's step; it sleeps in between, since the other may need its CPU.
 const LOOK: Duration = Duration::from_micros(50);
-/// Within this time a task that is about to sleep does, and one that begins to compute has begun.
+/// The time within which a task that is about to sleep does so, and one that begins to compute has begun.
 const SETTLING: Duration = Duration::from_micros(300);
 
 impl Scenario for Donation {
@@ -124,7 +122,7 @@ impl Scenario for Donation {
 struct Chain {
     holders: usize,
     times: u32,
-    /// The waiter's, and the holders'.
+    /// The waiter's CPU, and the owners'.
     cpus: [usize; 2],
 }
 
@@ -150,10 +148,10 @@ impl Visitor for Chain {
     }
 }
 
-/// What the tasks tell each other in one time.
+/// The state that the tasks share in one repetition.
 #[derive(Default)]
 struct Stage {
-    /// How many holders have their locks.
+    /// How many owners have acquired their locks.
     held: AtomicUsize,
     is_busy: AtomicBool,
     /// When the waiter called, in nanoseconds; 0 before.
@@ -163,15 +161,15 @@ struct Stage {
 
 impl Stage {
     fn clear(&self) {
-        // Relaxed, here and below: a barrier stands between the times, and nothing else is handed over.
+        // Relaxed, here and below: a barrier separates the repetitions, and nothing else is handed over.
         self.held.store(0, Ordering::Relaxed);
         self.is_busy.store(false, Ordering::Relaxed);
         self.called.store(0, Ordering::Relaxed);
         self.is_over.store(false, Ordering::Relaxed);
     }
 
-    /// The holder of this number: has its lock, and waits for the one before; the first computes until it
-    /// sees the call, and tells how long that took.
+    /// The owner of this number: it acquires its lock, and waits for the previous one's. The first one computes until
+    /// it sees the call, and returns how long that took.
     fn hold<L: Lock>(&self, number: usize, locks: &[Place<L>]) -> Option<u64> {
         look_until(|| self.held.load(Ordering::Relaxed) == number);
         let mine = locks[number].pin().lock();
@@ -236,7 +234,7 @@ impl Chain {
                     pin_to(cpu)
                         .and_then(|()| enter_fifo(priority))
                         .inspect_err(|_| start.give_up())?;
-                    // A task's first lock call is none of its usual ones.
+                    // A task's first lock call does more than later ones.
                     locks[0].pin().check().inspect_err(|_| start.give_up())?;
                     start.wait_for(tasks)?;
                     for _ in 0..self.times {

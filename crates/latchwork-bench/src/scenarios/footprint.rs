@@ -1,19 +1,19 @@
-//! How large a lock is, and what there is to execute of one that is free.
+//! The size of a lock, and the code of its fast paths.
 //!
-//! Source: Ingo Molnár's introduction of the kernel's mutexes (2005): `struct mutex` takes 16 bytes,
-//! its fast paths three instructions each (a locked decrement or increment, a branch, the return), of
-//! 6 bytes. These stand beside our wait-wake mutex.
+//! Source: Ingo Molnár's introduction of the kernel's mutexes (2005): `struct mutex` takes 16 bytes, its fast paths
+//! three instructions each (a locked decrement or increment, a branch, the return), of 6 bytes. These are shown beside
+//! Latchwork's wait-wake mutex.
 //!
-//! Four cases. *size*: bytes of the lock, without data (of a System V semaphore, its number).
-//! *text* and *instructions*: of a function that locks, and of one that unlocks, with the lock's own
-//! code inlined, in this very executable: see [`Executable::fast_path`] for what counts. A lock whose
-//! fast path calls a library has none of these. *executed*: instructions that the processor executes
-//! in those two functions, of libraries too, by single-stepping a traced child that has a second
-//! thread, after it has locked before. Where no branch is taken and nothing is called, that is the
-//! same number: the one checks the other. A system call is one instruction.
+//! Four cases. *size*: bytes of the lock, without data (for a System V semaphore, of its number). *text* and
+//! *instructions*: those of a function that locks, and of one that unlocks, with the lock's own code inlined, in this
+//! executable: see [`Executable::fast_path`] for what counts. A lock whose fast path calls a library has none of these
+//! figures. *executed*: instructions that the processor executes in those two functions, including libraries, by
+//! single-stepping a traced child that has a second thread, and that has locked before. If no branch is taken and
+//! nothing is called, this is the same number as *instructions*, so each checks the other. A system call is one
+//! instruction.
 //!
-//! *program-text*, *-data* and *-bss* are of a whole program in C, with semaphores and with mutexes:
-//! see [`program`].
+//! *program-text*, *-data* and *-bss* are those of a whole program in C, with semaphores and with mutexes: see
+//! [`program`].
 //!
 //! A figure is the sum of locking and unlocking; nothing is subtracted.
 
@@ -151,7 +151,7 @@ impl Scenario for Footprint {
     }
 }
 
-/// Notes that a contestant has no figure, for this reason.
+/// Records that a contestant has no figure, with the reason.
 fn skip(skipped: &mut Vec<(String, Vec<&str>)>, reason: String, name: &'static str) {
     match skipped.iter_mut().find(|(known, _)| *known == reason) {
         Some((_, names)) => names.push(name),
@@ -185,7 +185,7 @@ impl Footprint {
     }
 }
 
-/// The kernel's mutex.
+/// The figures of the kernel's mutex.
 fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
     match (contestant, case) {
         ("latchwork wait-wake", Variant::Size) => vec![("published_kernel_bytes", 16.0)],
@@ -197,7 +197,7 @@ fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// What there is to know of a lock's code.
+/// The code of a lock.
 struct Code {
     size: f64,
     /// The addresses of [`lock`] and [`unlock`].
@@ -215,7 +215,7 @@ impl Code {
     }
 }
 
-/// Looks at a lock, in the class that it needs.
+/// Examines a lock, in the scheduling class that it needs.
 struct Look(Option<c_int>);
 
 impl Visitor for Look {
@@ -239,7 +239,7 @@ impl Visitor for Look {
 
 /// The traced child.
 fn run<L: Lock>(place: Pin<&L>, priority: Option<c_int>) -> c_int {
-    // The C library must not believe that it has one thread only.
+    // A second thread, so that the C library does not omit atomic operations.
     thread::spawn(thread::park);
     if let Some(priority) = priority
         && enter_fifo(priority).is_err()
@@ -249,7 +249,7 @@ fn run<L: Lock>(place: Pin<&L>, priority: Option<c_int>) -> c_int {
     let Ok(_enlisted) = L::enlist() else {
         return 1;
     };
-    // What happens in the first call only is no part of the path.
+    // Work that only the first call does is not part of the fast path.
     for _ in 0..2 {
         black_box(unlock::<L> as fn(_))(black_box(lock::<L> as fn(_) -> _)(place));
     }
@@ -258,13 +258,13 @@ fn run<L: Lock>(place: Pin<&L>, priority: Option<c_int>) -> c_int {
     0
 }
 
-/// What a caller's code does to lock.
+/// The code of a caller that locks.
 #[inline(never)]
 fn lock<'a, L: Lock>(lock: Pin<&'a L>) -> L::Held<'a> {
     lock.lock()
 }
 
-/// What a caller's code does to unlock.
+/// The code of a caller that unlocks.
 #[inline(never)]
 fn unlock<L: Lock>(held: L::Held<'_>) {
     drop(held);

@@ -1,22 +1,21 @@
-//! N tasks take one lock, work for a moment, and come again: throughput, fairness and waits.
+//! N tasks repeatedly acquire one lock and work for a moment: throughput, fairness and waits.
 //!
-//! Source: Waiman Long's microbenchmark (`perf bench futex mutex` in *TP-futex*, version 6 of the
-//! patch set, 2017). There the tasks are pinned; here, where they may be many times the CPUs, the
-//! scheduler places them. What is measured, and the units of the work, stand in [`contention`].
+//! Source: Waiman Long's microbenchmark (`perf bench futex mutex` in *TP-futex*, version 6 of the patch set, 2017). It
+//! pins the tasks; here the scheduler places them, since there may be many times as many tasks as CPUs. [`contention`]
+//! describes what is measured, and the units of the work.
 //!
-//! The tasks are threads or forked processes; locks for threads have no rows between processes.
-//! With `--quick`, processes are two and the most that there are of threads, none of them sleeps,
-//! and windows are half as long, so that both kinds end within 45 s on 2 CPUs.
+//! The tasks are threads or forked processes; locks for threads have no rows with processes. With `--quick`, the task
+//! counts are two processes and the largest number of threads, no task sleeps, and windows are half as long, so that
+//! both kinds end within 45 s on 2 CPUs.
 //!
-//! Beside operations per second: those of the slowest, average and fastest task, the slowest in per
-//! cent of the average, the deviation as perf computes it (of the average, in per cent), how often a
-//! task went to sleep waiting (by the kernel's count of voluntary switches, less the sleeps of
-//! sections; per 1,000 operations), and from another run the waits' median, 99th percentile and
-//! maximum. Our throughput lock can count its slow paths and how it was got (Long's acquisition
-//! codes), per 1,000 operations; it does so in a third run.
+//! Further figures: operations per second of the slowest, average and fastest task; the slowest in per cent of the
+//! average; the deviation as perf computes it (in per cent of the average); how many times a task went to sleep waiting
+//! (the kernel's count of voluntary switches, minus the sleeps of sections; per 1,000 operations); and from another run
+//! the waits' median, 99th percentile and maximum. Latchwork's throughput lock can count its slow paths and how it was
+//! acquired (Long's acquisition codes), per 1,000 operations; it does so in a third run.
 //!
-//! Long's figures (36 threads on 36 CPUs, 10 s) stand beside ours where the parameters are the same:
-//! his wait-wake, TP and PI futexes beside our protocols of these kinds, his glibc beside glibc.
+//! Long's figures (36 threads on 36 CPUs, 10 s) are shown where the parameters are the same: his wait-wake, TP and PI
+//! futexes beside Latchwork's protocols of these kinds, his glibc beside glibc.
 
 use std::io;
 use std::ptr;
@@ -63,7 +62,7 @@ const LONG: [(u32, f64, f64); 4] = [
     (50, 16_103_078.0, 24_299_436.0),
     (100, 10_233_914.0, 14_375_505.0),
 ];
-/// The same where every section sleeps.
+/// The same, with every section sleeping.
 const LONG_SLEEPING: (f64, f64) = (178_018.0, 174_938.0);
 /// At load 1: PI futexes and glibc.
 const LONG_PI: f64 = 372_301.0;
@@ -139,7 +138,7 @@ impl Scenario for FutexLock {
     }
 }
 
-/// What is measured with which tasks. The share of sleeps is varied at the usual load.
+/// Which work is measured with which tasks. The share of sleeps is varied at the usual load.
 fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
     let most = tasks.iter().copied().max().unwrap_or(1);
     let loads: &[u32] = if plan.quick { &[USUAL_LOAD] } else { &LOADS };
@@ -170,7 +169,7 @@ fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
     setups
 }
 
-/// What Long published for these parameters.
+/// Long's published figures for these parameters.
 fn published(contestant: &str, crew: Crew, work: Work) -> Vec<(&'static str, f64)> {
     if (crew.kind, crew.tasks) != (Kind::Threads, LONG_TASKS) {
         return Vec::new();
@@ -215,10 +214,10 @@ impl Visitor for Contend {
     }
 }
 
-/// What a lock that counts has counted, per 1,000 operations.
+/// The counters of a lock that has any, per 1,000 operations.
 type Counter = Box<dyn FnMut() -> io::Result<Vec<(&'static str, f64)>>>;
 
-/// Has a lock count, in a run of its own, since counting costs.
+/// Counts, in a run of its own, since counting has a cost.
 struct Count(Contend);
 
 impl Visitor for Count {
@@ -283,7 +282,7 @@ mod tests {
         assert_eq!(at("std", 36, 1, 0), None);
     }
 
-    /// Whether each of the operations that tasks say they did has incremented the datum.
+    /// Checks that each operation that the tasks report has incremented the datum.
     struct Compare(Crew);
 
     impl Visitor for Compare {

@@ -1,10 +1,9 @@
-//! N tasks take one reader/writer lock, most of them to read: throughput, fairness and waits.
+//! N tasks repeatedly acquire one reader/writer lock, most of them to read: throughput, fairness and waits.
 //!
-//! Source: Waiman Long's microbenchmark (`perf bench futex rwlock` in *TP-futex*, 2017), where every
-//! task reads or writes by chance. Measured as in `futex-lock`; see [`contention`]. Long published,
-//! for 36 tasks that read half of the time, 30.99 million operations in 10 s with wait-wake futexes,
-//! 49.79 with TP futexes and 14.86 with glibc; at which load is not said, so that they stand here
-//! only.
+//! Source: Waiman Long's microbenchmark (`perf bench futex rwlock` in *TP-futex*, 2017), in which each task reads or
+//! writes at random. Measured as in `futex-lock`; see [`contention`]. For 36 tasks that read half of the time, Long
+//! published 30.99 million operations in 10 s with wait-wake futexes, 49.79 with TP futexes and 14.86 with glibc. He
+//! does not state the load, so these figures are given only here.
 
 use std::time::Duration;
 

@@ -1,10 +1,9 @@
-//! What a block of memory costs: allocated, its first byte written, and freed, by one task or by
-//! several at once.
+//! The cost of a block of memory: allocated, its first byte written, and freed, by one task or by several at once.
 //!
-//! Page faults are counted beside: glibc gives the top of its heap back to the system once 128 KiB
-//! of it are free, and batches of large blocks then fault their pages in again and again. That is
-//! what a program gets that sets no tunables, but it is a policy, not the price of the algorithm
-//! (with a high `glibc.malloc.trim_threshold` such a pair costs as little as a small one).
+//! Page faults are counted in addition: glibc returns the top of its heap to the system once 128 KiB of it are free,
+//! and batches of large blocks then fault their pages in again and again. A program that sets no tunables gets this
+//! behaviour, but it is a policy, not the cost of the algorithm (with a high `glibc.malloc.trim_threshold` such a pair
+//! costs as little as a small one).
 
 use std::io;
 use std::sync::Barrier;
@@ -24,11 +23,11 @@ use crate::result::{Kind, Params, Unit, Variant, Warning};
 
 pub(super) struct Heap;
 
-/// Sizes from a word or two to far above a page.
+/// Sizes from one or two words to far above a page.
 const SIZES: [u64; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
 const QUICK_SIZES: [u64; 3] = [16, 1024, 65_536];
 
-/// Task counts where the machine has the CPUs; smaller machines stop at twice what they have.
+/// Task counts if the machine has the CPUs; smaller machines stop at twice their number.
 const TASKS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 impl Scenario for Heap {
@@ -61,7 +60,7 @@ impl Scenario for Heap {
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let tasks = tasks(plan, &mut prepared.warnings);
-        // One region for all cases, as a program would have.
+        // One region for all cases, as in a program.
         let region = if plan.wants(self.base(), "latchwork heap") {
             region(tasks.iter().copied().max().unwrap_or(1)).ok()
         } else {
@@ -91,7 +90,7 @@ impl Scenario for Heap {
     }
 }
 
-/// The task counts to measure: the user's, or as many as oversubscribe this machine.
+/// The task counts to measure: the user's, or up to a number that oversubscribes this machine.
 fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     if !plan.tasks.is_empty() {
         return plan.tasks.clone();
@@ -111,13 +110,13 @@ fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     tasks
 }
 
-/// A region for so many tasks at once, or why there is none.
+/// A region for so many tasks at once, or the reason why there is none.
 fn region(tasks: u32) -> Result<Region, Absent> {
     let live = u64::from(tasks) * heap::BATCH as u64 * SIZES[SIZES.len() - 1];
     RegionOptions::new()
-        // The blocks alive at once, and ample room for each task's own free blocks.
+        // The blocks allocated at once, and ample room for each task's own free blocks.
         .max_bytes((4 * live).max(64 << 20))
-        // And the measuring thread, and threads of the sample before that are still leaving.
+        // Also for the measuring thread, and for threads of the previous sample that are still leaving.
         .max_tasks(u16::try_from(2 * tasks + 2).unwrap_or(u16::MAX))
         .label("bench")
         .create_anonymous()
@@ -156,7 +155,7 @@ fn measured<H: heap::Heap>(
                         heap::pairs(&heap, size, pairs)
                     }
                 };
-                // A thread's first block makes it known to the heap, and is not counted.
+                // A thread's first block registers it with the heap, and is not counted.
                 let before = minor_faults();
                 let elapsed = together(tasks, || work(1), || work(pairs))?;
                 faults = (minor_faults() - before) as f64 / (pairs * u64::from(tasks)) as f64;
@@ -170,8 +169,9 @@ fn measured<H: heap::Heap>(
     }
 }
 
-/// Runs `work` in so many tasks at once, after each has done `first`; the time from the first one's beginning until the
-/// last one's end. Each takes its own times: who starts them all may be kept from a CPU until they have ended.
+/// Runs `work` in so many tasks at once, after each has done `first`. Returns the time from the start of the first one
+/// to the end of the last one. Each takes its own times, since the thread that starts them may not get a CPU until they
+/// have ended.
 fn together(
     tasks: u32,
     first: impl Fn() -> io::Result<()> + Sync,
@@ -210,7 +210,7 @@ mod tests {
     use crate::peers::{pin_to, yields_to_all};
     use std::sync::Mutex;
 
-    /// Who starts the tasks runs after them all: on one processor, and only when that has nothing else to do.
+    /// The thread that starts the tasks gets to run after all of them: on one processor, at the lowest priority.
     #[test]
     fn the_time_together_is_no_shorter_than_one_tasks_own() {
         pin_to(machine::cpus()[0]).unwrap();

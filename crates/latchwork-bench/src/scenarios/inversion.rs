@@ -1,17 +1,16 @@
 //! Priority inversion: how long a high-priority task waits for a lock that a low-priority task holds,
 //! while a load of medium priority keeps the low one from its CPU.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 9 and 10:
-//! the intervals at which a real system got its data were 16 ms at most, 805 ms under load without
-//! priority inheritance, and 23 ms with it. These stand beside ours, though what we can compare is
-//! how the three relate to one another: our tasks are others.
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 9 and 10: a real system got
+//! its data at intervals of at most 16 ms, of 805 ms under load without priority inheritance, and of 23 ms with it.
+//! These are shown beside the measured figures, though only their proportions can be compared, since the tasks here are
+//! different.
 //!
-//! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, takes the lock for a
-//! moment, and notes how long ago it had done so before; the low one holds the lock for 1 ms of its
-//! own computing, then sleeps for about as long; the medium one computes for 62 ms of each 92 or so.
-//! The figure is the longest interval of a round: the period and whatever came on top of it; nothing
-//! is subtracted. Without the medium task it is measured as well, as the row "undisturbed". All of
-//! them leave the CPU to others for a sixth of the time, more than real-time throttling asks for.
+//! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, acquires the lock for a moment, and
+//! records the time since it did so before. The low one holds the lock for 1 ms of its own computing, then sleeps for
+//! about as long. The medium one computes for 62 ms of each 92 or so. The figure is the longest interval of a round:
+//! the period plus all delays; nothing is subtracted. The row "undisturbed" is measured without the medium task. All of
+//! them leave the CPU idle for a sixth of the time, more than real-time throttling requires.
 //!
 //! Real-time priorities need CAP_SYS_NICE, or an RLIMIT_RTPRIO.
 
@@ -52,11 +51,11 @@ const MEDIUM: c_int = (BELOW_CEILING + CEILING) / 2;
 const HIGH: c_int = CEILING;
 
 const PERIOD: Duration = Duration::from_millis(5);
-/// What the low task computes under the lock, and how long it sleeps then.
+/// How long the low task computes under the lock, and then sleeps.
 const SECTION: Duration = Duration::from_millis(1);
-/// What the medium task computes at once.
+/// How long the medium task computes without a break.
 const BURST: Duration = Duration::from_millis(62);
-/// How long it then sleeps: each in turn, so that the tasks do not fall into step.
+/// How long it then sleeps: these times in turn, so that the tasks do not synchronise.
 const GAPS_MS: [u64; 5] = [31, 26, 34, 29, 32];
 
 impl Scenario for Inversion {
@@ -120,7 +119,7 @@ impl Scenario for Inversion {
     }
 }
 
-/// What the talk published.
+/// The talk's published figures.
 fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
     let figure = match (contestant, case) {
         ("glibc normal", Variant::Undisturbed) => 16_000.0,
@@ -194,7 +193,7 @@ impl Periodic {
     }
 }
 
-/// A task: its priority, and what it does with the lock until the end. One of them has intervals.
+/// A task: its priority, and its function until the end. One of the tasks has intervals.
 type Life<L> = (c_int, fn(Pin<&L>, Deadline, &mut Durations));
 
 /// The low-priority task.
@@ -230,7 +229,7 @@ fn wait<L: Lock>(lock: Pin<&L>, end: Deadline, intervals: &mut Durations) {
         let now = Deadline::now();
         intervals.add(now.as_nanoseconds() - before.as_nanoseconds());
         before = now;
-        // What was missed is not made up for.
+        // Missed periods are skipped.
         while next <= now {
             next = next.saturating_add(PERIOD);
         }
@@ -257,7 +256,7 @@ mod tests {
         }
     }
 
-    /// However soon it ends, and whatever keeps the task from its lock.
+    /// Regardless of how soon it ends, and what keeps the task from its lock.
     #[test]
     fn every_run_has_an_interval() {
         if on_thread(Some(HIGH), None, || Ok(())).is_err() {

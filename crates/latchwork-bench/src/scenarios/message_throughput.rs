@@ -1,23 +1,22 @@
-//! What it costs to pass messages from one task to another: as many as possible in one direction, and
-//! there and back one at a time.
+//! The cost of passing messages between tasks: as many as possible in one direction, and round trips one at a time.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 26 to 30:
-//! a queue of robust mutex and condition variable ("mu/cv"), one with a semaphore ("mu/sm"), and the POSIX
-//! message queue, which was best there.
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 26 to 30: a queue of robust
+//! mutex and condition variable ("mu/cv"), one with a semaphore ("mu/sm"), and the POSIX message queue, which was the
+//! fastest there.
 //!
-//! One sender and one receiver, threads or forked processes, on CPUs of their own; round trips also on
-//! one CPU, where each must wait for the other to sleep. Ten messages may be under way. What copies does so
-//! from and into a buffer of the task's own; what is passed in place is written where it lies, and read
-//! there, a byte of each cache line; of what is handed over, only the first byte is touched.
+//! There is one sender and one receiver, threads or forked processes, each on its own CPU; round trips also on one CPU,
+//! where each must wait for the other to sleep. At most ten messages are under way. Contestants that copy do so between
+//! the queue and the task's own buffer. A message that is passed in place is written and read where it lies, a byte of
+//! each cache line; of a message that is handed over, only the first byte is accessed.
 //!
-//! The largest messages are also *computed*: the sender writes each byte of a message, the receiver adds
-//! up all. Who copies does so in its own buffer, and copies besides; in place, and handed over, it
-//! is all that is done.
+//! The largest messages are also *computed*: the sender writes each byte of a message, the receiver adds up all of
+//! them. Contestants that copy compute in their own buffer, and copy in addition; in place, and handed over, nothing
+//! more is done.
 //!
-//! *Several tasks*: all but one send, or all but one receive, or half and half, wherever the scheduler puts
-//! them. The figure is the time that a message takes of all of them together.
+//! *Several tasks*: all but one send, or all but one receive, or half and half, placed by the scheduler. The figure is
+//! the time per message of all of them together.
 //!
-//! Left out: what cannot be. The floor that spins needs two CPUs, the one that copies has no way back.
+//! Impossible cases are left out: the floor that spins needs two CPUs, and the one that copies has no way back.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,31 +38,31 @@ pub(super) struct MessageThroughput;
 
 const SIZES: [u64; 6] = [1, 64, 256, 1024, 4096, 65_536];
 const QUICK_SIZES: [u64; 3] = [64, 1024, 65_536];
-/// Where there are several senders or receivers.
+/// The sizes if there are several senders or receivers.
 const SIZES_AMONG_MANY: [u64; 2] = [64, 1024];
 
 /// One sender and one receiver are two tasks.
 const TASKS: [u32; 3] = [2, 4, 8];
 const QUICK_TASKS: [u32; 2] = [2, 4];
 
-/// Messages from each sender to each receiver, or round trips, after which all tasks surely run.
+/// Messages from each sender to each receiver, or round trips, after which all tasks certainly run.
 const IN_STEP: u64 = 20;
 
 const BASE: &str = "posix-mq";
 
-/// A contestant: its name, its sampler, and why it cannot take part.
+/// A contestant: its name, its sampler, and why it may be absent.
 struct Peer {
     name: &'static str,
     sampler: fn(Exchange, Duration) -> Sampler,
-    /// Why it cannot take part with messages of a size.
+    /// The reason why it does not support messages of a size.
     absent: fn(u64) -> Option<Absent>,
-    /// In which modes it makes sense.
+    /// The modes that it supports.
     modes: &'static [Mode],
-    /// It keeps its CPU while it waits.
+    /// Whether it spins while it waits.
     spins: bool,
-    /// It is for several senders and receivers, too.
+    /// Whether it supports several senders and receivers.
     many: bool,
-    /// It passes something on.
+    /// Whether it transports messages.
     carries: bool,
 }
 
@@ -129,7 +128,7 @@ fn absent<M: Mail>(size: u64) -> Option<Absent> {
     })
 }
 
-/// What helps one that cannot take part.
+/// What the user can do about an absent contestant.
 fn hint(peer: &Peer) -> &'static str {
     if peer.name == BASE {
         "; `sysctl fs.mqueue.msgsize_max=65536` admits them, and `ulimit -q unlimited` as many as needed"
@@ -198,7 +197,7 @@ impl Scenario for MessageThroughput {
         for &kind in kinds {
             for &tasks in counts {
                 match tasks {
-                    // One cannot be both.
+                    // One task cannot be sender and receiver.
                     0 | 1 => {}
                     2 => exchanges.extend(between_two(kind, sizes, &mut prepared.warnings)),
                     _ => exchanges.extend(among_many(kind, tasks)),
@@ -284,7 +283,7 @@ fn among_many(kind: Kind, tasks: u32) -> impl Iterator<Item = Exchange> {
     })
 }
 
-/// Who exchanges what.
+/// The tasks and messages of a case.
 #[derive(Clone, Copy)]
 struct Exchange {
     kind: Kind,
@@ -313,18 +312,18 @@ impl Exchange {
         self.senders + self.receivers
     }
 
-    /// Each byte is written and read.
+    /// Whether each byte is written and read.
     fn is_computed(&self) -> bool {
         self.case == Some(Variant::Computed)
     }
 
-    /// How many messages go from each sender to each receiver, on the average, so that all are so many
-    /// at least.
+    /// How many messages go from each sender to each receiver, on average, so that there are at least `messages` in
+    /// total.
     fn share(&self, messages: u64) -> u64 {
         messages.div_ceil(u64::from(self.senders * self.receivers))
     }
 
-    /// Puts the task with this number where it is to run.
+    /// Places the task with this number on its CPU.
     fn place(&self, number: u32) -> io::Result<()> {
         let cpus = machine::cpus();
         match self.placement {
@@ -367,14 +366,14 @@ struct Scene<M> {
     there: M,
     back: Option<M>,
     start: Place<Start>,
-    /// Of the one who took longest.
+    /// The longest time of a task.
     nanoseconds: Place<AtomicU64>,
     exchange: Exchange,
     messages: u64,
 }
 
 impl<M: Mail> Scene<M> {
-    /// How long so many messages took.
+    /// How long the messages took.
     fn run(&self) -> io::Result<Duration> {
         let numbers = 0..self.exchange.tasks();
         match self.exchange.kind {
@@ -403,7 +402,7 @@ impl<M: Mail> Scene<M> {
         Ok(took.mul_f64(self.messages as f64 / all as f64))
     }
 
-    /// The life of one who sends, or begins, or, behind those, of one who receives.
+    /// The function of a task that sends or begins, or (with a higher number) receives.
     fn live(&self, number: u32) -> io::Result<()> {
         let placed = self.exchange.place(number);
         placed.inspect_err(|_| self.start.give_up())?;
@@ -413,7 +412,7 @@ impl<M: Mail> Scene<M> {
             (Mode::RoundTrip, true) => self.ask(),
             (Mode::RoundTrip, false) => return self.answer(),
         }?;
-        // Relaxed: looked at when all tasks have ended.
+        // Relaxed: read after all tasks have ended.
         self.nanoseconds
             .fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
         Ok(())

@@ -54,7 +54,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &busy::Busy,
 ];
 
-/// These peers as contestants of a scenario whose tasks have real-time priorities up to this one.
+/// These peers as contestants of a scenario whose tasks have real-time priorities up to `priority`.
 fn contestants_at(priority: c_int, peers: &[&Peer]) -> Vec<Contestant> {
     let absent = on_thread(Some(priority), None, || Ok(()))
         .err()
@@ -72,12 +72,12 @@ fn contestants_at(priority: c_int, peers: &[&Peer]) -> Vec<Contestant> {
     peers.iter().map(contestant).collect()
 }
 
-/// One kind of work, and those who do it.
+/// One kind of work, and its contestants.
 pub(crate) trait Scenario: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What runs, and the figure, in one line.
+    /// The work and the figure, in one line.
     fn about(&self) -> &'static str;
 
     /// The contestant that ratios refer to.
@@ -93,7 +93,7 @@ pub(crate) trait Scenario: Sync {
         &[]
     }
 
-    /// Those of the locks that `plan` wants and that are available: who is absent has been named.
+    /// The locks that `plan` wants and that are available: absent ones have been reported.
     fn available(&self, plan: &Plan) -> Vec<&'static Peer> {
         let wanted = |peer: &&Peer| plan.wants(self.base(), peer.name);
         let available = |peer: &&Peer| peer.contestant().absent.is_none();
@@ -101,7 +101,7 @@ pub(crate) trait Scenario: Sync {
         locks.filter(wanted).filter(available).collect()
     }
 
-    /// Who takes part, available or not.
+    /// The contestants, available or not.
     fn contestants(&self) -> Vec<Contestant> {
         self.locks().iter().map(|peer| peer.contestant()).collect()
     }
@@ -110,16 +110,16 @@ pub(crate) trait Scenario: Sync {
     fn prepare(&self, plan: &Plan) -> Prepared;
 }
 
-/// What a scenario is about to measure.
+/// The prepared cases of a scenario.
 #[derive(Default)]
 pub(crate) struct Prepared {
     pub(crate) cases: Vec<Case>,
     pub(crate) warnings: Vec<Warning>,
-    /// What has to live while the cases run.
+    /// An object that has to live while the cases run.
     pub(crate) company: Option<Box<dyn Any>>,
 }
 
-/// Plans a run, if all that `options` name is known to the scenarios they are for.
+/// Plans a run, if the chosen scenarios know all names in `options`.
 pub(crate) fn plan(options: &Options, chosen: &[&dyn Scenario]) -> Result<Plan, Error> {
     let plan = Plan::new(options)?;
     if let Some(scenario) = chosen.first()

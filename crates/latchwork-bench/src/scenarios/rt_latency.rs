@@ -1,15 +1,14 @@
-//! How late a task wakes up that waits until a moment.
+//! The wake-up latency of a task that waits until a point in time.
 //!
-//! Source: cyclictest, on which the evaluations of real-time systems rest: a task sleeps until the
-//! next millisecond has come, looks at the clock, and notes by how much it is late. Here it does so
-//! by `clock_nanosleep`, as cyclictest does, and by our timed waits and their rivals: it waits for a
-//! lock that another task holds all the time, or for something that does not happen. Nothing is
-//! subtracted.
+//! Source: cyclictest, on which evaluations of real-time systems are based: a task sleeps until the next millisecond
+//! begins, reads the clock, and records how late it is. Here it does so by `clock_nanosleep`, as cyclictest does, and
+//! by Latchwork's timed waits and their rivals: it waits for a lock that another task holds all the time, or for an
+//! event that does not happen. Nothing is subtracted.
 //!
-//! The task is pinned to one CPU, and in SCHED_FIFO where that is allowed. In SCHED_OTHER the kernel
-//! may let timers wait for 50 µs for others (the timer slack), which is left as it is; waits for
-//! priority-inheriting locks have none. The figure is the median of a round; the longest of all
-//! rounds stands beside it. A maximum means little without a load beside, and without hours.
+//! The task is pinned to one CPU, and runs in SCHED_FIFO where that is permitted. In SCHED_OTHER the kernel may delay
+//! timers by up to 50 µs to combine them (the timer slack), which is left unchanged; waits for priority-inheriting
+//! locks have no slack. The figure is the median of a round; the maximum of all rounds is shown beside it. A maximum
+//! means little without a load, and without hours of measuring.
 
 use std::io;
 use std::sync::Barrier;
@@ -33,7 +32,7 @@ use crate::result::{Params, Sched, Unit, Warning};
 
 pub(super) struct RtLatency;
 
-/// Waits for locks.
+/// The waits for locks.
 const PEERS: &[&Peer] = &[
     locks::WAIT_WAKE,
     locks::THROUGHPUT,
@@ -123,7 +122,7 @@ impl Scenario for RtLatency {
     }
 }
 
-/// A task that waits time and again.
+/// A task that waits repeatedly.
 #[derive(Clone, Copy)]
 struct Timer {
     cpu: usize,
@@ -159,8 +158,7 @@ impl Timer {
         })
     }
 
-    /// By how much waits that begin one after the other come back late; `wait` says whether it did
-    /// so because the time had come.
+    /// By how much repeated waits return late; `wait` returns whether it ended because the time had come.
     fn lateness(
         self,
         mut wait: impl FnMut(Deadline) -> io::Result<bool> + Send,
@@ -176,7 +174,7 @@ impl Timer {
                 if timed_out {
                     late.add(now.as_nanoseconds().saturating_sub(next.as_nanoseconds()));
                 } else {
-                    // A wake-up for no reason is allowed, but not without end.
+                    // A spurious wake-up is allowed, but not endlessly.
                     missed += 1;
                     if missed > self.times {
                         return Err(io::Error::other("the wait ends before its time"));
@@ -207,7 +205,7 @@ impl Visitor for Timer {
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = placed(make()?)?;
-            // Locks remember their owners: it must be another thread that holds it.
+            // Locks know their owners, so another thread must hold it.
             let (begun, over) = (Barrier::new(2), Barrier::new(2));
             thread::scope(|scope| {
                 thread::Builder::new().spawn_scoped(scope, || {

@@ -1,9 +1,9 @@
-//! What it costs to create a task and wait for its end, as the creating process grows.
+//! The cost of creating a task and waiting for its end, as the creating process grows.
 //!
-//! fork copies the parent's page tables, so that every parent size needs a process of its own: a
-//! worker, forked while this process is still small, grows to the size and measures on request.
-//! Each worker first forks a small single-threaded server: a clone of that one, adopted by the
-//! worker, is the floor of what a process can cost that does not depend on its parent's size.
+//! fork copies the parent's page tables, so every parent size needs a process of its own: a worker, forked while this
+//! process is still small, grows to the size and measures on request. Each worker first forks a small single-threaded
+//! server: a clone of the server, adopted by the worker, is the floor, the least cost of a process that does not depend
+//! on its parent's size.
 
 use std::cell::RefCell;
 use std::fs;
@@ -28,9 +28,9 @@ pub(super) struct Spawn;
 
 /// How a contestant is measured, in a worker.
 enum Measured {
-    /// Creates a task and waits for its end, over and over.
+    /// Creates a task and waits for its end, repeatedly.
     OneByOne(fn(&mut Tools) -> io::Result<()>),
-    /// Measures by itself: the mean time of one, and the variant that this is.
+    /// Measures by itself: the mean time of one, and its variant.
     Itself(fn(&mut Tools) -> io::Result<Duration>, Variant),
 }
 use Measured::{Itself, OneByOne};
@@ -64,16 +64,16 @@ const ENTRIES: &[(&str, Measured)] = &[
     ),
 ];
 
-/// What contestants need that has to be there before the worker grows.
+/// The objects that contestants need before the worker grows.
 struct Tools {
     server: Server,
     clean: Coprocs,
     pooled: Coprocs,
-    /// Coprocs in a sustained run.
+    /// The number of coprocs in a sustained run.
     run: u32,
 }
 
-/// Ready coprocs, and how many of them one sample uses: the refill begins when half are gone.
+/// How many coprocs are ready, and how many of them one sample uses: the refill begins when half are gone.
 const POOL: usize = 128;
 const FROM_POOL: u32 = 48;
 const WAKING: u32 = 12;
@@ -100,8 +100,8 @@ impl Tools {
                 "only {ready} of {POOL} coprocs became ready"
             )));
         }
-        // The remains of the last ones are cleared away. The processors have then slept so deep that
-        // waking them takes a tenth of a millisecond, which is not what is measured.
+        // Waits for the teardown of the last ones. The processors have then reached such a deep sleep that waking them
+        // takes a tenth of a millisecond, which must not be measured.
         std::thread::sleep(Duration::from_millis(60));
         self.pooled_one_by_one(WAKING)?;
         self.pooled_one_by_one(FROM_POOL)
@@ -120,7 +120,7 @@ impl Tools {
     }
 }
 
-/// Memory to leave free beside a worker's, in MiB.
+/// How much memory to leave free besides a worker's, in MiB.
 const SLACK_MIB: u64 = 512;
 
 impl Scenario for Spawn {
@@ -144,7 +144,7 @@ impl Scenario for Spawn {
 
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
-        // A round is to see several forks of a large parent.
+        // A round should include several forks of a large parent.
         let sample = plan.sample * 4;
         for &parent_mib in plan.parents_mib {
             let worker =
@@ -190,12 +190,12 @@ impl Scenario for Spawn {
 /// the measuring process dies.
 struct Worker {
     process: libc::pid_t,
-    /// Requests are a contestant's index; answers an errno and a figure.
+    /// Requests are a contestant's index; answers are an errno and a figure.
     line: Option<UnixStream>,
 }
 
 impl Worker {
-    /// Starts a worker of `mib` MiB, or says why there is none.
+    /// Starts a worker of `mib` MiB, or returns the reason why there is none.
     fn start(mib: u64, sample: Duration, run: u32) -> Result<Self, String> {
         let available = machine::available_mib();
         if available < mib + SLACK_MIB {
@@ -218,7 +218,7 @@ impl Worker {
             process,
             line: Some(line),
         };
-        // The first answer comes once the worker has grown.
+        // The first answer comes after the worker has grown.
         worker.answer().map_err(failed)?;
         Ok(worker)
     }
@@ -252,16 +252,16 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The worker ends at the end of its line; how it ended has been seen in its answers.
+        // The worker ends when its socket is closed; its answers have reported all errors.
         self.line = None;
         let _ = process::wait(self.process);
     }
 }
 
-/// The life of a worker.
+/// The main function of a worker.
 fn work(mib: u64, sample: Duration, run: u32, mut line: UnixStream) -> io::Result<()> {
     let mut tools = Tools::start(run)?;
-    // Should the machine run out of memory, this process is the one to end. Best effort.
+    // If the machine runs out of memory, this process should be killed. An error is ignored.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     reply(&mut line, process::become_large(mib).map(|()| 0.0))?;
     let mut paces: Vec<Pace> = ENTRIES.iter().map(|_| Pace::new(sample)).collect();
@@ -288,8 +288,8 @@ fn reply(line: &mut UnixStream, figure: io::Result<f64>) -> io::Result<()> {
     line.write_all(&answer)
 }
 
-/// A small process that clones itself on request; the clone is a child of the worker and ends at
-/// once. It ends with its line.
+/// A small process that clones itself on request; the clone is a child of the worker and exits immediately. The server
+/// ends when its socket is closed.
 struct Server {
     process: libc::pid_t,
     line: UnixStream,
@@ -302,7 +302,7 @@ impl Server {
             process::close_all_but(server_line.as_fd());
             let mut request = [0];
             while matches!(server_line.read(&mut request), Ok(1)) {
-                // Its parent waits for the clone, and sees this end instead.
+                // The worker, its parent, waits for the clone, and sees this exit instead.
                 if process::clone_sibling_that_exits().is_err() {
                     return 1;
                 }

@@ -1,33 +1,33 @@
-//! Where tasks meet before they begin.
+//! A barrier at which tasks meet before they begin.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A meeting of threads, or of processes that share its memory.
+/// A barrier for threads, or for processes that share its memory.
 #[derive(Default)]
 pub(super) struct Start {
     here: AtomicUsize,
-    /// One of them is not coming.
+    /// Whether one of the tasks will not come.
     broken: AtomicBool,
 }
 
 impl Start {
-    /// One task cannot begin: nobody will.
+    /// One task cannot begin, so no task will.
     pub(super) fn give_up(&self) {
         // Relaxed, in all of this: nothing else is handed over.
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until so many tasks are here. Asleep: a real-time task would else keep its CPU from
-    /// those that are still to come.
+    /// Waits until so many tasks are here. It sleeps, since a real-time task would otherwise keep the CPU from those
+    /// that are still to come.
     pub(super) fn wait_for(&self, tasks: usize) -> io::Result<()> {
         self.here.fetch_add(1, Ordering::Relaxed);
         self.see(tasks, || false)
     }
 
-    /// Waits, from outside, until so many tasks are here. If one is `lost` before, nobody begins.
+    /// Waits, without taking part, until so many tasks are here. If one is `lost` before, no task begins.
     pub(super) fn see(&self, tasks: usize, lost: impl Fn() -> bool) -> io::Result<()> {
         while self.here.load(Ordering::Relaxed) < tasks {
             if lost() {

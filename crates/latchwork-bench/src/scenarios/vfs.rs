@@ -1,10 +1,10 @@
-//! Files made and removed by many tasks under one lock: what a mutex saves of a semaphore.
+//! Files created and removed by many tasks under one lock: how much faster a mutex is than a semaphore.
 //!
-//! Source: `test-mutex V 16 10`, with which the generic mutex subsystem of Linux was introduced (2005): 16
-//! tasks create, unlink and close files of their own in one directory. There the lock was the directory's, in
-//! the kernel; here it is the contestant's, around creating and around unlinking. (The kernel's own lock is never
-//! contended then.) The figure is loops in a second, of all tasks together; beside it how much of all processors
-//! the process used, and the loops for each per cent of that.
+//! Source: `test-mutex V 16 10`, with which the generic mutex subsystem of Linux was introduced (2005): 16 tasks
+//! create, unlink and close files of their own in one directory. There the lock was the directory's, in the kernel;
+//! here it is the contestant's, around creating and around unlinking. (So the kernel's own lock is never contended.)
+//! The figure is loops per second, of all tasks together; further figures are the process's share of all processors'
+//! time, and the loops for each per cent of it.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ use crate::result::{Kind, Params, Unit};
 
 pub(super) struct Vfs;
 
-/// The experiment's own.
+/// The original experiment's number.
 const TASKS: u32 = 16;
 
 const PEERS: &[&Peer] = &[
@@ -114,7 +114,7 @@ fn published(contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// So many tasks, for so long.
+/// The number of tasks, and the time.
 #[derive(Clone, Copy)]
 struct Crowd {
     tasks: u32,
@@ -172,7 +172,7 @@ impl Crowd {
                     }
                 }
             }
-            // The tasks are here, and begin when this thread is: its own clock starts first, however late it goes on.
+            // The tasks begin when this thread arrives: its clock is read first, however late it continues.
             let here = start.see(self.tasks as usize, || false);
             let (before, begun) = (cpu_time(), Instant::now());
             let began = here.and_then(|()| start.wait_for(everybody));
@@ -200,7 +200,7 @@ impl Crowd {
     }
 }
 
-/// A folder that goes with its files.
+/// A folder that is removed with its files.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -216,7 +216,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it is nobody's loss.
+        // An error is ignored: leftovers do no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

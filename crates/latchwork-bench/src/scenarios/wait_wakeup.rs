@@ -1,17 +1,17 @@
-//! What it costs to hand work over through locks: two tasks hand three locks round.
+//! The cost of handing work over through locks: two tasks pass three locks round.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and
-//! 22. Task B holds lock 1 and goes on with `lock((n+2)%3)`, `unlock((n+1)%3)`; C holds lock 2 and
-//! does the same one step on: each waits for the lock that the other one releases next. The figure
-//! is the time divided by the steps of both, with nothing subtracted.
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and 22. Task B holds
+//! lock 1 and continues with `lock((n+2)%3)`, `unlock((n+1)%3)`; C holds lock 2 and does the same one step later: each
+//! waits for the lock that the other one releases next. The figure is the time divided by the steps of both, with
+//! nothing subtracted.
 //!
-//! The tasks are threads or forked processes, on one CPU or on two, in SCHED_OTHER or SCHED_FIFO (of
-//! one priority). Left out is what cannot be: locks for threads between processes, and spinning
-//! without end on the CPU that the lock's holder needs.
+//! The tasks are threads or forked processes, on one CPU or on two, in SCHED_OTHER or SCHED_FIFO (of one priority).
+//! Impossible cases are left out: locks for threads between processes, and endless spinning on the CPU that the lock's
+//! owner needs.
 //!
-//! The talk published 8.5 µs for robust mutexes and 6.6 µs for System V semaphores between processes
-//! (page 25), which stand beside ours on one CPU; priority inheritance at about 1.6 times the normal
-//! mutex, priority protection at 1.2 times (page 16).
+//! The talk published 8.5 µs for robust mutexes and 6.6 µs for System V semaphores between processes (page 25), which
+//! are shown beside the measured figures on one CPU; priority inheritance at about 1.6 times the normal mutex, priority
+//! protection at 1.2 times (page 16).
 
 use std::io;
 use std::ptr;
@@ -53,7 +53,7 @@ const PEERS: &[&Peer] = &[
     locks::SPINNING,
 ];
 
-/// Steps after which both tasks surely run.
+/// Steps after which both tasks certainly run.
 const IN_STEP: u64 = 10;
 
 impl Scenario for WaitWakeup {
@@ -129,7 +129,7 @@ impl Scenario for WaitWakeup {
     }
 }
 
-/// Measures `peer`, if it can do that.
+/// Measures `peer`, if it supports these parameters.
 fn sampler(peer: &Peer, hand_over: HandOver) -> Option<Sampler> {
     let spins = ptr::eq(peer, locks::SPINNING);
     if spins && hand_over.cpus[0] == hand_over.cpus[1] {
@@ -145,7 +145,7 @@ fn sampler(peer: &Peer, hand_over: HandOver) -> Option<Sampler> {
     peer.visit(between, hand_over).ok()
 }
 
-/// What the talk published.
+/// The talk's published figures.
 fn published(contestant: &str, params: &Params) -> Vec<(&'static str, f64)> {
     let (kind, placement) = (Some(Kind::Processes), Some(Placement::SameCpu));
     if (params.kind, params.placement, params.sched) != (kind, placement, Some(Sched::Other)) {
@@ -163,7 +163,7 @@ struct HandOver {
     kind: Kind,
     /// The CPUs of the two tasks.
     cpus: [usize; 2],
-    /// Their priority in SCHED_FIFO, if they are in it.
+    /// Their priority in SCHED_FIFO, if they run in it.
     priority: Option<c_int>,
     sample: Duration,
 }
@@ -186,20 +186,20 @@ impl Visitor for HandOver {
                     Kind::Processes | Kind::Coprocs => scene.by_processes(&self),
                 }
             })?;
-            // Both tasks have made so many steps.
+            // The figure is for the steps of both tasks.
             Ok((figure / 2.0).into())
         })
     }
 }
 
-/// Three locks, and two tasks that are going to hand them round.
+/// Three locks, and two tasks that pass them round.
 struct Scene<L: Lock> {
     locks: [Place<L>; 3],
     meeting: Place<Meeting>,
     steps: u64,
 }
 
-/// Where the tasks meet before they begin, and leave what they measured.
+/// A barrier for the start, and the tasks' results.
 #[derive(Default)]
 struct Meeting {
     start: Start,
@@ -207,7 +207,7 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// Until the later task had done its part.
+    /// The time until the later task had finished.
     fn elapsed(&self) -> Duration {
         let times = self.nanoseconds.each_ref();
         // Relaxed: the tasks have ended.
@@ -217,14 +217,14 @@ impl Meeting {
 }
 
 impl<L: Lock> Scene<L> {
-    /// The life of task B (0) or C (1).
+    /// The function of task B (0) or C (1).
     fn live(&self, number: usize, hand_over: &HandOver) -> io::Result<()> {
         let begun = pin_to(hand_over.cpus[number])
             .and_then(|()| hand_over.priority.map_or(Ok(()), enter_fifo));
         begun.inspect_err(|_| self.meeting.start.give_up())?;
         let time = self.hand_round(number)?;
         let nanoseconds = time.as_nanos() as u64;
-        // Relaxed: looked at when this task has ended.
+        // Relaxed: read after this task has ended.
         self.meeting.nanoseconds[number].store(nanoseconds, Ordering::Relaxed);
         Ok(())
     }
@@ -239,12 +239,12 @@ impl<L: Lock> Scene<L> {
             for _ in 0..steps {
                 next = if next == 2 { 0 } else { next + 1 };
                 let wanted = self.locks[next].pin().lock();
-                // Unlocks the one before.
+                // The assignment drops the previous guard, which unlocks its lock.
                 held = wanted;
             }
         };
         self.meeting.start.wait_for(2)?;
-        // They have met, but one of them may still be about to wake up.
+        // They have met, but one of them may still be waking up.
         go_on(IN_STEP);
         let started = Instant::now();
         go_on(self.steps);

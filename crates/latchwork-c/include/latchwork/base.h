@@ -1,4 +1,4 @@
-/* Part of latchwork.h: what all its parts need. */
+/* Part of latchwork.h: definitions that all its parts need. */
 #ifndef LATCHWORK_BASE_H
 #define LATCHWORK_BASE_H
 
@@ -32,7 +32,7 @@
 		_Static_assert(condition, text);                                                      \
 		int lw_;                                                                              \
 	}))
-/* For what does not belong together: the assertion has said why. */
+/* For arguments of types that do not belong together: the assertion has given the reason. */
 static inline int lw__wrong_type(const void *object, ...)
 {
 	(void)object;
@@ -48,7 +48,7 @@ static inline int lw__wrong_type(const void *object, ...)
 #endif
 
 /*
- * Static analysis. Clang: -Wthread-safety. Sparse: contexts. Define LW_NO_ANALYSIS to have none of it.
+ * Static analysis. Clang: -Wthread-safety. Sparse: contexts. Define LW_NO_ANALYSIS to disable it.
  */
 #if defined(__clang__) && !defined(LW_NO_ANALYSIS)
 #define LW__ATTRIBUTE(x) __attribute__((x))

@@ -3,9 +3,10 @@
 #define LATCHWORK_GENERIC_H
 
 /*
- * A list of kinds gives X each kind with what is asked of it. A call chooses the function of the pointer's kind, after
- * an assertion that the kind is on the list: what a kind does not have is refused with a sentence. The assertion stands
- * in what is not evaluated, so that the pointer is evaluated once, and static analysis sees nothing but a call.
+ * A list of kinds applies the macro X to each kind, with further arguments. A call chooses the function for the
+ * pointer's kind, after an assertion that the kind is on the list: an operation that a kind does not have fails to
+ * compile, with an explanation. The assertion is in an unevaluated operand, so that the pointer is evaluated once, and
+ * static analysis sees only a call.
  */
 #define LW__YES(qualifier, kind, op) qualifier kind##_t *: 1
 #define LW__FUNCTION(qualifier, kind, op) qualifier kind##_t *: kind##_##op
@@ -14,7 +15,7 @@
 		 kinds(LW__FUNCTION, qualifier, op),                                                  \
 		 default: lw__wrong_type)(__VA_ARGS__)
 #define LW__BY_KIND(kinds, op, text, pointer, ...) LW__CALL_KIND(pointer, kinds, , op, text, __VA_ARGS__)
-/* Of one that may be const: the function only looks. */
+/* For a pointer that may be const, since the function only reads. */
 #define LW__LOOK_BY_KIND(kinds, op, text, pointer, ...)                                               \
 	LW__CALL_KIND((const __typeof__(*(pointer)) *)(pointer), kinds, const, op, text, __VA_ARGS__)
 #define LW__FIRST_OF(first, ...) first

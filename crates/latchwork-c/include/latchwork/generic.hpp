@@ -7,8 +7,8 @@
 #include "wait.h"
 
 /*
- * An overload of a name for all kinds. Where few kinds do not have an operation it is deleted for those, so that a
- * compiler shows the line that says why; else it lists the kinds that have it.
+ * Overloads of a name for all kinds. If only few kinds lack an operation, it is deleted for those, so that the compiler
+ * shows the line with the reason; else there is an overload for each kind that has it.
  */
 #define LW__TIME const struct timespec *time
 #define LW__OVERLOAD(generic, op, name, returned, parameters, arguments, attribute)                   \

@@ -17,7 +17,7 @@
 		LW__ONLY_IF(LW__IS(x, struct mutex) || LW__IS(x, struct mutex_debug) ||               \
 				    LW__IS(x, struct semaphore) || LW__IS(x, struct arch_semaphore),  \
 			    call " takes a pointer to a semaphore")
-/* A const object would go to the function for what does not belong together. */
+/* A const object would select the function for arguments that do not belong together. */
 #define LW__CHANGES(x, call)                                                                          \
 	LW__ONLY_IF(_Generic((x),                                                                     \
 			     const struct mutex *: 0,                                                 \

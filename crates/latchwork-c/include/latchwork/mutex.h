@@ -24,7 +24,7 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 #define LW__UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LW__LIKELY(x) __builtin_expect(!!(x), 1)
 
-/* Each says whether it was done. "m" is never null there. */
+/* Each returns whether it succeeded. "m" is never null there. */
 #define LW__TAKE_BIT(m) lw__take_word(&(m)->lw_word, 1)
 #define LW__TAKE_TID(m) (LW__TID != 0 && lw__take_word(&(m)->lw_word, LW__TID))
 #define LW__GIVE_TID(m) (LW__TID != 0 && lw__give_word(&(m)->lw_word, LW__TID))
@@ -33,8 +33,8 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 #endif /* __CHECKER__ */
 
 /*
- * The functions of a kind of mutex. NULL is EINVAL. A lock that knows its owner answers EPERM to an unlock
- * by another, and EDEADLK to its owner's lock; others notice the unlock of a free lock only.
+ * The functions of a kind of mutex. NULL gives EINVAL. A lock that knows its owner fails with EPERM if another task
+ * unlocks it, and with EDEADLK if its owner locks it again; other locks detect only the unlock of a free lock.
  */
 #define LW__DECLARE(name)                                                                             \
 	LW_INLINE int name##_destroy(name##_t *mutex) LW_EXCLUDES(*mutex);                            \
@@ -156,7 +156,7 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	LW__DEFINE(name, kind, take, give)
 
 #ifndef __CHECKER__
-/* Anything but 1 needs more: 2 somebody to be woken, 0 an error number. */
+/* Any value but 1 needs more: 2 means that a waiter must be woken; others are error numbers. */
 #define LW__GIVE_BIT(m) lw__give_bit(&(m)->lw_word, 0)
 #define LW__GIVE_SHARED_BIT(m) lw__give_bit(&(m)->lw_word, 1)
 LW_INLINE int lw__give_bit(uint32_t *word, unsigned shared)
@@ -208,9 +208,9 @@ LW_INLINE int lw__give_once(lw_recursive_mutex_t *mutex)
 }
 
 /*
- * Robust locks: announce, take, link, settle; and announce, unlink, release, settle. All but the word is the
- * calling thread's own, and the kernel looks at it only when that is dead: the order of the stores is what
- * counts, so compiler barriers suffice. "mark" is 1 for locks that inherit priority.
+ * Robust locks: announce, acquire, link, settle; and announce, unlink, release, settle. All data but the word are the
+ * calling thread's own, and the kernel reads them only when that thread is dead: only the order of the stores matters,
+ * so compiler barriers suffice. "mark" is 1 for locks that inherit priority.
  */
 #define LW__ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define LW__PREV_OF(link) ((uintptr_t *)(((link) & ~(uintptr_t)1) - sizeof(uintptr_t)))
@@ -246,7 +246,7 @@ LW_INLINE int lw__take_listed(uint32_t *word, uintptr_t *links, uintptr_t mark)
 	return taken;
 }
 
-/* Of a word that is the calling thread's ID and nothing else. */
+/* For a word that holds only the calling thread's ID. */
 LW_INLINE int lw__give_listed(void *mutex, uint32_t *word, uintptr_t *links, uintptr_t mark, unsigned kind)
 {
 	struct lw__task *me = lw_this_task;
@@ -284,7 +284,7 @@ LW_INLINE int lw__give_listed(void *mutex, uint32_t *word, uintptr_t *links, uin
 #define LW__TAKE_LISTED_PI(m) lw__take_listed_pi(m)
 #define LW__GIVE_LISTED_PI(m) \
 	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, 1, LW_INHERIT + LW_ROBUST)
-/* The kernel may have passed a word on and forgotten that its owner died; the state remembers. */
+/* The kernel may have passed a word on and dropped the flag that its owner died; the state keeps it. */
 LW_INLINE int lw__take_listed_pi(lw_robust_pi_mutex_t *mutex)
 {
 	if (LW__UNLIKELY(!lw__take_listed(&mutex->lw_word, &mutex->lw_prev, 1)))
@@ -355,7 +355,7 @@ LW__DEFINE_INIT_CEILING(lw_robust_pp_mutex, LW_ROBUST_PP_MUTEX_INITIALIZER, lw_e
 LW__INTERRUPTIBLE_KIND(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST, LW__CALL, LW__CALL)
 LW__DEFINE_CONSISTENT(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
 
-/* Changes the ceiling, under the lock; the old one is stored if there is where. */
+/* Changes the ceiling, under the lock; stores the old one if "old" is not NULL. */
 int lw_pp_mutex_setprioceiling(lw_pp_mutex_t *mutex, int ceiling, int *old);
 int lw_shared_pp_mutex_setprioceiling(lw_shared_pp_mutex_t *mutex, int ceiling, int *old);
 

@@ -1,28 +1,28 @@
 /*
  * Part of latchwork.hpp: locks that survive the death of their owners.
  *
- * A task dies with a lock held: the next one that asks for it gets lw::owner_died, by whatever call. It does *not* hold
- * the lock then, as the standard has it of a lock() that throws: the lock was taken and released again, with its data
- * marked as half changed, and so does the next one get lw::owner_died, and the next, until somebody repairs the data.
- * So no lock stays locked because an exception took the wrong way: std::lock_guard, std::unique_lock,
- * std::scoped_lock(a, b), std::shared_lock, std::condition_variable_any and lw::condition never own what threw, and
- * release what they own beside. (libc++'s std::condition_variable_any ends the program where a wait cannot take its lock
- * again, whatever the lock is: use lw::condition, or lw::recovering.) There are two ways to repair:
+ * If a task dies with a lock held, the next task that requests it gets lw::owner_died, from any call. That task does
+ * *not* hold the lock then, as the standard requires of a lock() that throws: the lock was acquired and released again,
+ * with its data marked as inconsistent. So all further tasks get lw::owner_died, too, until one repairs the data. No
+ * lock stays locked because an exception was thrown: std::lock_guard, std::unique_lock, std::scoped_lock(a, b),
+ * std::shared_lock, std::condition_variable_any and lw::condition never own a lock that threw, and release the other
+ * locks that they own. (libc++'s std::condition_variable_any terminates the program if a wait cannot acquire its lock
+ * again, for any lock: use lw::condition, or lw::recovering.) There are two ways to repair:
  *
- *     lw::recovering accounts(mutex, [&] { repair(data); });     a lock of its own, that repairs by itself
+ *     lw::recovering accounts(mutex, [&] { repair(data); });     a lock type that repairs by itself
  *     std::scoped_lock both(accounts, other);
  *
- *     bool died = mutex.lock_recover();                          never throws lw::owner_died, and takes the lock
+ *     bool died = mutex.lock_recover();                          never throws lw::owner_died, and acquires the lock
  *     std::lock_guard<lw::robust_mutex> held(mutex, std::adopt_lock);
  *     if (died) {
  *             repair(data);
  *             mutex.consistent();
  *     }
  *
- * A repair that is left by an exception, or an unlock() without consistent(), leaves the data to the next one, which is
- * told. (In C an unlock without lw_mutex_consistent() gives the lock up for good, as with pthread: that is give_up()
- * here.) An exception that passes a guard of a lock whose owner did not die releases it as usual: where the data may be
- * half changed then, unlock_inconsistent() says so.
+ * If a repair throws, or unlock() is called without consistent(), the data stays inconsistent, and the next task gets
+ * lw::owner_died. (In C an unlock without lw_mutex_consistent() makes the lock unusable, as with pthread: the
+ * equivalent here is give_up().) If an exception leaves the scope of a guard of a lock whose owner did not die, the
+ * lock is released as usual; if its data may be inconsistent then, call unlock_inconsistent().
  */
 #ifndef LATCHWORK_ROBUST_HPP
 #define LATCHWORK_ROBUST_HPP
@@ -31,7 +31,7 @@ namespace lw {
 
 namespace detail {
 
-/* The calling task holds the lock in each of these. */
+/* The calling task holds the lock in each of these functions. */
 template <class Native>
 struct robust_mutex_calls {
 	static constexpr bool exists = true;
@@ -55,7 +55,7 @@ template <>
 struct robustness<lw_robust_rwlock_t> {
 	using native = lw_robust_rwlock_t;
 	static constexpr bool exists = true;
-	/* Of a writer, who alone may change it. */
+	/* To be called by a writer, which alone may change the state. */
 	static bool is_inconsistent(native &lock)
 	{
 		return __atomic_load_n(&lock.lw_lines[0].lw_lock.lw_state, __ATOMIC_RELAXED) != 0;
@@ -68,7 +68,7 @@ struct robustness<lw_robust_rwlock_t> {
 	LW_UNCHECKED static int timedlock(native &lock, const struct timespec &at) { return lw_rwlock_timedwrlock(&lock, &at); }
 };
 
-/* What robust locks have beside the others. */
+/* The operations that robust locks have in addition to others. */
 template <class Base>
 class recoverable : public Base {
 public:
@@ -76,8 +76,8 @@ public:
 	using native_type = typename Base::native_type;
 
 	/*
-	 * Takes the lock, to write, also from a dead owner: true if one died. Then repair the data and call
-	 * consistent(); an unlock() without that leaves the repair to the next one.
+	 * Acquires the lock, to write, even from a dead owner: returns true if one died. Then repair the data and call
+	 * consistent(); an unlock() without it leaves the repair to the next task.
 	 */
 	[[nodiscard]] LW_UNCHECKED bool lock_recover() LW__ATTRIBUTE(acquire_capability())
 	{
@@ -87,21 +87,23 @@ public:
 		check(error);
 		return false;
 	}
-	/* The data is whole. EINVAL: it was, or the calling task does not hold the lock. */
+	/* Declares that the data is consistent. EINVAL: it was, or the calling task does not hold the lock. */
 	void consistent() { check(calls::consistent(this->native_)); }
-	/* Releases the lock with its data half changed: the next one gets lw::owner_died. For writers. */
+	/* Releases the lock with inconsistent data: the next task gets lw::owner_died. For writers. */
 	LW_UNCHECKED void unlock_inconsistent() LW__ATTRIBUTE(release_capability())
 	{
 		check(calls::unlock_inconsistent(this->native_));
 	}
-	/* Instead of a repair: releases the lock, and nobody can take it any more. EINVAL: the data is whole. */
+	/*
+	 * Instead of a repair: releases the lock, which no task can acquire any more. EINVAL: the data is consistent.
+	 */
 	LW_UNCHECKED void give_up() LW__ATTRIBUTE(release_capability())
 	{
 		if (!calls::is_inconsistent(this->native_))
 			fail(EINVAL);
 		check(calls::unlock(this->native_));
 	}
-	/* For lw::condition, whose wait has taken the lock from a dead owner. */
+	/* For lw::condition, when a wait has acquired the lock from a dead owner. */
 	[[noreturn]] LW_UNCHECKED void after_owner_death()
 	{
 		calls::unlock_inconsistent(this->native_);
@@ -137,7 +139,7 @@ public:
 	explicit robust_pp_mutex(int ceiling) { native_.lw_extra = detail::checked_ceiling(ceiling); }
 };
 
-/* Only the death of a writer is told. */
+/* Only the death of a writer is reported. */
 class robust_rwlock : public detail::recoverable<basic_rwlock<lw_robust_rwlock_t>> {
 public:
 	constexpr robust_rwlock() noexcept
@@ -148,11 +150,11 @@ public:
 };
 
 /*
- * A robust lock, and what repairs its data: a lock of its own for the standard's guards and for lw::condition. It
- * belongs to one process, and refers to the lock, which may be anywhere; there may be any number of it.
+ * A robust lock, and the function that repairs its data: a lock type for the standard's guards and for lw::condition.
+ * It belongs to one process, and refers to the lock, which may be anywhere; several objects may refer to one lock.
  *
- * After the death of an owner whoever takes the lock runs the repair, with the lock held to write, and goes on as if
- * nothing had happened. A repair that throws leaves the data to the next one: nothing is held then.
+ * After owner death, the task that acquires the lock runs the repair, with the lock held to write, and goes on as if
+ * nothing had happened. If a repair throws, the data stays inconsistent, and nothing is held.
  */
 template <class Lock, class Repair>
 class LW_CAPABILITY("mutex") recovering {
@@ -181,7 +183,7 @@ public:
 	}
 	LW_UNCHECKED void unlock() LW__ATTRIBUTE(release_capability()) { lock_.unlock(); }
 
-	/* Of a reader/writer lock: after a repair, which is a writer's, it takes the lock anew. */
+	/* For a reader/writer lock: after a repair, which needs a writer, it acquires the lock again to read. */
 	LW_UNCHECKED void lock_shared() LW__ATTRIBUTE(acquire_shared_capability())
 	{
 		taken_shared([this]() LW_UNCHECKED { return lw_rwlock_rdlock(&native()); }, 0);
@@ -205,7 +207,7 @@ public:
 	LW_UNCHECKED void unlock_shared() LW__ATTRIBUTE(release_shared_capability()) { lock_.unlock_shared(); }
 	native_handle_type native_handle() noexcept { return lock_.native_handle(); }
 
-	/* With the lock taken from a dead owner: also for lw::condition. */
+	/* Called with the lock acquired from a dead owner; also by lw::condition. */
 	LW_UNCHECKED void after_owner_death()
 	{
 		try {

@@ -25,7 +25,7 @@ LW_INLINE int lw__write_free(uint64_t *word)
 	return __atomic_compare_exchange_n(word, &state, LW__WRITER, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-/* Of nobody else but readers, or of a writer for whom nobody waits. */
+/* Succeeds if only readers are inside, or a writer without waiters. */
 LW_INLINE int lw__leave(uint64_t *word)
 {
 	uint64_t state = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -122,9 +122,9 @@ LW__RWLOCK(lw_shared_rf_rwlock, 3, LW_SHARED_RF_RWLOCK_INITIALIZER)
 LW__DECLARE_RWLOCK(lw_robust_rwlock)
 LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
 		  LW__NO_WRITER_INSIDE)
-/* A writer died inside: after EOWNERDEAD the caller writes, also if it asked to read. */
+/* After a writer died inside: EOWNERDEAD makes the caller the writer, even if it wanted to read. */
 LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
-/* Of a writer: the next task gets EOWNERDEAD. */
+/* For a writer: the next task gets EOWNERDEAD. */
 LW_INLINE int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock) LW_RELEASE(*lock);
 #ifndef __CHECKER__
 LW_INLINE LW_UNCHECKED int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock)

@@ -1,4 +1,4 @@
-/* Part of latchwork.h: layouts, static initialisers, and what the library does where a lock is not free. */
+/* Part of latchwork.h: layouts, static initialisers, and the library's slow paths. */
 #ifndef LATCHWORK_TYPES_H
 #define LATCHWORK_TYPES_H
 
@@ -19,7 +19,7 @@ enum {
 	LW_ROBUST = 16
 };
 
-/* How a slow path waits. */
+/* The wait modes of a slow path. */
 enum { LW__ENDLESS = 0, LW__TRY = 1, LW__UNTIL = 2, LW__INTERRUPTIBLE = 3 };
 
 /* ---- layouts ---- */
@@ -90,7 +90,7 @@ LW__COUNTED(lw_shared_rwlock);
 LW__COUNTED(lw_rf_rwlock);
 LW__COUNTED(lw_shared_rf_rwlock);
 
-/* So many readers at a time; the next ones wait for a seat. */
+/* The most concurrent readers; further ones wait for a seat. */
 #define LW_ROBUST_READERS 16
 
 typedef struct LW_CAPABILITY("rwlock") lw_robust_rwlock {
@@ -114,7 +114,7 @@ LW__ASSERT(sizeof(lw_robust_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_robus
 LW__CONDITION(lw_cond);
 LW__CONDITION(lw_shared_cond);
 
-/* Tokens in the high half, waiters in the low one: who adds a token learns in one step whether to wake. */
+/* Tokens in the high half, waiters in the low half: adding a token shows in one step whether to wake a waiter. */
 #define LW__COUNTER(name)                                                                             \
 	typedef struct name {                                                                         \
 		uint64_t lw_state;                                                                    \
@@ -194,7 +194,7 @@ LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_onc
 
 /* The most that a semaphore counts. */
 #define LW_SEM_VALUE_MAX 0x7fffffffu
-/* What lw_barrier_wait() returns to one of the tasks, and 0 to the others. */
+/* lw_barrier_wait() returns this to one of the tasks, and 0 to the others. */
 #define LW_BARRIER_SERIAL_TASK (-1)
 
 /* ---- slow paths, in the library ---- */
@@ -220,8 +220,8 @@ void lw__free_unlinked(void *mutex, unsigned kind, uintptr_t before);
 void lw__give_back(void *mutex, unsigned kind);
 
 /*
- * What the library knows of the calling thread, in memory that the kernel wipes in the child of a fork: there,
- * and in a new thread, the ID is 0 and the budget, too, so that fast paths go the slow way.
+ * The library's state of the calling thread, in memory that the kernel wipes in the child of a fork. In a child, and in
+ * a new thread, ID and budget are 0, so that fast paths take the slow path.
  */
 struct lw__task {
 	uint32_t tid;

@@ -55,7 +55,7 @@ LW__DEFINE_COND(lw_cond, 0)
 LW__DECLARE_COND(lw_shared_cond)
 LW__DEFINE_COND(lw_shared_cond, 1)
 
-/* A clock as the library wants it: -1 is none there, and no clock that a caller may name. */
+/* A clock as the library expects it: -1 for a clock that is invalid. */
 LW_INLINE int lw__clock(int clock);
 #ifndef __CHECKER__
 LW_INLINE int lw__clock(int clock)
@@ -88,7 +88,7 @@ LW_INLINE LW_UNCHECKED int lw_cond_clockwait(lw_cond_t *cond, lw_mutex_t *mutex,
 
 /* ---- semaphores and completions ---- */
 
-/* Waits are cancellation points, as those of POSIX semaphores are, also where there is nothing to wait for. */
+/* Waits are cancellation points, as those of POSIX semaphores are, even if there is no need to wait. */
 #define LW__DECLARE_SEM(name)                                                                         \
 	LW_INLINE int name##_init(name##_t *sem, unsigned count);                                     \
 	LW_INLINE int name##_destroy(name##_t *sem);                                                  \
@@ -116,19 +116,19 @@ LW_INLINE LW_UNCHECKED int lw_cond_clockwait(lw_cond_t *cond, lw_mutex_t *mutex,
 #define LW__DONE_FOR_ALL UINT32_MAX
 #define LW__TOKEN ((uint64_t)1 << 32)
 
-/* The half that is slept on: an address, which may be stale. */
+/* The half on which waiters sleep: an address, which may be stale. */
 LW_INLINE const void *lw__tokens(const uint64_t *state)
 {
 	return (const char *)state + (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 4 : 0);
 }
 
-/* What is left when one of the tokens is taken. There is one. */
+/* The state after one of the tokens was taken. There must be one. */
 LW_INLINE uint64_t lw__taken(uint64_t state)
 {
 	return state >> 32 == LW__DONE_FOR_ALL ? state : state - LW__TOKEN;
 }
 
-/* Acquire: pairs with the release of who added the token. */
+/* Acquire: pairs with the release by the task that added the token. */
 LW_INLINE int lw__trytake(uint64_t *state)
 {
 	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED);
@@ -138,7 +138,7 @@ LW_INLINE int lw__trytake(uint64_t *state)
 	return EAGAIN;
 }
 
-/* When the token can be seen, whoever takes it may free the memory: afterwards only the address is used. */
+/* Once the token is visible, a task that takes it may free the memory: after that only the address is used. */
 LW_INLINE int lw__add(uint64_t *state, uint32_t most, unsigned shared)
 {
 	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED);
@@ -251,7 +251,7 @@ LW__DEFINE_COMPLETION(lw_shared_completion, 1)
 
 /* ---- barriers ---- */
 
-/* Waits return LW_BARRIER_SERIAL_TASK to one task, 0 to the others; a timed wait withdraws. */
+/* Waits return LW_BARRIER_SERIAL_TASK to one task, 0 to the others; a wait that times out withdraws. */
 #define LW__DECLARE_BARRIER(name)                                                                     \
 	LW_INLINE int name##_init(name##_t *barrier, unsigned tasks);                                 \
 	LW_INLINE int name##_destroy(name##_t *barrier);                                              \
@@ -294,8 +294,8 @@ LW__DEFINE_BARRIER(lw_shared_barrier, 1)
 int lw__once(lw_once_t *once, void (*initialise)(void));
 
 /*
- * Runs the initialisation if it was not run to its end yet. If whoever runs it dies, is cancelled or leaves
- * by pthread_exit() or an exception, the next one runs it again. EDEADLK: it calls itself.
+ * Runs the initialisation if it was not completed yet. If the task that runs it dies, is cancelled, or leaves by
+ * pthread_exit() or an exception, the next task runs it again. EDEADLK: the initialisation calls lw_once() itself.
  */
 LW_INLINE int lw_once(lw_once_t *once, void (*initialise)(void));
 #ifndef __CHECKER__

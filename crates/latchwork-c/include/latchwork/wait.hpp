@@ -5,8 +5,8 @@
 namespace lw {
 
 /*
- * For std::unique_lock of any mutex of this header. A wait that throws, but for what the predicate throws, has not
- * taken the mutex again, and the std::unique_lock owns nothing: lw::owner_died, if its owner died meanwhile.
+ * For std::unique_lock of any mutex of this header. A wait that throws, unless the predicate threw, has not acquired
+ * the mutex again, and the std::unique_lock owns nothing: lw::owner_died, if the mutex's owner died meanwhile.
  */
 template <class Native>
 class basic_condition {
@@ -60,7 +60,7 @@ public:
 	native_handle_type native_handle() noexcept { return &native_; }
 
 private:
-	/* Whether the wait ended before its time; the mutex is held then, and at its time, too. */
+	/* Returns whether the wait ended before its deadline. The mutex is held after it in both cases. */
 	template <class Mutex>
 	static bool taken(std::unique_lock<Mutex> &lock, int error, int expected)
 	{
@@ -68,7 +68,7 @@ private:
 			return true;
 		if (error == expected)
 			return false;
-		/* It has the mutex still, or again, if it leaves this. */
+		/* If this scope is left, the std::unique_lock still, or again, owns the mutex. */
 		Mutex *its = lock.release();
 		lock = std::unique_lock<Mutex>(*its, std::defer_lock);
 		if constexpr (detail::hears_of_deaths<Mutex>::value) {
@@ -122,7 +122,7 @@ public:
 		struct timespec at = detail::after(time);
 		return detail::check_but(lw_sem_timedwait(&native_, &at), ETIMEDOUT);
 	}
-	/* EOVERFLOW: it counts no further. */
+	/* EOVERFLOW: the count is at its maximum. */
 	void release() { detail::check(lw_sem_post(&native_)); }
 	native_handle_type native_handle() noexcept { return &native_; }
 
@@ -143,7 +143,7 @@ public:
 
 	void wait() { detail::check(lw_completion_wait(&native_)); }
 	bool try_wait() { return detail::check_but(lw_completion_trywait(&native_), EAGAIN); }
-	/* False: the time has passed. */
+	/* False if the deadline has passed. */
 	template <class Clock, class Duration>
 	bool wait_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
@@ -158,7 +158,7 @@ public:
 	}
 	void complete() noexcept { lw_completion_complete(&native_); }
 	void complete_all() noexcept { lw_completion_complete_all(&native_); }
-	/* Nobody waits, and nothing is done. */
+	/* To be called without waiters; nothing is complete after it. */
 	void reset() noexcept { lw_completion_reset(&native_); }
 	bool is_done() const noexcept { return lw_completion_is_done(&native_) != 0; }
 	native_handle_type native_handle() noexcept { return &native_; }
@@ -169,7 +169,7 @@ private:
 using completion = basic_completion<lw_completion_t>;
 using shared_completion = basic_completion<lw_shared_completion_t>;
 
-/* How a wait at a barrier ended: all have arrived, and exactly one task is told so by "serial". */
+/* How a wait at a barrier ended: all tasks have arrived, and exactly one of them gets "serial". */
 enum class arrival { released, serial, timed_out };
 
 template <class Native>
@@ -182,9 +182,9 @@ public:
 	basic_barrier(const basic_barrier &) = delete;
 	basic_barrier &operator=(const basic_barrier &) = delete;
 
-	/* True for exactly one. */
+	/* Returns true to exactly one task. */
 	bool arrive_and_wait() { return arrived(lw_barrier_wait(&native_)) == arrival::serial; }
-	/* A task whose time has passed has not arrived. */
+	/* A task whose deadline has passed has not arrived. */
 	template <class Clock, class Duration>
 	arrival arrive_and_wait_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
@@ -218,7 +218,7 @@ public:
 	once(const once &) = delete;
 	once &operator=(const once &) = delete;
 
-	/* If it is left by an exception, the next call runs it again. */
+	/* If "initialise" throws, the next call runs it again. */
 	void call(void (*initialise)()) { detail::check(lw_once(&native_, initialise)); }
 	lw_once_t *native_handle() noexcept { return &native_; }
 

@@ -1,4 +1,4 @@
-//! What checked programs say of themselves: on the board of their process, and in the slots of regions.
+//! What checked programs publish: on the board of their process, and in the slots of regions.
 
 use super::gather::{Gathering, Subject};
 use super::picture::{Hold, Key, Kind, Lock, Place, Report, Role, Spot, Waiter};
@@ -10,7 +10,7 @@ use latchwork::region::inspect::RegionPlace;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The clock of the records.
+/// The current time on the clock of the records.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -24,7 +24,7 @@ fn since(then: u64) -> Duration {
 }
 
 impl Gathering {
-    /// Adds what a process's board says.
+    /// Adds the contents of a process's board.
     pub(super) fn board_of(&mut self, subject: &Subject) {
         let Some(board) = BoardReader::of(subject.pid) else {
             return;
@@ -44,7 +44,7 @@ impl Gathering {
             let Some(task) = known.filter(|task| subject.tasks.contains(task)) else {
                 continue;
             };
-            // A thread has one place; what claims more is no board that can be believed.
+            // A thread has one place; a board that claims more is not trusted.
             if !self.on_board.insert(task) {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Gathering {
         entry.waited_is_exact = true;
         entry.waited_is_least = false;
         entry.waits_at = Some(at);
-        // What a region's tables say of the rest is more.
+        // A region's tables say more about the remaining tasks.
         let by_table = matches!(
             wanted.lock.kind,
             hook::Kind::Semaphore
@@ -106,8 +106,8 @@ impl Gathering {
         self.add_waiter(lock, Waiter { task, role });
     }
 
-    /// Adds what a task's slot in a region says, if its process has no board that can be seen: of locks in that
-    /// region, for others mean nothing here.
+    /// Adds the contents of a task's slot in a region, if its process has no readable board: only about locks in that
+    /// region, since other addresses mean nothing here.
     pub(super) fn record_of(&mut self, tables: &Tables<'_>, task: usize, view: &TaskView) {
         if self.on_board.contains(&task) {
             return;
@@ -175,7 +175,7 @@ impl Gathering {
         }))
     }
 
-    /// The place of a lock in the picture that a thread of the process holds or wants.
+    /// The index, in the picture, of a lock that a thread of the process holds or wants.
     fn checked_lock(
         &mut self,
         subject: &Subject,
@@ -201,7 +201,7 @@ impl Gathering {
         }))
     }
 
-    /// A place in the program, as far as it can be told without its tables.
+    /// A place in the program, as far as it can be determined without its symbol tables.
     fn spot(&self, subject: &Subject, board: &BoardReader, site: RecordedSite) -> Spot {
         if let Some(text) = board.text(site.raw()) {
             return Spot::Text(text);

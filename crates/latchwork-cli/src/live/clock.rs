@@ -1,14 +1,14 @@
-//! For how long a thread has slept.
+//! How long a thread has slept.
 //!
-//! That is for how long it has waited, unless it woke up and slept again for the same thing. A thread that sleeps for a
-//! limited time does so as a rule, and a waiter of a robust lock each second. Nothing outside it, and nothing that it
-//! writes down unless it is checked, says since when it waits. So its time is shown as the least that it can be;
-//! what more than one look has seen is added beside it (see `observer.rs`).
+//! This is how long it has waited, unless it woke up and slept again for the same thing. A thread that sleeps with a
+//! time limit usually does so, and a waiter of a robust lock does so each second. Unless the program is checked,
+//! neither the kernel nor the program records since when it waits. So the time is shown as a lower bound; the time over
+//! which repeated views have seen the wait is shown beside it (see `observer.rs`).
 //!
-//! The scheduler notes when it last charged a thread for its time, by the clock of the processor where the thread
-//! ran. These clocks leave out what interrupts and a hypervisor took, each its own, and drift apart by seconds; so a
-//! thread of ours goes to each processor concerned for the time of one look at its own note. It waits for no
-//! processor that is busy with more urgent work, and stays away from those that are set apart.
+//! The scheduler records when it last charged a thread for its time, by the clock of the processor on which the thread
+//! ran. These clocks omit the time that interrupts and a hypervisor took, each its own, and drift apart by seconds. So
+//! a thread of this program visits each processor concerned, just long enough to read its own record there. It does not
+//! wait for a processor that is busy with more urgent work, and avoids isolated processors.
 
 use super::thread::Thread;
 use rustix::thread::CpuSet;
@@ -17,21 +17,21 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// For all processors together.
+/// The time limit for all processors together.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What the processors' clocks say, in milliseconds.
+/// The readings of the processors' clocks, in milliseconds.
 #[derive(Debug)]
 pub(super) struct Clocks(HashMap<usize, f64>);
 
 impl Clocks {
-    /// Those that can be read.
+    /// Reads those clocks that can be read.
     pub(super) fn of(processors: BTreeSet<usize>) -> Self {
         let apart = set_apart();
         let (sender, answers) = mpsc::channel();
         let mut asked = 0;
         for processor in processors.difference(&apart).copied() {
-            // One whose last look has come to no end is asked no more until it has.
+            // A processor whose last reading has not finished is not asked again before it has.
             if !looks().insert(processor) {
                 continue;
             }
@@ -59,7 +59,7 @@ impl Clocks {
         )
     }
 
-    /// How long ago a thread ran last.
+    /// How long ago a thread last ran.
     pub(super) fn since_it_ran(&self, pid: u32, thread: &Thread) -> Option<Duration> {
         let now = self.0.get(&thread.processor)?;
         let last = last_charged(&format!("/proc/{pid}/task/{}/sched", thread.tid))?;
@@ -67,13 +67,13 @@ impl Clocks {
     }
 }
 
-/// Processors at which a thread of ours is, or would be if these had time for it.
+/// Processors that a reading thread is on, or would be on if they had time for it.
 fn looks() -> MutexGuard<'static, BTreeSet<usize>> {
     static LOOKS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
     LOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The clock of a processor, by what a thread that has just come there was charged.
+/// The clock of a processor, read from the record of a thread that has just moved there.
 fn read_at(processor: usize) -> Option<f64> {
     if processor >= CpuSet::MAX_CPU {
         return None;
@@ -84,7 +84,7 @@ fn read_at(processor: usize) -> Option<f64> {
     last_charged("/proc/thread-self/sched")
 }
 
-/// In milliseconds.
+/// When a thread was last charged, in milliseconds.
 fn last_charged(path: &str) -> Option<f64> {
     let text = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -96,7 +96,7 @@ fn last_charged(path: &str) -> Option<f64> {
     (value.is_finite() && value > 0.0).then_some(value)
 }
 
-/// Processors that are kept free of ordinary work.
+/// Processors that are isolated from ordinary work.
 fn set_apart() -> BTreeSet<usize> {
     ["isolated", "nohz_full"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Looking at all processes: their threads, the words that these sleep on, and the robust locks that they hold.
+//! Reads the state of all processes: their threads, the words that these sleep on, and the robust locks that they hold.
 
 use super::clock::Clocks;
 use super::maps::Maps;
@@ -14,24 +14,24 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-/// A picture in the making.
+/// A picture that is being built.
 #[derive(Default)]
 pub(super) struct Gathering {
     pub(super) picture: Picture,
     /// The caller's PID namespace.
     ours: u64,
-    /// Threads by the ID in their own PID namespace.
+    /// Threads, by PID namespace and the ID in it.
     pub(super) threads: HashMap<(u64, u32), usize>,
     pub(super) locks: HashMap<Key, usize>,
     /// Tasks of processes whose board was read.
     pub(super) on_board: HashSet<usize>,
-    /// Tasks that say themselves what they wait for.
+    /// Tasks that publish themselves what they wait for.
     pub(super) told: HashSet<usize>,
-    /// Of the picture's regions.
+    /// Indices of the picture's regions.
     pub(super) regions: HashMap<(u64, u64), usize>,
-    /// Threads as they were seen asleep, for a second look.
+    /// Threads that were seen asleep, for the second reading.
     pub(super) asleep: HashMap<usize, Asleep>,
-    /// The processes whose memory was read, for a second look.
+    /// The processes whose memory was read, for the second reading.
     subjects: Vec<Subject>,
 }
 
@@ -40,15 +40,15 @@ pub(super) struct Asleep {
     pub(super) thread: Thread,
     pub(super) turns: Option<u64>,
     words: Vec<Sleep>,
-    /// Which of the processes is its own.
+    /// The index of its own process.
     subject: Option<usize>,
-    /// If the one word that it sleeps on leads to a lock: how many bytes it stands behind the lock's own, as a gate
-    /// does.
+    /// If the one word that it sleeps on leads to a lock: the distance in bytes behind the lock's own word, as for a
+    /// gate.
     pub(super) behind: Option<u64>,
 }
 
 impl Asleep {
-    /// How it sleeps, if that is on one word.
+    /// How it sleeps, if it sleeps on one word.
     pub(super) fn call(&self) -> Option<Call> {
         match self.words[..] {
             [word] => Some(word.call),
@@ -57,23 +57,23 @@ impl Asleep {
     }
 }
 
-/// What a second look finds of a thread that slept on one word.
+/// The result of a second reading of a thread that slept on one word.
 pub(super) enum Again {
-    /// It sleeps in the same way for the same lock. This is for the next look.
+    /// It sleeps in the same way for the same lock; the values are for the next reading.
     Asleep(Thread, Option<u64>),
-    /// It runs, or is about to: that says nothing.
+    /// It runs, or is about to: no conclusion is possible.
     Runs,
-    /// It waits for something else, or cannot be looked at again.
+    /// It waits for something else, or cannot be read again.
     Elsewhere,
 }
 
-/// A process that is looked at.
+/// A process that is inspected.
 pub(super) struct Subject {
     pub(super) pid: u32,
     pub(super) namespace: u64,
     memory: Memory,
     maps: OnceCell<Maps>,
-    /// Places in the picture's tasks.
+    /// Indices of its tasks in the picture.
     pub(super) tasks: Vec<usize>,
 }
 
@@ -87,7 +87,7 @@ impl Subject {
 pub(super) struct Located {
     pub(super) key: Key,
     pub(super) place: Place,
-    /// It protects a region's own tables.
+    /// Whether it protects a region's own tables.
     is_regions_own: bool,
 }
 
@@ -108,14 +108,14 @@ fn numbers(directory: impl AsRef<Path>) -> Vec<u32> {
         .collect()
 }
 
-/// The number of a process's PID namespace; 0 where that is not to be seen.
+/// The number of a process's PID namespace; 0 if it cannot be read.
 fn namespace(pid: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |file| file.ino())
 }
 
 impl Gathering {
-    /// Looks at regions, and at all processes but the caller's own.
+    /// Reads regions, and all processes but this one.
     pub(super) fn all() -> Self {
         let mut gathering = Self::default();
         let survey = inspect::survey();
@@ -145,9 +145,9 @@ impl Gathering {
         gathering
     }
 
-    /// Adds a process's threads; `None` if its memory is not to be looked at, or not worth it.
+    /// Adds a process's threads; `None` if its memory cannot be read, or need not be.
     fn threads_of(&mut self, pid: u32) -> Option<Subject> {
-        // One that is not to be seen is ours, most likely: then regions' tasks are found all the same.
+        // If the namespace cannot be read, it is most likely the caller's: then the tasks of regions are still found.
         let namespace = match namespace(&pid.to_string()) {
             0 => self.ours,
             namespace => namespace,
@@ -157,7 +157,8 @@ impl Gathering {
         let mut tasks = Vec::new();
         let mut hidden = false;
         for tid in numbers(format!("/proc/{pid}/task")) {
-            // Before its call: who runs meanwhile, and sleeps in the same one again, has had one more turn.
+            // Read before the call: a thread that runs meanwhile, and sleeps in the same call again, has had one more
+            // turn.
             let turns = thread::turns_of(pid, tid);
             let Some(seen) = Thread::read(pid, tid, foreign) else {
                 continue;
@@ -168,7 +169,7 @@ impl Gathering {
                 pid,
                 tid,
                 name: seen.name.clone(),
-                // The first thread comes first.
+                // The first thread is listed first.
                 process: process.get_or_insert_with(|| seen.name.clone()).clone(),
                 state: seen.state,
                 ticks: seen.ticks,
@@ -217,7 +218,7 @@ impl Gathering {
         }
     }
 
-    /// Adds what a process's threads sleep on.
+    /// Adds the words that a process's threads sleep on.
     fn words_of(&mut self, subject: &Subject, place: usize) {
         for &task in &subject.tasks {
             let Some(asleep) = self.asleep.get_mut(&task) else {
@@ -248,8 +249,7 @@ impl Gathering {
         }
     }
 
-    /// The task that a word names, if it can have what that word is part of: a thread of the same process, where the
-    /// word is no other one's.
+    /// The task that a word names, if it can own the lock: for a private word, a thread of the same process.
     fn thread_of(&self, subject: &Subject, is_private: bool, tid: u32) -> Option<usize> {
         let task = self.threads.get(&(subject.namespace, tid)).copied();
         task.filter(|task| !is_private || self.picture.tasks[*task].pid == subject.pid)
@@ -264,17 +264,17 @@ impl Gathering {
         }
     }
 
-    /// Looks again at a thread that was seen asleep.
+    /// Reads the state of a thread again that was seen asleep.
     pub(super) fn look_again(&self, task: usize) -> Again {
         let Some((seen, word, subject, behind)) = self.slept_on_one(task) else {
             return Again::Elsewhere;
         };
-        // Whoever has slept at a gate for long enough goes on to the lock's own word.
+        // A waiter that has slept at a gate for long enough goes on to the lock's own word.
         let own = Sleep {
             address: word.address.wrapping_sub(behind),
             ..*word
         };
-        // Before its call, as at the first look.
+        // Read before the call, as in the first reading.
         let turns = thread::turns_of(subject.pid, seen.thread.tid);
         let thread = seen.thread.again(subject.pid);
         match &sleep::of(subject.pid, &thread, &subject.memory)[..] {
@@ -284,7 +284,7 @@ impl Gathering {
         }
     }
 
-    /// Whether the lock that a task was seen to wait for, by one word, is another one's still.
+    /// Whether the lock that a task was seen to wait for, by one word, is still owned by the same task.
     pub(super) fn is_owner_again(&self, task: usize, owner: usize) -> bool {
         let Some((_, sleep, subject, behind)) = self.slept_on_one(task) else {
             return false;
@@ -303,7 +303,7 @@ impl Gathering {
         now.and_then(thread_of) == Some(owner)
     }
 
-    /// Notes for how long those have slept that sleep on a word.
+    /// Records how long the threads that sleep on a word have slept.
     fn time_waits(&mut self) {
         let waiting = || {
             let on_words = |(_, asleep): &(_, &Asleep)| !asleep.words.is_empty();
@@ -336,7 +336,7 @@ impl Gathering {
                 let Some(located) = self.locate(subject, word, false) else {
                     continue;
                 };
-                // One that it is about to link, or has just released, is not its own.
+                // A lock that the thread is about to link, or has just released, is not its own.
                 if let Some(found) = word::judge_held(word, &subject.memory)
                     && found
                         .owner
@@ -349,8 +349,8 @@ impl Gathering {
         }
     }
 
-    /// What the kernel takes an address for, and what lies there; `None` for what is no lock: a region's
-    /// tables, on which its tasks sleep for each other's death.
+    /// The kernel's identity of an address, and the lock there; `None` if it is no lock but a region's tables, on which
+    /// tasks sleep for each other's death.
     pub(super) fn locate(&self, subject: &Subject, address: u64, private: bool) -> Option<Located> {
         let own = Key::Private {
             pid: subject.pid,
@@ -410,11 +410,11 @@ impl Gathering {
         })
     }
 
-    /// The place of a lock in the picture, which is told what was found.
+    /// The index of a lock in the picture; updates the entry with the new findings.
     fn lock(&mut self, subject: &Subject, located: Located, found: Found) -> usize {
         let is_private = matches!(located.key, Key::Private { .. });
         let owner = found.owner.map(|tid| {
-            // None: a number that another process's thread has by now.
+            // None: the ID has been reused by a thread of another process.
             self.thread_of(subject, is_private, tid).ok_or(tid)
         });
         let lock = self.lock_at(located.key, || Lock {
@@ -427,14 +427,14 @@ impl Gathering {
         let owner_gone =
             matches!(owner, Some(Err(tid)) if !self.is_somebody(subject, is_private, tid));
         let entry = &mut self.picture.locks[lock];
-        // One thread's call may tell more of the kind than another's, or than the program.
+        // One thread's call may show more of the kind than another's, or than the program's own data.
         if entry.kind.says_less_than(found.kind) {
             entry.kind = found.kind;
         }
         if located.is_regions_own {
             entry.kind = Kind::RegionLock;
         }
-        // What was seen last counts, unless the owner itself has said more.
+        // The latest reading counts, unless the owner itself has published more.
         if !entry.holds.is_empty() {
             return lock;
         }
@@ -445,8 +445,8 @@ impl Gathering {
         lock
     }
 
-    /// Whether there may be such a thread: one that came while we looked. A number of another PID namespace
-    /// cannot be looked up.
+    /// Whether such a thread may exist: one that was created during the reading. An ID of another PID namespace cannot
+    /// be looked up.
     fn is_somebody(&self, subject: &Subject, in_process: bool, tid: u32) -> bool {
         let path = match in_process {
             true => format!("/proc/{}/task/{tid}", subject.pid),

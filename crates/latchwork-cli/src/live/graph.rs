@@ -1,31 +1,32 @@
-//! What follows from who waits for whom: gates, cycles, priorities upside down.
+//! Conclusions from the wait-for graph: gates (the queueing mutexes in front of locks), cycles, priority inversions.
 //!
-//! *A cycle is reported only if there was a moment at which it stood.* Tasks are looked at one after the other; each
-//! of them may have been asleep when its turn came, though they never all were at once (two tasks that pass locks to and
-//! fro look like that now and then). So a cycle is a suspicion at first. For each of its tasks the look notes how
-//! often the task was given a processor (its *turns*), then the word that the task sleeps on, then the owner of the lock.
-//! Later the turns and the call are read once more, of all tasks of the cycle:
+//! *A cycle is reported only if there was a moment at which it existed.* Tasks are read one after the other; each of
+//! them may have been asleep when it was read, though they never all were at once (two tasks that pass locks to and fro
+//! sometimes look like that). So a cycle is only a suspicion at first. For each of its tasks the first reading records
+//! how many times the task was given a processor (its *turns*), then the word that the task sleeps on, then the owner
+//! of the lock. Later the turns and the call of all tasks of the cycle are read once more:
 //!
-//! 1. Each of the notes was made before any of the second readings.
+//! 1. Each of the records was made before any of the second readings.
 //! 2. A task with the same turns has not run between the two. So it slept, on that word, for all of the time between.
-//! 3. A task that has not run has released nothing. The owner of each lock was read after the owner's turns; so it
-//!    was the owner up to the second reading.
+//! 3. A task that has not run has released nothing. The owner of each lock was read after the owner's turns; so it was
+//!    the owner up to the second reading.
 //!
-//! By 1 the times of all tasks have a part in common. There all of them slept, each for a lock that the next one had.
+//! By 1 these time spans have a part in common. In it all of the tasks slept, each for a lock that the next one owned.
 //!
-//! *Naps.* A waiter of a robust lock, or a throughput lock, sleeps for a limited time, checks the word and sleeps
-//! again. The end of a nap is a turn, which spoils the proof but not the cycle. It is not enough that such a task
-//! sleeps on the same word again, and that the word names the same owner: in between it may have had the lock,
-//! released it, and come back. So the notes of that task are taken again (the task must sleep in the same way on the
-//! same word, or on the lock's own if it slept at the lock's gate, which it leaves when its nap ends), then the
-//! owners of its own lock and of the lock that it waits for are read again (these must be the same), and then the
-//! second reading of *all* tasks of the cycle is repeated. That is the proof above, from later notes: 1 holds since
-//! the readings that count are those of the last round, 2 and 3 as before. A round reads two small files of each
-//! task, where naps last 50 ms at least; so one of a few rounds has no nap's end in it, unless the cycle has very
-//! many tasks: that one is left out. What cannot be noted again (a wait for several words, or one that is known from a
-//! board or a region's table) must not have run since the first look.
+//! *Naps.* A waiter of a robust lock, or a throughput lock, sleeps with a time limit, checks the word and sleeps again.
+//! The end of such a nap is a turn, which invalidates the proof but not the cycle. It is not enough that such a task
+//! sleeps on the same word again, and that the word names the same owner: in between it may have acquired the lock,
+//! released it, and come back. So three steps follow. The records of that task are taken again (the task must sleep in
+//! the same way on the same word, or on the lock's own if it slept at the lock's gate, which it leaves when its nap
+//! ends). Then the owners of its own lock and of the lock that it waits for are read again (these must be the same).
+//! Then the second reading of *all* tasks of the cycle is repeated. This is the proof above, from later records: 1
+//! holds since the readings that count are those of the last round, 2 and 3 as before. A round reads two small files of
+//! each task, while naps last at least 50 ms; so one of a few rounds contains no end of a nap, unless the cycle has
+//! very many tasks: such a cycle is not reported. A wait that cannot be recorded again (for several words, or one that
+//! is known from a board or a region's table) must not have run since the first reading.
 //!
-//! A waiter whose nap ends in the very moment of the first look runs, and is not seen to wait: the next look sees it.
+//! A waiter whose nap ends at the very moment of the first reading runs, and is not seen to wait: the next view shows
+//! it.
 
 use super::gather::{Again, Gathering};
 use super::picture::{Kind, Picture, Role, State, Waiter};
@@ -54,10 +55,10 @@ impl Gathering {
         self.picture
     }
 
-    /// Who waits at the gate of a lock waits for the lock: a gate is a word beside another one that the gate's
+    /// A task that waits at the gate of a lock waits for the lock: a gate is a word beside the word that the gate's
     /// owner sleeps on.
     fn merge_gates(&mut self) {
-        /// Where gates stand in this library's mutexes.
+        /// The distances of gates from the lock words in this library's mutexes.
         const DISTANCES: [u64; 2] = [4, 8];
         for gate in 0..self.picture.locks.len() {
             let entry = &self.picture.locks[gate];
@@ -95,8 +96,8 @@ impl Gathering {
         }
     }
 
-    /// Finds cycles of waits, of one task at least, of which each stood at some moment (see the head of this file).
-    /// Where one did not, it is looked for without those who have run.
+    /// Finds cycles of waits, of at least one task, each of which existed at some moment (see the head of this file).
+    /// After a rejected cycle, the search is repeated without the tasks that have run.
     fn find_cycles(&mut self) {
         let mut patience = Patience::default();
         let mut has_run = vec![false; self.picture.tasks.len()];
@@ -104,7 +105,7 @@ impl Gathering {
         loop {
             let mut is_settled = true;
             for mut cycle in self.picture.cycles_without(&has_run) {
-                // Where it begins is chance.
+                // Where it begins is arbitrary.
                 let first = (0..cycle.len()).min_by_key(|place| cycle[*place]);
                 cycle.rotate_left(first.unwrap_or(0));
                 if found.contains(&cycle) {
@@ -128,8 +129,8 @@ impl Gathering {
         self.picture.cycles = found.into_iter().collect();
     }
 
-    /// Whether there was a moment at which a cycle stood; else the tasks of it that have gone on, or may have.
-    /// A task whose thread is not to be seen is believed.
+    /// Whether there was a moment at which a cycle existed; otherwise returns its tasks that have gone on, or may have.
+    /// A task whose thread cannot be read is assumed to wait.
     fn confirm(&self, cycle: &[(usize, usize)], patience: &mut Patience) -> Result<(), Vec<usize>> {
         let task = |place: usize| cycle[place % cycle.len()].0;
         let mut notes: Vec<_> = cycle
@@ -163,7 +164,7 @@ impl Gathering {
                     Again::Elsewhere => return Err(vec![task(place)]),
                 }
             }
-            // After the turns of both: a waiter is at one place, the owner of its lock at the next.
+            // After the turns of both: the waiter's and, at the next index, the owner's.
             for place in 0..cycle.len() {
                 let next = (place + 1) % cycle.len();
                 if (has_run[place] || has_run[next])
@@ -179,10 +180,10 @@ impl Gathering {
     }
 }
 
-/// How often the tasks of a cycle are noted again.
+/// How many times the tasks of a cycle are recorded again.
 const ROUNDS: usize = 16;
 
-/// For tasks that run while their cycle is confirmed: of all cycles of a look together.
+/// A limit on the pauses for tasks that run while their cycle is confirmed, for all cycles of a view together.
 struct Patience(std::ops::Range<usize>);
 
 impl Default for Patience {
@@ -192,7 +193,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Waits for a moment, if there is one left.
+    /// Waits for a moment, if the limit allows it.
     fn pause(&mut self) -> bool {
         let is_left = self.0.next().is_some();
         if is_left {
@@ -202,33 +203,33 @@ impl Patience {
     }
 }
 
-/// Whether it is shown when nobody has it or waits for it, too.
+/// Whether a lock of this kind is listed even without owner and waiters.
 fn is_listed(kind: Kind) -> bool {
     matches!(kind, Kind::Semaphore(_) | Kind::Queue)
 }
 
 impl Picture {
-    /// The lock that a task waits for, and who all must have gone before it has it: one who is in a circle with it is
-    /// enough. Of several words any one ends the wait.
+    /// The lock that a task waits for, and the tasks that must all release it first: one of them that is in a cycle
+    /// with the task is enough. If a task waits for several words, any one ends the wait, so there is no such lock.
     fn blockers(&self, task: usize) -> Option<(usize, &[usize])> {
         let [index] = self.tasks[task].waits_for[..] else {
             return None;
         };
         let lock = &self.locks[index];
         let reads = |waiter: &Waiter| waiter.task == task && waiter.role == Role::Shared;
-        // Readers are not in each other's way.
+        // Readers do not block each other.
         let is_free = matches!(lock.state, State::Read(_)) && lock.waiters.iter().any(reads);
         (lock.kind.is_lock() && !is_free).then_some((index, &lock.owners))
     }
 
-    /// Circles of tasks of which none is one of these, each with the lock that it waits for.
+    /// Cycles of tasks without the excluded ones, each task with the lock that it waits for.
     fn cycles_without(&self, excluded: &[bool]) -> Vec<Vec<(usize, usize)>> {
-        /// Tasks of all circles together, so that a picture in which all wait for all can be shown.
+        /// The most tasks in all cycles together, so that a picture in which all wait for all can be shown.
         const MOST: usize = 100_000;
         #[derive(Clone, Copy, PartialEq)]
         enum State {
             New,
-            /// At this place of the path.
+            /// At this index of the path.
             OnPath(usize),
             Done,
         }
@@ -236,7 +237,7 @@ impl Picture {
         let mut cycles: Vec<Vec<(usize, usize)>> = Vec::new();
         let mut left = MOST;
         for start in 0..self.tasks.len() {
-            // Each task, and whom it was followed to so far.
+            // Each task, and how many of its blockers were followed.
             let mut path: Vec<(usize, usize)> = Vec::new();
             let mut next = Some(start);
             loop {
@@ -271,7 +272,7 @@ impl Picture {
         cycles
     }
 
-    /// Marks the locks whose owner stands below a waiter, and is not lent its priority.
+    /// Marks the locks whose owner has a lower priority than a waiter, and is not lent the waiter's.
     fn find_inversions(&mut self) {
         let tasks = &self.tasks;
         for lock in &mut self.locks {
@@ -357,7 +358,7 @@ mod tests {
             self.until_it_says("moved");
         }
 
-        /// A look in which its tasks are suspected of a deadlock, with those tasks.
+        /// A view in which its tasks are suspected of a deadlock, with those tasks.
         fn suspected(&self) -> (Gathering, Vec<usize>) {
             let watchdog = Watchdog::start("the suspicion never comes up".into());
             loop {
@@ -366,7 +367,8 @@ mod tests {
                 let picture = &gathering.picture;
                 let none = vec![false; picture.tasks.len()];
                 let cycles = picture.cycles_without(&none);
-                // (A task that takes a gate between the look at its call and that at the word waits for itself.)
+                // (A task that acquires a gate between the reading of its call and that of the word seems to wait for
+                // itself.)
                 let own =
                     |cycle: &Vec<(usize, usize)>| cycle.len() == 2 && self.is_own(picture, cycle);
                 if let Some(cycle) = cycles.into_iter().find(own) {
@@ -390,7 +392,7 @@ mod tests {
         }
     }
 
-    /// No test: what an [`Actor`] plays.
+    /// Not a test: the program that an [`Actor`] runs.
     #[test]
     fn plays_a_part() {
         match std::env::var(ROLE).as_deref() {
@@ -418,7 +420,7 @@ mod tests {
         println!("ready");
     }
 
-    /// As above, but that one of the two waits at a gate, as a rule, behind a third task.
+    /// As above, but one of the two usually waits at a gate, behind a third task.
     fn gate() {
         type Lock = Mutex<(), Robust<Throughput<Shared>>>;
         static LOCKS: [Lock; 2] = [const { Mutex::robust_throughput(()) }; 2];
@@ -436,7 +438,7 @@ mod tests {
                 while !IS_TAKEN.load(Ordering::Acquire) {
                     thread::yield_now();
                 }
-                // So that the third is there first, as a rule.
+                // The delay usually lets the third task come first.
                 thread::sleep(Duration::from_millis(200));
                 drop(Pin::static_ref(&LOCKS[1 - own]).lock());
             });
@@ -445,7 +447,7 @@ mod tests {
     }
 
     /// Two tasks seem to be in a deadlock, and are not: their waits end. They then wait for the same locks again, one
-    /// of which a third task has by then, or one of them waits for nothing more.
+    /// of which a third task has acquired meanwhile, or one of them waits for nothing more.
     fn leaves(and_comes_back: bool) {
         static LOCKS: [Mutex<(), Robust>; 2] = [const { Mutex::robust(()) }; 2];
         static ALL_HOLD: Barrier = Barrier::new(3);
@@ -517,7 +519,7 @@ mod tests {
             let mut actor = Actor::start(role);
             let (gathering, tasks) = actor.suspected();
             actor.move_on();
-            // Until each waits as it did before, for all that can be seen of it alone.
+            // Waits until each task waits as before, as far as that can be seen of it alone.
             let watchdog = Watchdog::start("they never come back".into());
             let is_back = |task: &usize| matches!(gathering.look_again(*task), Again::Asleep(..));
             while tasks.iter().filter(|task| is_back(task)).count() != count {

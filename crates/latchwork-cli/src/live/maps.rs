@@ -1,9 +1,9 @@
-//! What a process has mapped where, by `/proc/PID/maps`.
+//! The memory mappings of a process, from `/proc/PID/maps`.
 
 use std::fs::File;
 use std::io::Read;
 
-/// A process with more lines than this has the rest left out.
+/// The most bytes that are read; further lines are ignored.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The maps of a process at one moment, by address.
@@ -15,20 +15,20 @@ pub(crate) struct Maps(Vec<Mapping>);
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Changes are seen by others who map the same file.
+    /// Whether changes are visible to others that map the same file.
     pub(crate) shared: bool,
-    /// In the file, of `start`.
+    /// The offset of `start` in the file.
     pub(crate) offset: u64,
     /// As `stat` gives it.
     pub(crate) device: u64,
-    /// 0: no file.
+    /// 0 if there is no file.
     pub(crate) inode: u64,
     /// The file's path, a name in brackets, or nothing.
     pub(crate) path: String,
 }
 
 impl Maps {
-    /// Nothing if the process has ended, or may not be looked at.
+    /// Empty if the process has ended, or cannot be inspected.
     pub(crate) fn of(pid: u32) -> Self {
         let mut text = Vec::new();
         let read = File::open(format!("/proc/{pid}/maps"))
@@ -50,15 +50,15 @@ impl Maps {
         self.0.iter()
     }
 
-    /// What lies at an address.
+    /// The mapping at an address.
     pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
         let behind = self.0.partition_point(|mapping| mapping.start <= address);
         let mapping = self.0.get(behind.checked_sub(1)?)?;
         (address < mapping.end).then_some(mapping)
     }
 
-    /// The file whose static data an address is part of: what is mapped there, or ends where the pages begin
-    /// that are there (statics that are zero at first have no file behind them).
+    /// The file whose static data an address belongs to: that of the mapping there, or of the mapping that ends where
+    /// the anonymous pages there begin (statics that are initially zero have no file behind them).
     pub(crate) fn module(&self, address: u64) -> Option<&Mapping> {
         let here = self.at(address)?;
         if here.inode != 0 {
@@ -68,7 +68,7 @@ impl Maps {
         (here.path.is_empty() && before.inode != 0).then_some(before)
     }
 
-    /// The pages of the same file that lie lowest.
+    /// The lowest mapping of the same file.
     pub(crate) fn first_of(&self, module: &Mapping) -> Option<&Mapping> {
         self.0
             .iter()
@@ -105,7 +105,7 @@ impl Mapping {
         })
     }
 
-    /// Where in the file an address is.
+    /// The offset in the file of an address.
     pub(crate) fn offset_of(&self, address: u64) -> u64 {
         self.offset.wrapping_add(address.wrapping_sub(self.start))
     }

@@ -1,25 +1,25 @@
-//! The live view: which tasks of the system wait for what, and who has it, in programs that nobody prepared.
+//! The live view: what each task of the system waits for, and who owns it, in unprepared programs.
 //!
-//! | from | comes |
+//! | source | information |
 //! | --- | --- |
 //! | `/proc/PID/task/TID/syscall` | the word that a blocked thread sleeps on, and how |
-//! | `/proc/PID/mem` | the bytes around: what the word is part of, and its owner |
-//! | `get_robust_list` | the robust locks that a thread holds, also where nobody waits |
-//! | `/proc/PID/maps` | the file behind a word, by which a chain goes on in other processes; the module of a static |
+//! | `/proc/PID/mem` | the bytes around it: what the word belongs to, and its owner |
+//! | `get_robust_list` | the robust locks that a thread holds, even without waiters |
+//! | `/proc/PID/maps` | the file behind a word, which identifies it in other processes; the module of a static |
 //! | `/proc/PID/task/TID/stat`, `schedstat`, `sched` | priority, own and lent; whether and when it ran |
-//! | the regions' tables | semaphores, queues, events: owners, and who waits in which order |
+//! | the regions' tables | semaphores, queues, events: owners, and waiters in their order |
 //!
-//! The first three need what a debugger needs: the same user, or `CAP_SYS_PTRACE`. All of it is read, nobody is
-//! stopped or waited for, and nothing is written: a look harms nobody, whenever it is killed.
+//! The first three need a debugger's permissions: the same user, or `CAP_SYS_PTRACE`. Everything is only read; no
+//! process is stopped or waited for, and nothing is written: a view does no harm, even if it is killed.
 //!
-//! What is read is not of one instant, and may be anything: every number is bounded before it is used, every address
-//! leads to a read that can fail. Cycles of waits are looked at twice (see `graph.rs`).
+//! What is read is not of one instant, and may be arbitrary: every number is bounded before it is used, and every
+//! address leads to a read that can fail. Cycles of waits are read twice (see `graph.rs`).
 //!
-//! A process that the kernel keeps from giving up its address space (it sleeps uninterruptibly in a page fault, say)
-//! can make a look wait, as it does `ps`.
+//! If the kernel blocks access to a process's address space (the process sleeps uninterruptibly in a page fault, say),
+//! a view may have to wait, as `ps` does.
 //!
-//! *Cannot be seen:* locks that nobody waits for and that are not robust; readers of a pthread reader/writer lock;
-//! who would signal a condition variable or a semaphore; locks of green threads.
+//! *Not visible:* locks without waiters that are not robust; readers of a pthread reader/writer lock; the task that
+//! would signal a condition variable or a semaphore; locks of green threads.
 
 mod checked;
 mod clock;
@@ -47,7 +47,7 @@ pub(crate) use picture::{
 pub(crate) use program::{Program, demangled};
 pub(crate) use symbols::Symbols;
 
-/// Looks at the whole system once, as far as the caller may.
+/// Takes one view of the whole system, as far as the caller's permissions allow.
 pub(crate) fn look() -> Picture {
     Observer::default().look()
 }

@@ -1,33 +1,32 @@
-//! One look after the other, and what follows from that: for how long a task has been seen to wait.
+//! Repeated views, and what follows from them: how long a task has been seen to wait.
 
 use super::gather::Gathering;
 use super::picture::{Key, Lock, Picture, Task};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Looks at the whole system, as far as the caller may, as often as it is told to.
+/// Takes views of the whole system, as far as the caller's permissions allow.
 ///
-/// A task that sleeps for a limited time, and then sleeps again for the same lock, does not say since when it waits.
-/// So an observer notes when it first saw the wait. What it can vouch for is that *each look* since then has found the
-/// task waiting for the same lock, which had the same owners, if it has any that are known. Between two looks the
-/// task may have had the lock and come back; a lock that is passed on often has other owners at the next look, as a
-/// rule.
+/// If a task sleeps with a time limit, and then sleeps again for the same lock, the kernel does not show since when it
+/// waits. So an observer records when it first saw the wait. It guarantees only that *each view* since then has found
+/// the task waiting for the same lock, which had the same owners, if any are known. Between two views the task may have
+/// acquired the lock and come back; but a lock that is passed on often usually has another owner in the next view.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     waits: HashMap<Wait, Instant>,
 }
 
-/// What is the same from look to look.
+/// What must be equal in two views.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Wait {
     task: Thread,
     lock: Key,
     owners: Vec<Thread>,
-    /// Of an owner that is not seen, its number.
+    /// The ID of an owner that is not visible.
     unseen_owner: Option<u32>,
 }
 
-/// A thread's process and ID, and when it began.
+/// A thread's process, ID and start time.
 type Thread = (u32, u32, u64);
 
 fn thread(task: &Task) -> Thread {
@@ -44,7 +43,7 @@ impl Observer {
         picture
     }
 
-    /// Notes the waits of a picture, and says in it since when they were seen.
+    /// Records the waits of a picture, and adds to it since when they were seen.
     fn learn(&mut self, picture: &mut Picture, now: Instant) {
         let before = std::mem::take(&mut self.waits);
         for index in 0..picture.tasks.len() {
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!(seen(6, picture(16, 3, 5)), None);
         assert_eq!(seen(8, picture(24, 3, 5)), None);
         assert_eq!(seen(10, picture(24, 3, 6)), None);
-        // It waited for nothing meanwhile.
+        // Meanwhile it waited for nothing.
         let mut idle = picture(24, 3, 6);
         idle.tasks[0].waits_for.clear();
         assert_eq!(seen(12, idle), None);

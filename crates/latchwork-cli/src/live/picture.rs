@@ -1,4 +1,4 @@
-//! The picture: tasks, what they wait for, and who has that.
+//! The picture: tasks, what they wait for, and the owners.
 
 use super::thread::Schedule;
 pub(crate) use super::word::{Kind, Role, State};
@@ -6,25 +6,25 @@ use latchwork::check::{BoardFindings, BoardReport};
 use latchwork::region::inspect::RegionReport;
 use std::time::Duration;
 
-/// Tasks and locks at about one moment. Each was seen as it was at some time during the look.
+/// Tasks and locks at about one moment. Each was read at some time during the view.
 #[derive(Debug, Default)]
 pub(crate) struct Picture {
     pub(crate) tasks: Vec<Task>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) regions: Vec<RegionReport>,
-    /// Circles of waits: of each task, its place in `tasks` and the lock that it waits for.
+    /// Wait-for cycles: each task's index in `tasks`, and the lock that it waits for.
     pub(crate) cycles: Vec<Vec<(usize, usize)>>,
-    /// What checked processes have reported so far.
+    /// The findings that checked processes have reported so far.
     pub(crate) findings: Vec<(u32, BoardFindings)>,
-    /// The last of these, newest first.
+    /// The latest of these, newest first.
     pub(crate) reports: Vec<Report>,
     /// Processes that the caller may not trace.
     pub(crate) hidden_processes: usize,
-    /// Processes whose descriptors the caller may not see: anonymous regions of theirs are missing.
+    /// Processes whose descriptors the caller may not read: their anonymous regions are missing.
     pub(crate) hidden_descriptors: usize,
 }
 
-/// What a checked process has reported.
+/// A finding that a checked process has reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) pid: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Report {
     pub(crate) finding: BoardReport,
 }
 
-/// A thread, or what a region's table says of one that is not seen.
+/// A thread, or a region table's entry for a thread that is not visible.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) pid: u32,
@@ -45,33 +45,33 @@ pub(crate) struct Task {
     /// The name of its process.
     pub(crate) process: String,
     pub(crate) state: char,
-    /// Processor time that it has had, in the kernel's ticks.
+    /// Its processor time, in the kernel's ticks.
     pub(crate) ticks: u64,
-    /// When it began, in the kernel's ticks; 0 if its thread is not seen.
+    /// Its start time, in the kernel's ticks; 0 if its thread is not visible.
     pub(crate) started: u64,
     /// `None` if there is no such thread here.
     pub(crate) schedule: Option<Schedule>,
-    /// How long it has waited: as it says itself, or an estimate.
+    /// How long it has waited: published by the program, or an estimate.
     pub(crate) waited: Option<Duration>,
     pub(crate) waited_is_exact: bool,
-    /// It sleeps for a limited time, again and again perhaps: `waited` is how long it has slept, and it may have waited
-    /// for longer.
+    /// It sleeps with a time limit, perhaps repeatedly: `waited` is the time of this sleep, and it may have waited for
+    /// longer.
     pub(crate) waited_is_least: bool,
-    /// For how long each look has found it waiting for the same lock, which had the same owners; see
+    /// For how long each view has found it waiting for the same lock, which had the same owners; see
     /// [`Observer`](super::Observer).
     pub(crate) seen_for: Option<Duration>,
-    /// Where in its program, as it says itself.
+    /// Where in its program it waits, if the program publishes that.
     pub(crate) waits_at: Option<Spot>,
-    /// Places in the picture's locks; of several, any one ends the wait.
+    /// Indices of the picture's locks; if there are several, any one ends the wait.
     pub(crate) waits_for: Vec<usize>,
-    /// The places that it has in regions.
+    /// Its memberships in regions.
     pub(crate) memberships: Vec<Membership>,
 }
 
-/// A task's place in a region.
+/// A task's membership in a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// Which of the picture's regions.
+    /// The index of the region in the picture.
     pub(crate) region: usize,
     pub(crate) slot: u16,
     /// The name under which it joined.
@@ -80,34 +80,34 @@ pub(crate) struct Membership {
     pub(crate) priority: u32,
 }
 
-/// Something that tasks wait for, or have.
+/// An object that tasks wait for, or own.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) key: Key,
-    /// A process by which it was seen, and where it is there.
+    /// A process in which it was seen, and its address there.
     pub(crate) pid: u32,
     pub(crate) address: u64,
     pub(crate) kind: Kind,
     pub(crate) state: State,
     pub(crate) place: Place,
-    /// How people call it.
+    /// Its name for people.
     pub(crate) name: String,
     /// Where it was initialised or first taken, if it is checked.
     pub(crate) made_at: Option<Spot>,
     pub(crate) owners: Vec<usize>,
-    /// What checked owners say themselves.
+    /// What checked owners publish.
     pub(crate) holds: Vec<Hold>,
-    /// A thread that the word names, and that is not there, or not to be seen.
+    /// The ID of an owner that the word names, if that thread does not exist or is not visible.
     pub(crate) unseen_owner: Option<u32>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) flags: Flags,
-    /// Of a queue: messages that are being written, or that receivers have in hand.
+    /// For a queue: messages that are being written, or that receivers hold.
     pub(crate) in_flight: u32,
-    /// What else there is to say: what is waited for, how many fit.
+    /// Further information: what is waited for, the capacity.
     pub(crate) remark: String,
 }
 
-/// Since when, and where, a checked task has a lock.
+/// Since when, and where, a checked task holds a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) task: usize,
@@ -119,9 +119,9 @@ pub(crate) struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
     Unknown,
-    /// As the program says.
+    /// Text from the program.
     Text(String),
-    /// Behind a call, to be looked up.
+    /// A return address, to be resolved.
     Code {
         pid: u32,
         module: Module,
@@ -130,7 +130,7 @@ pub(crate) enum Spot {
 }
 
 impl Spot {
-    /// What is known by now.
+    /// The text, if known.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Unknown => None,
@@ -146,11 +146,11 @@ pub(crate) struct Waiter {
     pub(crate) role: Role,
 }
 
-/// What is wrong with a lock.
+/// The faults of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) owner_dead: bool,
-    /// A waiter stands above the owner, which was lent nothing.
+    /// A waiter has a higher priority than the owner, which was not lent it.
     pub(crate) inversion: bool,
     pub(crate) cycle: bool,
 }
@@ -164,7 +164,7 @@ impl Task {
 }
 
 impl Lock {
-    /// One of which nothing is known yet.
+    /// A lock of which nothing is known yet.
     pub(crate) fn new(key: Key, place: Place) -> Self {
         Self {
             key,
@@ -202,18 +202,18 @@ impl Flags {
     }
 }
 
-/// By what the kernel, or a region, tells one lock from another.
+/// The identity of a lock for the kernel, or in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// In memory of one process.
     Private { pid: u32, address: u64 },
-    /// In a file that several may have mapped.
+    /// In a file that several processes may have mapped.
     Shared {
         device: u64,
         inode: u64,
         offset: u64,
     },
-    /// In a region, and no word: a queue by its address, a task's events by its slot.
+    /// In a region, but not a word: a queue by its address, a task's events by its slot.
     Entry {
         device: u64,
         inode: u64,
@@ -221,14 +221,14 @@ pub(crate) enum Key {
     },
 }
 
-/// In what a lock lies.
+/// What a lock lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A static of a program or library.
     Module(Module),
     /// In a region.
     Region {
-        /// Which of the picture's.
+        /// The index of the region in the picture.
         region: usize,
         /// The named object, if it is part of one.
         object: Option<String>,
@@ -250,7 +250,7 @@ pub(crate) struct Module {
     pub(crate) path: String,
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// Where its lowest pages begin, and where those stand in the file.
+    /// The start of its lowest mapping, and the offset of that in the file.
     pub(crate) start: u64,
     pub(crate) offset: u64,
 }
@@ -263,14 +263,14 @@ impl Module {
 }
 
 impl Picture {
-    /// Whether a task waits for something that somebody has, or that a region or a program names.
+    /// Whether a task waits for an object that has an owner, or that a region or a program names.
     pub(crate) fn waits_for_more_than_a_word(&self, task: &Task) -> bool {
         task.waits_for
             .iter()
             .any(|lock| !matches!(self.locks[*lock].kind, Kind::Word | Kind::Mutex))
     }
 
-    /// What a task waits for, in words.
+    /// What a task waits for, as text.
     pub(crate) fn wait_text(&self, task: usize) -> Option<String> {
         let lock = self.tasks.get(task)?.waits_for.first()?;
         let lock = &self.locks[*lock];
@@ -290,9 +290,9 @@ impl Picture {
         })
     }
 
-    /// Whether a lock is one that somebody has to release for others to go on, or that something is wrong with.
+    /// Whether other tasks wait for the owner to release it, or something is wrong with it.
     pub(crate) fn is_notable(&self, lock: &Lock) -> bool {
-        // That one waits for the end of another is no news.
+        // A wait for the end of another thread is not notable.
         lock.flags.any()
             || lock.kind.is_lock()
                 && lock.kind != Kind::ThreadEnd
@@ -301,7 +301,7 @@ impl Picture {
                     || (!lock.waiters.is_empty() && lock.kind != Kind::Mutex))
     }
 
-    /// The locks that each task has, as far as that is known.
+    /// The locks that each task owns, as far as known.
     pub(crate) fn held(&self) -> Vec<Vec<usize>> {
         let mut held = vec![Vec::new(); self.tasks.len()];
         for (index, lock) in self.locks.iter().enumerate() {
@@ -312,8 +312,8 @@ impl Picture {
         held
     }
 
-    /// Leaves what the tasks of these processes wait for and have, and whom that leads to; and what the processes
-    /// themselves have reported.
+    /// Keeps what the tasks of these processes wait for and own, and whatever that leads to; and the processes' own
+    /// findings.
     pub(crate) fn narrow_to(&mut self, pids: &[u32]) {
         self.findings.retain(|(pid, _)| pids.contains(pid));
         self.reports.retain(|report| pids.contains(&report.pid));
@@ -334,7 +334,7 @@ impl Picture {
                 if !*seen && concerned.any(|task| tasks[task]) {
                     *seen = true;
                     grown = true;
-                    // Who waits for the same event has nothing to do with each other.
+                    // Tasks that wait for the same event are unrelated.
                     if lock.kind.is_lock() {
                         lock.owners.iter().for_each(|task| tasks[*task] = true);
                         lock.waiters
@@ -350,7 +350,7 @@ impl Picture {
         self.retain_locks(&locks);
     }
 
-    /// Leaves these locks. Tasks stay, and so do their places.
+    /// Keeps these locks. Tasks keep their indices.
     pub(crate) fn retain_locks(&mut self, keep: &[bool]) {
         let mut places = vec![None; self.locks.len()];
         let mut kept = Vec::new();

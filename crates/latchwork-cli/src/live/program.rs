@@ -1,9 +1,9 @@
 //! A program or library: its statics by address, and the lines of its code.
 //!
-//! What is needed of it is read, never mapped (the file may shrink meanwhile), and no table is trusted.
+//! The file is read, never mapped, since it may shrink meanwhile, and no table in it is trusted.
 //!
-//! A stripped file names another one, with its symbols and lines: by its build ID, or by a link (.gnu_debuglink). That
-//! is looked for where debuggers do, and used if it has the same build ID.
+//! A stripped file names another one that has its symbols and lines: by its build ID, or by a link (.gnu_debuglink).
+//! That file is searched in the places that debuggers use, and used if it has the same build ID.
 
 use super::picture::Module;
 use gimli::{EndianRcSlice, RunTimeEndian};
@@ -17,25 +17,25 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
-/// A program larger than this keeps its names to itself.
+/// The largest program whose symbols are read.
 const MOST_BYTES: u64 = 256 << 20;
-/// Bytes of a name that are shown.
+/// The most bytes of a name that are shown.
 const NAME: usize = 512;
 
 type Lines = addr2line::Context<EndianRcSlice<RunTimeEndian>>;
 
-/// What could be learnt of a program; nothing if it is not there any more.
+/// The tables of a program; empty if its file is gone.
 #[derive(Default)]
 pub(crate) struct Program {
     file: Option<ReadCache<File>>,
-    /// Its symbols and lines, if it has none itself.
+    /// The file with its symbols and lines, if it has none itself.
     debug: Option<ReadCache<File>>,
     statics: Vec<Symbol>,
-    /// Offset in the file, bytes, address.
+    /// Offset in the file, length, address.
     segments: Vec<(u64, u64, u64)>,
     /// The address behind its last page.
     end: u64,
-    /// Read when it is first asked for.
+    /// Read when it is first needed.
     code: Option<Code>,
 }
 
@@ -44,7 +44,7 @@ struct Code {
     lines: Option<Lines>,
 }
 
-/// Its name is read when it is asked for: large programs have hundreds of thousands.
+/// Its name is read when it is needed, since large programs have hundreds of thousands of symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
     address: u64,
@@ -53,12 +53,12 @@ struct Symbol {
     table: Table,
 }
 
-/// Where a symbol stands.
+/// The table of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Own,
     Dynamic,
-    /// Of the file beside it.
+    /// In the separate debug file.
     Debug,
 }
 
@@ -105,18 +105,18 @@ impl Program {
         object::File::parse(self.debug.as_ref()?).ok()
     }
 
-    /// Whether an address of the process is behind all of it: what was mapped there next is none of its statics.
+    /// Whether an address of the process is beyond the program: then what is mapped there is none of its statics.
     pub(super) fn ends_before(&self, module: &Module, address: u64) -> bool {
         self.in_file(module, address)
             .is_some_and(|address| address >= self.end)
     }
 
-    /// The static at an address of the process, and how far behind its beginning.
+    /// The static at an address of the process, and the offset in it.
     pub(crate) fn find_static(&self, module: &Module, address: u64) -> Option<(String, u64)> {
         self.find(&self.statics, self.in_file(module, address)?)
     }
 
-    /// The line of code at an address of the process, or at least the function.
+    /// The source line at an address of the process, or at least the function.
     pub(super) fn find_line(&mut self, module: &Module, address: u64) -> Option<String> {
         let wanted = self.in_file(module, address)?;
         let code = self.code()?;
@@ -131,8 +131,8 @@ impl Program {
         Some(format!("{}:{name}+{offset:#x}", module.file_name()))
     }
 
-    /// The line of code at an address of the process, and the function, if there is debug information. Of functions that were inlined there, it is the
-    /// innermost one that is none of the system's headers'.
+    /// The source line at an address of the process, and the function, if there is debug information. If functions were
+    /// inlined there, this is the innermost one that is not from a system header.
     pub(crate) fn find_place(&mut self, module: &Module, address: u64) -> Option<String> {
         let wanted = self.in_file(module, address)?;
         let code = self.code()?;
@@ -169,7 +169,7 @@ impl Program {
         self.code.as_ref()
     }
 
-    /// The name of the symbol that an address is part of, and how far behind its beginning.
+    /// The symbol that contains an address, and the offset in it.
     fn find(&self, symbols: &[Symbol], address: u64) -> Option<(String, u64)> {
         let behind = symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = symbols.get(behind.checked_sub(1)?)?;
@@ -189,9 +189,9 @@ impl Program {
         Some((demangled(found.name().ok()?), within))
     }
 
-    /// The address that the program's tables know it by.
+    /// The address in the program's own tables.
     fn in_file(&self, module: &Module, address: u64) -> Option<u64> {
-        // The pages that lie lowest begin in this segment, or before it on its first page.
+        // The lowest mapping begins in this segment, or on its first page before it.
         let page = rustix::param::page_size() as u64;
         let (offset, _, begin) = self.segments.iter().copied().find(|(offset, size, _)| {
             let first = offset - offset % page;
@@ -212,7 +212,7 @@ impl Code {
         };
         let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
             let data = with_lines.section_by_name(id.name());
-            // Compressed ones count as missing.
+            // Compressed sections count as missing.
             let data = data.and_then(|section| section.uncompressed_data().ok());
             let data: Rc<[u8]> = data.as_deref().unwrap_or_default().into();
             Ok(EndianRcSlice::new(data, endian))
@@ -228,8 +228,8 @@ impl Code {
 
 /// The file that a process has mapped, if it is still there.
 fn file_of(pid: u32, module: &Module) -> Option<ReadCache<File>> {
-    // Another file may have got its name, or a FIFO, at which to open it would wait, or a device. (A layered file
-    // system shows another device in maps.)
+    // Another file may have got its name, or a FIFO, whose opening would block, or a device. (With a layered file
+    // system, maps shows another device number.)
     open_plain(pid, path_of(module), Some(module.inode))
 }
 
@@ -238,7 +238,7 @@ fn path_of(module: &Module) -> &str {
     path.unwrap_or(&module.path)
 }
 
-/// A file as a process sees it, if it is a regular one of bounded size, and this inode.
+/// A file as a process sees it, if it is a regular file of limited size with this inode.
 fn open_plain(pid: u32, path: &str, inode: Option<u64>) -> Option<ReadCache<File>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let path = format!("/proc/{pid}/root{path}");
@@ -258,7 +258,7 @@ fn debug_file(pid: u32, module: &Module, elf: &Elf<'_>) -> Option<ReadCache<File
     let (directory, _) = path_of(module).rsplit_once('/')?;
     let linked = elf.gnu_debuglink().ok().flatten();
     let linked = linked.and_then(|(name, _)| str::from_utf8(name).ok());
-    // It names a file, and leads nowhere else.
+    // It must be a plain file name, without directories.
     let linked = linked.filter(|name| !name.contains('/'));
     let beside = linked.into_iter().flat_map(|name| {
         [
@@ -295,7 +295,7 @@ fn symbols(elf: &Elf<'_>, debug: Option<&Elf<'_>>, kind: SymbolKind) -> Vec<Symb
     symbols
 }
 
-/// Adds the symbols of a kind that a table has.
+/// Adds the symbols of one kind from a table.
 fn learn<'a>(
     from: impl Iterator<Item: ObjectSymbol<'a>>,
     table: Table,
@@ -311,7 +311,7 @@ fn learn<'a>(
     }));
 }
 
-/// The name as it stands in the program's text.
+/// The name as it is in the program's source.
 pub(crate) fn demangled(name: &str) -> String {
     let mut shown = Shown::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
@@ -332,10 +332,10 @@ pub(crate) fn demangled(name: &str) -> String {
     shown.0
 }
 
-/// A name of more bytes is shown as it is.
+/// Names with more bytes are not demangled.
 const MOST_MANGLED: usize = 1 << 14;
 
-/// The beginning of a name: a few bytes can stand for billions.
+/// The beginning of a name, since a few mangled bytes can stand for billions.
 #[derive(Default)]
 struct Shown(String);
 
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(demangled("plain"), "plain");
     }
 
-    /// Each argument is a pair of two like the one before.
+    /// Each argument is a pair of two that equal the one before.
     #[test]
     fn a_name_that_stands_for_billions_of_bytes_is_cut() {
         let digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";

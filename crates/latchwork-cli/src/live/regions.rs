@@ -1,4 +1,4 @@
-//! What the regions' tables say: tasks, semaphores, queues, events.
+//! The contents of the regions' tables: tasks, semaphores, queues, events.
 
 use super::gather::Gathering;
 use super::picture::{Key, Kind, Lock, Membership, Place, Role, State, Task, Waiter};
@@ -12,7 +12,7 @@ pub(super) struct Tables<'a> {
     region: usize,
     file: (u64, u64),
     pub(super) contents: &'a Contents,
-    /// The picture's tasks, by slot.
+    /// Indices of the picture's tasks, by slot.
     tasks: HashMap<u16, usize>,
 }
 
@@ -48,7 +48,7 @@ impl Tables<'_> {
 }
 
 impl Gathering {
-    /// Adds what the tables of all regions say.
+    /// Adds the contents of the tables of all regions.
     pub(super) fn add_regions(&mut self) {
         let regions = std::mem::take(&mut self.picture.regions);
         for (region, report) in regions.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Gathering {
         self.picture.regions = regions;
     }
 
-    /// A task's thread, if it is seen; else what the table says of it.
+    /// A task's thread, if it is visible; else the table's entry for it.
     fn task_of(&mut self, region: usize, contents: &Contents, task: &TaskReport) -> usize {
         let known = self.threads.get(&(contents.pid_namespace, task.thread));
         let index = known.copied().unwrap_or_else(|| {
@@ -157,7 +157,7 @@ impl Gathering {
             messages: queue.ready,
             capacity: queue.capacity,
         };
-        // Not by its address: a queue begins with a lock of its own.
+        // The key is not the queue's address: a queue begins with a lock of its own.
         let key = tables.entry(queue.address);
         let lock = self.lock_at(key, || Lock {
             key,
@@ -173,7 +173,7 @@ impl Gathering {
                 self.add_waiter(lock, Waiter { task, role });
             }
         }
-        // Who waits for room, and at a ring, is known by the words that they sleep on.
+        // Waiters for room, and those at a ring, are identified by the words that they sleep on.
         for other in 0..self.picture.locks.len() {
             let Key::Shared {
                 device,

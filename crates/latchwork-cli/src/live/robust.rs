@@ -1,14 +1,14 @@
-//! The robust locks that a thread holds, by the list that the kernel would go through at its death.
+//! The robust locks that a thread holds, from the list that the kernel would process at its death.
 #![allow(unsafe_code)]
 
 use super::memory::{Memory, u64_at};
 
-/// So many locks of one thread are looked at (`ROBUST_LIST_LIMIT`).
+/// The most locks of one thread that are read (`ROBUST_LIST_LIMIT`).
 const MOST: usize = 2048;
-/// A link's mark: the lock inherits priority.
+/// The flag of a link: the lock inherits priority.
 const PI: u64 = 1;
 
-/// What a thread's list says.
+/// The contents of a thread's list.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RobustList {
     /// The words of the locks on the list.
@@ -21,7 +21,7 @@ pub(crate) struct RobustList {
 pub(crate) fn list(tid: u32, memory: &Memory) -> Option<RobustList> {
     let mut head = 0usize;
     let mut length = 0usize;
-    // SAFETY: the kernel writes one word to each of the two places, which are ours.
+    // SAFETY: the kernel writes one word to each of two local variables.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_get_robust_list,
@@ -47,7 +47,7 @@ pub(crate) fn list(tid: u32, memory: &Memory) -> Option<RobustList> {
             .map(word),
     };
     let mut entry = u64_at(&bytes, 0);
-    // The list may be changing, or be anything.
+    // The list may be changing, or contain arbitrary bytes.
     while entry & !PI != head && found.held.len() < MOST {
         let Some(next) = memory.read(entry & !PI) else {
             break;

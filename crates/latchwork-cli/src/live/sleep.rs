@@ -1,11 +1,11 @@
-//! For which words a thread sleeps, by `/proc/PID/task/TID/syscall`.
+//! The words that a thread sleeps on, from `/proc/PID/task/TID/syscall`.
 //!
-//! *Restarted calls.* A thread that was stopped, or frozen, in a wait with a time limit goes on in `restart_syscall`
-//! after it. The kernel has the thread execute the same instruction again, with another number in place of the call's:
-//! the registers still have the arguments of the first call. `restart_syscall` also continues sleeps and polls; so its
-//! registers count only if `wchan` says that the thread sleeps for a futex or, where that is not to be read, if the
-//! thread's robust list announces the same word. (An announcement alone is not enough: a signal handler may sleep
-//! while the code that it interrupted waits for a robust lock.) A wait of which neither is known is left out.
+//! *Restarted calls.* A thread that was stopped, or frozen, in a wait with a time limit continues in `restart_syscall`
+//! afterwards. The kernel makes the thread execute the same instruction again, with another number in place of the
+//! call's; the registers still contain the arguments of the first call. `restart_syscall` also continues sleeps and
+//! polls. So its registers are used only if `wchan` says that the thread sleeps for a futex or, if that cannot be read,
+//! if the thread's robust list announces the same word. (An announcement alone is not enough: a signal handler may
+//! sleep while the code that it interrupted waits for a robust lock.) If neither is known, the wait is omitted.
 
 use super::memory::{Memory, u32_at, u64_at};
 use super::robust;
@@ -16,16 +16,16 @@ use super::thread::{self, Thread};
 pub(crate) struct Sleep {
     pub(crate) address: u64,
     pub(crate) call: Call,
-    /// The kernel looks the word up by its address in this process, not by its file.
+    /// Whether the kernel identifies the word by its address in this process, not by its file.
     pub(crate) private: bool,
-    /// What the word held as the thread went to sleep. Of no meaning where the kernel passes the word on.
+    /// The expected value of the sleep. Meaningless where the kernel passes the word on.
     pub(crate) expected: u32,
-    /// The sleep has a time limit: it may be one of several for the same thing.
+    /// Whether the sleep has a time limit: it may be one of several for the same thing.
     pub(crate) is_limited: bool,
 }
 
 impl Sleep {
-    /// Whether both sleep in the same way on the same word.
+    /// Whether both sleep by the same call on the same word.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let essence = |sleep: &Self| (sleep.address, sleep.call, sleep.private);
         essence(self) == essence(other)
@@ -41,7 +41,7 @@ pub(crate) enum Call {
     WaitMany,
     /// Until the kernel makes it the word's owner.
     LockPi,
-    /// Until it is woken, or sent on to a word that the kernel passes on.
+    /// Until it is woken, or requeued to a word that the kernel passes on.
     RequeuePi,
 }
 
@@ -52,15 +52,15 @@ const FUTEX_WAIT_REQUEUE_PI: u64 = 11;
 const FUTEX_LOCK_PI2: u64 = 13;
 const FUTEX_PRIVATE: u64 = 128;
 const FUTEX_COMMAND: u64 = 127;
-/// Of the newer calls: the size of the word, of which 2 means 32 bits.
+/// For the newer calls: the size of the word, where 2 means 32 bits.
 const FUTEX2_SIZE: u64 = 3;
 const FUTEX2_U32: u64 = 2;
-/// Words of one call, at most.
+/// The most words of one call.
 const WAITV_MOST: u64 = 128;
 const WAITV_BYTES: usize = 24;
 const SYS_FUTEX_WAIT: i64 = 455;
 
-/// The words that a thread sleeps on; none if it runs or does something else.
+/// The words that a thread sleeps on; empty if it runs or does something else.
 pub(crate) fn of(pid: u32, thread: &Thread, memory: &Memory) -> Vec<Sleep> {
     let line = thread.call.as_deref().unwrap_or_default();
     let mut words = parse(line, Some(memory));
@@ -79,7 +79,7 @@ fn number(line: &str) -> Option<i64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The words of a line of `syscall`; of a restarted call those that it sleeps on if it is a wait for a futex.
+/// The words of a line of `syscall`. For a restarted call, only if it is a futex wait.
 fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
     let Some(number) = number(line) else {
         return Vec::new();
@@ -92,7 +92,7 @@ fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
         return Vec::new();
     };
     match number {
-        // Of the waits for futexes these two alone are continued so.
+        // Of the futex waits, only these two are continued by `restart_syscall`.
         libc::SYS_restart_syscall
             if !matches!(second & FUTEX_COMMAND, FUTEX_WAIT | FUTEX_WAIT_BITSET) =>
         {
@@ -189,7 +189,7 @@ mod tests {
         }
         let wake = format!("{} 0x7f10 0x81 0x1 0x0 0x0 0x0 0x0 0x0", libc::SYS_futex);
         assert!(parse(&wake, None).is_empty());
-        // The kernel continues no such wait.
+        // The kernel does not continue such a wait.
         let lock = libc::SYS_restart_syscall;
         let lock = format!("{lock} 0x7f10 0x86 0x0 0x7fe0 0x0 0x0 0x0 0x0");
         assert!(parse(&lock, None).is_empty());

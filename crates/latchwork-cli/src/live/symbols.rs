@@ -1,10 +1,11 @@
-//! Names of locks: the symbol of a static, the object of a region, or where else it lies. And places in programs.
+//! Names of locks: the symbol of a static, the object of a region, or another description of the place. And places in
+//! programs.
 
 use super::picture::{Key, Lock, Module, Picture, Place, Spot};
 use super::program::Program;
 use std::collections::HashMap;
 
-/// The symbols of the programs that were looked at so far.
+/// The symbols of the programs that were read so far.
 #[derive(Default)]
 pub(crate) struct Symbols {
     programs: HashMap<(u64, u64), Program>,
@@ -22,8 +23,8 @@ impl Symbols {
             {
                 lock.place = Place::Anonymous;
             }
-            // A name that was given says more than a place. (On its board a program's checker calls a static by its place:
-            // it reads symbols for reports only.)
+            // A name that the program gave is better than a place. (On its board, a program's checker names a static by
+            // its place, since it reads symbols only for reports.)
             let is_given = match &lock.place {
                 Place::Module(module) => lock.name != place_in(module, lock.address),
                 _ => true,
@@ -60,7 +61,7 @@ impl Symbols {
             Place::File { path, offset } => {
                 let path = path.strip_suffix(" (deleted)").unwrap_or(path);
                 match path {
-                    // What the kernel calls shared memory without a name.
+                    // The kernel's name for anonymous shared memory.
                     "/dev/zero" => match lock.key {
                         Key::Shared { inode, .. } => format!("shared memory {inode}+{offset:#x}"),
                         _ => format!("shared memory+{offset:#x}"),
@@ -102,7 +103,7 @@ impl Symbols {
         else {
             return;
         };
-        // The instruction behind the call may be another line's.
+        // The instruction after the call may belong to another line.
         let call = address.saturating_sub(1);
         let text = self
             .program(*pid, module)

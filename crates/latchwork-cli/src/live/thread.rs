@@ -1,4 +1,4 @@
-//! A thread as `/proc` shows it: whether it runs, at which priority, and in which call.
+//! The state of a thread from `/proc`: whether it runs, its priority, its system call.
 
 use crate::process::Stat;
 use std::fs;
@@ -7,19 +7,19 @@ use std::fs;
 #[derive(Clone, Debug)]
 pub(crate) struct Thread {
     pub(crate) tid: u32,
-    /// Its ID in the PID namespace that it lives in: what it writes into words.
+    /// Its ID in its own PID namespace: the one that it stores in lock words.
     pub(crate) own_tid: u32,
     pub(crate) name: String,
     /// As ps shows it: R, S, D, T, …
     pub(crate) state: char,
     pub(crate) schedule: Schedule,
-    /// When it began, in the kernel's ticks: another thread that gets its ID later has another number here.
+    /// Its start time, in the kernel's ticks: another thread that gets the same ID later has another value.
     pub(crate) started: u64,
-    /// Processor time that it has had, in the kernel's ticks.
+    /// Its processor time, in the kernel's ticks.
     pub(crate) ticks: u64,
-    /// Where it ran last.
+    /// The processor on which it last ran.
     pub(crate) processor: usize,
-    /// What `/proc` says of its system call; `None` if that is not for the caller's eyes.
+    /// The line of `/proc` about its system call; `None` if the caller may not read it.
     pub(crate) call: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Policy {
     }
 }
 
-/// Of a `stat` file, counted from the state.
+/// Fields of a `stat` file, counted from the state.
 mod field {
     pub(super) const FLAGS: usize = 6;
     pub(super) const PRIORITY: usize = 15;
@@ -69,7 +69,7 @@ mod field {
     pub(super) const POLICY: usize = 38;
 }
 
-/// Of the flags: a thread of the kernel's own.
+/// The flag of a kernel thread.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Schedule {
@@ -88,7 +88,7 @@ impl Schedule {
             Policy::Deadline => 0,
             _ => stat.signed(field::NICE)?,
         };
-        // What counts, with what was lent: from -2 down it is a real-time priority.
+        // The effective priority, including a lent one: from -2 down it is a real-time priority.
         let counts = stat.signed(field::PRIORITY)?;
         Some(Self {
             policy,
@@ -97,7 +97,7 @@ impl Schedule {
         })
     }
 
-    /// What the thread has without what it was lent, on the scale of `rank`.
+    /// The thread's own priority, without a lent one, on the scale of `rank`.
     fn own_rank(self) -> i32 {
         match self.policy {
             Policy::Fifo | Policy::RoundRobin => self.own,
@@ -126,7 +126,7 @@ impl std::fmt::Display for Schedule {
 }
 
 impl Thread {
-    /// `None` if there is no such thread (any more), if it is the kernel's own, or has ended.
+    /// `None` if there is no such thread (any more), or if it is a kernel thread, or has ended.
     pub(crate) fn read(pid: u32, tid: u32, foreign_namespace: bool) -> Option<Self> {
         let stat = Stat::read(&format!("/proc/{pid}/task/{tid}/stat"))?;
         if stat.number(field::FLAGS)? & KERNEL_THREAD != 0 || matches!(stat.state()?, 'Z' | 'X') {
@@ -149,18 +149,18 @@ impl Thread {
         })
     }
 
-    /// Whether it still sleeps in the call that it was seen in, and has not run since it was given `turns`.
+    /// Whether it still sleeps in the call in which it was seen, and has not run since `turns` was read.
     pub(crate) fn is_still_asleep(&self, pid: u32, turns: Option<u64>) -> bool {
         turns_of(pid, self.tid) == turns && call(pid, self.tid) == self.call
     }
 
-    /// Whether it runs, is about to, or sleeps for what no call asked for: a page, say.
+    /// Whether it runs, is about to run, or sleeps outside a system call: for a page, say.
     pub(crate) fn is_between_calls(&self) -> bool {
         let call = self.call.as_deref();
         call.is_some_and(|call| call == "running" || call.starts_with("-1 "))
     }
 
-    /// The same thread, in the call that it is in now.
+    /// The same thread, with the call that it is in now.
     pub(crate) fn again(&self, pid: u32) -> Self {
         Self {
             call: call(pid, self.tid),
@@ -169,7 +169,7 @@ impl Thread {
     }
 }
 
-/// Whether the kernel says that a thread sleeps for a futex; not where it does not say for what.
+/// Whether the kernel says that a thread sleeps for a futex; false if it does not say for what.
 pub(crate) fn sleeps_for_futex(pid: u32, tid: u32) -> bool {
     let function = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan"));
     function.is_ok_and(|function| function.contains("futex"))
@@ -180,7 +180,7 @@ fn call(pid: u32, tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-/// The last of the numbers that a thread has in the namespaces from ours to its own.
+/// The last of a thread's IDs in the namespaces from this process's to its own.
 fn innermost_tid(pid: u32, tid: u32) -> Option<u32> {
     let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status).into_owned();
@@ -190,20 +190,20 @@ fn innermost_tid(pid: u32, tid: u32) -> Option<u32> {
     line.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// How often a thread was given a processor.
+/// How many times a thread was given a processor.
 pub(crate) fn turns_of(pid: u32, tid: u32) -> Option<u64> {
     let counted = || -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
         text.split_ascii_whitespace().nth(2)?.parse().ok()
     };
-    // Where the kernel does not count that, all have 0.
+    // If the kernel does not count that, all threads have 0.
     match counted() {
         Some(0) | None => switches_of(pid, tid),
         turns => turns,
     }
 }
 
-/// How often a thread gave a processor up, or lost it.
+/// How many times a thread yielded a processor, or was preempted.
 fn switches_of(pid: u32, tid: u32) -> Option<u64> {
     let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status).into_owned();

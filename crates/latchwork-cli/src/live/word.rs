@@ -1,19 +1,20 @@
-//! What a futex word is part of, judged by the call that a thread sleeps in and by the bytes around.
+//! Determines the lock that a futex word belongs to, from the system call that a thread sleeps in and the bytes around
+//! the word.
 //!
-//! A word says nothing of its kind, so each kind is recognised by what must hold for it (a thread that exists as
-//! its owner, a valid kind, counts that agree with a thread asleep), the strictest first. What fits none is
-//! a plain word. Layouts: glibc's of 64 bits, and this library's.
+//! A word does not contain its kind, so each kind is recognised by conditions that must hold for it (its owner is an
+//! existing thread, its kind field is valid, its counts agree with a sleeping thread), the strictest kind first. A word
+//! that fits none is a plain word. The layouts are glibc's 64-bit ones, and this library's.
 //!
 //! | kind | recognised by |
 //! | --- | --- |
-//! | end of a thread | the word is the ID of a thread of the process, and that is what it is expected to be |
-//! | pthread mutex | owner at +8, kind at +16, which say the same as word and call |
+//! | end of a thread | the word is the ID of a thread of the process, and that is the expected value |
+//! | pthread mutex | owner at +8, kind at +16, both in agreement with word and call |
 //! | robust mutex of this library | the same shape, with the state at +4 and no owner at +8 |
-//! | word with an owner | the call is one by which the kernel passes words on, or the word names a thread and sleepers |
+//! | word with an owner | the call is one by which the kernel passes words on, or the word names a thread and has the waiters bit |
 //! | pthread condition variable | counts of waiters and the sequence, before the word |
 //! | pthread reader/writer lock | the readers' word, the writer, and the flags around |
 //! | POSIX semaphore | the value is 0, the count of waiters is not |
-//! | mutex without an owner | expected to be 2, as in wait-wake mutexes, std's, parking_lot's and glibc's own locks |
+//! | mutex without an owner | the expected value is 2, as in wait-wake mutexes, std's, parking_lot's and glibc's internal locks |
 
 use super::memory::{Memory, u32_at, u64_at};
 use super::sleep::{Call, Sleep};
@@ -23,21 +24,21 @@ pub(crate) const TID_MASK: u32 = 0x3fff_ffff;
 pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
 pub(crate) const WAITERS: u32 = 0x8000_0000;
 
-/// Of a pthread mutex: bits of its kind.
+/// Bits of a pthread mutex's kind.
 const ROBUST: u32 = 16;
 const INHERIT: u32 = 32;
 const CEILING: u32 = 64;
 const PROCESS_SHARED: u32 = 128;
-/// All that a kind can have, elision included.
+/// All valid bits of a kind, elision included.
 const KIND: u32 = 0x3ff;
-/// Bytes of a pthread mutex.
+/// The size of a pthread mutex in bytes.
 const MUTEX: usize = 40;
-/// In a robust mutex of this library.
+/// The highest state of a robust mutex of this library.
 const MOST_STATE: u32 = 2;
-/// No lock that works has more waiters; what claims more is something else.
+/// The most waiters of a plausible lock: a higher count means that it is something else.
 const MOST_WAITERS: u64 = 1 << 22;
 
-/// What a word is part of.
+/// The kind of object that a word belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A pthread mutex, by its protocol.
@@ -52,33 +53,33 @@ pub(crate) enum Kind {
     ThreadEnd,
     /// A robust mutex of this library.
     Robust,
-    /// A word with which the kernel deals, and that names its owner.
+    /// A word that the kernel passes on, and that names its owner.
     PiWord,
-    /// A word that names its owner: the throughput mutex's, for one.
+    /// A word that names its owner, such as the throughput mutex's.
     OwnedWord,
     /// A mutex that does not name its owner.
     Mutex,
     Word,
-    /// One of those that protect a region's own tables.
+    /// A lock that protects a region's own tables.
     RegionLock,
     /// A region's semaphore.
     Semaphore(latchwork::semaphore::inspect::SemaphoreKind),
     /// A region's message queue.
     Queue,
-    /// What a task of a region waits for.
+    /// The events that a task of a region waits for.
     Events,
-    /// What a checked program says; and whether its owner is lent the priority of who waits.
+    /// The kind that a checked program publishes; and whether the owner is lent the priority of its waiters.
     Checked(hook::Kind, bool),
 }
 
 /// What a thread that sleeps on a word waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// To be the only one inside.
+    /// Exclusive access.
     Exclusive,
-    /// To be one of several readers.
+    /// Shared access, as a reader.
     Shared,
-    /// For something to happen.
+    /// An event.
     Event,
     /// For a message.
     Message,
@@ -86,20 +87,20 @@ pub(crate) enum Role {
     Room,
 }
 
-/// How many have it.
+/// The state of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Free,
     Held,
-    /// By so many readers, who are not recorded.
+    /// By so many readers, which are not recorded.
     Read(u32),
-    /// The owner died, and nobody has taken it since.
+    /// The owner died, and no task has acquired it since.
     OwnerDied,
-    /// Released for good without repair.
+    /// Released without repair, which is permanent.
     Unusable,
-    /// So many may obtain it.
+    /// The count: so many tasks may obtain it.
     Count(u64),
-    /// Messages in it, and how many fit.
+    /// The number of messages, and the capacity.
     Depth {
         messages: u32,
         capacity: u32,
@@ -108,14 +109,14 @@ pub(crate) enum State {
     Unknown,
 }
 
-/// A word's object.
+/// The object that a word belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Where it begins.
     pub(crate) base: u64,
     pub(crate) kind: Kind,
     pub(crate) state: State,
-    /// In the PID namespace of those who use it.
+    /// In the PID namespace of its users.
     pub(crate) owner: Option<u32>,
     pub(crate) role: Role,
 }
@@ -158,7 +159,7 @@ impl Kind {
         }
     }
 
-    /// Whether a task that waits for it waits for another that has it, as far as that is recorded.
+    /// Whether a task that waits for it waits for an owner, if one is recorded.
     pub(crate) fn is_lock(self) -> bool {
         use latchwork::semaphore::inspect::SemaphoreKind as S;
         if let Self::Checked(kind, _) = self {
@@ -175,7 +176,7 @@ impl Kind {
         )
     }
 
-    /// Whether the other one is worth more, of two that something was taken for.
+    /// Whether the other of two kinds that were determined for one object is the more specific one.
     pub(crate) fn says_less_than(self, other: Self) -> bool {
         let weight = |kind: Self| match kind {
             Self::Word => 0,
@@ -188,8 +189,8 @@ impl Kind {
     }
 }
 
-/// Judges the word of a thread that sleeps. `is_thread` says whether a number is the ID of a thread that could
-/// own what that thread waits for.
+/// Judges the word of a sleeping thread. `is_thread` says whether a number is the ID of a thread that could own what
+/// that thread waits for.
 pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Found {
     let at = sleep.address;
     let word = memory.u32(at).unwrap_or(0);
@@ -247,7 +248,7 @@ pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> b
     }
 }
 
-/// Judges a lock that stands on a thread's robust list.
+/// Judges a lock on a thread's robust list.
 pub(crate) fn judge_held(at: u64, memory: &Memory) -> Option<Found> {
     let word = memory.u32(at)?;
     pthread_mutex(at, false, memory, &|_| true)
@@ -267,7 +268,7 @@ fn owned(base: u64, kind: Kind, word: u32) -> Found {
     }
 }
 
-/// What a word of the kernel's form says.
+/// The state and owner in a word of the kernel's format.
 fn by_word(word: u32) -> (State, Option<u32>) {
     match word & TID_MASK {
         0 if word & OWNER_DIED != 0 => (State::OwnerDied, None),
@@ -283,7 +284,7 @@ fn pthread_mutex(
     memory: &Memory,
     is_thread: &dyn Fn(u32) -> bool,
 ) -> Option<Found> {
-    /// What glibc writes as the owner of a robust mutex that cannot be recovered, or is to be.
+    /// glibc's owner value for a robust mutex that is unrecoverable, or still inconsistent.
     const INCONSISTENT: u32 = 0x7fff_ffff;
     const NOT_RECOVERABLE: u32 = 0x7fff_fffe;
     let bytes: [u8; MUTEX] = memory.read(at)?;
@@ -300,13 +301,13 @@ fn pthread_mutex(
         _ if by_kernel && word & TID_MASK == 0 => by_word(word),
         NOT_RECOVERABLE if by_kernel => (State::Unusable, None),
         INCONSISTENT if by_kernel => by_word(word),
-        // A nested robust lock of this library has none here.
+        // A nested robust lock of this library has no owner field here.
         owner if by_kernel && owner != word & TID_MASK && robust => return None,
-        // The kernel has just made another one the owner, who has not written it down.
+        // The kernel has just made another thread the owner, which has not stored its ID yet.
         _ if by_kernel => by_word(word),
         owner => (State::Held, Some(owner)),
     };
-    // An owner that is gone is believed if all else is as it must be, too.
+    // An owner that has ended is accepted if all other conditions hold.
     let has_users = u32_at(&bytes, 12) >= 1;
     let is_whole = has_users && word != 0 && bytes[24..].iter().all(|byte| *byte == 0);
     if !by_kernel && !tid.is_some_and(|tid| is_thread(tid) || (is_whole && is_id(tid))) {
@@ -325,7 +326,7 @@ fn pthread_mutex(
     })
 }
 
-/// Whether the kernel could have given a thread this number.
+/// Whether the number is a possible thread ID.
 fn is_id(tid: u32) -> bool {
     (1..=1 << 22).contains(&tid)
 }
@@ -345,8 +346,8 @@ fn own_robust(at: u64, memory: &Memory, word: u32) -> Option<Found> {
     })
 }
 
-/// `wseq`, `g1_start`, `g_refs[2]`, `g_size[2]`, `g1_orig_size`, `wrefs`, `g_signals[2]`, of which the
-/// last are slept on.
+/// `wseq`, `g1_start`, `g_refs[2]`, `g_size[2]`, `g1_orig_size`, `wrefs`, `g_signals[2]`; threads sleep on the last
+/// two.
 fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
     const SIGNALS: u64 = 40;
     (0..2u64).find_map(|group| {
@@ -359,7 +360,7 @@ fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
         let fits = (1..MOST_WAITERS).contains(&waiters)
             && sequence >= waiters
             && start <= sequence
-            // Versions since 2.41 do not count them.
+            // glibc 2.41 and later do not count them.
             && (in_groups == [0, 0] || in_groups[group as usize] > 0)
             && in_groups.iter().sum::<u64>() <= waiters
             && (flags & 1 == 0) == sleep.private;
@@ -373,14 +374,14 @@ fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
     })
 }
 
-/// `readers`, `writers`, `wrphase_futex`, `writers_futex`, two words of nothing, `cur_writer`, `shared`, …,
-/// `flags` at +48. The third and the fourth are slept on.
+/// `readers`, `writers`, `wrphase_futex`, `writers_futex`, two unused words, `cur_writer`, `shared`, …, `flags` at +48.
+/// Threads sleep on the third and the fourth.
 fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Option<Found> {
     const WRITE_PHASE: u32 = 1;
     const WRITE_LOCKED: u32 = 2;
     const READERS_SHIFT: u32 = 3;
     const MOST_FLAGS: u32 = 2;
-    // Expected is 0 or 1, and the mark that somebody sleeps.
+    // The expected value is 0 or 1, plus the flag for sleepers.
     if sleep.expected & !1 != 2 {
         return None;
     }
@@ -406,7 +407,7 @@ fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Op
                 readers => State::Read(readers),
             },
             owner: Some(writer).filter(|writer| written && *writer != 0),
-            // Readers wait for the phase to change; so does one of the writers, which is as good a guess.
+            // Readers wait for the phase to change; so does one of the writers, for which this is only a guess.
             role: if offset == 12 || !written {
                 Role::Exclusive
             } else {
@@ -416,7 +417,7 @@ fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Op
     })
 }
 
-/// The value, how many wait, `private`, nothing.
+/// The value, the number of waiters, `private`, unused.
 fn semaphore(sleep: &Sleep, memory: &Memory) -> Option<Found> {
     let bytes: [u8; 16] = memory.read(sleep.address)?;
     let waiters = u64::from(u32_at(&bytes, 4));
@@ -438,14 +439,14 @@ mod tests {
     use super::*;
     use latchwork_testkit::Seed;
 
-    /// Whatever lies around a word, and whatever the call claims, something is made of it.
+    /// For arbitrary bytes around a word, and an arbitrary call, the functions return some result.
     #[test]
     fn any_bytes_are_judged() {
         let memory = Memory::of(std::process::id()).unwrap();
         let mut random = Seed::announced().rng(0);
         let mut bytes = vec![0u8; 256];
         for round in 0..20_000u32 {
-            // Small numbers look more like locks than large ones.
+            // Small numbers are more similar to locks than large ones.
             for word in bytes.chunks_exact_mut(4) {
                 let value = random.u32(..) >> random.u32(..32) & !random.u32(..);
                 word.copy_from_slice(&value.to_ne_bytes());

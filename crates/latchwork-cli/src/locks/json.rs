@@ -1,4 +1,4 @@
-//! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are places in these lists.
+//! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are indices into these lists.
 
 use crate::live::{self, Key, Lock, Picture, Place, Role, Spot, State, Task};
 use serde::Serialize;
@@ -9,13 +9,13 @@ use std::time::Duration;
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
-    /// Processes that the caller may not trace: their waits are missing.
+    /// How many processes the caller may not trace: their waits are missing.
     hidden_processes: usize,
-    /// What checked processes have reported so far.
+    /// The findings that checked processes have reported so far.
     findings: Vec<Findings>,
     /// The last of these of each process, newest first.
     reports: Vec<ReportEntry<'a>>,
-    /// Circles of waits, each task with the lock that it waits for, which the next one has.
+    /// Wait-for cycles: each task with the lock that it waits for, which the next one owns.
     cycles: Vec<Vec<Step>>,
     tasks: Vec<TaskEntry<'a>>,
     locks: Vec<LockEntry<'a>>,
@@ -39,11 +39,11 @@ struct ReportEntry<'a> {
     age_ms: u64,
     rule: &'static str,
     verdict: &'static str,
-    /// Of the finding, as in suppressions.
+    /// The finding's ID, as in suppression files.
     id: String,
-    /// In a line.
+    /// In one line.
     summary: &'a str,
-    /// As it was reported, or its beginning.
+    /// The text of the report, or its beginning.
     text: &'a str,
 }
 
@@ -59,7 +59,7 @@ struct TaskEntry<'a> {
     tid: u32,
     name: &'a str,
     process: &'a str,
-    /// As ps shows it; `?` for a task of a region whose thread is not seen.
+    /// As `ps` shows it; `?` for a task of a region whose thread is not visible.
     state: char,
     policy: Option<&'static str>,
     /// Niceness, or real-time priority.
@@ -67,13 +67,13 @@ struct TaskEntry<'a> {
     /// 0: ordinary; 1 to 99: real-time, own or lent; 100: by deadline.
     effective: Option<i32>,
     waited_ms: Option<u64>,
-    /// As the task says itself, not an estimate.
+    /// Whether the task publishes the time; otherwise it is an estimate.
     waited_is_exact: bool,
-    /// It sleeps for a limited time, and may have waited before: `waited_ms` is the least.
+    /// Whether it sleeps with a time limit, and may have waited before: `waited_ms` is then a lower bound.
     waited_is_least: bool,
-    /// For how long each look has found it waiting for the same lock, which had the same owners (--watch).
+    /// For how long each view has found it waiting for the same lock, which had the same owners (--watch).
     seen_ms: Option<u64>,
-    /// Where in its program, if that is checked.
+    /// Where in its program it waits, if that is checked.
     waits_at: Option<String>,
     waits_for: &'a [usize],
     holds: Vec<usize>,
@@ -103,9 +103,9 @@ struct LockEntry<'a> {
     owners: Vec<usize>,
     /// Where it was initialised, or first taken.
     made_at: Option<String>,
-    /// What checked owners say of themselves.
+    /// What checked owners publish.
     holds: Vec<HoldEntry>,
-    /// A thread that has it, and that is not there or not seen.
+    /// The ID of an owner that does not exist or is not visible.
     unseen_owner: Option<u32>,
     waiters: Vec<WaiterEntry>,
     flags: Vec<&'static str>,
@@ -159,7 +159,7 @@ pub(super) fn print_line(picture: &Picture, out: &mut impl Write) -> io::Result<
     writeln!(out)
 }
 
-/// Tasks that have nothing to do with the locks are left out.
+/// Tasks that have nothing to do with the locks are omitted.
 fn report(picture: &Picture) -> Report<'_> {
     let mut places = BTreeMap::new();
     for lock in &picture.locks {

@@ -1,4 +1,4 @@
-//! For people: the circles first, then a table, then who waits for whom as trees.
+//! Output for people: the cycles first, then a table, then the waits as trees.
 
 use crate::live::{Lock, Picture, Role, Spot, State, Task};
 use crate::style::{self, Align, Cell, Table};
@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// So many waiters stand in a row of the table; the trees have all.
+/// How many waiters a row of the table shows; the trees show all.
 const SHOWN: usize = 3;
-/// What is further from the root of a tree becomes a tree of its own.
+/// Tasks further from the root of a tree get a tree of their own.
 const DEEPEST: usize = 24;
 
 pub(super) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
@@ -68,7 +68,7 @@ fn print_cycle(
 }
 
 fn print_table(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
-    // Only checked programs say the second half.
+    // Only checked programs publish the second half.
     let is_told = picture.locks.iter().any(|lock| !lock.holds.is_empty());
     let mut columns = vec![
         ("LOCK", Align::Left),
@@ -122,7 +122,7 @@ pub(crate) fn task_name(task: &Task) -> String {
     }
 }
 
-/// The name in a region says more than the thread's.
+/// The name in a region is more specific than the thread's.
 pub(crate) fn short_name(task: &Task) -> &str {
     match task.memberships.first() {
         Some(membership) if !membership.name.is_empty() => &membership.name,
@@ -183,8 +183,8 @@ fn flags_cell(lock: &Lock) -> Cell {
     Cell::new(style::BAD, flags.join(" "))
 }
 
-/// `~3.2 s`: an estimate. `≥0.7 s`: it sleeps for a limited time, and may have slept before; then also for how long
-/// each look has found it waiting, if that is more.
+/// `~3.2 s` is an estimate. `≥0.7 s`: it sleeps with a time limit, and may have slept before; then also for how long
+/// each view has found it waiting, if that is more.
 pub(crate) fn waited(task: &Task) -> Option<String> {
     let about = match task {
         Task {
@@ -202,7 +202,7 @@ pub(crate) fn waited(task: &Task) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(" "))
 }
 
-/// `seen 14 s`, if that is more than what is known otherwise.
+/// `seen 14 s`, if that is more than what is otherwise known.
 fn seen(task: &Task) -> Option<String> {
     let longest = task.longest_wait()?;
     (task.waited != Some(longest)).then(|| format!("seen {}", duration(longest)))
@@ -252,7 +252,7 @@ pub(crate) fn waiters(picture: &Picture, lock: &Lock) -> String {
     text
 }
 
-/// One tree for each task that others wait for, and that waits for nobody, or in a circle.
+/// Prints one tree for each task that others wait for and that does not wait itself, or waits in a cycle.
 fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     let held = picture.held();
     let is_root = |task: &usize| {
@@ -265,7 +265,7 @@ fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
             .any(|lock| !picture.locks[*lock].waiters.is_empty());
         !waits_for_others && is_waited_for
     };
-    // Of a circle, one stands for all.
+    // One task stands for its whole cycle.
     let of_cycles = picture
         .cycles
         .iter()
@@ -299,7 +299,7 @@ fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a task does that does not wait for a lock.
+/// The activity of a task that does not wait for a lock.
 fn activity(picture: &Picture, task: &Task) -> String {
     if let Some(lock) = task.waits_for.first() {
         let lock = &picture.locks[*lock];
@@ -317,11 +317,11 @@ fn activity(picture: &Picture, task: &Task) -> String {
 
 struct Tree<'a> {
     picture: &'a Picture,
-    /// What each task has.
+    /// The locks that each task owns.
     held: Vec<Vec<usize>>,
-    /// Tasks below which all was shown: a picture may have circles, and many ways to one task.
+    /// Tasks whose subtrees were already printed: a picture may have cycles, and many paths to one task.
     shown: Vec<bool>,
-    /// Trees still to come.
+    /// The roots of trees that are still to be printed.
     roots: VecDeque<usize>,
 }
 
@@ -372,7 +372,7 @@ impl Tree<'_> {
     }
 }
 
-/// What stands before an entry, and before what is below it.
+/// The text before an entry, and before the entries below it.
 fn lines(is_last: bool) -> (&'static str, &'static str) {
     if is_last {
         ("└─ ", "   ")
@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    /// `width` tasks have each lock, and wait for the next one.
+    /// A picture in which `width` tasks own each lock, and wait for the next one.
     fn layers(depth: usize, width: usize) -> Picture {
         let mut picture = Picture::default();
         for layer in 0..depth {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The schema that is read.
+/// The schema that this reads.
 const SCHEMA: &str = "latchwork-order-1";
 
 /// A line of a file.
@@ -22,7 +22,7 @@ pub(crate) struct Edge {
 
 impl Edge {
     pub(crate) fn to_json(&self) -> String {
-        // Strings only: nothing that could fail.
+        // The fields are strings only, so serialising cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -49,7 +49,7 @@ pub(crate) enum Unreadable {
     },
 }
 
-/// A line of which only the beginning is there: who wrote it was killed, or there was no more room.
+/// A line of which only the beginning exists: its writer was killed, or the disk was full.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CutOff {
     path: PathBuf,
@@ -70,17 +70,18 @@ impl fmt::Display for CutOff {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     edges: BTreeMap<(String, String), Edge>,
-    /// What could not be read.
+    /// The lines that could not be read.
     pub(crate) cut_off: Vec<CutOff>,
 }
 
-/// What each line begins with.
+/// The first bytes of each line.
 const BEGINNING: &[u8] = b"{\"schema\":\"latchwork-order-";
 
-/// The parts of a line that may be edges, of which all but the last are cut off: who came next has gone on there.
+/// The parts of a line that may be edges. All but the last are cut off: the next writer has appended directly after
+/// them.
 fn parts(line: &[u8]) -> Vec<&[u8]> {
     let begins = |at: &usize| line[*at..].starts_with(BEGINNING);
-    // In a name a quote stands behind a backslash, so that no name looks like a beginning.
+    // In a name, a quote follows a backslash, so that no name looks like a beginning.
     let mut starts: Vec<usize> = (1..line.len()).filter(begins).collect();
     starts.insert(0, 0);
     let ends = starts[1..].iter().copied().chain([line.len()]);
@@ -154,7 +155,7 @@ impl Graph {
             .contains_key(&(edge.from.clone(), edge.to.clone()))
     }
 
-    /// Whether there is a way from one class to another.
+    /// Whether there is a path from one class to another.
     pub(crate) fn leads(&self, from: &str, to: &str) -> bool {
         let ways = Ways::of(self);
         let number = |name| ways.numbers.get(name);
@@ -164,8 +165,8 @@ impl Graph {
         }
     }
 
-    /// A circle through each edge that is in one; each set of classes once. Gates and single tasks are not in the
-    /// files: what a program has dismissed comes up here.
+    /// A cycle through each edge that lies on one; each set of classes once. The files do not contain gates and single
+    /// tasks, so cycles that the program's checker has dismissed appear here.
     pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
         let ways = Ways::of(self);
         let parts = ways.parts();
@@ -188,12 +189,12 @@ impl Graph {
     }
 }
 
-/// The same by numbers, for files with very many edges.
+/// The graph by numbers, for files with very many edges.
 struct Ways<'g> {
     names: Vec<&'g str>,
     numbers: HashMap<&'g str, usize>,
     next: Vec<Vec<usize>>,
-    /// The other way round.
+    /// The edges in the opposite direction.
     before: Vec<Vec<usize>>,
 }
 
@@ -222,7 +223,7 @@ impl<'g> Ways<'g> {
         })
     }
 
-    /// The shortest way from one class to another, both included.
+    /// The shortest path from one class to another, both included.
     fn shortest(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut came_from = vec![None; self.names.len()];
         let mut reached = VecDeque::from([from]);
@@ -245,8 +246,8 @@ impl<'g> Ways<'g> {
         None
     }
 
-    /// Numbers for the classes, the same for those that ways lead between in both directions. (Kosaraju's: what is
-    /// left last going forward begins a part of what is reached going back.)
+    /// Numbers for the classes, equal for classes between which paths lead in both directions (strongly connected
+    /// components, by Kosaraju's algorithm: in reverse order of finishing times, follow the edges backward).
     fn parts(&self) -> Vec<usize> {
         let count = self.names.len();
         let mut order = Vec::new();
@@ -317,7 +318,7 @@ mod tests {
     }
 
     /// Wherever a file is cut off, in mid-character or in a name that looks like a beginning, and wherever the next run
-    /// has gone on.
+    /// has appended to it.
     #[test]
     fn of_a_file_that_is_cut_off_all_whole_lines_are_read() {
         let name = String::from_utf8_lossy(BEGINNING);

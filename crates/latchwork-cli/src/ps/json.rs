@@ -9,7 +9,7 @@ use std::io::{self, Write};
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
-    /// Processes whose descriptors the caller may not see.
+    /// How many processes have descriptors that the caller may not read.
     hidden_processes: usize,
     regions: Vec<Region<'a>>,
 }
@@ -24,7 +24,7 @@ struct Region<'a> {
     memory_bytes: u64,
     openings: Vec<Opening>,
     processes: Vec<&'a Process>,
-    /// Why there are no contents.
+    /// The reason if there are no contents.
     error: Option<String>,
     contents: Option<Inside<'a>>,
 }
@@ -42,7 +42,7 @@ struct Inside<'a> {
     committed_bytes: u64,
     heap_committed_bytes: u64,
     heap_allocated_bytes: u64,
-    /// In hexadecimal: too long a number for some readers.
+    /// In hexadecimal, since the number is too long for some readers.
     fingerprint: String,
     pid_namespace: u64,
     pid_namespace_is_ours: bool,
@@ -67,7 +67,7 @@ struct Task<'a> {
     state: &'static str,
     attached_at_ns_since_boot: u64,
     cpu_ms: Option<u64>,
-    /// In words; `null` if it waits for nothing, or that is not to be seen.
+    /// As text; `null` if it waits for nothing, or if that is unknown.
     waits_for: Option<&'a str>,
 }
 

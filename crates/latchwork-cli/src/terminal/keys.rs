@@ -2,21 +2,21 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Bytes of a sequence: what goes on longer is none.
+/// The most bytes of a sequence: longer ones are invalid.
 const LONGEST: usize = 32;
 const ESCAPE: u8 = 0x1b;
 
-/// What stops a program for the shell to go on.
+/// The key that suspends a program.
 pub(crate) fn suspends(key: &KeyEvent) -> bool {
     *key == KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL)
 }
 
-/// What ends a program, whatever it shows.
+/// The key that ends a program in every view.
 pub(crate) fn interrupts(key: &KeyEvent) -> bool {
     *key == KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)
 }
 
-/// Where a key leads from a line; what is too far is set right when it is drawn.
+/// The line that a key leads to; drawing corrects a line that is too far.
 pub(crate) fn moved(code: KeyCode, now: usize, page: usize) -> Option<usize> {
     let page = page.max(1);
     Some(match code {
@@ -30,12 +30,12 @@ pub(crate) fn moved(code: KeyCode, now: usize, page: usize) -> Option<usize> {
     })
 }
 
-/// The first key, if it is one that is known, and how many bytes it took; `None` if there are too few.
+/// The first key, if it is a known one, and its length in bytes; `None` if bytes are missing.
 pub(crate) fn first(bytes: &[u8]) -> Option<(Option<KeyEvent>, usize)> {
     let key = |code: KeyCode| Some(KeyEvent::from(code));
     Some(match *bytes {
         [] => return None,
-        // Alone it is the key; what comes of a sequence comes at once.
+        // A single escape is the key; the bytes of a sequence arrive together.
         [ESCAPE] => (key(KeyCode::Esc), 1),
         [ESCAPE, b'[' | b'O', ..] => return sequence(bytes),
         [ESCAPE, ..] => (key(KeyCode::Esc), 1),
@@ -58,23 +58,23 @@ fn character(bytes: &[u8]) -> Option<(Option<KeyEvent>, usize)> {
         return Some((Some(key), character.len_utf8()));
     }
     let wrong = chunk.invalid();
-    // The beginning of a character, of which the rest may come.
+    // The beginning of a character, whose rest may follow.
     let is_cut = wrong.len() == bytes.len()
         && str::from_utf8(wrong).is_err_and(|error| error.error_len().is_none());
     (!is_cut).then_some((None, wrong.len().max(1)))
 }
 
-/// `ESC [` or `ESC O`, numbers, and what ends it.
+/// `ESC [` or `ESC O`, numbers, and a final byte.
 fn sequence(bytes: &[u8]) -> Option<(Option<KeyEvent>, usize)> {
     let is_end = |byte: &u8| !matches!(byte, 0x20..=0x3f);
     let Some(end) = bytes.iter().skip(2).position(is_end).map(|end| end + 2) else {
-        // Two bytes that nothing follows are keys of their own.
+        // Two bytes without a successor are keys of their own.
         return match bytes.len() {
             LONGEST.. => Some((None, bytes.len())),
             _ => None,
         };
     };
-    // The Linux console's function keys have a letter behind that.
+    // The Linux console's function keys have another letter after that.
     if bytes[1..=end] == *b"[[" {
         let letter = bytes.get(end + 1)?;
         let help = (*letter == b'A').then(|| KeyCode::F(1).into());

@@ -1,4 +1,4 @@
-//! What is chosen, and what keys change of it.
+//! The user's choices, and how keys change them.
 
 use super::history::History;
 use super::panes::{self, Pane};
@@ -13,17 +13,17 @@ use ratatui::widgets::TableState;
 pub(super) struct App {
     pub(super) pane: Pane,
     pub(super) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(super) is_typing: bool,
     pub(super) shows_all: bool,
     pub(super) is_paused: bool,
     pub(super) shows_help: bool,
-    /// A row that is shown as a whole, instead of the pane.
+    /// A row that is shown in full, instead of the pane.
     pub(super) opened: Option<Opened>,
     pub(super) view: Option<View>,
     pub(super) history: History,
     choices: [Choice; Pane::ALL.len()],
-    /// Lines that a page of the table has.
+    /// How many lines a page of the table has.
     pub(super) page: usize,
     /// The columns that are shown.
     pub(super) shown: Vec<usize>,
@@ -34,14 +34,14 @@ pub(super) struct App {
 pub(super) struct Opened {
     pub(super) title: String,
     pub(super) lines: Vec<String>,
-    /// How many lines, as they are drawn, stand above the first that is shown.
+    /// How many lines, as drawn, are above the first visible one.
     pub(super) above: usize,
 }
 
-/// What is chosen in a pane.
+/// The choices for one pane.
 #[derive(Default)]
 pub(super) struct Choice {
-    /// The column, and whether the highest come first; `None`: as the pane has it.
+    /// The column, and whether the highest values come first; `None` for the pane's default.
     pub(super) sort: Option<(usize, bool)>,
     pub(super) table: TableState,
 }
@@ -69,7 +69,7 @@ impl App {
         self.is_done
     }
 
-    /// A new view has come.
+    /// Takes over a new view.
     pub(super) fn show(&mut self, view: View) {
         if !self.is_paused || self.view.is_none() {
             self.history.learn(&view);
@@ -81,14 +81,14 @@ impl App {
         &mut self.choices[self.pane as usize]
     }
 
-    /// The column that the pane is sorted by, and whether the highest come first.
+    /// The column by which the pane is sorted, and whether the highest values come first.
     pub(super) fn order(&self) -> (usize, bool) {
         self.choices[self.pane as usize]
             .sort
             .unwrap_or(self.pane.order())
     }
 
-    /// The content of the pane as it is shown.
+    /// The content of the pane, filtered and sorted.
     pub(super) fn sheet(&self) -> Sheet {
         let mut sheet = match &self.view {
             Some(view) => panes::sheet(self.pane, view, &self.history, self.shows_all),
@@ -100,7 +100,7 @@ impl App {
         sheet
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -145,7 +145,7 @@ impl App {
         }
     }
 
-    /// Sorts by a column further on, of those that are shown: the highest numbers first, texts from A.
+    /// Sorts by the next or previous visible column: the highest numbers first, texts from A.
     fn sort_by(&mut self, step: isize) {
         let count = self.shown.len() as isize;
         if count == 0 {
@@ -158,7 +158,7 @@ impl App {
         self.choice().sort = Some((column, self.pane.columns()[column].is_number));
     }
 
-    /// Shows all of the chosen row, and of the report that it stands for.
+    /// Shows the chosen row in full, with the report that it belongs to.
     fn open(&mut self) {
         let sheet = self.sheet();
         let chosen = self.choice().table.selected().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The screen: a summary, the panes' titles, the pane, and what keys do.
+//! The screen: a summary, the panes' titles, the pane, and a line about keys.
 
 use super::app::App;
 use super::panes::{BAD, DOUBTFUL, Pane};
@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
-// Seen without colours, too.
+// Visible without colours, too.
 const HEADER: Style = Style::new()
     .fg(Color::Cyan)
     .add_modifier(Modifier::BOLD.union(Modifier::UNDERLINED));
@@ -55,7 +55,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App) {
     }
 }
 
-/// The counts that matter most come first: what does not fit as a whole is left out, with what follows.
+/// The most important counts come first: a count that does not fit is omitted, with all that follow.
 fn summary_line(app: &App, width: u16) -> Line<'static> {
     let Some(view) = &app.view else {
         return Line::from("latchwork top: looking …");
@@ -108,13 +108,13 @@ fn whole(parts: Vec<Vec<Span<'static>>>, width: usize) -> Line<'static> {
     line
 }
 
-/// Of the nouns of the summary.
+/// For the nouns of the summary.
 fn plural(what: &str, count: usize) -> &'static str {
     let is_noun = !matches!(what, "waiting" | "contended" | "hidden");
     if is_noun && count != 1 { "s" } else { "" }
 }
 
-/// Tasks that wait for others.
+/// How many tasks wait for others.
 fn count_waiting(picture: &crate::live::Picture) -> usize {
     let waits = |task: &&crate::live::Task| {
         task.waits_for
@@ -226,7 +226,7 @@ fn key_line(app: &App) -> Line<'static> {
         ("a", "all"),
     ];
     let mut spans = Vec::new();
-    // First, since what does not fit is cut off.
+    // The filter comes first, since the end of the line may be cut off.
     if !app.filter.is_empty() {
         spans.push(Span::styled(format!("only “{}”  ", app.filter), DOUBTFUL));
     }
@@ -242,7 +242,7 @@ fn keys_line(keys: &[(&'static str, &str)]) -> Line<'static> {
     spans.collect()
 }
 
-/// All of a row, in as many lines as it takes.
+/// Shows a row in full, in as many lines as it needs.
 fn open_row(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     let Some(opened) = &mut app.opened else {
         return;
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Each text of the picture is as wide as it says, and lies within the picture.
+    /// Each text of the picture has the width that it claims, and lies within the picture.
     #[test]
     fn the_picture_of_the_manual_cuts_no_word_of_the_summary() {
         let picture = include_str!("../../../../docs/top.svg");

@@ -1,20 +1,20 @@
-//! What follows from more than one view.
+//! Values that need more than one view.
 
 use super::watch::View;
 use crate::live::Key;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// How much a view counts against those before, in averages.
+/// The weight of a new view in a moving average.
 const WEIGHT: f64 = 0.2;
 
-/// What follows from more than one view.
+/// Values that need more than one view.
 #[derive(Default)]
 pub(super) struct History {
     taken_at: Option<Instant>,
-    /// Of threads: ticks at the last view, and percent of a processor.
+    /// For each thread: its ticks at the last view, and its percentage of a processor.
     tasks: HashMap<(u32, u32), (u64, f64)>,
-    /// How many wait for a lock, on the average of the last views.
+    /// The average number of waiters of a lock, over the last views.
     contention: HashMap<Key, f64>,
 }
 
@@ -44,7 +44,7 @@ impl History {
         }
     }
 
-    /// Percent of a processor that a thread has used since the last view.
+    /// The percentage of a processor that a thread has used since the last view.
     pub(super) fn percent(&self, pid: u32, tid: u32) -> f64 {
         self.tasks.get(&(pid, tid)).map_or(0.0, |(_, used)| *used)
     }

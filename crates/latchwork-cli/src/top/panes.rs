@@ -1,4 +1,4 @@
-//! What stands in which pane.
+//! The contents of the panes.
 
 use super::history::History;
 use super::sheet::{Column, Sheet, Value};
@@ -135,16 +135,16 @@ impl Pane {
         }
     }
 
-    /// The column by which it is sorted at first, and whether the highest come first.
+    /// The default sort column, and whether the highest values come first.
     pub(super) fn order(self) -> (usize, bool) {
         match self {
-            // Who has waited longest; what is waited for most.
+            // The longest waits; the locks with the most waiters.
             Self::Tasks => (8, true),
             Self::Locks => (5, true),
             Self::Queues => (4, true),
             Self::Regions => (1, true),
             Self::Coprocs => (0, false),
-            // What is so now, and then the newest.
+            // Findings that still hold come first, then the newest.
             Self::Findings => (1, false),
         }
     }
@@ -160,7 +160,7 @@ pub(super) fn sheet(pane: Pane, view: &View, history: &History, all: bool) -> Sh
                 lock.kind != Kind::Queue && (all || is_named || picture.is_notable(lock))
             };
             let mut locks: Vec<_> = picture.locks.iter().filter(shown).collect();
-            // Of equals, what something is wrong with comes first.
+            // Among equals, locks with faults come first.
             locks.sort_by_key(|lock| (!lock.flags.any(), lock.waiters.is_empty()));
             locks
                 .into_iter()
@@ -196,7 +196,7 @@ fn tasks(picture: &Picture, history: &History, all: bool) -> Vec<Vec<Value>> {
     let row = |(index, task): (usize, &Task)| {
         is_shown(index, task).then(|| {
             let percent = history.percent(task.pid, task.tid);
-            // Threads that have nothing to do sleep on words.
+            // Idle threads sleep on words, which is not shown.
             let wait = (all || picture.waits_for_more_than_a_word(task))
                 .then(|| picture.wait_text(index))
                 .flatten();
@@ -274,7 +274,7 @@ fn lock_row(picture: &Picture, lock: &Lock, history: &History) -> Vec<Value> {
     ]
 }
 
-/// Short: the pane of tasks has the rest.
+/// Short, since the pane of tasks has the rest.
 fn owner(picture: &Picture, lock: &Lock) -> String {
     match (lock.owners.first(), lock.unseen_owner) {
         (Some(owner), _) => {
@@ -356,7 +356,7 @@ fn region_row(region: &RegionReport) -> Vec<Value> {
     ]
 }
 
-/// The processes that have regions, coprocs and others.
+/// The processes that have regions open: coprocs and others.
 fn coprocs(view: &View) -> Vec<Vec<Value>> {
     let picture = &view.picture;
     let mut rows = Vec::new();
@@ -452,7 +452,7 @@ fn findings(picture: &Picture) -> Vec<Vec<Value>> {
         row[0] = std::mem::take(&mut row[0]).of_report(index);
         rows.push(row);
     }
-    // Those of which no more is kept than that they were.
+    // Findings of which only the count is kept.
     for (pid, found) in &picture.findings {
         let told = [
             found.deadlocks,

@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
-    /// It is not shown narrower.
+    /// The minimum width.
     pub(super) width: u16,
-    /// Its part of the room that is left over; 0: none.
+    /// Its share of the remaining width; 0 for none.
     pub(super) grows: u16,
-    /// Where there is too little room, those of the highest rank go first. Rank 0 stays.
+    /// If there is too little room, columns of the highest rank are dropped first. Rank 0 is never dropped.
     pub(super) rank: u8,
     pub(super) is_number: bool,
 }
@@ -39,14 +39,14 @@ impl Column {
     }
 }
 
-/// What stands in a place.
+/// The content of a cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     pub(super) text: String,
-    /// By what it is sorted, if not by its text.
+    /// The number by which it is sorted, if not by its text.
     number: Option<f64>,
     pub(super) style: Style,
-    /// Which of the picture's reports its row is.
+    /// The index of the picture's report that its row shows.
     pub(super) report: Option<usize>,
 }
 
@@ -70,7 +70,7 @@ impl Value {
         Self::number(count as f64, count.to_string())
     }
 
-    /// As [`Self::count`], with nothing for none.
+    /// As [`Self::count`], but empty for 0.
     pub(super) fn some_count(count: usize) -> Self {
         match count {
             0 => Self::number(0.0, ""),
@@ -91,7 +91,7 @@ impl Value {
     fn compare(&self, other: &Self) -> Ordering {
         match (self.number, other.number) {
             (Some(one), Some(two)) => one.total_cmp(&two),
-            // What has no number comes last of all where the highest come first.
+            // Cells without a number come last if the highest values come first.
             (Some(_), None) => Ordering::Greater,
             (None, Some(_)) => Ordering::Less,
             (None, None) => self.text.cmp(&other.text),
@@ -107,7 +107,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    /// Leaves the rows that contain a text, in whatever case.
+    /// Keeps the rows that contain a text, ignoring case.
     pub(super) fn filter(&mut self, wanted: &str) {
         let wanted = wanted.to_lowercase();
         if !wanted.is_empty() {
@@ -118,7 +118,7 @@ impl Sheet {
         }
     }
 
-    /// Sorts by a column; equals stay as they are.
+    /// Sorts by a column; equal rows keep their order.
     pub(super) fn sort(&mut self, column: usize, descending: bool) {
         self.rows.sort_by(|one, two| {
             let order = match (one.get(column), two.get(column)) {
@@ -129,8 +129,7 @@ impl Sheet {
         });
     }
 
-    /// The columns that fit a width, and how wide each of them becomes. Those that are empty are left out, unless
-    /// they have rank 0.
+    /// The columns that fit a width, and the width of each. Empty columns are dropped, unless they have rank 0.
     pub(super) fn fit(&self, width: u16) -> Vec<(usize, u16)> {
         let content: Vec<u16> = (0..self.columns.len())
             .map(|index| {
@@ -158,7 +157,7 @@ impl Sheet {
                 None => break,
             };
         }
-        // Room that is left goes to those that need it, a character at a time.
+        // The remaining width goes to the columns that need it, one character at a time.
         let mut left = u32::from(width).saturating_sub(needed(&shown));
         let mut is_wanted = true;
         while left > 0 && is_wanted {
@@ -176,7 +175,7 @@ impl Sheet {
     }
 }
 
-/// A text in lines of a width, each behind the first with more room before it.
+/// A text in lines of at most a width; lines after the first are indented further.
 pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
     let width = usize::from(width.max(1));
     let before = text.chars().take_while(|space| *space == ' ').count() + 3;
@@ -190,7 +189,7 @@ pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
             lines.push(format!("{:indent$}{rest}", ""));
             return lines;
         };
-        // At a space, if there is one in the second half.
+        // Breaks at a space, if there is one in the second half.
         let at = rest[..end].rfind(' ').filter(|at| *at > end / 2);
         let (line, more) = match at {
             Some(at) => (&rest[..at], &rest[at + 1..]),
@@ -201,7 +200,7 @@ pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
     }
 }
 
-/// A text cut to a width, with a mark where something is missing.
+/// A text cut off at a width, with a mark if something is missing.
 pub(super) fn cut(text: &str, width: u16) -> String {
     let width = usize::from(width);
     if text.chars().count() <= width {

@@ -1,4 +1,4 @@
-//! Looking again and again, in a thread of its own, so that keys are answered while a look takes its time.
+//! Takes views repeatedly, in a thread of its own, so that keys are handled during a slow view.
 
 use crate::live::{Observer, Picture, Symbols};
 use crate::process::Process;
@@ -7,17 +7,17 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// One look.
+/// One view of the system.
 pub(super) struct View {
     pub(super) picture: Picture,
-    /// The processes that have a region open, or whose tasks are in the picture's locks.
+    /// The processes that have a region open, or whose tasks are in the picture.
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) taken_at: Instant,
-    /// How long it took.
+    /// How long it took to take.
     pub(super) cost: Duration,
 }
 
-/// Looks once.
+/// Takes one view.
 pub(super) fn look(observer: &mut Observer, symbols: &mut Symbols) -> View {
     let begun = Instant::now();
     let mut picture = observer.look();
@@ -39,7 +39,7 @@ pub(super) fn look(observer: &mut Observer, symbols: &mut Symbols) -> View {
     }
 }
 
-/// Views as they come, as long as this lives.
+/// Takes views and passes them on, as long as this exists.
 pub(super) struct Watch {
     views: Receiver<View>,
     /// The thread ends when this is dropped.
@@ -48,7 +48,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn start(interval: Duration) -> io::Result<Self> {
-        // One view ahead: who is slow to draw is not shown what is old.
+        // At most one view is buffered, so that a slow reader does not get old views.
         let (sender, views) = mpsc::sync_channel(1);
         let (end, ended) = mpsc::channel();
         std::thread::Builder::new()
@@ -63,12 +63,12 @@ impl Watch {
         Ok(Self { views, _end: end })
     }
 
-    /// A view that has come meanwhile.
+    /// The next view, if there is one.
     pub(super) fn next(&self) -> io::Result<Option<View>> {
         match self.views.try_recv() {
             Ok(view) => Ok(Some(view)),
             Err(TryRecvError::Empty) => Ok(None),
-            // It has said why.
+            // The thread has reported the reason.
             Err(TryRecvError::Disconnected) => Err(io::Error::other("the look has ended")),
         }
     }

@@ -1,4 +1,4 @@
-//! The same work by other means: one loop, and threads.
+//! The same work by other means: a single loop, and threads.
 
 use super::words;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Words with their counts.
 pub(super) type Counts = HashMap<String, u64>;
 
-/// Counts the words of whole files, one after the other: what the index is compared with.
+/// Counts the words of whole files in a single loop: the reference for the index.
 pub(super) fn alone(
     texts: impl Iterator<Item = std::io::Result<Vec<u8>>>,
 ) -> std::io::Result<Counts> {

@@ -1,11 +1,11 @@
-//! What the workers share: a word index in a region, and how a piece of text gets into it exactly
-//! once, whoever is killed on the way.
+//! What the workers share: a word index in a region, with a protocol that adds each piece of text exactly once,
+//! whichever worker is killed.
 //!
-//! A piece's words are counted privately. Then, under the robust mutex: words that are new are put
-//! in with a count of 0 (which changes nothing that anybody counts), and one transaction adds all
-//! counts and sets the piece's "done" bit. A worker that dies before the commit has done nothing:
-//! its successor rolls back, and its message is delivered again. One that dies after the commit,
-//! but before it told the queue, has its message delivered again, too: the bit says that it is done.
+//! A piece's words are counted privately. Then, under the robust mutex: new words are inserted with a count of 0 (which
+//! changes no count), and one transaction adds all counts and sets the piece's "done" bit. A worker that dies before
+//! the commit has changed nothing: the next owner rolls back, and the piece's message is delivered again. If a worker
+//! dies after the commit, but before it has acknowledged the message, the message is delivered again, too: the bit
+//! shows that the piece is done.
 
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork::region::{
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::words::MAX_WORDS;
 
-/// The log has room for every word of a piece, its "done" bits, and the totals.
+/// Room in the log for every word of a piece, its "done" bit, and the totals.
 const CHANGES: usize = MAX_WORDS + 4;
 
 /// The index proper.
@@ -32,15 +32,15 @@ pub(super) struct Index {
     pub(super) bytes: AtomicU64,
 }
 
-/// The index under its lock, with the means to change many words at a time or none.
+/// The index under its lock, with a log that makes changes of many words atomic.
 pub(super) type Guarded = Mutex<Undo<Index, CHANGES>, Robust>;
 type Held<'a> = RobustGuard<'a, Undo<Index, CHANGES>>;
 
-/// What was found when the lock was taken.
+/// The state in which the lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Clean,
-    /// Its owner had died; whether changes of its were rolled back.
+    /// Its owner had died; says whether its changes were rolled back.
     OwnerDied {
         rolled_back: bool,
     },
@@ -85,7 +85,7 @@ impl Index {
         self.done[piece as usize / 64].load(Relaxed) & 1 << (piece % 64) != 0
     }
 
-    /// Pieces that are in the index.
+    /// How many pieces are in the index.
     pub(super) fn pieces(&self) -> u32 {
         self.done
             .iter()
@@ -102,7 +102,7 @@ impl Index {
     }
 }
 
-/// Takes the lock; after a death, rolls back what its owner had not committed.
+/// Acquires the lock; after owner death, rolls back what the owner had not committed.
 pub(super) fn lock(index: Pin<&Guarded>) -> Result<(Held<'_>, Found), IndexError> {
     match index.lock() {
         Ok(held) => Ok((held, Found::Clean)),
@@ -115,8 +115,8 @@ pub(super) fn lock(index: Pin<&Guarded>) -> Result<(Held<'_>, Found), IndexError
     }
 }
 
-/// Puts a piece into the index, unless it is there. `halfway` is called in the middle of the
-/// transaction, when some of it is changed, if the piece has a word at all. True if it was not there.
+/// Adds a piece to the index, unless it is there. `halfway` is called in the middle of the transaction, when some words
+/// are changed, if the piece has any word. Returns true if the piece was not there.
 pub(super) fn add(
     held: &mut Held<'_>,
     piece: Piece<'_>,
@@ -158,20 +158,20 @@ pub(super) fn add(
     Ok(true)
 }
 
-/// What the workers tell the one who watches them.
+/// What the workers publish for the tour.
 #[derive(Shareable)]
 #[repr(C)]
 pub(super) struct Board {
-    /// Whoever gets this piece first stops in the middle of it, in its critical section, to be
-    /// killed, and enters itself as the victim: worker + 1.
+    /// The first worker that gets this piece stops in the middle of it, in its critical section, in order to be killed,
+    /// and enters itself as the victim: worker + 1.
     pub(super) trap: AtomicU32,
     pub(super) victim: AtomicU32,
     /// Pieces done, by worker.
     pub(super) pieces: [AtomicU32; MAX_WORKERS],
-    /// Who took the index from a dead owner: worker + 1.
+    /// The worker that acquired the index from a dead owner: worker + 1.
     pub(super) recovered_by: AtomicU32,
     pub(super) rolled_back: AtomicU32,
-    /// Messages that came a second time, and those of them whose piece was done already.
+    /// Messages that were delivered a second time, and those of them whose piece was done already.
     pub(super) redelivered: AtomicU32,
     pub(super) done_already: AtomicU32,
 }

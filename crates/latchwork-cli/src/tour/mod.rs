@@ -1,8 +1,8 @@
 //! `latchwork tour`: tasks that share memory survive a kill, on real input.
 //!
-//! Worker processes, fed by a queue, build a word index in a region. One of them is killed with
-//! SIGKILL in its critical section. The others go on, nothing is lost and nothing is counted twice:
-//! the index is compared with a single loop over the same files, word by word.
+//! Worker processes, fed by a queue, build a word index in a region. One of them is killed with SIGKILL in its critical
+//! section. The others go on, and nothing is lost or counted twice: the index is compared with a single loop over the
+//! same files, word by word.
 
 mod compare;
 mod index;
@@ -49,9 +49,9 @@ impl Default for Args {
     }
 }
 
-/// MiB of text: enough for a tour of a few seconds.
+/// The limit in MiB of text: enough for a tour of a few seconds.
 const DEFAULT_LIMIT: u64 = 64;
-/// How often the show is brought up to date.
+/// How often the display is refreshed.
 const TICK: Duration = Duration::from_millis(20);
 const NAMES: &str = "index-worker";
 
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
         .workers
         .map_or(cpus.clamp(2, MAX_WORKERS - 1), usize::from);
 
-    // Before anything else: the zygote is a copy of this process, and should be small.
+    // Done first, since the zygote is a copy of this process, and should be small.
     let region = RegionOptions::new()
         .max_bytes(2 << 30)
         .label("tour")
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
         )
         .into());
     }
-    // Somebody is to die in the middle of its words.
+    // The piece in which a worker is killed.
     let third = places.len() / 3;
     let mut candidates = (third..places.len()).chain(0..third);
     let Some(trap) = candidates.find(|piece| has_words[*piece]) else {
@@ -154,14 +154,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     )
 }
 
-/// The project's sources when cargo runs us, else where we are.
+/// The project's sources if cargo runs this command, else the current directory.
 fn default_root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .and_then(|manifest| Some(Path::new(&manifest).parent()?.parent()?.to_owned()))
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// What happened.
+/// What has happened so far.
 struct Report {
     time: Duration,
     pieces: usize,
@@ -221,7 +221,7 @@ fn with_coprocs(
     let mut stops = 0;
     let mut recovery_told = false;
     while crew.is_at_work() {
-        // Feed the queue; past the last piece, one word to stop for each worker at work.
+        // Feed the queue; after the last piece, one stop message for each worker at work.
         while next < places.len() || stops < crew.at_work() {
             message.clear();
             if let Some((path, offset, length)) = places.get(next) {
@@ -233,7 +233,7 @@ fn with_coprocs(
                 }
                 .encode(&mut message);
             } else if report.victim == 0 && pieces_done(&board) < places.len() as u64 {
-                // Who will take the victim's place is not at work yet.
+                // The victim's replacement is not at work yet.
                 break;
             }
             match queue.try_send(&message) {
@@ -325,7 +325,7 @@ impl Crew<'_> {
         Ok(victim.pid)
     }
 
-    /// Waits for a moment for somebody to end, and brings the show up to date.
+    /// Waits for a moment for a worker to end, and refreshes the display.
     fn look(
         &mut self,
         report: &mut Report,
@@ -338,7 +338,7 @@ impl Crew<'_> {
             .iter()
             .filter_map(|worker| worker.coproc.as_ref())
             .collect();
-        // A deadline that passes is the usual end of this wait.
+        // Passing the deadline is the usual end of this wait.
         let _ = latchwork::coproc::wait_any(&alive, Some(Deadline::after(moment)));
         for (index, worker) in self.workers.iter_mut().enumerate() {
             if worker
@@ -487,7 +487,7 @@ mod tests {
         let places = [(&path, 0, 10), (&path, 10, 10)];
         let options = RegionOptions::new();
         let region = options.label("tour-test").create_anonymous().unwrap();
-        // SAFETY: as above.
+        // SAFETY: no static owns anything in the region, or a descriptor that a coproc uses.
         #[allow(unsafe_code)]
         let coprocs = unsafe { Coprocs::new(&region) }.unwrap();
         let no_such_piece = places.len();

@@ -1,11 +1,11 @@
-//! What the tour shows: live lines on a terminal, plain lines elsewhere.
+//! The tour's output: live lines on a terminal, plain lines elsewhere.
 
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 use anstyle::Style;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 
-/// A worker as it is shown.
+/// A worker's state, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Working,
@@ -13,13 +13,13 @@ pub(super) enum State {
     Done,
 }
 
-/// The lines that change while the tour runs: one a worker, and one for the whole.
+/// The lines that change while the tour runs: one for each worker, and one for the total.
 pub(super) struct Show {
     live: Option<(MultiProgress, ProgressBar)>,
     workers: Vec<ProgressBar>,
 }
 
-/// More workers than this are shown by the bar of the whole alone.
+/// With more workers than this, only the total is shown.
 const SHOWN: usize = 16;
 
 impl Show {
@@ -73,20 +73,20 @@ impl Show {
         }
     }
 
-    /// Something happened that is worth a line of its own.
+    /// Prints a line about an event.
     pub(super) fn event(&self, style: Style, text: &str) {
         self.line(&format!("  {style}{text}{style:#}"));
     }
 
     fn line(&self, text: &str) {
         match &self.live {
-            // The bars are redrawn below it.
+            // The bars are redrawn below the line.
             Some((lines, _)) => drop(lines.println(text)),
             None => drop(writeln!(anstream::stdout(), "{text}")),
         }
     }
 
-    /// Leaves the lines as they are.
+    /// Leaves the lines in their final state.
     pub(super) fn finish(self) {
         for worker in &self.workers {
             worker.abandon();
@@ -98,7 +98,7 @@ impl Show {
 }
 
 fn bar(template: &str) -> ProgressStyle {
-    // A template that does not parse would be a typing error of ours: the default style then.
+    // A template that does not parse would be a fault of this program; the default style is used then.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 

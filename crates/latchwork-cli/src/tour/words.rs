@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A piece is this long, and then goes on to the end of its last word.
+/// The length of a piece, which then extends to the end of its last word.
 const PIECE_BYTES: usize = 16 << 10;
-/// Longer runs of letters and digits, in characters, are data, not words.
+/// Longer runs of letters and digits, in characters, are data rather than words.
 const MAX_WORD: usize = 40;
-/// The most different words that a piece can have: they are at least one byte each and separated.
-/// (Where a piece goes on beyond its length, it is in one and the same character or word.)
+/// The most different words of a piece: each has at least one byte, and a separator. (The part beyond a piece's nominal
+/// length belongs to one character or word.)
 pub(super) const MAX_WORDS: usize = PIECE_BYTES / 2 + 2;
 
 /// The text files below a directory, in a stable order, up to a total size.
@@ -19,12 +19,12 @@ pub(super) const MAX_WORDS: usize = PIECE_BYTES / 2 + 2;
 pub(super) struct Sources {
     pub(super) files: Vec<PathBuf>,
     pub(super) bytes: u64,
-    /// Files left out since the limit was reached.
+    /// Files omitted because of the limit.
     pub(super) left_out: usize,
 }
 
-/// Finds the text files below `root`: regular, readable, without a NUL byte at their beginning; not
-/// those in hidden directories or in cargo's build directory.
+/// Finds the text files below `root`: regular and readable files without a NUL byte at their beginning, except those in
+/// hidden directories or in cargo's build directory.
 pub(super) fn find(root: &Path, limit: u64) -> io::Result<Sources> {
     let mut sources = Sources::default();
     std::fs::metadata(root)?;
@@ -65,14 +65,14 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The words of a text as they are written. What is no UTF-8 stands between words.
+/// The words of a text as written. Invalid UTF-8 separates words.
 fn words(text: &[u8]) -> impl Iterator<Item = &str> {
     let valid = text.utf8_chunks().map(|chunk| chunk.valid());
     let runs = valid.flat_map(|text| text.split(|letter| !is_word(letter)));
     runs.filter(|run| !run.is_empty() && run.chars().nth(MAX_WORD).is_none())
 }
 
-/// Whether a text has a word at all.
+/// Whether a text has any word.
 pub(super) fn has_any(text: &[u8]) -> bool {
     words(text).next().is_some()
 }
@@ -99,7 +99,7 @@ pub(super) fn counts(text: &[u8]) -> HashMap<String, u64> {
     counts
 }
 
-/// Where a file is cut: offset and length of each piece, no word in two of them.
+/// Where a file is divided: offset and length of each piece; no word is in two of them.
 pub(super) fn pieces(text: &[u8]) -> Vec<(u64, u64)> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -111,7 +111,7 @@ pub(super) fn pieces(text: &[u8]) -> Vec<(u64, u64)> {
     pieces
 }
 
-/// The first place from `at` on where a cut divides neither a character nor a word.
+/// The first position from `at` on at which a cut divides neither a character nor a word.
 fn whole(text: &[u8], mut at: usize) -> usize {
     const CONTINUES: core::ops::Range<u8> = 0x80..0xc0;
     while text.get(at).is_some_and(|byte| CONTINUES.contains(byte)) {

@@ -1,4 +1,4 @@
-//! A worker of the tour: a coproc that takes pieces off the queue until it is told to stop.
+//! A worker of the tour: a coproc that takes pieces from the queue until it gets a stop message.
 
 use super::index::{self, Board, Found, Guarded, Piece};
 use super::words;
@@ -14,7 +14,7 @@ pub(super) const QUEUE: &str = "pieces";
 pub(super) const INDEX: &str = "index";
 pub(super) const BOARD: &str = "board";
 
-/// A message: where a piece of text is. An empty one means: stop.
+/// A message: the place of a piece of text. An empty one means stop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task<'a> {
     pub(super) number: u32,
@@ -45,7 +45,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// What worker `number`, counted from 0, runs. Its exit code: 0, or 1 with the reason on standard
+/// The function of worker `number`, counted from 0. Its exit code is 0, or 1 after printing the reason on standard
 /// error.
 pub(super) fn run(region: &Region, number: u32) -> i32 {
     match work(region, number) {
@@ -83,7 +83,7 @@ fn work(region: &Region, number: u32) -> Result<(), Box<dyn std::error::Error>> 
         let added = match work() {
             Ok(added) => added,
             Err(error) => {
-                // Another worker may fare better.
+                // Another worker may succeed.
                 message.give_back();
                 return Err(error);
             }
@@ -112,7 +112,7 @@ fn add(
     })
 }
 
-/// The victim waits here for its end, with the lock held and the index half changed.
+/// The victim waits here to be killed, with the lock held and the index half changed.
 fn stop_if_victim(board: &Board, number: u32, piece: u32) {
     let is_victim = board.trap.load(Relaxed) == piece
         && board

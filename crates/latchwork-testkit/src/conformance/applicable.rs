@@ -1,11 +1,11 @@
-//! Which states a user of semaphores can bring about or see, and why not the others.
+//! Which states a user of semaphores can bring about or observe, and why not the others.
 
 use super::{Combination, NOT_APPLICABLE, Table};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// What of RTEMS's tables applies to semaphores in user space: `data/rtems/applicable.json`.
+/// The parts of RTEMS's tables that apply to semaphores in user space: `data/rtems/applicable.json`.
 #[derive(Debug, Deserialize)]
 pub struct Applicable {
     /// Reasons, and what they mean.
@@ -14,26 +14,26 @@ pub struct Applicable {
     pub actions: BTreeMap<String, Applies>,
 }
 
-/// What of one table applies. Condition, then state, then reason.
+/// The parts of one table that apply. Condition, then state, then reason.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Applies {
     /// Pre-condition states that cannot be brought about.
     #[serde(default)]
     pub pre: BTreeMap<String, BTreeMap<String, String>>,
-    /// Post-condition states that cannot be seen.
+    /// Post-condition states that cannot be observed.
     #[serde(default)]
     pub post: BTreeMap<String, BTreeMap<String, String>>,
-    /// Post-conditions of which it may be seen only that one of several states holds.
+    /// Post-conditions of which it can only be observed that one of several states holds.
     #[serde(default)]
     pub partly: BTreeMap<String, String>,
 }
 
 impl Applicable {
-    /// All of it.
+    /// The whole file.
     ///
     /// # Panics
-    /// If it cannot be read: that is a mistake in this crate.
+    /// If it cannot be read, which is a fault of this crate.
     pub fn get() -> &'static Self {
         static APPLICABLE: OnceLock<Applicable> = OnceLock::new();
         APPLICABLE.get_or_init(|| {
@@ -44,7 +44,7 @@ impl Applicable {
 }
 
 impl Applies {
-    /// What of a table applies.
+    /// The parts of a table that apply.
     ///
     /// # Panics
     /// If the table has no entry.
@@ -56,8 +56,8 @@ impl Applies {
             .unwrap_or_else(|| panic!("applicable.json has no {}", table.action))
     }
 
-    /// Why a combination cannot be run, if so: a state cannot be brought about, or nothing of what is to
-    /// hold after can be seen.
+    /// The reason why a combination cannot be run, if any: a state cannot be brought about, or no post-condition can be
+    /// observed.
     #[must_use]
     pub fn hinders(&'static self, combination: &Combination) -> Option<&'static str> {
         let pre = combination
@@ -77,7 +77,7 @@ impl Applies {
         hidden
     }
 
-    /// Why a post-condition's state cannot be seen, if so.
+    /// The reason why a post-condition's state cannot be observed, if any.
     #[must_use]
     pub fn hides(&'static self, condition: &str, state: &str) -> Option<&'static str> {
         Some(self.post.get(condition)?.get(state)?)

@@ -7,8 +7,8 @@
 //! 4. of those left the first decides that names a build option which holds here, if there is one, and
 //!    else the one that needs none.
 //!
-//! A condition that is of no matter (`N/A`) in the row that decides makes combinations the same that
-//! differ in it only: the first of them is run, the others are [repeated](Outcome::Repeated).
+//! A condition that is irrelevant (`N/A`) in the deciding row makes combinations equal that differ only in it: the
+//! first of them is run, the others are [repeated](Outcome::Repeated).
 
 use super::table::{
     Case, CaseThen, Choice, Enabled, Every, Operator, States, Table, Test, Then, Transition, When,
@@ -16,7 +16,7 @@ use super::table::{
 use core::fmt;
 use std::collections::HashSet;
 
-/// The state of a condition that is of no matter.
+/// The state of an irrelevant condition.
 pub const NOT_APPLICABLE: &str = "N/A";
 
 /// One combination of pre-condition states.
@@ -32,14 +32,14 @@ pub struct Combination {
 pub enum Outcome {
     /// It cannot occur, for this reason.
     Skipped(&'static str),
-    /// It is the same as one before.
+    /// It equals an earlier one.
     Repeated,
-    /// These states are to hold, one of each post-condition.
+    /// These states must hold, one of each post-condition.
     Expected(Vec<&'static str>),
 }
 
 impl Combination {
-    /// The state of a pre-condition; [`NOT_APPLICABLE`] if it is of no matter.
+    /// The state of a pre-condition; [`NOT_APPLICABLE`] if it is irrelevant.
     ///
     /// # Panics
     /// If the table has no such condition.
@@ -55,7 +55,7 @@ impl Combination {
         names.zip(self.pre.iter().copied())
     }
 
-    /// What is to hold after; nothing if it is not to be run.
+    /// The states that must hold afterwards; none if it is not to be run.
     pub fn expected(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
         let names = self.table.post.iter().map(|condition| &*condition.name);
         let states = match &self.outcome {
@@ -71,7 +71,7 @@ impl Combination {
         &self.outcome
     }
 
-    /// Whose combination it is.
+    /// The table that it belongs to.
     #[must_use]
     pub fn table(&self) -> &'static Table {
         self.table
@@ -89,7 +89,7 @@ impl fmt::Display for Combination {
     }
 }
 
-/// A row that covers a combination: the combination as it sees it, and what follows.
+/// A row that covers a combination: the combination in the row's view, and the result.
 struct Variant {
     enabled: &'static Enabled,
     pre: Vec<&'static str>,
@@ -100,7 +100,7 @@ impl Table {
     /// All combinations, the last condition changing fastest.
     ///
     /// # Panics
-    /// If a row names what there is not, or no row covers a combination.
+    /// If a row names something that does not exist, or no row covers a combination.
     #[must_use]
     pub fn combinations(&'static self) -> Vec<Combination> {
         let count = self.pre.iter().map(|pre| pre.states.len()).product();
@@ -179,7 +179,7 @@ impl Table {
         }
     }
 
-    /// The states as a row sees them, if it covers them.
+    /// The states in a row's view, if it covers them.
     fn covered(
         &self,
         row: &'static Transition,
@@ -259,7 +259,7 @@ impl Table {
                 .all(|(condition, states)| states.contains(self.pre_state(condition, pre))),
             Operator::PostConditions(wanted) => wanted.iter().all(|(condition, states)| {
                 let place = self.post.iter().position(|post| post.name == *condition);
-                // A condition can depend on those before it only.
+                // A condition can depend only on those before it.
                 states.contains(post[place.expect("a post-condition of the table")])
             }),
         }

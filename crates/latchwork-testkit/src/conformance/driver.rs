@@ -5,14 +5,14 @@ use core::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Brings about the pre-condition states of a combination, acts, and tells what it sees.
+/// Brings about the pre-condition states of a combination, acts, and returns what it observes.
 ///
-/// A function from combinations to what is seen is one.
+/// A function from combinations to observations is a driver.
 pub trait Driver {
     /// Runs one combination, and cleans up after it.
     ///
     /// # Errors
-    /// Why it cannot be run, by name.
+    /// The reason why it cannot be run, by name.
     fn run(&mut self, combination: &Combination) -> Result<Seen, NotApplicable>;
 }
 
@@ -32,24 +32,24 @@ impl Driver for Box<dyn Driver> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotApplicable(pub &'static str);
 
-/// What is seen after an action: of each post-condition the state that holds, or those of which one does.
+/// The observations after an action: for each post-condition the state that holds, or several of which one holds.
 #[derive(Clone, Debug, Default)]
 pub struct Seen(BTreeMap<&'static str, Vec<String>>);
 
 impl Seen {
-    /// Nothing so far.
+    /// No observations yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// This state of this condition holds. (Any text that tells what was seen, if it is none of them.)
+    /// This state of this condition holds. (If none of the states does, any text that describes the observation.)
     #[must_use]
     pub fn state(self, condition: &'static str, state: impl Into<String>) -> Self {
         self.one_of(condition, [state])
     }
 
-    /// One of these states holds; which one does not show.
+    /// One of these states holds; the driver cannot tell which.
     #[must_use]
     pub fn one_of<S: Into<String>>(
         mut self,
@@ -67,7 +67,7 @@ impl Seen {
         self.0.get(condition).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether this is as the table demands, as far as it can be seen.
+    /// Whether this is what the table requires, as far as it can be observed.
     pub(super) fn meets(&self, combination: &Combination) -> bool {
         let mut report = ActionReport::new(combination.table());
         report.judge(Applies::of(combination.table()), combination, self);
@@ -76,10 +76,10 @@ impl Seen {
 }
 
 impl Table {
-    /// Runs all combinations of the table. One in which the driver panics has failed.
+    /// Runs all combinations of the table. A combination in which the driver panics has failed.
     ///
     /// # Panics
-    /// If the driver sees several states where it must tell which.
+    /// If the driver returns several states where it must determine which one holds.
     #[must_use]
     pub fn conform(&'static self, driver: &mut dyn Driver) -> ActionReport {
         let applies = Applies::of(self);
@@ -111,7 +111,7 @@ impl Table {
         report
     }
 
-    /// As [`Self::conform`], with no driver: what can be run is counted as such.
+    /// As [`Self::conform`], without a driver: combinations that can be run are counted as such.
     #[must_use]
     pub fn survey(&'static self) -> ActionReport {
         const TO_DO: &str = "";

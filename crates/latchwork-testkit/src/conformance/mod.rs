@@ -1,13 +1,13 @@
 //! Conformance to RTEMS: its own tables of pre- and post-conditions, run against an implementation.
 //!
-//! | part | what |
+//! | part | contents |
 //! | --- | --- |
 //! | [`Table`] | one action: conditions, states, and which follow from which (`data/rtems`) |
 //! | [`Combination`] | one combination of pre-condition states, and what the table says of it |
-//! | [`Applicable`] | which states a user of semaphores can bring about or see, and why not the others |
-//! | [`Driver`] | brings about the pre-condition states, acts, and tells what it sees |
+//! | [`Applicable`] | which states a user of semaphores can bring about or observe, and why not the others |
+//! | [`Driver`] | brings about the pre-condition states, acts, and returns what it observes |
 //! | [`Report`] | passed, failed, not applicable, skipped; as a table and as JSON |
-//! | [`semaphores`] | the drivers for semaphores, over any that offer [`semaphores::ClassicSemaphores`] |
+//! | [`semaphores`] | the drivers for semaphores, over any type that implements [`semaphores::ClassicSemaphores`] |
 //!
 //! ```
 //! use latchwork_testkit::conformance::{Driver, Seen, Table};

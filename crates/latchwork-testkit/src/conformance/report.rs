@@ -1,4 +1,4 @@
-//! How many combinations passed.
+//! Counts of the combinations that passed, failed or did not run.
 
 use super::Table;
 use core::fmt;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// What came of one action's combinations.
+/// The results of one action's combinations.
 #[derive(Clone, Debug, Serialize)]
 pub struct ActionReport {
     /// The action.
@@ -15,44 +15,45 @@ pub struct ActionReport {
     pub combinations: usize,
     /// Those that the table skips, by reason.
     pub skipped: BTreeMap<String, usize>,
-    /// Those that are the same as others before, for a condition is of no matter.
+    /// Those that equal an earlier one, since a condition is irrelevant.
     pub repeated: usize,
     /// Those that cannot be run in user space, by reason.
     pub not_applicable: BTreeMap<String, usize>,
     /// Those that no driver runs yet.
     pub without_driver: usize,
-    /// Those that ran, and all was as expected.
+    /// Those that ran with the expected result.
     pub passed: usize,
-    /// Those that ran, and something was not.
+    /// Those that ran with another result.
     pub failed: Vec<Failure>,
-    /// Post-conditions that were not looked at, or only in part, though the rest was: state and reason.
+    /// Post-conditions that were not, or only partly, observed, in combinations that were otherwise checked: state and
+    /// reason.
     pub unseen: BTreeMap<String, usize>,
 }
 
-/// A combination in which something was not as expected.
+/// A combination with an unexpected result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// Which.
+    /// The combination.
     pub combination: String,
-    /// What.
+    /// The unexpected post-conditions.
     pub wrong: Vec<Wrong>,
 }
 
-/// A post-condition that was not as expected.
+/// A post-condition that did not hold as expected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Wrong {
-    /// Which.
+    /// The condition.
     pub condition: String,
-    /// The state that the table demands.
+    /// The state that the table requires.
     pub expected: String,
-    /// What was seen; nothing if the driver did not look.
+    /// The observed states; none if the driver did not observe it.
     pub seen: Vec<String>,
 }
 
-/// What came of several actions.
+/// The results of several actions.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// One by one.
+    /// The results of each action.
     pub actions: Vec<ActionReport>,
 }
 
@@ -85,16 +86,16 @@ impl ActionReport {
 }
 
 impl Report {
-    /// The whole as JSON.
+    /// The whole report as JSON.
     ///
     /// # Panics
-    /// Never: all keys are text.
+    /// Never: all keys are strings.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("text and numbers")
     }
 
-    /// How many there were of what, in one line.
+    /// The totals, in one line.
     #[must_use]
     pub fn totals(&self) -> String {
         let sum = |of: fn(&ActionReport) -> usize| self.actions.iter().map(of).sum::<usize>();
@@ -110,14 +111,14 @@ impl Report {
         )
     }
 
-    /// Prints the report, and writes it as JSON to the file that `LATCHWORK_CONFORMANCE` names. (The
-    /// totals are printed even where a test's output is captured.)
+    /// Prints the report, and writes it as JSON to the file that `LATCHWORK_CONFORMANCE` names. (The totals are printed
+    /// even if the test's output is captured.)
     ///
     /// # Panics
-    /// If a combination failed, with all that did; if the file cannot be written.
+    /// If a combination failed, with all failures; or if the file cannot be written.
     pub fn assert_passed(&self) {
         println!("{self}");
-        // Not by `println`, which is captured; nothing depends on it.
+        // Not by `println`, which is captured; an error is ignored.
         let _ = writeln!(std::io::stdout(), "RTEMS's tables: {}", self.totals());
         if let Some(file) = std::env::var_os("LATCHWORK_CONFORMANCE") {
             std::fs::write(file, self.to_json()).expect("a file that can be written");

@@ -1,4 +1,4 @@
-//! RTEMS's tables as they are written.
+//! RTEMS's tables, in the form in which they are written.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -25,24 +25,24 @@ const FILES: [&str; 29] = files!(
 /// What RTEMS requires of one action.
 #[derive(Debug, Deserialize)]
 pub struct Table {
-    /// Its name, as `rtems/sem/create`.
+    /// Its name, such as `rtems/sem/create`.
     pub action: String,
-    /// The file of RTEMS's that it is taken from.
+    /// RTEMS's file from which it is taken.
     pub source: String,
     /// Its licence.
     pub licence: String,
-    /// Who wrote it.
+    /// The copyright holders.
     pub copyright: Vec<String>,
-    /// What may hold before.
+    /// The pre-conditions.
     pub pre: Vec<Condition>,
-    /// What is to hold after.
+    /// The post-conditions.
     pub post: Vec<Condition>,
     /// Reasons for which combinations are skipped, and what they mean.
     pub skip: BTreeMap<String, String>,
     pub(super) transitions: Vec<Transition>,
 }
 
-/// A condition, of whose states one holds.
+/// A condition, of which exactly one state holds.
 #[derive(Debug, Deserialize)]
 pub struct Condition {
     /// Its name.
@@ -94,7 +94,7 @@ pub(super) enum States {
 pub(super) enum Every {
     #[serde(rename = "all")]
     All,
-    /// All of them, and it is of no matter which.
+    /// All of them, and they are irrelevant.
     #[serde(rename = "N/A")]
     NoMatter,
 }
@@ -175,7 +175,7 @@ impl OneOrMore {
     }
 }
 
-/// Where a row holds.
+/// The build options under which a row applies.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
 pub(super) enum Enabled {
@@ -213,7 +213,7 @@ impl Table {
     /// All tables.
     ///
     /// # Panics
-    /// If one cannot be read: that is a mistake in this crate.
+    /// If one cannot be read, which is a fault of this crate.
     pub fn all() -> &'static [Self] {
         static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
         TABLES.get_or_init(|| {
@@ -224,10 +224,10 @@ impl Table {
         })
     }
 
-    /// The table of an action, as `rtems/sem/create`.
+    /// The table of an action, such as `rtems/sem/create`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such table.
     #[must_use]
     pub fn named(action: &str) -> &'static Self {
         Self::all()

@@ -8,22 +8,22 @@ use core::ptr;
 use std::collections::HashMap;
 use std::io::Error;
 
-/// How many rounds of a loop are of interest.
+/// How many executions of an instruction are points.
 const VISITS: u8 = 3;
-/// More instructions than any operation has: a loop that does not end when it is stepped.
+/// More instructions than any operation has: a loop does not end when it is stepped.
 const ENDLESS: u64 = 5_000_000;
 /// Exit code of a child that may not be traced.
 const FORBIDDEN: i32 = 77;
 
-/// An instruction's execution.
+/// One execution of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// How many instructions were executed before.
     at: u64,
     address: u64,
-    /// How often this one was, before.
+    /// How many times this instruction was executed before.
     visit: u8,
-    /// How often it has repeated itself in this execution.
+    /// How many times it has repeated itself in this execution.
     round: u8,
 }
 
@@ -40,7 +40,7 @@ impl Recording {
         let at = self.instructions;
         self.instructions += 1;
         let place = match self.last {
-            // A string instruction repeats itself; a breakpoint stops it once.
+            // A string instruction repeats itself; a breakpoint stops it only once.
             Some(last) if last.address == address => Place {
                 at,
                 round: last.round.saturating_add(1),
@@ -73,9 +73,9 @@ impl Tracee {
     /// A child at the beginning of its operation; `None` if tracing is forbidden.
     pub(super) fn start(body: impl FnOnce(Span)) -> Option<Self> {
         let child = Child::fork(|| {
-            // SAFETY: asks to be traced by the parent; the other arguments are not looked at.
+            // SAFETY: requests tracing by the parent; the other arguments are ignored.
             if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } != 0 {
-                // SAFETY: ends the process.
+                // SAFETY: `_exit` has no preconditions.
                 unsafe { libc::_exit(FORBIDDEN) };
             }
             body(Span(()));
@@ -96,7 +96,7 @@ impl Tracee {
         }
     }
 
-    /// Goes through the operation; `watch` is told the address of each instruction on the way.
+    /// Steps through the operation; `watch` is called with the address of each instruction.
     pub(super) fn step(
         &mut self,
         unblock: &mut dyn FnMut() -> bool,
@@ -114,7 +114,7 @@ impl Tracee {
         panic!("no end after {ENDLESS} instructions")
     }
 
-    /// Goes to a place by a breakpoint.
+    /// Runs to a place by a breakpoint.
     pub(super) fn run_to(&mut self, place: Place, unblock: &mut dyn FnMut() -> bool) -> Point {
         let Place {
             at,
@@ -162,7 +162,7 @@ impl Tracee {
         Point::Instruction(at)
     }
 
-    /// Waits for the next trap; `Some` if there is none before the end.
+    /// Waits for the next trap; `Some` if the operation ends before.
     pub(super) fn next(&mut self, at: u64, unblock: &mut dyn FnMut() -> bool) -> Option<Point> {
         loop {
             match self.wait_or_asleep() {
@@ -175,7 +175,7 @@ impl Tracee {
         }
     }
 
-    /// Waits for the next stop; `None` if the child is asleep in a futex call.
+    /// Waits for the next stop; `None` if the child sleeps in a futex call.
     pub(super) fn wait_or_asleep(&self) -> Option<Seen> {
         let pid = self.child.pid();
         for round in 0_u64.. {
@@ -187,8 +187,8 @@ impl Tracee {
                 if self.child.is_in_futex() && state_of(pid) == Some('S') {
                     return None;
                 }
-                // It may be bound to the processor that this task is on by now, at a lower real-time priority: to
-                // yield would give it nothing.
+                // The child may be bound to this task's processor, at a lower real-time priority: a yield would not let
+                // it run.
                 std::thread::sleep(core::time::Duration::from_micros(50));
             }
             std::thread::yield_now();
@@ -220,11 +220,11 @@ pub(super) enum Seen {
 
 pub(super) fn wait(pid: i32, flags: i32) -> Seen {
     let mut status = 0;
-    // WNOWAIT is not for waitpid: an exit is left for `Child` to reap.
+    // waitpid does not accept WNOWAIT, which leaves an exit for `Child` to reap, so this uses waitid.
     // SAFETY: zero is a valid siginfo_t, and waitid fills it in.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let look = libc::WEXITED | libc::WNOWAIT | (libc::WNOHANG & flags);
-    // SAFETY: looks for our own child and writes the variable.
+    // SAFETY: waits for a child of this process, and writes a local variable.
     let gone = unsafe {
         libc::waitid(
             libc::P_PID,
@@ -244,7 +244,7 @@ pub(super) fn wait(pid: i32, flags: i32) -> Seen {
     ) {
         return Seen::Gone;
     }
-    // SAFETY: takes the stop that was seen above.
+    // SAFETY: consumes the stop that was seen above.
     unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
     if libc::WIFSTOPPED(status) {
         Seen::Stopped(libc::WSTOPSIG(status))
@@ -254,7 +254,7 @@ pub(super) fn wait(pid: i32, flags: i32) -> Seen {
 }
 
 pub(super) fn request(request: libc::c_uint, pid: i32) {
-    // SAFETY: acts on our stopped tracee; the last two arguments are 0: no address, no signal.
+    // SAFETY: acts on a stopped tracee of this process; the last two arguments are 0: no address, no signal.
     let result = unsafe { libc::ptrace(request, pid, 0, 0) };
     assert_eq!(result, 0, "ptrace({request}): {}", Error::last_os_error());
 }
@@ -278,7 +278,7 @@ fn exchange_registers(request: libc::c_uint, pid: i32, registers: &mut libc::use
         iov_base: ptr::from_mut(registers).cast(),
         iov_len: size_of_val(registers),
     };
-    // SAFETY: reads or writes our stopped tracee's registers, from or to the place described.
+    // SAFETY: reads or writes the registers of a stopped tracee, from or to the place described.
     let result = unsafe { libc::ptrace(request, pid, libc::NT_PRSTATUS, &raw mut place) };
     assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
 }
@@ -303,7 +303,7 @@ fn break_into(code: i64) -> i64 {
 }
 
 fn peek(pid: i32, address: u64) -> i64 {
-    // SAFETY: reads memory of our stopped tracee.
+    // SAFETY: reads memory of a stopped tracee.
     unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, pid, address, 0) }
 }
 
@@ -313,15 +313,15 @@ fn poke(pid: i32, address: u64, code: i64) {
     assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
 }
 
-/// Tracer and tracee take turns: on one CPU that is several times faster.
+/// Binds tracer and tracee to one CPU: since they run in turns, this is several times faster.
 pub(super) struct Pinned {
     before: libc::cpu_set_t,
 }
 
 impl Pinned {
     pub(super) fn new() -> Self {
-        // SAFETY: all-zero is a valid cpu_set_t; the calls read and write ours. If they fail,
-        // stepping is slow.
+        // SAFETY: all-zero is a valid cpu_set_t; the calls read and write local variables. If they fail, stepping is
+        // slow.
         unsafe {
             let mut before: libc::cpu_set_t = core::mem::zeroed();
             libc::sched_getaffinity(0, size_of_val(&before), &raw mut before);
@@ -335,7 +335,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: reads our variable.
+        // SAFETY: reads a field of this value.
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.before), &raw const self.before) };
     }
 }

@@ -1,5 +1,5 @@
-//! Uses of foreign objects against their interface that no lock's own records tell: for interposers, which know what
-//! such objects look like.
+//! Misuse of foreign objects that a lock's own records do not show: for interposers, which know the layout of such
+//! objects.
 
 use super::board;
 use super::field::Here;
@@ -12,14 +12,14 @@ use crate::atomic::Ordering;
 use crate::hook::{Kind, Lock, Site};
 use crate::sys::look;
 
-/// What the board has for an object: the bits beside its kind.
+/// The flags of an object on the board.
 fn marks_of(object: Lock) -> Option<u32> {
     let entry = board::board()?.lock(object.address)?;
     Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
 }
 
-/// A call of this name has failed with this error, for how it was made. It is reported once for each place, and not if the
-/// call has broken another rule of the same object.
+/// A call of this name failed with this error because of how it was made. This is reported once for each place, and not
+/// if the call has broken another rule of the same object.
 pub fn failed(object: Lock, call: &str, error: i32, site: Site) {
     let Some(own) = Own::enter() else { return };
     own.know_site(site);
@@ -28,7 +28,7 @@ pub fn failed(object: Lock, call: &str, error: i32, site: Site) {
     }
 }
 
-/// Whether an object was never made by its interface, nor used, as far as can be known.
+/// Whether an object was never made by its interface, nor used, as far as the checker can know.
 #[must_use]
 pub fn is_unknown(object: Lock) -> bool {
     let Some(_own) = Own::enter() else {
@@ -36,20 +36,20 @@ pub fn is_unknown(object: Lock) -> bool {
     };
     let is_there = |marks: u32| marks & GONE == 0;
     board::board().is_some_and(|board| {
-        // With more threads there are some that tell nothing.
+        // If the board is full, there are threads that do not report their uses.
         let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
         all_tell && board.has_room(object.address) && !marks_of(object).is_some_and(is_there)
     }) && !look::is_shared_memory(object.address as u64)
 }
 
-/// Whether an object was ended by its interface, and its memory has been nothing else since.
+/// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
 #[must_use]
 pub fn has_ended(object: Lock) -> bool {
     Own::enter().is_some() && marks_of(object).is_some_and(|marks| marks & ENDED != 0)
 }
 
-/// An object is initialised that may have been, and was not ended since. It is reported where it is known that its memory
-/// has not been given back meanwhile: variables of modules; and the heap, if the caller `sees_frees`.
+/// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory was
+/// certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
 pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
     let Some(own) = Own::enter() else { return };
     let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
@@ -63,9 +63,9 @@ pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
     }
 }
 
-/// An object of so many bytes is about to be destroyed. That threads sleep for it is reported: those that were woken
-/// sleep no more, or for their mutex; and of a condition variable whose waiters were all notified none is blocked,
-/// wherever the C library has them sleep until they return.
+/// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads do
+/// not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable that were
+/// all notified: they are not blocked, wherever the C library lets them sleep until they return.
 pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
     let Some(own) = Own::enter() else { return };
     let known = board::board().and_then(|board| board.lock(object.address));
@@ -88,8 +88,8 @@ pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
     }
 }
 
-/// A condition variable is about to be notified: a hint, if one waits for it with a mutex that the calling task does not
-/// hold.
+/// A condition variable is about to be notified. Reports a hint if a task waits for it with a mutex that the calling
+/// task does not hold.
 pub fn notifies_without_mutex(condvar: Lock, site: Site) {
     if !settings::has(settings::HINTS) {
         return;

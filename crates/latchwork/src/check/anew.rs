@@ -1,6 +1,6 @@
-//! Locks whose memory was made a lock again, where nobody tells: a `std::mutex` on the stack has no destructor, and its
-//! constructor is a few stores of zero. An interposer leaves a mark in the memory, where the lock's owner keeps nothing,
-//! and finds it gone.
+//! Locks that are reinitialised in place without a call: a `std::mutex` on the stack has no destructor, and its
+//! constructor is a few stores of zero. An interposer leaves a mark in the lock's memory, in a field that the lock does
+//! not use, and detects that the mark is gone.
 
 use super::beside::LOST;
 use super::board;
@@ -13,19 +13,20 @@ use super::rule::Rule;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::{Lock, Site};
 
-/// A lock is about to be used, or was just made, and its memory does not bear `mark` where it should: there is another
-/// lock now, and what was known of the one before counts no more. (Unless another task holds that: it was overwritten
-/// then, and what follows is reported.) It bears the mark from now on, if the calling task is watched.
+/// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there is
+/// another lock now, and what was known of the one before no longer counts. (Unless another task holds that one: then
+/// it was overwritten, and its consequences are reported.) If the calling task is checked, the memory contains the mark
+/// from now on.
 ///
-/// `mark` is this address's alone, and not zero. The memory stays a lock's until the call returns.
+/// `mark` is unique to this address, and not zero. The memory stays a lock's until the call returns.
 #[cold]
 #[inline(never)]
 pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     let Some(own) = Own::enter() else { return };
     own.know_site(site);
     let known = board::board().and_then(|board| board.lock(lock.address));
-    // Relaxed, here and below: who finds the mark, or what comes with it, finds it under a lock of the program's, or
-    // looks under the one of what is changed here.
+    // Relaxed, here and below: a task that reads the mark, or what was stored with it, has synchronised by a lock of
+    // the program, or holds the lock under which this is changed.
     let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
     own.leave_to_parent(lock.address);
     let is_free = || {

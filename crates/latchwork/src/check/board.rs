@@ -1,12 +1,12 @@
-//! This process's board: made at its first use, and anew in the child of a fork.
+//! This process's board: created at its first use, and created again in the child of a fork.
 //!
-//! Where it is stands in a page that the kernel wipes on fork, as does the lock for what is changed by
-//! several tasks. So a child finds no board and a free lock; it makes a board of its own, and brings over
-//! what its parent's, which it has mapped still, says of locks and places. (What tasks hold is each task's own
-//! business: see `own.rs`.)
+//! Its address lies in a page that the kernel wipes on fork. So does the lock that guards what several tasks change. A
+//! child therefore finds no board and a free lock. It creates its own board, and copies what its parent's board, which
+//! it still has mapped, says of locks and source locations. (What a task holds is restored by the task itself: see
+//! `own.rs`.)
 //!
-//! Texts and locks are found without the lock, and entered under it. An entry is published by its key or
-//! address, last; nothing is ever taken out, but a lock that is gone gives its place to another one.
+//! Texts and locks are looked up without the lock, and entered under it. An entry is published by storing its key or
+//! address last. Entries are never removed, but the entry of a lock that is gone is reused for another lock.
 #![allow(unsafe_code)]
 
 use super::finding::{Confidence, Finding};
@@ -22,30 +22,30 @@ use crate::sys::{board as sys, clock, thread};
 use crate::text::whole_characters;
 use core::ptr::{self, NonNull};
 
-/// A board that is mapped. It stays so until the process ends.
+/// A mapped board. It stays mapped until the process ends.
 #[derive(Clone, Copy)]
 pub(super) struct Board(NonNull<u8>);
 
-// SAFETY: atomics, at an address that stays valid.
+// SAFETY: the board consists of atomics, at an address that stays mapped.
 unsafe impl Send for Board {}
-// SAFETY: as above.
+// SAFETY: the board consists of atomics, at an address that stays mapped.
 unsafe impl Sync for Board {}
 
-/// What the child of a fork does not inherit. Zero is a valid one.
+/// State that the child of a fork does not inherit. All zeros is a valid value.
 #[repr(C)]
 pub(super) struct Fresh {
     board: AtomicPtr<u8>,
-    /// Guards what several tasks change: the board's tables, and the order graph.
+    /// Guards what several tasks change: the board's tables, and the lock-order graph.
     pub(super) lock: WaitWake,
-    /// Which finding was reported last, to number them.
+    /// The number of the last finding that was reported.
     pub(super) findings: AtomicU32,
 }
 
 /// A page that is wiped on fork.
 static FRESH: AtomicPtr<Fresh> = AtomicPtr::new(ptr::null_mut());
-/// The board of the process, or of the one that it is a fork of.
+/// The board of this process, or of the process that it was forked from.
 static INHERITED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// The descriptor of that, and its inode.
+/// The descriptor of that board, and its inode.
 static DESCRIPTOR: AtomicU32 = AtomicU32::new(u32::MAX);
 /// See [`DESCRIPTOR`].
 static INODE: AtomicU64 = AtomicU64::new(0);
@@ -54,7 +54,7 @@ static INODE: AtomicU64 = AtomicU64::new(0);
 pub(super) fn fresh() -> Option<&'static Fresh> {
     // Acquire: pairs with the Release below.
     let known = FRESH.load(Ordering::Acquire);
-    // SAFETY: null, or a page that stays; zero is a valid value.
+    // SAFETY: null, or a page that stays mapped; zero is a valid value.
     if let Some(fresh) = unsafe { known.as_ref() } {
         return Some(fresh);
     }
@@ -65,18 +65,18 @@ pub(super) fn fresh() -> Option<&'static Fresh> {
         Ordering::Release,
         Ordering::Acquire,
     ) {
-        // SAFETY: as above.
+        // SAFETY: a zeroed page, published just now, which stays mapped.
         Ok(_) => Some(unsafe { page.cast().as_ref() }),
         Err(other) => {
-            // SAFETY: nobody else knows this page.
+            // SAFETY: the page was not published.
             unsafe { thread::unmap_record(page) };
-            // SAFETY: as above.
+            // SAFETY: the pointer that another thread published, to a page that stays mapped.
             unsafe { other.as_ref() }
         }
     }
 }
 
-/// The board, if there is one or one can be made.
+/// The board; creates it if there is none. `None` if that fails.
 #[inline]
 pub(super) fn board() -> Option<Board> {
     made().map_or_else(make, Some)
@@ -86,17 +86,17 @@ pub(super) fn board() -> Option<Board> {
 #[inline]
 pub(super) fn made() -> Option<Board> {
     // Acquire: pairs with the Release in `fresh` and `make`.
-    // SAFETY: as in `fresh`.
+    // SAFETY: null, or a page that stays mapped; zero is a valid value.
     let fresh = unsafe { FRESH.load(Ordering::Acquire).as_ref() }?;
     NonNull::new(fresh.board.load(Ordering::Acquire)).map(Board)
 }
 
-/// Runs `change` under the lock of what several tasks change.
+/// Runs `change` under the lock that guards what several tasks change.
 pub(super) fn alone<R>(change: impl FnOnce(&Fresh) -> R) -> Option<R> {
     let fresh = fresh()?;
     fresh.lock.lock();
     let result = change(fresh);
-    // SAFETY: taken above.
+    // SAFETY: this function took the lock above.
     unsafe { fresh.lock.unlock() };
     Some(result)
 }
@@ -117,8 +117,8 @@ fn make() -> Option<Board> {
         };
         if let Some(parents) = NonNull::new(parents) {
             board.bring_over(Board(parents));
-            // SAFETY: this process's mapping of its parent's board, which nobody uses: what led to it was
-            // wiped, and the only thread is this one, or came after the fork.
+            // SAFETY: this is the process's mapping of its parent's board, which nothing uses: the pointer to it was
+            // wiped, and the only threads are this one and those that were created after the fork.
             unsafe { sys::leave(parents, BYTES, old) };
         }
         let header = board.header();
@@ -137,8 +137,8 @@ fn make() -> Option<Board> {
 impl Board {
     #[inline(always)]
     fn at<T>(self, offset: usize) -> &'static T {
-        // SAFETY: `offset` is one of the layout's, within the mapping, which stays; all types there consist
-        // of atomics, for which every string of bytes is a value.
+        // SAFETY: `offset` is one of the layout's, within the mapping, which stays; all types there consist of atomics,
+        // for which every string of bytes is a value.
         unsafe { self.0.add(offset).cast().as_ref() }
     }
 
@@ -152,7 +152,7 @@ impl Board {
         self.at(PLACES_AT + index * size_of::<Place>())
     }
 
-    /// Where the thread of a place notes where it has released a lock.
+    /// The slot in which the thread of a place notes its release of a lock.
     #[inline(always)]
     pub(super) fn note(self, index: usize, address: usize) -> &'static Note {
         debug_assert!(index < PLACES);
@@ -170,19 +170,19 @@ impl Board {
         self.at(LOCKS_AT + index * size_of::<Entry>())
     }
 
-    /// The places that were ever used.
+    /// The places that were used at least once.
     pub(super) fn places(self) -> impl Iterator<Item = &'static Place> {
         // Acquire: pairs with `claim`.
         let used = self.header().places.load(Ordering::Acquire) as usize;
         (0..used.min(PLACES)).map(move |index| self.place(index))
     }
 
-    /// A place for the calling thread, and its number.
+    /// Claims a place for the calling thread; returns its number, too.
     pub(super) fn claim(self) -> Option<(usize, &'static Place)> {
         let index = (0..PLACES).find(|index| {
             let taken = &self.place(*index).taken;
             taken.load(Ordering::Relaxed) == 0
-                // Acquire: pairs with the Release of the one that left.
+                // Acquire: pairs with the Release of the thread that left the place.
                 && taken
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
@@ -194,13 +194,13 @@ impl Board {
         Some((index, self.place(index)))
     }
 
-    /// Where the search for a lock begins. Another one may stand there, or none.
+    /// The entry at which the search for a lock begins. It may be empty, or another lock's.
     #[inline(always)]
     pub(super) fn first_place(self, address: usize) -> &'static Entry {
         self.entry(lock_slot(address as u64))
     }
 
-    /// What is known of the lock at an address.
+    /// The entry of the lock at an address.
     #[inline]
     pub(super) fn lock(self, address: usize) -> Option<&'static Entry> {
         let first = lock_slot(address as u64);
@@ -216,7 +216,7 @@ impl Board {
         None
     }
 
-    /// Where a lock could be entered that is not known.
+    /// The index at which a new lock could be entered.
     fn free_place(self, address: usize) -> Option<usize> {
         let first = lock_slot(address as u64);
         let mut places = (0..PROBES).map(|step| (first + step) % LOCKS);
@@ -227,7 +227,7 @@ impl Board {
         })
     }
 
-    /// Whether a lock is known, or could be; counts if not.
+    /// Whether a lock has an entry, or could get one; counts the use if not.
     pub(super) fn has_room(self, address: usize) -> bool {
         let has_room = self.lock(address).is_some() || self.free_place(address).is_some();
         if !has_room {
@@ -236,7 +236,7 @@ impl Board {
         has_room
     }
 
-    /// The place for a lock that is not known, which `fill` describes. Under the lock.
+    /// Enters a new lock, which `fill` describes. Under the lock.
     pub(super) fn enter_lock(
         self,
         address: usize,
@@ -257,7 +257,8 @@ impl Board {
         Some(entry)
     }
 
-    /// One more place of a table is in use. (To look at all places of a table would give memory to each.)
+    /// One more entry of a table is in use. (These lists exist since a scan of a whole table would allocate all its
+    /// pages.)
     fn use_more(self, count: &AtomicU32, used_at: usize, index: usize) {
         let number = count.load(Ordering::Relaxed);
         let place: &AtomicU32 = self.at(used_at + number as usize * size_of::<AtomicU32>());
@@ -301,18 +302,18 @@ impl Board {
         (None, None)
     }
 
-    /// Whether a text stands there.
+    /// Whether there is a text under a key.
     #[inline]
     pub(super) fn has_text(self, key: u64) -> bool {
         self.find_text(key).0.is_some()
     }
 
-    /// A text under its key, if it is there.
+    /// The text under a key, if there is one.
     pub(super) fn text_of(self, key: u64) -> Option<&'static Text> {
         self.find_text(key).0
     }
 
-    /// Enters a text under a key, unless there is no room. Under the lock.
+    /// Enters a text under a key, if there is room. Under the lock.
     pub(super) fn enter_text(self, key: u64, text: core::fmt::Arguments<'_>) {
         if let (None, Some(place)) = self.find_text(key) {
             let bytes = &place.bytes;
@@ -325,14 +326,15 @@ impl Board {
         }
     }
 
-    /// Keeps a finding, and what is said of it, in the place of the oldest one.
+    /// Stores a finding and its text in the slot of the oldest one.
     pub(super) fn keep(self, finding: &Finding, text: &str) {
-        // Relaxed, here and below, where nothing is said: read by others in copies.
+        // Relaxed, here and below, where nothing else is said: other processes read copies of the memory.
         let number = self.header().reports.fetch_add(1, Ordering::Relaxed);
         let report: &Report = self.at(REPORTS_AT + number as usize % REPORTS * size_of::<Report>());
-        // Whoever is at work here still has fallen behind by all the others: of both texts a part is shown.
+        // A thread that is still writing in this slot is a whole ring of findings behind; parts of both texts are then
+        // shown.
         report.number.swap(0, Ordering::Relaxed);
-        // A reader that finds part of what follows finds the 0, too.
+        // A reader that sees a part of the following stores sees the 0, too.
         fence_after_update();
         let sure = match finding.confidence {
             Confidence::Seen => 0,
@@ -346,12 +348,12 @@ impl Board {
         report.told_at.store(clock::monotonic(), Ordering::Relaxed);
         put(&report.summary, &finding.summary);
         put(&report.text, text);
-        // Release: who finds the number finds the rest.
+        // Release: a reader that sees the number sees the rest.
         let number = number.wrapping_add(1).max(1);
         report.number.store(number, Ordering::Release);
     }
 
-    /// Copies what a parent's board says of texts and locks.
+    /// Copies the texts and locks of a parent's board.
     fn bring_over(self, parents: Self) {
         for text in parents.texts() {
             let key = text.key.load(Ordering::Acquire);
@@ -366,7 +368,7 @@ impl Board {
                     .store(entry.name.load(Ordering::Relaxed), Ordering::Relaxed);
                 own.what
                     .store(entry.what.load(Ordering::Relaxed), Ordering::Relaxed);
-                // The thread that goes on in the child is another task there.
+                // The thread that goes on in the child has another task number there.
                 let task = entry.task.load(Ordering::Relaxed);
                 let task = if task == COMMON { COMMON } else { NOBODY };
                 own.task.store(task, Ordering::Relaxed);
@@ -381,7 +383,7 @@ impl Board {
     }
 }
 
-/// Writes a text to a place where one was before.
+/// Writes a text over an earlier one.
 fn put(place: &[AtomicU8], text: &str) {
     let text = whole_characters(text, place.len()).bytes();
     for (place, byte) in place.iter().zip(text.chain(core::iter::once(0))) {
@@ -389,7 +391,7 @@ fn put(place: &[AtomicU8], text: &str) {
     }
 }
 
-/// Writes a text to its place.
+/// Writes a text into an empty slot.
 struct Writer {
     bytes: &'static [AtomicU8; TEXT_BYTES],
     at: usize,
@@ -398,7 +400,7 @@ struct Writer {
 impl core::fmt::Write for Writer {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         for byte in whole_characters(text, TEXT_BYTES - self.at).bytes() {
-            // Relaxed: published by the key.
+            // Relaxed: the Release store of the key publishes it.
             self.bytes[self.at].store(byte, Ordering::Relaxed);
             self.at += 1;
         }

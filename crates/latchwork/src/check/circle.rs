@@ -1,42 +1,42 @@
-//! Whether the calling task, by waiting, closes a circle of tasks that wait for each other.
+//! Detects whether the calling task, by waiting, completes a wait-for cycle.
 //!
-//! | who | waits for |
+//! | waiter | waits for |
 //! | --- | --- |
-//! | a task that wants a lock alone | all who hold it |
-//! | one that wants it as a reader | who holds it alone; where writers are first, each writer that waits |
-//! | one that waits for a condition | who holds the mutex, without which the wait does not end |
+//! | a task that wants a lock exclusively | all its holders |
+//! | a task that wants it as a reader | its exclusive holder; where writers come first, also each waiting writer |
+//! | a task that waits for a condition | the holder of the mutex, without which the wait does not end |
 //!
-//! A task goes on when *all* of those have gone, so one path back to it is enough.
+//! A task goes on only when *all* of those have gone, so one path back to it is enough.
 //!
-//! *None is missed.* A circle is closed by a wait: a task that gets a lock runs. Each task first publishes
-//! what it holds, then that it waits, then looks ([`Wanted::begin`](crate::hook::Wanted)). Of several that
-//! close one at the same time, the last to publish finds all others waiting, and what they hold.
+//! *No cycle is missed.* Only a wait can complete a cycle, since a task that gets a lock runs. Each task first
+//! publishes what it holds, then that it waits, then searches ([`Wanted::begin`](crate::hook::Wanted)). If several
+//! tasks complete a cycle at the same time, the last one to publish finds that all others wait, and what they hold.
 //!
-//! *None is made up.* The waits of a circle are looked at twice, and who holds what in between: a task
-//! that has not moved on holds what it held. So there was a moment at which all of them waited for each other, and
-//! such a moment lasts, unless a wait ends by a deadline, which is said. (That of a condition does not: the mutex is
-//! needed after it, too.)
+//! *No false positives.* The waits of a cycle are read twice, and the holders in between: a task that has not moved on
+//! still holds what it held. So there was a moment at which all of them waited for each other, and such a state lasts,
+//! unless a wait ends by a deadline, which the report says. (The deadline of a wait for a condition does not break a
+//! cycle: the task needs the mutex after it, too.)
 //!
-//! *Writers in a reader's way* count from when they say that they wait, which is a little before they are counted in
-//! the lock. That misses none. It makes one up only if the writer that the reader has met gives up at its deadline, and
-//! the reader enters, while another one is between the two steps. Where readers are first, a writer is in their way
-//! after some time only: see `waits.rs`.
+//! *Writers that block a reader* count from when they publish that they wait, which is a little before they are counted
+//! in the lock. That misses no cycle. It causes a false positive only if the writer that the reader has met gives up at
+//! its deadline, and the reader enters, while another writer is between the two steps. Where readers come first, a
+//! writer blocks a reader only after some time: see `waits.rs`.
 //!
-//! *Bounds:* of the tasks that wait, those nearest to the calling one are looked at, [`MOST`] of them.
+//! *Bounds:* the search visits at most [`MOST`] waiting tasks, the nearest ones to the calling task.
 //!
-//! *Cost:* it runs only before a sleep. *Checked by:* `tests/loom_check.rs` (two and three tasks that close a
-//! circle at the same time; a negative twin), and by the table of planted faults.
+//! *Cost:* it runs only before a sleep. *Checked by:* `tests/loom_check.rs` (two and three tasks that complete a cycle
+//! at the same time; a negative twin), and by the table of planted faults.
 
 use crate::atomic::{Ordering, fence};
 use crate::hook::record::{TIMED, unpack};
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
 
-/// How many tasks that wait are looked at, the calling one included: a few KiB of its stack.
+/// The most waiting tasks that are visited, the calling one included: a few KiB of its stack.
 const MOST: usize = 128;
-/// How often a look is repeated whose circle was gone as it was confirmed: another one may stand behind it.
+/// How often to repeat a search whose cycle was gone when it was confirmed: another cycle may lie behind it.
 const ROUNDS: usize = 3;
 
-/// Who there is, and who holds what.
+/// The tasks that exist, and what each holds.
 pub(crate) trait Field {
     /// A task.
     type Task: Copy + PartialEq;
@@ -44,10 +44,10 @@ pub(crate) trait Field {
     /// Its record.
     fn record(&self, task: Self::Task) -> &TaskRecord;
 
-    /// Whether `waiter` cannot have the lock before `other` has gone.
+    /// Whether `waiter` cannot get the lock while `other` holds on.
     fn blocks(&self, other: Self::Task, waiter: Self::Task, lock: Lock, mode: Mode) -> bool;
 
-    /// Calls `visit` with each task that blocks `waiter`, until it returns true; whether it did.
+    /// Calls `visit` with each task that blocks `waiter`, until it returns true. Returns whether it did.
     fn any_that_blocks(
         &self,
         waiter: Self::Task,
@@ -57,11 +57,11 @@ pub(crate) trait Field {
     ) -> bool;
 }
 
-/// Whether what a record says keeps another task from having the lock. (A private lock's address means
-/// something in its process only: that is for the field to know.)
+/// Whether the task of a record keeps another task from getting the lock. (A private lock's address is meaningful only
+/// in its process: the field must take care of that.)
 pub(crate) fn keeps(record: &TaskRecord, lock: Lock, mode: Mode) -> bool {
     let holds = record.holds(lock.address as u64).is_some_and(|place| {
-        // Relaxed, here and below: confirmed by the epochs.
+        // Relaxed, here and below: the epochs confirm the values.
         let what = record.held[place].what.load(Ordering::Relaxed);
         mode == Mode::Exclusive || unpack(0, what).1 == Mode::Exclusive
     });
@@ -88,7 +88,7 @@ fn wait_of(record: &TaskRecord) -> Option<Wait> {
     let also = wanted.also.load(Ordering::Relaxed);
     let is_condition = also != 0;
     if is_condition {
-        // Notified or not, or past its deadline, it will need the mutex.
+        // Whether notified, not notified, or past its deadline, the task will need the mutex.
         lock = Lock::new(also as usize, Kind::Mutex);
     }
     Some(Wait {
@@ -99,19 +99,19 @@ fn wait_of(record: &TaskRecord) -> Option<Wait> {
     })
 }
 
-/// A task that waits, and how a look came to it.
+/// A waiting task, and the path on which the search reached it.
 #[derive(Clone, Copy)]
 pub(crate) struct Link<T> {
     pub(crate) task: T,
-    /// Which of the task's waits it is.
+    /// The epoch that identifies this wait of the task.
     pub(crate) epoch: u32,
     timed: bool,
-    /// The one that waits for it, and the one that it waits for, where that is known: places among the links.
+    /// The task that waits for this one, and the task that this one waits for, where known: indices of links.
     before: u8,
     next: u8,
 }
 
-/// Tasks of which each waits for the next one, and the last for the first.
+/// A cycle of tasks, each of which waits for the next one.
 pub(crate) struct Circle<T> {
     links: [Option<Link<T>>; MOST],
     count: usize,
@@ -127,7 +127,7 @@ impl<T: Copy> Circle<T> {
         }
     }
 
-    /// From the calling task on.
+    /// The links, beginning with the calling task's.
     pub(crate) fn links(&self) -> impl Iterator<Item = Link<T>> {
         let mut at = Some(0);
         core::iter::from_fn(move || {
@@ -138,21 +138,21 @@ impl<T: Copy> Circle<T> {
         })
     }
 
-    /// Whether one of the waits ends at a deadline, and the circle with it.
+    /// Whether one of the waits ends at a deadline, and the cycle with it.
     pub(crate) fn ends(&self) -> bool {
         self.links().any(|link| link.timed)
     }
 }
 
-/// What a look round found.
+/// The result of a search.
 pub(crate) struct Look<T> {
-    /// The circle that the calling task has closed by publishing its wait.
+    /// The cycle that the calling task has completed by publishing its wait.
     pub(crate) circle: Option<Circle<T>>,
-    /// One of those whom it waits for.
+    /// One of the tasks that it waits for.
     pub(crate) blocker: Option<T>,
 }
 
-/// Looks round, for a task that has published its wait.
+/// Searches for a cycle. The calling task must have published its wait.
 pub(crate) fn look<F: Field>(field: &F, me: F::Task) -> Look<F::Task> {
     let mut blocker = None;
     let circle = if leads_on(field, me, &mut blocker) {
@@ -163,7 +163,8 @@ pub(crate) fn look<F: Field>(field: &F, me: F::Task) -> Look<F::Task> {
     Look { circle, blocker }
 }
 
-/// Whether one of those that a task waits for waits itself: mostly the holder is at work, and all is said.
+/// Whether one of the tasks that block a task waits itself. Usually it does not: the holder runs, and there is no
+/// cycle.
 fn leads_on<F: Field>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
     wait_of(field.record(me)).is_some_and(|wait| {
         field.any_that_blocks(me, wait.lock, wait.mode, &mut |other| {
@@ -173,7 +174,7 @@ fn leads_on<F: Field>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> 
     })
 }
 
-/// Not for each wait: room for the links is made first, and that is more than all else that a wait comes to here.
+/// Not inlined, since the room for the links costs more than all else that most waits need here.
 #[inline(never)]
 fn look_on<F: Field>(
     field: &F,
@@ -193,7 +194,7 @@ fn look_on<F: Field>(
 }
 
 impl<T: Copy + PartialEq> Circle<T> {
-    /// Goes from whom a task waits for to whom those wait for, until one waits for it; the nearest first.
+    /// Breadth-first search from `me` along the waits, until a task waits for `me`.
     fn search<F: Field<Task = T>>(&mut self, field: &F, me: T, blocker: &mut Option<T>) -> bool {
         self.count = 0;
         self.add(field, me, 0);
@@ -216,7 +217,7 @@ impl<T: Copy + PartialEq> Circle<T> {
         false
     }
 
-    /// One that does not wait leads nowhere.
+    /// Adds a task if it waits; a task that does not wait leads nowhere.
     fn add<F: Field<Task = T>>(&mut self, field: &F, task: T, before: usize) {
         let is_seen = |link: &Option<Link<T>>| link.is_some_and(|link| link.task == task);
         if self.count < MOST
@@ -234,7 +235,7 @@ impl<T: Copy + PartialEq> Circle<T> {
         }
     }
 
-    /// The one at a place waits for the first one.
+    /// The task at `last` waits for the first one: completes the cycle.
     fn close(&mut self, last: usize) {
         self.last = last;
         let mut place = last;
@@ -247,13 +248,13 @@ impl<T: Copy + PartialEq> Circle<T> {
         }
     }
 
-    /// Whether none of the waits is over yet.
+    /// Whether all of the waits go on.
     pub(crate) fn all_wait<F: Field<Task = T>>(&self, field: &F) -> bool {
         self.links()
             .all(|link| field.record(link.task).wanted.waits() == Some(link.epoch))
     }
 
-    /// Looks again at who blocks whom, and then at whether all have waited all the while.
+    /// Reads again which task blocks which, and then whether all of them have waited throughout.
     fn is_confirmed<F: Field<Task = T>>(&self, field: &F) -> bool {
         let next = self.links().skip(1).chain(self.links().take(1));
         let block = self.links().zip(next).all(|(link, next)| {
@@ -261,7 +262,7 @@ impl<T: Copy + PartialEq> Circle<T> {
                 wait.epoch == link.epoch && field.blocks(next.task, link.task, wait.lock, wait.mode)
             })
         });
-        // Before the looks at the epochs: those are the last.
+        // Acquire: the reads above come before the reads of the epochs, which must be last.
         fence(Ordering::Acquire);
         block && self.all_wait(field)
     }
@@ -273,7 +274,7 @@ mod tests {
     use crate::hook::record::pack;
     use core::cell::Cell;
 
-    /// Tasks by number, of which one moves on as a circle is confirmed.
+    /// Tasks by number, one of which moves on while a cycle is confirmed.
     struct Overtaken {
         records: [TaskRecord; 4],
         moves_on: Cell<Option<usize>>,

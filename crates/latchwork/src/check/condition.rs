@@ -1,8 +1,8 @@
-//! Who waits for a condition, and with which mutex.
+//! Which tasks wait for a condition, and with which mutex.
 //!
-//! A condition variable is bound to a mutex as long as a task is blocked on it that waits with that (POSIX). A
-//! notification ends that for those that it releases, even before they return: of all for everybody, of one for one of
-//! them, whichever that is. So the board counts those who are blocked ([`Entry::waiters`]):
+//! A condition variable is bound to a mutex while a task that waits with that mutex is blocked on it (POSIX). A
+//! notification unblocks the waiters that it releases, even before they return: a broadcast all of them, a signal one
+//! of them, whichever that is. So the board counts the blocked tasks ([`Entry::waiters`]):
 //!
 //! | event | waiters | rounds | released |
 //! | --- | --- | --- | --- |
@@ -13,11 +13,12 @@
 //! | a wait ends, and none is released | −1 | | |
 //! | a wait ends, and some are released | −1, if it had a deadline | | −1 |
 //!
-//! The last line: who returns from a wait without a deadline is taken for one that was released. One that had a deadline
-//! may be either; then the count is rather too low. So it is wherever two threads change it in the same moment: a
-//! count that is too high would be a false alarm, one that is too low misses a fault.
+//! In the last line, a task that returns from a wait without a deadline counts as a released one. A task that had a
+//! deadline may be either; the count is then rather too low. The same happens if two threads change the count at the
+//! same moment: a count that is too high would cause a false positive, one that is too low a false negative.
 //!
-//! Of a condition variable that processes share the notifications of others are not seen, and the mutexes are not compared.
+//! For a condition variable that processes share, notifications by other processes are not seen, and the mutexes are
+//! not compared.
 
 use super::layout::Entry;
 use super::own::Own;
@@ -25,7 +26,7 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::record::TIMED;
 use crate::hook::{Kind, Lock};
 
-/// Rounds and released ones, as [`Entry::pair`] has them.
+/// The round and the number of released waiters, as [`Entry::pair`] stores them.
 const fn pair(round: u32, released: u32) -> u64 {
     (round as u64) << 32 | released as u64
 }
@@ -34,7 +35,7 @@ fn round(entry: &Entry) -> u32 {
     (entry.pair.load(Ordering::Relaxed) >> 32) as u32
 }
 
-/// One less; whether there was one.
+/// Subtracts one. Returns false if the count was zero.
 fn take_one(count: &AtomicU32) -> bool {
     let less = |count: u32| count.checked_sub(1);
     count
@@ -42,11 +43,11 @@ fn take_one(count: &AtomicU32) -> bool {
         .is_ok()
 }
 
-/// What is at an address was made, or made anew. Under the lock.
+/// The object at an address was initialised, or reinitialised. Under the lock.
 pub(super) fn settle(entry: &Entry, kind: Kind) {
     entry.waiters.store(0, Ordering::Relaxed);
     entry.mutex.store(0, Ordering::Relaxed);
-    // Those who waited for one that was there before are not counted out.
+    // The new round keeps waiters of the earlier object from being subtracted.
     let pair = match kind {
         Kind::Condvar => pair(round(entry).wrapping_add(1), 0),
         _ => 0,
@@ -54,10 +55,10 @@ pub(super) fn settle(entry: &Entry, kind: Kind) {
     entry.pair.store(pair, Ordering::Relaxed);
 }
 
-/// The calling task is about to wait; whether all who are blocked have the same mutex.
+/// The calling task is about to wait. Returns whether all blocked tasks have the same mutex.
 pub(super) fn begins(own: &Own, entry: &Entry, mutex: Lock) -> bool {
     let address = mutex.address as u64;
-    // Relaxed, here and below: two that come first at the same time may both be believed.
+    // Relaxed, here and below: if two tasks come first at the same time, both may count as the first.
     let is_first = entry.waiters.fetch_add(1, Ordering::Relaxed) == 0;
     own.round.set(round(entry));
     if is_first {
@@ -66,7 +67,7 @@ pub(super) fn begins(own: &Own, entry: &Entry, mutex: Lock) -> bool {
     is_first || entry.mutex.load(Ordering::Relaxed) == address
 }
 
-/// The wait of the calling task, which its record still tells of, is over.
+/// The wait of the calling task, which its record still shows, is over.
 pub(super) fn ends(own: &Own, entry: &Entry) {
     if own.round.get() != round(entry) {
         return;
@@ -82,7 +83,7 @@ pub(super) fn ends(own: &Own, entry: &Entry) {
     }
 }
 
-/// A notification is about to be made.
+/// A notification is about to be sent.
 pub(super) fn notified(entry: &Entry, all: bool) {
     if entry.waiters.load(Ordering::Relaxed) == 0 {
         return;

@@ -1,11 +1,11 @@
-//! The end of a thread, and what it holds then.
+//! The end of a thread, and the locks that it holds then.
 //!
-//! A thread's destructors run one after the other: those of its thread-locals, and then those of its keys
-//! (`pthread_key_create`), in rounds. The end of the thread's record is one of the latter. What the thread holds then may
-//! be released by a later one. So a thread that holds something is looked at again, in the next round, and in the one
-//! after that; not in a fourth one, since nobody says in which round the first look was made: a thread may have locked for
-//! the first time in a key's destructor. What is released after the third look, or taken then and left to one that
-//! comes still later, is reported wrongly.
+//! A thread's destructors run one after the other: first those of its thread-locals, then those of its keys
+//! (`pthread_key_create`), in rounds. The destructor of the thread's record is one of the latter, and a later one may
+//! release what the thread holds. So a thread that holds something is checked again in the next round, and in the one
+//! after that. There is no fourth round, since the round of the first check is unknown: a thread may have locked for
+//! the first time in a key's destructor. A lock that is released after the third check, or that is taken then and
+//! released by a still later destructor, is a false positive.
 
 use super::own::Own;
 use super::tell;
@@ -13,9 +13,10 @@ use crate::hook::Site;
 use crate::sys::thread_end::ROUNDS;
 use crate::task;
 
-/// The thread's end has begun, or has come once more; whether it will again, and the thread is to be known until then.
+/// The thread's end has begun, or goes on. Returns whether the thread is to be checked again, and must be known until
+/// then.
 pub(super) fn task_ends() -> bool {
-    // None in the child of a fork, which begins again.
+    // There is no record in the child of a fork, which begins again.
     let Some(own) = Own::enter_if_known() else {
         return false;
     };

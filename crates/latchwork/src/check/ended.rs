@@ -1,10 +1,10 @@
-//! Threads that have ended with locks held; and whether the process goes on.
+//! Threads that have ended with locks held.
 //!
-//! A process that ends takes its locks with it, and some end by ending a thread first: a virtual machine of Java's ends a
-//! thread of its own that keeps the world stopped, and exits. So where joins are told ([`joins_are_told`]) the end of a
-//! thread is kept here, and reported when the process is seen to go on: when the thread is joined, or one of the locks is
-//! wanted. What is left at the process's end is reported then, with all that is held at that time, if that was asked for.
-//! Elsewhere an end is reported at once.
+//! When a process ends, its locks end with it, and some processes end a thread first: a Java virtual machine ends a
+//! thread that keeps the world stopped, and exits. So where joins are reported to the checker ([`joins_are_told`]), the
+//! end of a thread is kept here, and reported when the process is seen to go on: when the thread is joined, or when one
+//! of the locks is wanted. With the setting `exit`, entries that remain at the process's end are reported then, together
+//! with all locks that are held at that time. Where joins are not reported, an end is reported at once.
 //!
 //! *Bounds:* [`MOST`] ends at a time; others are reported at once.
 
@@ -22,9 +22,9 @@ use crate::sys::thread;
 
 const MOST: usize = 64;
 
-/// A lock that a thread has held as it ended. Relaxed throughout: under the board's lock.
+/// A lock that a thread held when it ended. Relaxed throughout: under the board's lock.
 struct Ended {
-    /// The thread, as who joins it calls it; 0: nothing stands here.
+    /// The thread's handle, as the caller of a join has it; 0 if the entry is empty.
     handle: AtomicU64,
     lock: AtomicU64,
     what: AtomicU32,
@@ -32,7 +32,7 @@ struct Ended {
     process: AtomicU32,
     thread: AtomicU32,
     name: [AtomicU64; 2],
-    /// Which of the locks at its address it was.
+    /// Identifies the lock among those that were at its address.
     generation: AtomicU32,
 }
 
@@ -48,11 +48,12 @@ static ENDED: [Ended; MOST] = [const {
         generation: AtomicU32::new(0),
     }
 }; MOST];
-/// How many stand there. Relaxed: who is to find one has been told of its end, or finds its lock taken.
+/// How many entries are in use. Relaxed: a thread that must find one has synchronised with the thread's end, or finds
+/// its lock taken.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static JOINS_ARE_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Each join of a thread will be told by [`joined`], for the beginning of a program.
+/// Declares that each join of a thread will be reported by [`joined`]. Meant for the start of a program.
 pub fn joins_are_told() {
     JOINS_ARE_TOLD.store(true, Ordering::Relaxed);
 }
@@ -61,7 +62,7 @@ pub fn joins_are_told() {
 pub(super) fn ends_with(own: &Own, mine: &Mine, site: Site) {
     let (process, thread) = own.identity();
     if process == thread {
-        // So does the process, as a rule.
+        // The process usually ends with its first thread.
         if settings::has(settings::EXIT) {
             report(own, mine, site);
         }
@@ -76,7 +77,7 @@ fn report(own: &Own, mine: &Mine, site: Site) {
     found::ends_holding(who, lock, mode, mine.site.into(), site, "ends, and holds");
 }
 
-/// Whether there was room.
+/// Stores an end. Returns whether there was room.
 fn keep(own: &Own, mine: &Mine) -> bool {
     let (process, thread) = own.identity();
     let (lock, mode) = mine.lock();
@@ -122,7 +123,7 @@ pub fn joined(handle: usize) {
     });
 }
 
-/// A lock is wanted that is not free.
+/// A task wants a lock that is not free.
 #[inline]
 pub(super) fn is_wanted(lock: Lock) {
     tell_all("has ended, and holds what is wanted:", |ended| {
@@ -130,7 +131,7 @@ pub(super) fn is_wanted(lock: Lock) {
     });
 }
 
-/// The process ends in good order: for a handler of that.
+/// The process ends in good order: an `atexit` handler.
 pub(super) extern "C" fn process_ends() {
     tell_all("has ended, and holds as the process ends", |_| true);
     let Some(here) = Here::without_me() else {
@@ -155,7 +156,7 @@ fn tell_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
     }
 }
 
-/// What stands there, once.
+/// A copy of an entry, read once.
 struct Copy {
     lock: u64,
     what: u32,
@@ -192,7 +193,7 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
 }
 
 impl Copy {
-    /// Unless there is another lock at its address by now.
+    /// Reports the end, unless another lock is at the address now.
     fn tell(&self, what: &str) {
         let (lock, mode) = unpack(self.lock, self.what);
         if generation_of(lock) == Some(self.generation) {

@@ -1,14 +1,14 @@
-//! Circles through other processes by way of locks that lie in no region.
+//! Wait-for cycles through other processes, by way of locks that lie in no region.
 //!
-//! A region knows its tasks, so what they hold is found before a sleep ([`field`](super::field)). Memory that
-//! processes share otherwise knows nobody: who uses a lock there is found by a look through `/proc`, for the boards of
-//! all processes that may be looked at, and that is too dear before each sleep. So it is taken when a wait for such a
-//! lock has lasted for [`AFTER`]; a circle lasts. A lock is the same to two processes if it lies in the same place of
-//! the same file, or of the same memory without one, wherever they have it mapped.
+//! A region knows its tasks, so their locks are found before a sleep ([`field`](super::field)). Other memory that
+//! processes share has no such list: the users of a lock there are found by searching `/proc` for the boards of all
+//! accessible processes, which is too expensive before each sleep. So this search is made when a wait for such a lock
+//! has lasted for [`AFTER`]; a cycle lasts. Two processes refer to the same lock if it lies at the same offset of the
+//! same file, or of the same anonymous memory, wherever they have it mapped.
 //!
-//! *None is missed:* who waits last, looks last, and all others wait by then. *None is made up:* three copies are made
-//! of what the boards say. A task whose wait is the same in the first and the third has held all the while what it
-//! holds in the second.
+//! *No cycle is missed:* the task that waits last searches last, and all others wait by that time. *No false
+//! positives:* the boards are copied three times. A task whose wait is the same in the first and the third copy has
+//! held throughout what it holds in the second.
 //!
 //! Unlike the rest of the checker this allocates: a process's allocator does not wait for other processes.
 
@@ -23,18 +23,18 @@ use crate::hook::{Held, Lock, Mode, TaskRecord, Traits};
 use crate::sys::inspect::{self, Memory};
 use rustix::fd::OwnedFd;
 
-/// Nanoseconds after which a wait looks as far.
+/// A wait that has lasted for so many nanoseconds searches other processes.
 pub(super) const AFTER: u64 = 100_000_000;
 
 /// A process with a board.
 struct Process {
     id: u32,
     board: OwnedFd,
-    /// What it shares with others, or could.
+    /// The memory that it shares, or could share, with other processes.
     memory: Vec<Memory>,
 }
 
-/// What a lock is to all processes.
+/// The identity of a lock across processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Same {
     Private { process: u32, address: u64 },
@@ -72,10 +72,10 @@ impl Process {
         }
     }
 
-    /// Its tasks that wait.
+    /// The tasks of the process that wait.
     fn waiting(&self) -> impl Iterator<Item = Seen<'_>> {
         let header = foreign::read::<Header>(&self.board, 0);
-        // Relaxed, here and below: copies in memory of our own.
+        // Relaxed, here and below: these are copies in this process's memory.
         let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
         let place =
             |index| foreign::read::<Place>(&self.board, PLACES_AT + index * size_of::<Place>());
@@ -91,7 +91,7 @@ impl Process {
     }
 }
 
-/// A task that waits, as it was at some time.
+/// A waiting task, as it was at some time.
 struct Seen<'p> {
     process: &'p Process,
     place: Place,
@@ -102,7 +102,7 @@ impl<'p> Seen<'p> {
         Who::new(&self.place.record, None)
     }
 
-    /// What it holds of a lock.
+    /// How it holds a lock.
     fn held(&self, lock: Same) -> Option<Held> {
         let count = self.place.record.count.load(Ordering::Relaxed) as usize;
         let all = self.place.record.held.iter().take(count);
@@ -110,7 +110,7 @@ impl<'p> Seen<'p> {
         all.find(|held| self.process.same(held.lock.address) == lock)
     }
 
-    /// What it needs to go on.
+    /// The lock that it needs to go on.
     fn needs(&self) -> Option<(Same, Mode)> {
         let view = self.place.record.view();
         let address = view.needs()? as usize;
@@ -118,10 +118,10 @@ impl<'p> Seen<'p> {
     }
 }
 
-/// Waits, by process, thread and number.
+/// Waits, as process, thread and epoch.
 type Waits = Vec<(u32, u32, u32)>;
 
-/// All tasks that wait.
+/// A copy of the state of all waiting tasks.
 struct Picture<'p>(Vec<Seen<'p>>);
 
 impl<'p> Picture<'p> {
@@ -129,7 +129,7 @@ impl<'p> Picture<'p> {
         Self(processes.iter().flat_map(Process::waiting).collect())
     }
 
-    /// The circle of the calling task, and its waits.
+    /// The cycle that the calling task is in, and the waits of that cycle.
     fn circle(&self, own: &Own) -> Option<(Circle<usize>, Waits)> {
         let me = self.0.iter().position(|seen| {
             seen.who()
@@ -181,7 +181,7 @@ impl Field for &Picture<'_> {
     }
 }
 
-/// Looks round, for a task whose wait has lasted, and reports the circle that it is in.
+/// Searches other processes, for a task whose wait has lasted, and reports the cycle that it is in.
 pub(super) fn look(own: &Own) {
     let processes = Process::all();
     let Some((_, first)) = Picture::of(&processes).circle(own) else {

@@ -1,11 +1,11 @@
-//! Text and lists of a fixed room: findings are made where nothing may be allocated.
+//! Text and lists of fixed capacity: findings are made where nothing may be allocated.
 #![allow(unsafe_code)]
 
 use core::fmt;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 
-/// Up to `N` bytes of text; what does not fit is cut off.
+/// Up to `N` bytes of text; the rest is cut off.
 #[derive(Clone, Copy)]
 pub struct Text<const N: usize> {
     bytes: [u8; N],
@@ -37,7 +37,7 @@ impl<const N: usize> fmt::Write for Text<N> {
 impl<const N: usize> Deref for Text<N> {
     type Target = str;
     fn deref(&self) -> &str {
-        // Whole characters only were put in.
+        // Only whole characters were stored.
         str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 }
@@ -54,16 +54,16 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
-/// Up to `N` things; what does not fit is left out. Zeroed memory holds none.
+/// Up to `N` elements; more are dropped. Zeroed memory is an empty list.
 #[derive(Clone, Copy)]
 pub struct Few<T: Copy, const N: usize> {
-    /// Those below the count are there.
+    /// The elements below `count` are initialised.
     things: [MaybeUninit<T>; N],
     count: usize,
 }
 
 impl<T: Copy, const N: usize> Few<T, N> {
-    /// Whether it fitted.
+    /// Appends an element. Returns whether there was room.
     pub(super) fn push(&mut self, thing: T) -> bool {
         let fits = self.count < N;
         if fits {
@@ -73,26 +73,26 @@ impl<T: Copy, const N: usize> Few<T, N> {
         fits
     }
 
-    /// How many there are.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// All of them.
+    /// All elements.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
-        // SAFETY: below the count all are there.
+        // SAFETY: `things` below `count` are initialised.
         let there = |thing: &'_ MaybeUninit<T>| unsafe { &*thing.as_ptr() };
         self.things[..self.count].iter().map(there)
     }
 
-    /// One of them.
+    /// The element at an index.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.iter().nth(index)

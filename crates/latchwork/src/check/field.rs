@@ -1,8 +1,9 @@
-//! Who there is: the threads of this process, and the tasks of the regions that the caller is a task of.
+//! The tasks that the checker can see: the threads of this process, and the tasks of the regions that the caller is a
+//! task of.
 //!
-//! What another process's task holds of that process's own locks stands in the region, too. So a chain goes from
-//! one process's private lock on to a shared one, and on to another's private one. What a thread of another
-//! process holds that is no task of a region in common is not seen.
+//! A region also records which private locks of their own processes its tasks hold. So a chain of waits can lead from
+//! one process's private lock to a shared one, and on to another process's private lock. A thread of another process
+//! that is not a task of a common region is not seen.
 
 use super::beside::Holder;
 use super::board::{self, Board};
@@ -16,11 +17,11 @@ use crate::region;
 use crate::sys::thread;
 use crate::task::Me;
 
-/// A task, and where its record stands.
+/// A task, and the location of its record.
 #[derive(Clone, Copy)]
 pub(super) struct Who<'f> {
     pub(super) record: &'f TaskRecord,
-    /// Of this process only.
+    /// Only for tasks of this process.
     place: Option<&'static Place>,
     pub(super) process: u32,
     pub(super) thread: u32,
@@ -44,7 +45,7 @@ impl<'f> Who<'f> {
         })
     }
 
-    /// What it holds of a lock.
+    /// How it holds a lock.
     pub(super) fn held(&self, address: u64) -> Option<crate::hook::Held> {
         let place = self.record.holds(address);
         let more = || {
@@ -57,10 +58,10 @@ impl<'f> Who<'f> {
             .filter(|held| held.lock.address as u64 == address)
     }
 
-    /// What it holds beyond its record. (Behind the count stands what others held, who had the place before.)
+    /// The locks that it holds beyond its record. (Entries behind the count belong to earlier threads of the place.)
     fn more(&self) -> &'static [HeldLock] {
         self.place.map_or(&[], |place| {
-            // Acquire: pairs with the Release of who put one there.
+            // Acquire: pairs with the Release of the thread that stored the entry.
             let count = place.more_count.load(Ordering::Acquire) as usize;
             &place.more[..count.min(MORE)]
         })
@@ -71,7 +72,7 @@ impl<'f> Who<'f> {
 pub(super) struct Here {
     board: Board,
     process: u32,
-    /// What the calling task is in a call for: its memory can be looked at.
+    /// The lock of the call that the calling task is in: its memory can be read.
     wanted: Option<Lock>,
 }
 
@@ -84,7 +85,7 @@ impl Here {
         })
     }
 
-    /// For who is no task, or not any more.
+    /// For a thread that is not, or no longer, a task.
     pub(super) fn without_me() -> Option<Self> {
         Some(Self {
             board: board::board()?,
@@ -93,7 +94,7 @@ impl Here {
         })
     }
 
-    /// The same, for a look in a call for this lock.
+    /// The same, for a search within a call for this lock.
     pub(super) fn wanting(self, lock: Lock) -> Self {
         Self {
             wanted: Some(lock),
@@ -106,7 +107,7 @@ impl Here {
         Who::new(own.record(), Some(own.place()))
     }
 
-    /// Whoever holds a lock, beside the calling task.
+    /// The task that holds a lock, other than the calling task.
     pub(super) fn holder(&self, own: &Own, lock: Lock) -> Option<Who<'_>> {
         let me = self.me(own)?;
         self.candidates(me, lock)
@@ -137,7 +138,7 @@ impl Here {
             .filter(|who| who.process != self.process)
     }
 
-    /// Who can hold a lock that a task wants: the tasks of the region that it lies in, or of the process.
+    /// The tasks that can hold a lock that a task wants: those of the region that it lies in, or of the process.
     fn candidates(&self, waiter: Who<'_>, lock: Lock) -> impl Iterator<Item = Who<'_>> {
         let is_common = region_of(lock.address);
         let is_local = waiter.process == self.process;
@@ -189,15 +190,15 @@ impl<'h> Field for &'h Here {
         if !lock.kind.has_owner() {
             return false;
         }
-        // The holder says so itself, before it waits for anything, and until it is about to release. So where
-        // there can be only one, and it does not say so, it is at work.
+        // The holder's entry on the board names it from before it waits for anything until it is about to release. So
+        // if a lock can have only one holder, and no entry names one, the holder runs.
         if waiter.process == self.process
             && lock.kind != Kind::RwLock
             && !region_of(lock.address)
             && let Some(entry) = self.board.lock(lock.address)
         {
             let itself = self.wanted.filter(|wanted| wanted.address == lock.address);
-            // The lock itself knows one that is at work, too.
+            // A lock that stores its holder also knows a holder that runs.
             let holders = [Some(Lock { word: 0, ..lock }), itself]
                 .map(|lock| lock.and_then(|lock| Holder::of(lock, entry).place()));
             let once = holders[1].filter(|place| holders[0] != Some(*place));

@@ -1,38 +1,38 @@
-//! What a report says, as one value: text and JSON are made of it.
+//! The contents of a report, as one value from which text and JSON are made.
 
 use super::few::{Few, Text};
 use super::rule::{Rule, Severity};
 use crate::hook::{Kind, Mode};
 
-/// Tasks of one finding: a longer circle is cut off.
+/// The most tasks in one finding: a longer cycle is cut off.
 pub const TASKS: usize = 16;
 
-/// A place in a program, in words: `src/main.rs:12:9`, or a module and an offset.
+/// A place in a program, as text: `src/main.rs:12:9`, or a module and an offset.
 pub type PlaceText = Text<128>;
 
 /// A lock, as a report names it.
 #[derive(Clone, Copy, Debug)]
 pub struct LockText {
-    /// Its name: given, its symbol's, its region object's, or where it was initialised.
+    /// Its name: the given one, its symbol's, its region object's, or the place where it was initialised.
     pub name: Text<64>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its address, in the process of the task beside which it is named.
+    /// Its address, in the process of the task that is named with it.
     pub address: u64,
     /// Where it was initialised, or first used.
     pub made_at: PlaceText,
 }
 
-/// What a task does with a lock.
+/// One use of a lock by a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Use {
     /// The lock.
     pub lock: LockText,
-    /// How.
+    /// The mode.
     pub mode: Mode,
-    /// Where it was taken, or asked for.
+    /// Where it was taken, or requested.
     pub at: PlaceText,
-    /// For how long so far, in nanoseconds; 0 if that is not known.
+    /// How long so far, in nanoseconds; 0 if unknown.
     pub nanoseconds: u64,
 }
 
@@ -47,15 +47,15 @@ pub struct TaskText {
     pub name: Text<16>,
     /// Its real-time priority; 0: none.
     pub priority: u32,
-    /// The priority that its region has recorded for it, 1 being the highest, where that has decided; else 0.
+    /// The priority that its region has recorded for it, where 1 is the highest, if that decided the finding; else 0.
     pub recorded: u32,
-    /// What it holds that matters here.
+    /// The held lock that matters here.
     pub holds: Option<Use>,
-    /// What it waits for, or asked for.
+    /// The lock that it waits for, or requested.
     pub wants: Option<Use>,
-    /// What it does something else with that a rule forbids: it releases it, say.
+    /// The lock that it uses in another way that a rule forbids: a release, say.
     pub uses: Option<Use>,
-    /// What it is doing, if it is the holder of what others wait for: `runs`, `sleeps in futex`, …
+    /// Its state, if it is the holder of a lock that others wait for: `runs`, `sleeps in futex`, …
     pub does: Text<48>,
 }
 
@@ -65,59 +65,59 @@ pub struct TaskText {
 pub struct Released {
     /// The task's thread.
     pub thread: u32,
-    /// Its name; empty if it is gone.
+    /// Its name; empty if it has ended.
     pub name: Text<16>,
-    /// Where; or, by the end of a guard, where what the guard held had been taken.
+    /// Where it was released; or, if a guard's drop released it, where that guard had taken it.
     pub at: PlaceText,
-    /// The end of a guard, of which no place is known.
+    /// Whether a guard's drop released it; the place of the drop is unknown.
     pub by_guard: bool,
 }
 
-/// How sure it is.
+/// How certain it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Confidence {
-    /// It was seen.
+    /// It was observed.
     Seen,
-    /// It follows from what was seen, in another order of events.
+    /// It follows from observed events, in another order.
     Follows,
-    /// It was seen, and lasts unless a task releases what another one holds, which locks of this kind allow.
+    /// It was observed, and lasts unless a task releases a lock that another one holds, which locks of this kind allow.
     Assumed,
-    /// It would follow if another task did the same as the one that was seen. Perhaps none ever does.
+    /// It would follow if another task did the same as the observed one. Perhaps none ever does.
     Suspected,
 }
 
-/// Something that a rule forbids.
+/// A breach of a rule.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Finding {
     /// The rule.
     pub rule: Rule,
-    /// How sure it is.
+    /// How certain it is.
     pub confidence: Confidence,
-    /// The same for the same places and names, in every run.
+    /// An ID that is the same for the same places and names, in every run.
     pub id: u64,
-    /// What happened, in a line.
+    /// What happened, in one line.
     pub summary: Text<384>,
-    /// The tasks that matter, and only those: of a circle, each waits for what the next one holds.
+    /// The tasks that matter, and only those: in a cycle, each waits for what the next one holds.
     pub tasks: Few<TaskText, TASKS>,
-    /// Who released the lock before, where one was released that the task does not hold.
+    /// The task that released the lock before, if the finding is a release of a lock that the task does not hold.
     pub released: Option<Released>,
     /// Why it was not taken for harmless, or what else to know.
     pub note: Text<256>,
-    /// The calling task's stack, innermost first, as far as it is not this library's: module, offset and, if the module's
-    /// file tells, the function.
+    /// The calling task's stack, innermost frame first, without this library's frames: module, offset and, if the
+    /// module's file names it, the function.
     pub stack: Few<PlaceText, 12>,
 }
 
 impl Finding {
-    /// What kind of finding it is.
+    /// The severity of the breached rule.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.rule.severity()
     }
 
-    /// What a report begins with.
+    /// The first words of the report.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         verdict(self.rule, self.confidence)

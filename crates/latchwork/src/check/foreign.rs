@@ -1,7 +1,7 @@
-//! Texts of another process's board, for a finding that reaches over to it.
+//! Texts of another process's board, for a finding that involves that process.
 //!
-//! Unlike the rest of the checker this allocates: a circle that goes through another process does not go
-//! through an allocator's own lock.
+//! Unlike the rest of the checker this allocates: a cycle through another process does not pass through the lock of
+//! this process's allocator.
 #![allow(unsafe_code)]
 
 use super::few::Text;
@@ -16,19 +16,19 @@ use crate::sys::memory;
 use core::mem::MaybeUninit;
 use rustix::fd::OwnedFd;
 
-/// A text, by its key.
+/// A text of a process's board, by its key.
 pub(super) fn text(process: u32, key: u64) -> Option<Text<128>> {
     Some(find_text(&open(process)?, key)?.copy())
 }
 
-/// The text of a key on a board.
+/// The text under a key on a board.
 pub(super) fn find_text(board: &OwnedFd, key: u64) -> Option<Entered> {
     run::<Entered>(board, TEXTS_AT, TEXTS, text_slot(key))
         .take_while(|text| text.key.load(Ordering::Relaxed) != 0)
         .find(|text| text.key.load(Ordering::Relaxed) == key)
 }
 
-/// What is known of an address on a board.
+/// The entry of an address on a board.
 pub(super) fn find_lock(board: &OwnedFd, address: u64) -> Option<Entry> {
     run::<Entry>(board, LOCKS_AT, LOCKS, lock_slot(address))
         .take_while(|entry| entry.address.load(Ordering::Relaxed) != 0)
@@ -63,33 +63,33 @@ pub(super) fn open(process: u32) -> Option<OwnedFd> {
 /// A type that consists of atomics, and so has every string of bytes as a value.
 ///
 /// # Safety
-/// It does.
+/// The type consists only of atomics.
 pub(super) unsafe trait Plain {}
-// SAFETY: see there, here and below.
+// SAFETY: the type consists only of atomics, here and below.
 unsafe impl Plain for Header {}
-// SAFETY: as above.
+// SAFETY: the type consists only of atomics.
 unsafe impl Plain for Entered {}
-// SAFETY: as above.
+// SAFETY: the type consists only of atomics.
 unsafe impl Plain for Entry {}
-// SAFETY: as above.
+// SAFETY: the type consists only of atomics.
 unsafe impl Plain for super::layout::Place {}
-// SAFETY: as above.
+// SAFETY: the type consists only of atomics.
 unsafe impl Plain for super::layout::Report {}
-// SAFETY: as above.
+// SAFETY: the type is an atomic.
 unsafe impl Plain for crate::atomic::AtomicU32 {}
 
 pub(super) fn read<T: Plain>(file: &OwnedFd, offset: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: the value's own bytes, which are zero.
+    // SAFETY: these are the value's own bytes, initialised to zero.
     let bytes =
         unsafe { core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
     let count = memory::read_at(file, bytes, offset as u64).ok()?;
-    // SAFETY: `Plain`.
+    // SAFETY: any bytes are a value of a `Plain` type.
     (count == size_of::<T>()).then(|| unsafe { value.assume_init() })
 }
 
-/// The places of a table in which a search may end that begins at `first`: by one read, or two, however many others
-/// stand there.
+/// The slots of a table in which a search that begins at `first` may end, by one or two reads, however many entries
+/// there are.
 fn run<T: Plain>(
     file: &OwnedFd,
     table: usize,
@@ -103,12 +103,12 @@ fn run<T: Plain>(
         let room = values.spare_capacity_mut();
         room.fill_with(MaybeUninit::zeroed);
         let offset = table + first * size_of::<T>();
-        // SAFETY: the values' own bytes, which are zero.
+        // SAFETY: these are the values' own bytes, initialised to zero.
         let bytes = unsafe {
             core::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), count * size_of::<T>())
         };
         let read = memory::read_at(file, bytes, offset as u64).unwrap_or(0);
-        // SAFETY: `Plain`, and so many were read.
+        // SAFETY: any bytes are a value of a `Plain` type, and that many bytes were read.
         unsafe { values.set_len(read / size_of::<T>()) };
         values
     };

@@ -1,4 +1,4 @@
-//! The findings, one function for each kind.
+//! The construction of findings, one function for each kind.
 
 use super::circle::{Circle, Link};
 use super::few::Text;
@@ -16,7 +16,7 @@ use crate::hook::record::unpack;
 use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
 
-/// A task by name and number.
+/// A task, displayed by name and number.
 struct WhoIs<'a>(&'a TaskText);
 
 impl fmt::Display for WhoIs<'_> {
@@ -25,7 +25,7 @@ impl fmt::Display for WhoIs<'_> {
     }
 }
 
-/// A task's priority.
+/// A task's priority, for display.
 struct Priority<'a>(&'a TaskText);
 
 impl fmt::Display for Priority<'_> {
@@ -41,13 +41,13 @@ impl fmt::Display for Priority<'_> {
     }
 }
 
-/// What the calling task holds.
+/// A lock that the calling task holds, as a use.
 fn use_of_mine(own: &Own, mine: &Mine) -> Use {
     let (lock, mode) = mine.lock();
     words::use_of(own.identity().0, lock, mode, mine.site, mine.since)
 }
 
-/// The calling task, with a lock that it asks something of.
+/// The calling task, with a lock that it requests.
 fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
     let process = own.identity().0;
     TaskText {
@@ -66,7 +66,7 @@ fn holder(who: Who<'_>, lock: Lock) -> TaskText {
     }
 }
 
-/// A rule of use was broken by the calling task; `other` holds the lock, if anybody does.
+/// The calling task broke a rule of use; `other` holds the lock, if any task does.
 pub(super) fn misuse(
     own: &Own,
     rule: Rule,
@@ -93,7 +93,7 @@ pub(super) fn misuse(
     });
 }
 
-/// A call of the calling task has failed for how it was made.
+/// A call of the calling task failed because of how it was made.
 pub(super) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: Site) {
     report(Rule::NoFailedCall, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, Mode::Exclusive, site);
@@ -106,7 +106,7 @@ pub(super) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: 
     });
 }
 
-/// The calling task releases what it has held for too long.
+/// The calling task releases a lock that it has held for too long.
 pub(super) fn long_hold(own: &Own, mine: &Mine, site: Site, nanoseconds: u64) {
     report(Rule::NoLongHold, Confidence::Seen, |finding| {
         let (lock, mode) = mine.lock();
@@ -121,7 +121,7 @@ pub(super) fn long_hold(own: &Own, mine: &Mine, site: Site, nanoseconds: u64) {
     });
 }
 
-/// A task has ended, or its process does, with a lock held that it took at `taken`; `at` is where it ends, if that is
+/// A task, or the process, has ended with a lock held that was taken at `taken`; `at` is the place where it ended, if
 /// known.
 pub(super) fn ends_holding(
     mut who: TaskText,
@@ -184,7 +184,7 @@ pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &M
     });
 }
 
-/// The calling task waits for what only it could bring about.
+/// The calling task waits for an event that only it could signal.
 pub(super) fn lone_wait(own: &Own, object: Lock, site: Site) {
     report(Rule::NoLoneWait, Confidence::Follows, |finding| {
         let me = me_at(own, object, Mode::Exclusive, site);
@@ -201,7 +201,7 @@ pub(super) fn lone_wait(own: &Own, object: Lock, site: Site) {
     });
 }
 
-/// The other locks that the calling task holds, as far as there is room.
+/// Adds the other locks that the calling task holds, as far as there is room.
 fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
     for mine in own.locks().filter(|mine| mine.address != but.address) {
         let of = use_of_mine(own, &mine);
@@ -209,7 +209,7 @@ fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
     }
 }
 
-/// How sure it is that tasks wait for each other. `ends`: at a deadline.
+/// The confidence in a cycle of waits. `ends`: a wait ends at a deadline.
 fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
     if ends {
         Confidence::Follows
@@ -220,7 +220,7 @@ fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
     }
 }
 
-/// One of those that wait for each other: what it wants, and what it holds of what the one before it wants.
+/// A task of a cycle: what it wants, and the lock that it holds and the task before it wants.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'f> {
     pub(super) who: Who<'f>,
@@ -230,8 +230,8 @@ pub(super) struct Member<'f> {
 
 /// Tasks wait for each other.
 ///
-/// Unless one of them has moved on since that was found: it was refused, and has told of it, or its deadline has
-/// passed. What is told was read while they all waited.
+/// Nothing is reported if one of them has moved on since the cycle was found: its call was refused and has reported the
+/// cycle, or its deadline has passed. All data in the report were read while they all waited.
 pub(super) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
     let mut members = [None; TASKS];
     let mut previous = circle.links().last().map(|link| link.task.record.view());
@@ -251,14 +251,14 @@ pub(super) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
     }
 }
 
-/// The same of tasks of other processes, too, any of which may release what all may.
+/// The same for tasks of several processes, any of which may release locks that any task may release.
 pub(super) fn far_circle<'f>(members: impl Iterator<Item = Member<'f>> + Clone, ends: bool) {
     let mut locks = members.clone().filter_map(|member| member.holds);
     let lasts = || !locks.any(|held| held.lock.traits.contains(Traits::ANYONE));
     circle(members, ends, sure(ends, lasts));
 }
 
-/// The same of those that are known as they were. `ends`: at a deadline.
+/// The same for tasks in the state in which they were read. `ends`: a wait ends at a deadline.
 fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confidence) {
     report(Rule::NoDeadlock, sure, |finding| {
         for Member { who, wants, holds } in members {
@@ -353,7 +353,7 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
     });
 }
 
-/// The calling task waits, or has waited, for one of lower priority.
+/// The calling task waits, or has waited, for a task of lower priority.
 pub(super) fn inversion(
     own: &Own,
     lock: Lock,
@@ -365,7 +365,7 @@ pub(super) fn inversion(
     report(Rule::NoInversion, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, mode, site);
         let mut other = blocker.text();
-        // What has decided is told: what the kernel knows, or what it does not.
+        // The priorities that decided are reported: the recorded ones only if the kernel's are equal.
         if blocker.mine.kernel == blocker.theirs.kernel {
             me.recorded = blocker.mine.recorded.0;
             other.recorded = blocker.theirs.recorded.0;
@@ -417,23 +417,23 @@ pub(super) fn long_wait(
     });
 }
 
-/// Whom a task has found in its way.
+/// The task that blocks a waiter.
 #[derive(Clone, Copy)]
 pub(super) struct Blocker {
     pub(super) process: u32,
     pub(super) thread: u32,
-    /// The waiter's priority, and the other's, when they were in the wrong order.
+    /// The priorities of the waiter and of the blocking task when they were in the wrong order.
     pub(super) mine: Rank,
     pub(super) theirs: Rank,
     pub(super) lock: Lock,
     pub(super) mode: Mode,
-    /// Where it took the lock, and when.
+    /// Where and when the blocking task took the lock.
     pub(super) site: RecordedSite,
     pub(super) since: u64,
 }
 
 impl Blocker {
-    /// Whether the waiter was seen above it.
+    /// Whether the waiter was seen to have the higher priority.
     pub(super) fn is_below(&self) -> bool {
         self.mine > self.theirs
     }
@@ -473,10 +473,10 @@ mod tests {
     use std::sync::Barrier;
     use std::thread::scope;
 
-    /// What was told, and how much of it of tasks that had moved on.
+    /// The number of reports, and how many of them named tasks that had moved on.
     static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
-    /// Two tasks close a circle at the same time, and one is refused as the other tells of it.
+    /// Two tasks complete a cycle at the same time, and one is refused while the other reports it.
     #[test]
     fn what_is_told_of_a_circle_was_so() {
         let locks = [0x5000, 0x6000].map(|address| Lock::new(address, Kind::Mutex));

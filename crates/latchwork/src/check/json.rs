@@ -1,13 +1,13 @@
 //! A finding as JSON, on one line.
 //!
-//! Written by hand, since findings are made where nothing may be allocated: in an allocator's own lock, for
-//! instance. The tool's `tests/check_report.rs` reads it back.
+//! Written without a library, since findings are made where nothing may be allocated: inside an allocator's own lock,
+//! for instance. The tool's `tests/check_report.rs` parses it.
 
 use super::finding::{Confidence, Finding, LockText, Released, TaskText, Use};
 use crate::hook::Mode;
 use core::fmt::{self, Write};
 
-/// The schema's name, which changes when a field does.
+/// The schema's name, which changes when a field changes.
 pub const SCHEMA: &str = "latchwork-finding-4";
 
 /// A finding, to be written as JSON.

@@ -1,12 +1,12 @@
-//! Descriptors that are kept for reports. A program may close all that it finds, and get the same numbers for files of
-//! its own.
+//! Descriptors that the checker keeps for reports. A program may close all descriptors that it finds, and get the same
+//! numbers for files of its own.
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::look;
 
-/// A descriptor, and which file it leads to: device and inode. Relaxed throughout: it is set before it matters.
+/// A descriptor, and the file that it refers to: device and inode. Relaxed throughout: it is set before it is used.
 pub(super) struct Kept {
-    /// + 1; 0: none.
+    /// The descriptor plus 1; 0 for none.
     descriptor: AtomicU32,
     file: [AtomicU64; 2],
 }
@@ -38,17 +38,17 @@ impl Kept {
         self.descriptor().is_some()
     }
 
-    /// Whether a descriptor leads to the file.
+    /// Whether a descriptor refers to the file.
     pub(super) fn is_at(&self, descriptor: u32) -> bool {
         let known = self
             .file
             .each_ref()
             .map(|word| word.load(Ordering::Relaxed));
-        // Zeros: it was closed.
+        // Zeros mean that the descriptor is closed.
         known != [0; 2] && look::identity(descriptor) == known
     }
 
-    /// The descriptor, if it leads to the file still.
+    /// The descriptor, if it still refers to the file.
     pub(super) fn get(&self) -> Option<u32> {
         self.descriptor()
             .filter(|descriptor| self.is_at(*descriptor))

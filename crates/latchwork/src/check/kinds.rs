@@ -1,4 +1,4 @@
-//! What the checker calls the protocols of this crate.
+//! The kinds that the checker assigns to the protocols of this crate.
 
 use crate::hook::Kind;
 use crate::mutex::throughput::Counting;
@@ -8,7 +8,7 @@ use crate::spin::Spin;
 
 /// A protocol that can be [checked](super::Checked).
 pub trait Checkable: Protocol {
-    /// What reports call it.
+    /// The kind that reports name.
     const KIND: Kind = Kind::Mutex;
 
     /// The caller's priority and the ceiling that is below it, if that is why the lock was not taken.
@@ -17,7 +17,8 @@ pub trait Checkable: Protocol {
         None
     }
 
-    /// Whether it may be free, by a load: who polls by compare-and-swap takes the line from its holder each time.
+    /// Whether it may be free, by a load: polling by compare-and-swap would take the cache line from the holder each
+    /// time.
     #[doc(hidden)]
     fn looks_free(&self) -> bool {
         true

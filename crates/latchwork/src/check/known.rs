@@ -1,4 +1,4 @@
-//! What is known of each lock: its kind, where it was initialised, its class and its name.
+//! The checker's records of locks: kind, place of initialisation, class and name.
 
 use super::board::{self, Board};
 use super::condition;
@@ -16,13 +16,13 @@ use crate::sys::look;
 use core::cell::Cell;
 use core::ops::Range;
 
-/// What is known of a lock; makes it known first. `None` if there is no room.
+/// The entry of a lock; enters the lock first if it has none. `None` if there is no room.
 #[inline]
 pub(super) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> {
     own.know_site(site);
     let board = board::board()?;
     match board.lock(lock.address) {
-        // Relaxed: changed with all else.
+        // Relaxed: the word is changed together with the rest of the entry.
         Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
         entry => {
             if entry.is_some_and(|entry| was_ended(entry, lock.kind)) {
@@ -34,13 +34,13 @@ pub(super) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> 
     }
 }
 
-/// Whether an object was ended, of a kind that nothing but a call makes again.
+/// Whether an object was destroyed, and is of a kind that only a call can initialise again.
 fn was_ended(entry: &Entry, kind: Kind) -> bool {
     matches!(kind, Kind::Spin | Kind::Barrier | Kind::Semaphore)
         && entry.what.load(Ordering::Relaxed) & ENDED != 0
 }
 
-/// A lock was made by the interface.
+/// A lock was initialised by the interface.
 pub(super) fn made(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
     own.know_site(site);
     if let Some(board) = board::board() {
@@ -56,7 +56,7 @@ fn enter(
     site: Site,
     marks: u32,
 ) -> Option<&'static Entry> {
-    // Each use of one without room comes here: no more than this is done for it.
+    // Each use of a lock without room comes here, so nothing more is done for it.
     if !board.has_room(lock.address) {
         return None;
     }
@@ -65,10 +65,11 @@ fn enter(
     if let Some(tag) = tag {
         return enter_tagged(board, lock, tag);
     }
-    // A lock that nobody has seen made: a static one is known by its own place; one on the heap, where it was
-    // zeroed, by that of its first use. Not looked up under the lock: files are read for that.
+    // The initialisation of this lock was not seen. A static lock is identified by its own place; a lock on the heap,
+    // which was zeroed there, by the place of its first use. This is looked up without the board's lock, since it reads
+    // files.
     let mut symbol = Text::<120>::EMPTY;
-    // The end of a thread is neither.
+    // The end of a thread is neither static nor on the heap.
     let is_static = name.is_none()
         && marks & MADE == 0
         && lock.kind != Kind::Join
@@ -88,13 +89,13 @@ fn enter(
     .flatten()
 }
 
-/// Whether a lock lies in a module, whose name and place in which are written. All of a page does, or nothing: of many locks
-/// that lie side by side elsewhere, the first of each page is looked up.
+/// Whether a lock lies in a module; writes the module's name and the offset. A page lies in a module as a whole or not
+/// at all, so of many locks that lie side by side elsewhere only the first of each page is looked up.
 fn is_static(address: usize, to: &mut impl core::fmt::Write) -> bool {
-    /// The page of the last one that lay in none.
+    /// The page of the last lock that lay in no module.
     static ELSEWHERE: AtomicUsize = AtomicUsize::new(0);
     let page = address / PAGE;
-    // Relaxed: a page stands for itself.
+    // Relaxed: the page number is complete by itself.
     if ELSEWHERE.load(Ordering::Relaxed) == page {
         return false;
     }
@@ -105,7 +106,7 @@ fn is_static(address: usize, to: &mut impl core::fmt::Write) -> bool {
     is_static
 }
 
-/// Sees to it that others can read where a lock was made that says so itself.
+/// Publishes the place of initialisation that a lock with a tag carries, so that other processes can read it.
 pub(super) fn enter_place(tag: &Tag) -> Site {
     let site = tag.site();
     let mut place = Text::<120>::EMPTY;
@@ -114,7 +115,7 @@ pub(super) fn enter_place(tag: &Tag) -> Site {
     site
 }
 
-/// Enters a lock that says of itself what it is called and where it was made; anew, if it is settled anew.
+/// Enters a lock whose tag says its name and its place of initialisation; enters it again, if the tag is settled again.
 pub(super) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
     let site = enter_place(tag);
     note_page(lock.address);
@@ -136,7 +137,7 @@ pub(super) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'stat
     .flatten()
 }
 
-/// Under the lock.
+/// Describes an entry. Under the lock.
 fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: Site, marks: u32) {
     let key = name.map_or(0, key_of);
     if let Some(name) = name {
@@ -145,8 +146,8 @@ fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: S
     settle(entry, lock, key, site, marks);
 }
 
-/// Another lock is in the place of one that nobody holds. What that was called by its place, it is called. Under the
-/// lock.
+/// Another lock is in the place of a lock that is not held. If that lock was named by its place, this one is, too.
+/// Under the lock.
 pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
     settle(
         entry,
@@ -157,7 +158,7 @@ pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
     );
 }
 
-/// Under the lock; `name` is a key, or 0.
+/// Stores what identifies a lock; `name` is a key, or 0. Under the lock.
 fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     let class = if name == 0 { site.raw() } else { name };
     entry.name.store(name, Ordering::Relaxed);
@@ -177,27 +178,27 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     entry.what.store(what, Ordering::Relaxed);
 }
 
-/// A lock was ended by its interface.
+/// A lock was destroyed by its interface.
 pub(super) fn ended(entry: &Entry) {
     entry.what.fetch_or(ENDED, Ordering::Relaxed);
     gone(entry);
 }
 
-/// The memory of a lock that was ended is no lock's any more; false if it was not ended.
+/// The memory of a destroyed lock no longer belongs to a lock. Returns false if the lock was not destroyed.
 pub(super) fn forget_end(entry: &Entry) -> bool {
     entry.what.fetch_and(!ENDED, Ordering::Relaxed) & ENDED != 0
 }
 
-/// A lock is no more.
+/// A lock no longer exists.
 pub(super) fn gone(entry: &Entry) {
-    // Whoever takes it goes the long way.
+    // With no task recorded, a thread that takes it again takes the slow path.
     entry.task.store(order::NOBODY, Ordering::Relaxed);
     entry.what.fetch_or(GONE, Ordering::Relaxed);
     order::retire(entry.node.swap(0, Ordering::Relaxed));
 }
 
-/// Memory in which there was a lock at some time: a bit for each 64 bytes of a page, by the page's hash. Most that is
-/// given back holds none, and a look into the table costs more than to give it back.
+/// Memory in which there was a lock at some time: a bit for each 64 bytes of a page, by the page's hash. Most blocks
+/// that are freed contain no lock, and a look-up in the table costs more than the free itself.
 static PAGES: [AtomicU64; 1 << 15] = [const { AtomicU64::new(0) }; 1 << 15];
 
 const PAGE: usize = 4096;
@@ -212,16 +213,16 @@ fn grains_of(page: usize) -> &'static AtomicU64 {
 fn note_page(address: usize) {
     let grains = grains_of(address);
     let grain = 1 << (address % PAGE / GRAIN);
-    // Relaxed: whoever gives memory back has been told of the lock in it.
+    // Relaxed: a thread that frees this memory has synchronised with the one that used the lock in it.
     if grains.load(Ordering::Relaxed) & grain == 0 {
         grains.fetch_or(grain, Ordering::Relaxed);
     }
 }
 
-/// Ranges from here on are looked for in the whole table, instead of being looked through.
+/// For ranges of at least this size the whole table is searched, instead of each address.
 const LARGE: usize = 256 * PAGE;
 
-/// Where in a page of a small range there was a lock: a bit for each grain.
+/// The grains of a page that lie in a small range, as bits.
 #[inline]
 fn grains_in(range: &Range<usize>, page: usize) -> u64 {
     let first = range.start.max(page) - page;
@@ -240,7 +241,7 @@ fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
 pub fn may_be_in(range: &Range<usize>) -> bool {
     let first = range.start % PAGE;
     let last = first + range.len().saturating_sub(1);
-    // As most blocks of an allocator do, it lies in one page.
+    // Most blocks of an allocator lie in one page.
     if last < PAGE {
         let grains = grains_of(range.start).load(Ordering::Relaxed);
         return grains << (63 - last / GRAIN) >> (63 - last / GRAIN) >> (first / GRAIN) != 0;
@@ -276,7 +277,7 @@ pub(super) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Ent
     near.chain(far).filter(is_there)
 }
 
-/// The key of a name: its hash, which is even and not 0.
+/// The key of a name: its hash, made even and not 0.
 pub(super) fn key_of(name: &str) -> u64 {
     hash(name.as_bytes()) << 1 | 2
 }
@@ -293,13 +294,13 @@ pub(super) const fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Own {
-    /// Whether others can read what a place is, as far as this thread remembers.
+    /// Whether a site is on the board, as far as this thread remembers.
     #[inline]
     pub(super) fn knows_site(&self, site: Site) -> bool {
         !site.is_location() || self.seen(site).get() == site.raw()
     }
 
-    /// Sees to it that others can read what a place in a source is.
+    /// Ensures that a source location is on the board, where other processes can read it.
     #[inline]
     pub(super) fn know_site(&self, site: Site) {
         if !self.knows_site(site) {
@@ -318,7 +319,7 @@ impl Own {
 fn enter_site(site: Site) {
     if let Some(board) = board::board()
         && !board.has_text(site.raw())
-        // SAFETY: nothing but `from_location` makes a site of this kind, and only in this process.
+        // SAFETY: only `from_location` makes a site of this kind, and only in this process.
         && let Some(location) = (unsafe { site.location() })
     {
         board::alone(|_| {
@@ -331,7 +332,7 @@ fn enter_site(site: Site) {
     }
 }
 
-/// Enters a text that is not known by an address.
+/// Enters a text whose key is not an address.
 pub(super) fn enter_text(key: u64, text: core::fmt::Arguments<'_>) {
     if let Some(board) = board::board()
         && !board.has_text(key)
@@ -340,7 +341,7 @@ pub(super) fn enter_text(key: u64, text: core::fmt::Arguments<'_>) {
     }
 }
 
-/// The end of a path that is too long for a text.
+/// The last part of a path that is too long for a text.
 pub(super) fn tail(path: &str) -> &str {
     let mut from = path.len().saturating_sub(96);
     while !path.is_char_boundary(from) {

@@ -1,13 +1,13 @@
-//! Whether a deadlock lasts: it does if nobody can release what its tasks hold.
+//! Whether a deadlock lasts: it does if no task can release what its members hold.
 //!
-//! Locks that look who releases them are released by their owners alone, which wait. Others ([`Traits::ANYONE`]) any
-//! running task may release, though by no rule. So of those it is known only where no task is left that runs: they lie in
-//! memory of this process alone, and each of its threads sleeps in a wait without a deadline, for a lock that is held, or
-//! for the end of another thread. (A signal handler is not thought of.)
+//! A lock that checks its releaser can be released only by its owner, which waits. Any running task may release other
+//! locks ([`Traits::ANYONE`]), though this breaks a rule. A deadlock over such locks certainly lasts only if no running
+//! task is left: the locks lie in memory of this process alone, and each of its threads sleeps in a wait without a
+//! deadline, for a lock that is held, or for the end of another thread. (Signal handlers are not considered.)
 //!
-//! *None is said to last that may end:* the kernel says how many threads there are, and that each of them sleeps; the
-//! waits are looked at twice. Who is between the end of its wait and the word of it runs. A thread that waits for the end
-//! of another one sleeps only as long as that is there.
+//! *No deadlock that may end is said to last:* the kernel says how many threads there are, and that each of them
+//! sleeps; the waits are read twice. A thread between the end of its wait and the publication of that end runs. A
+//! thread that waits for the end of another thread sleeps only as long as that one exists.
 
 use super::circle::Field;
 use super::field::{Here, Who};
@@ -26,12 +26,13 @@ pub(super) fn lasts(here: &Here, locks: impl Iterator<Item = Lock>) -> bool {
 /// See the head of this file.
 fn nobody_runs(here: &Here) -> bool {
     let first = waits(here);
-    // Before the second look.
+    // Acquire: the first reading comes before the second.
     fence(Ordering::Acquire);
     first.is_some_and(|(count, _)| process::threads() == Some(count)) && waits(here) == first
 }
 
-/// How many threads wait, and a number that changes with each wait of theirs; `None` if one does not, or not for long.
+/// How many threads wait, and a number that changes with each of their waits; `None` if a thread does not wait, or
+/// waits with a deadline.
 fn waits(here: &Here) -> Option<(u32, u64)> {
     let mut all = here.locals();
     all.try_fold((0, 0_u64), |(count, epochs), who| {

@@ -1,42 +1,46 @@
-//! The order in which locks are taken, and what would be a deadlock in another order of events.
+//! The lock order: which locks are taken while others are held, and which orders could deadlock under another sequence
+//! of events.
 //!
 //! An *edge* A → B says that a task wanted B while it held A. Nodes are classes of locks (those of one name, or
-//! that were initialised in one place), until two of a class are held together: then each of its locks becomes a node
-//! of its own when it is next held together with another one. A cycle of edges is a potential deadlock, but for the following.
+//! initialised in one place). When two locks of a class are held together, the class is split: from then on each of its
+//! locks becomes a node of its own when it is next held together with another lock. A cycle of edges is a potential
+//! deadlock, except in these cases:
 //!
-//! | harmless | how it is told |
+//! | harmless | how it is recognised |
 //! | --- | --- |
 //! | B was taken by a call that never waits | no edge |
-//! | two of the edges were made under one more lock, of which one keeps the other out | each edge keeps the locks that were held each time: its *gates* |
-//! | too few tasks to have one in each place of the cycle | each edge keeps up to three tasks |
-//! | readers, of whom one does not keep the other out | each edge keeps the modes; a cycle needs a pair that exclude each other at each lock |
-//! | locks of one class, taken in one order | nodes of their own |
-//! | locks of one class, of which each task takes its own only | each edge keeps whether a lock of its ends was *common*: taken by at least two tasks; each place of the cycle needs one of both edges |
-//! | an address that another lock had before | a node ends with its lock; if nobody told, the next has one of its own |
+//! | two of the edges were made while a further lock was held that excludes one from the other | each edge keeps the locks that were held every time it was made: its *gates* |
+//! | there are too few tasks for one in each place of the cycle | each edge keeps up to three tasks |
+//! | the locks were taken by readers, which do not exclude each other | each edge keeps the modes; a cycle needs a pair of modes that exclude each other at each lock |
+//! | the locks are of one class and are taken in one order | nodes of their own |
+//! | the locks are of one class, and each task takes only its own | each edge keeps whether a lock at its ends was *common*, that is, taken by at least two tasks; each place of the cycle needs a common lock on both edges |
+//! | another lock had the same address before | a node ends with its lock; if the end of the lock was not reported, the next lock gets a node of its own |
 //!
-//! *One task so far.* A cycle whose edges one task has all made may be its own business, or the fault of a program of which
-//! no other task has run yet. It is a finding of its own rule, [`OneTaskOrder`](super::Rule::OneTaskOrder), with less
-//! confidence, if the very same locks form the cycle (of a class: those with which its edges were first made), if some
-//! call has asked for each of them, other than the end of a wait for a condition, and if either all of
-//! them are common, or none is: what one task takes within a lock that many take is most probably its own. It becomes
-//! the usual finding when another task makes one of the edges. Of one shape (classes and places) one is reported, and no
-//! more than [`SHAPES`](search) in all.
+//! *One task so far.* A cycle whose edges were all made by one task may be harmless, or be the fault of a program whose
+//! other tasks have not run yet. It breaks a rule of its own, [`OneTaskOrder`](super::Rule::OneTaskOrder), which has
+//! less confidence. It is reported if three conditions hold. The very same locks form the cycle (for a class: those
+//! with which its edges were first made). Each of the locks was requested by some call other than the end of a wait for
+//! a condition. And all of the locks are common, or none is, since a lock that one task takes within a lock that many
+//! take is most probably private to it. The cycle becomes a finding of the usual rule when another task makes one of
+//! the edges. Of cycles of one shape (classes and places) one is reported, and at most as many as [`SHAPES`](search)
+//! has room for.
 //!
-//! *Steady state:* nothing is held: nothing is done. A chain of held locks that this thread has had before is
-//! found by its hash in memory of its own; the hash goes by locks and nodes, so that what has become another node,
-//! another lock at an address, or common, is looked at again. Otherwise each edge is looked up, without a lock, and is
-//! changed under the one lock only if something about it is new. Nodes are kept in an order in which all edges lead
-//! upwards ([`level`]), so a new edge that agrees with it costs nothing more; another one is put in order, and
-//! only within what lies on cycles already a search goes from B back to A.
+//! *Steady state:* if the thread holds nothing, nothing is done. A chain of held locks that this thread has had before
+//! is found by its hash in the thread's own memory. The hash covers locks and nodes, so a chain is checked again when
+//! one of its locks becomes another node, is replaced by another lock at its address, or becomes common. Otherwise each
+//! edge is looked up without a lock, and is changed under the one lock only if something about it is new. Nodes are
+//! kept in an order in which all edges lead upwards ([`level`]), so a new edge that agrees with it costs nothing more.
+//! An edge that does not agree makes some nodes move; and only if it lies within nodes that are on cycles already, a
+//! search goes from B back to A.
 //!
-//! *Bounds:* nodes and edges grow without moving ([`store`]), up to two million of each, as far as there is
-//! memory. What locks have left that are no more is used again (`order/recycle.rs`), rather than more memory. If there is
-//! no more room, further orders are not checked, which is said once, and counted. A search looks at 20,000
-//! edges at most, and all of them together at a million and 64 more for each.
+//! *Bounds:* nodes and edges grow without moving ([`store`]), up to two million of each, as far as there is memory. The
+//! nodes and edges of locks that no longer exist are recycled (`order/recycle.rs`) before more memory is taken. If
+//! there is no room left, further orders are not checked, which is reported once, and counted. A search visits at most
+//! 20,000 edges, and all searches together visit at most a million, plus 64 for each search.
 //!
-//! *Fork:* the graph is copied. One that was being changed in that moment by another thread is derived anew from its nodes
-//! and edges, and an edge that was being entered is whole, or not there. *Death:* the graph is one process's, and dies
-//! with it. *Signals:* a handler finds its thread at work, and is not watched.
+//! *Fork:* the graph is copied. If another thread was changing it at that moment, the child rebuilds it from its nodes
+//! and edges; an edge that was being entered is either whole or absent. *Death:* the graph belongs to one process and
+//! ends with it. *Signals:* a handler finds that its thread is in the checker, and is not checked.
 
 mod common;
 mod graph;
@@ -60,18 +64,18 @@ use crate::sys::thread;
 use common::COMMON_NODE;
 use graph::{ASKED, GRAPH, HELD_COMMON, RETIRED, SPLIT, WANTED_COMMON};
 
-/// In a gate, beside its address: it was held as one of several readers. (Locks lie at even addresses.)
+/// In a gate, beside its address: the lock was held as one of several readers. (Locks lie at even addresses.)
 const READ_GATE: u64 = 1;
 
 /// How many classes were split so far.
 static SPLITS: AtomicU32 = AtomicU32::new(0);
 
-/// Orders of locks that found no room, and are not checked.
+/// How many lock orders found no room, and are not checked.
 pub(super) fn lost() -> u32 {
     GRAPH.head.lost.load(Ordering::Relaxed)
 }
 
-/// All edges, for whoever saves them.
+/// All edges, for saving them.
 pub(super) fn edges() -> impl Iterator<Item = &'static Edge> {
     GRAPH.edges()
 }
@@ -81,13 +85,13 @@ pub(super) fn node_of(entry: &Entry) -> u32 {
     entry.node.load(Ordering::Relaxed) & !COMMON_NODE
 }
 
-/// The node for a lock of a class that is known by `key`, at an address where one of node `before` was. Under the lock.
+/// The node for a lock of the class `key`, at an address where a lock of node `before` was. Under the lock.
 pub(super) fn node_for(key: u64, before: u32) -> u32 {
     GRAPH.settle();
     GRAPH.node_for(key, before)
 }
 
-/// A lock is no more: what was learned of it alone does not count for the next one there.
+/// A lock was destroyed: the orders that were learned of it alone do not count for the next lock at its address.
 pub(super) fn retire(node: u32) {
     let node = node & !COMMON_NODE;
     if GRAPH.is_single(node)
@@ -97,8 +101,8 @@ pub(super) fn retire(node: u32) {
     }
 }
 
-/// What the thread holds and now takes, in this order, as a number: another one when a lock has become another node,
-/// or when a class was split.
+/// A hash of the locks that the thread holds, in order, and the one that it takes now. It changes when a lock becomes
+/// another node, or when a class is split.
 #[inline(always)]
 fn chain(own: &Own, address: usize, what: u32, node: u32) -> u64 {
     let step = |hash: u64, address: usize, node: u32, what: u32| {
@@ -106,7 +110,7 @@ fn chain(own: &Own, address: usize, what: u32, node: u32) -> u64 {
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(23)
     };
-    // Relaxed, here and below: who sees the change late notes the chain at its next turn.
+    // Relaxed, here and below: a thread that sees the change late notes the chain the next time.
     let first = 1 + u64::from(SPLITS.load(Ordering::Relaxed));
     let mut hash = first;
     for mine in own.locks() {
@@ -115,7 +119,8 @@ fn chain(own: &Own, address: usize, what: u32, node: u32) -> u64 {
     step(hash, address, node, what) | 1
 }
 
-/// Whether the thread, which holds something, has taken these locks in this order before. (It keeps some chains.)
+/// Whether the thread, which holds something, has taken these locks in this order before. (It remembers only some
+/// chains.)
 #[inline(always)]
 pub(super) fn is_known(own: &Own, address: usize, what: u32, node: u32) -> bool {
     let chain = chain(own, address, what, node);
@@ -127,8 +132,8 @@ const fn place_of(chain: u64) -> usize {
     (chain >> 32) as usize % CHAINS
 }
 
-/// The calling task wants, or has just got, a lock: notes who takes it and, if the call may wait, in which order. A
-/// cycle that follows from that now, and did not before.
+/// The calling task wants, or has just got, a lock. Notes the task and, if the call may wait, the order. Returns a
+/// cycle that this completes.
 #[inline]
 pub(super) fn note(
     own: &Own,
@@ -149,7 +154,7 @@ pub(super) fn note(
     let node = entry.node.load(Ordering::Relaxed);
     let chain = chain(own, lock.address, pack(lock, mode), node);
     let [latest, before] = &own.chains[place_of(chain)];
-    // What the end of a wait for a condition makes of a chain is not all that there is to it.
+    // The end of a wait for a condition does not add all that an ordinary call for the chain would.
     let is_again = how == How::Again;
     if !is_again && (latest.get() == chain || before.get() == chain) {
         return learned;
@@ -161,7 +166,7 @@ pub(super) fn note(
     worse(learned, circle)
 }
 
-/// The one of which there is more to be said.
+/// The more important of two cycles.
 fn worse(one: Option<Circle>, other: Option<Circle>) -> Option<Circle> {
     match (one, other) {
         (Some(one), Some(other)) if one.is_by_one() => Some(other),
@@ -230,7 +235,7 @@ fn note_chain(
     found
 }
 
-/// Has locks of one class be nodes of their own from now on. Under the lock.
+/// Splits a class: its locks become nodes of their own from now on. Under the lock.
 fn split(one: &Entry, other: &Entry) {
     let class = node_of(one);
     if class != 0 && class == node_of(other) && !GRAPH.has(class, SPLIT) {
@@ -256,7 +261,7 @@ impl New {
         u64::from(self.from) << 32 | u64::from(self.to)
     }
 
-    /// The locks that the task holds beside the two; those that it holds alone first.
+    /// The locks that the task holds beside the two; those that it holds exclusively come first.
     fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
         let held = self.mine.address;
         let wanted = self.lock.address;
@@ -270,15 +275,15 @@ impl New {
             .chain(read.map(|mine| mine.address as u64 | READ_GATE))
     }
 
-    /// What is left of a gate, as the task holds it now; 0: nothing.
+    /// What remains of a gate, given the locks that the task holds now; 0 for nothing.
     fn kept(&self, own: &Own, gate: u64) -> u64 {
         let is_it = |held: &u64| held | READ_GATE == gate | READ_GATE;
         let held = self.gates(own).find(is_it);
         held.map_or(0, |held| held | gate)
     }
 
-    /// The edge, if nothing about it is new. (Gates only ever go, tasks, modes and flags only ever come: what is found
-    /// is true, if not the latest.)
+    /// The edge, if nothing about it is new. (Gates are only ever removed; tasks, modes and flags are only ever added.
+    /// So what is read is true, though perhaps not the latest.)
     fn known(&self, own: &Own) -> Option<u32> {
         let number = GRAPH.find(self.key())?;
         let edge = GRAPH.edge(number);
@@ -289,13 +294,13 @@ impl New {
                 let gate = gate.load(Ordering::Relaxed);
                 gate == 0 || self.kept(own, gate) == gate
             });
-        // It may have become another edge.
+        // The edge may have been reused for another key meanwhile.
         fence(Ordering::Acquire);
         let is_it = edge.key.load(Ordering::Relaxed) == self.key();
         (is_known && is_it).then_some(number)
     }
 
-    /// Enters what is new. The edge, unless there is no room; and a cycle that it closes. Under the lock.
+    /// Enters what is new. Returns the edge, unless there is no room, and a cycle that it completes. Under the lock.
     fn enter(&self, own: &Own) -> (Option<u32>, Option<Circle>) {
         let known = GRAPH.find(self.key());
         let Some(number) = known.or_else(|| GRAPH.new_edge()) else {
@@ -325,7 +330,7 @@ impl New {
         (Some(number), circle)
     }
 
-    /// Says who made an edge, and how: it is free, and will have no other tasks and modes.
+    /// Describes who made an edge, and how. The edge is free, and gets no other tasks and modes.
     fn describe(&self, edge: &Edge, own: &Own) {
         edge.modes.store(0, Ordering::Relaxed);
         for (task, thread) in edge.tasks.iter().zip(&edge.threads) {
@@ -344,7 +349,7 @@ impl New {
         edge.held_what.store(self.mine.what, Ordering::Relaxed);
         let what = pack(self.lock, self.mode);
         edge.wanted_what.store(what, Ordering::Relaxed);
-        // Threads mostly get their names after they have begun, and keep them then.
+        // Threads mostly get their names after they have begun, and keep them then, so the name is not read each time.
         let orders = own.orders.replace(own.orders.get().wrapping_add(1));
         if orders < 8 || orders.is_power_of_two() {
             let task_name = thread::name();

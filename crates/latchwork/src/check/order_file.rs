@@ -1,7 +1,7 @@
-//! The order of locks as a file: one JSON object a line, for each edge between two classes.
+//! The lock order as a file: one JSON object a line, for each edge between two classes.
 //!
-//! Files of several runs may be appended to one another. What a run of another program, or of a later version,
-//! adds is what `latchwork order diff` tells.
+//! Files of several runs may be appended to one another. `latchwork order diff` shows the edges that a run of another
+//! program, or of a later version, adds.
 
 use super::board::board;
 use super::few::Text;
@@ -14,11 +14,11 @@ use crate::hook::record::unpack;
 use crate::sys::{look, thread};
 use core::fmt::{self, Write};
 
-/// The schema's name, which changes when a field does.
+/// The schema's name, which changes when a field changes.
 pub const SCHEMA: &str = "latchwork-order-1";
 
-/// Appends the order that was seen so far to a file, which is made if it is not there; how many edges it has then: fewer
-/// where the disk is full.
+/// Appends the lock order that was seen so far to a file, which is created if it does not exist. Returns the number of
+/// edges that were written: fewer than were seen if the disk is full.
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -26,7 +26,7 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
     append(path).map(|(count, _)| count)
 }
 
-/// How many edges were written, and whether that is all.
+/// Returns how many edges were written, and whether that is all of them.
 fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
     let file = look::append_to(path).ok_or(CannotOpen)?;
     let (mut count, mut is_whole) = (0, true);
@@ -48,7 +48,7 @@ fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
     Ok((count, is_whole))
 }
 
-/// The file for the order of locks cannot be opened.
+/// The file for the lock order cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the file for the order of locks cannot be opened")]
 pub struct CannotOpen;
@@ -61,7 +61,7 @@ pub(super) extern "C" fn save_at_exit() {
     }
 }
 
-/// All texts fit, if each character is written as six.
+/// Has room for all texts even if each character is escaped as six.
 struct Line(Text<4096>);
 
 impl Line {
@@ -99,7 +99,7 @@ impl Line {
     }
 }
 
-/// What a lock's class is called in every run: its name, or where it was made.
+/// A name of a lock's class that is the same in every run: its name, or the place where it was made.
 fn class_name(address: usize) -> Text<128> {
     let process = thread::process_id();
     let known = board().and_then(|board| board.lock(address));

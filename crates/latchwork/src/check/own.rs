@@ -1,13 +1,12 @@
-//! What the calling thread knows of itself: the locks that it holds, and the orders that it has seen.
+//! The calling thread's own state: the locks that it holds, and the lock orders that it has seen.
 //!
-//! The truth lies in memory of the thread's own, which nobody else reads; each change is published at once, on
-//! the thread's [`Place`] of the board, and in its slot of each region that it is a task of.
+//! The authoritative copy lies in the thread's own memory, which no other thread reads. Each change is published at
+//! once: in the thread's [`Place`] of the board, and in its slot of each region that it is a task of.
 //!
-//! *Fork:* the child's thread finds this copy as it was, and that it is another process's. It keeps what it
-//! holds of locks that are the child's now (private, not robust), and begins to publish anew.
+//! *Fork:* the child's thread finds this copy unchanged, and sees that it belongs to another process. It keeps its
+//! entries for locks that are the child's now (private, not robust), and begins to publish again.
 //!
-//! *Signals:* a handler that locks while the checker is at work in the same thread is not watched
-//! ([`Own::enter`]).
+//! *Signals:* locks that a handler takes while the checker runs in the same thread are not checked ([`Own::enter`]).
 #![allow(unsafe_code)]
 
 use super::board::{self, Board};
@@ -24,89 +23,90 @@ use crate::task::Me;
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
-/// In [`Mine::what`]: it was held when the process was forked, by a thread that ends there.
+/// In [`Mine::what`]: it was held when the process was forked, by a thread that does not exist in the child.
 const FORKED: u32 = 1 << 19;
 
-/// Locks of one thread that are checked at a time.
+/// The most locks of one thread that are checked at a time.
 pub(super) const MOST: usize = HELD + MORE;
 
-/// Chains of held locks that a thread keeps, two by two: the latest that go by one place.
+/// How many chains of held locks a thread remembers: a hash table of pairs, each with the two latest of its slot.
 pub(super) const CHAINS: usize = 256;
 
-/// Bytes of an [`Own`]: two pages.
+/// The size of an [`Own`] in bytes: two pages.
 const BYTES: usize = 8192;
 
 /// A lock that the thread holds.
 #[derive(Clone, Copy)]
 pub(super) struct Mine {
     pub(super) address: usize,
-    /// As in the record, but for the depth.
+    /// As in the record, without the depth.
     pub(super) what: u32,
-    /// How often it is held, beyond once.
+    /// How many times it is held, beyond the first.
     pub(super) depth: u32,
     /// Its node of the order graph.
     pub(super) node: u32,
     pub(super) site: Site,
     pub(super) since: u64,
-    /// What the board knows of it.
+    /// The lock's entry on the board.
     pub(super) entry: Option<&'static Entry>,
 }
 
 impl Mine {
-    /// What it is, and how it is held.
+    /// The lock, and the mode in which it is held.
     #[inline]
     pub(super) fn lock(&self) -> (Lock, Mode) {
         unpack(self.address as u64, self.what)
     }
 
-    /// Whether it was held when the process was forked, and the parent's thread holds its own still.
+    /// Whether it was held when the process was forked; the parent's thread still holds the parent's lock.
     pub(super) fn is_from_before_fork(&self) -> bool {
         self.what & FORKED != 0
     }
 
-    /// Whether it is held as one of several readers.
+    /// Whether it is held in a read mode.
     #[inline]
     pub(super) fn reads(&self) -> bool {
         self.what & READS != 0
     }
 }
 
-/// See the head of this file. Zero is nobody's.
+/// See the head of this file. Zeroed memory belongs to no thread.
 ///
-/// What each call for a lock looks at comes first, in one line; then what most write.
+/// The fields that each lock call reads come first, in one cache line; then those that most calls write.
 #[repr(C, align(64))]
 pub(super) struct Own {
     place: Cell<Option<&'static Place>>,
-    /// That place's.
+    /// The board of that place.
     pub(super) board: Cell<Option<Board>>,
-    /// Entries of `held` in use, empty ones among them included; the last one is not empty.
+    /// How many entries of `held` are in use, including empty ones among them; the last one is not empty.
     pub(super) count: Cell<usize>,
-    /// What the thread waits for; 0: nothing.
+    /// The address that the thread waits for; 0 for none.
     pub(super) wanted: Cell<usize>,
     pub(super) index: Cell<u32>,
     pub(super) thread: Cell<u32>,
-    /// The thread by a number that no other one of this process gets, nor had its parent's.
+    /// The thread's number, which no other thread of this process has or gets, nor had one of its parent.
     pub(super) task: Cell<u32>,
     process: Cell<u32>,
-    /// Entries among those of `held` that are empty: without any a release need not look for them.
+    /// How many of the used entries of `held` are empty: if none is, a release need not search for them.
     gaps: Cell<u32>,
     busy: Cell<bool>,
-    /// Locks that found no room in `held`.
+    /// How many held locks found no room in `held`.
     pub(super) unseen: Cell<u32>,
-    /// The object of the latest rule of use that the thread has broken.
+    /// The object of the latest rule of use that the thread broke.
     pub(super) broken: Cell<usize>,
-    /// How often the thread was seen to end, with something held.
+    /// How many times the thread's end was seen while it held something.
     pub(super) ends: Cell<u32>,
     pub(super) held: [Cell<Mine>; MOST],
-    /// Places in sources that stand on the board.
+    /// A cache of source locations that are on the board.
     pub(super) sites: [Cell<u64>; 32],
-    /// Chains of held locks that are known to be in order, by hash.
+    /// The hashes of chains of held locks that were checked already.
     pub(super) chains: [[Cell<u64>; 2]; CHAINS],
-    /// Orders of locks that the thread was the first to make.
+    /// How many lock orders this thread was the first to make.
     pub(super) orders: Cell<u32>,
-    /// Of a wait for a condition: how often all its waiters had been notified when it began.
+    /// For a wait for a condition: the condition's round (how many times all its waiters had been notified) when it
+    /// began.
     pub(super) round: Cell<u32>,
-    /// When the wait began that is under way, to the nanosecond.
+    /// When the current wait began, in nanoseconds.
     pub(super) wait_began: Cell<u64>,
     pub(super) wait: Cell<Option<Wait>>,
 }
@@ -114,24 +114,24 @@ pub(super) struct Own {
 const _: () = assert!(size_of::<Own>() <= BYTES);
 const _: () = assert!(core::mem::offset_of!(Own, busy) < 64);
 
-/// Threads that were watched so far.
+/// How many threads were checked so far.
 static TASKS: AtomicU32 = AtomicU32::new(0);
 
-/// Stands for a thread for which there was no room.
+/// Stands for a thread for which there was no room, and which is not checked.
 const UNWATCHED: NonNull<Own> = NonNull::dangling();
 
 each_thread! {
-    /// Survives a fork, unlike what leads to it otherwise.
+    /// Survives a fork, unlike the pointer in the thread record.
     static KNOWN: Cell<Option<NonNull<Own>>> = Cell::new(None);
 }
 
-/// The calling thread at work in the checker; until it is dropped the thread is not watched.
+/// The calling thread while it runs in the checker. Until this is dropped, its lock calls are not checked.
 pub(super) struct Busy(&'static Own);
 
 impl Drop for Busy {
     #[inline]
     fn drop(&mut self) {
-        // A signal handler of this thread sees all that was done, or that something is being done.
+        // A signal handler of this thread sees either the mark, or all that was done under it.
         compiler_fence(Ordering::SeqCst);
         self.0.busy.set(false);
     }
@@ -146,11 +146,11 @@ impl core::ops::Deref for Busy {
 }
 
 impl Own {
-    /// The calling thread, unless it is at work here already, about to end, or cannot be known.
+    /// The calling thread, unless it runs in the checker already, is about to end, or has no room.
     #[inline]
     pub(super) fn enter() -> Option<Busy> {
         let known = Me::whoever().checked();
-        // SAFETY: set by `begin`, to memory that stays until the thread ends.
+        // SAFETY: `begin` stored the pointer, to memory that stays mapped until the thread ends.
         let own = match unsafe { (known as *const Self).as_ref() } {
             Some(own) => own,
             None => Self::begin()?,
@@ -158,11 +158,11 @@ impl Own {
         own.become_busy()
     }
 
-    /// As [`Self::enter`], of a thread that is known already.
+    /// As [`Self::enter`], but only for a thread that is known already.
     #[inline(always)]
     pub(super) fn enter_if_known() -> Option<Busy> {
         let known = Me::whoever().checked();
-        // SAFETY: as above.
+        // SAFETY: `begin` stored the pointer, or it is null; the memory stays mapped until the thread ends.
         let own: &'static Self = unsafe { (known as *const Self).as_ref() }?;
         own.become_busy()
     }
@@ -173,7 +173,7 @@ impl Own {
             return None;
         }
         self.busy.set(true);
-        // As in `Busy::drop`.
+        // See `Busy::drop`: a signal handler sees the mark before what is done under it.
         compiler_fence(Ordering::SeqCst);
         Some(Busy(self))
     }
@@ -189,7 +189,7 @@ impl Own {
             return None;
         }
         super::begin();
-        // What follows may itself lock, in an allocator for instance.
+        // The steps below may lock something themselves, in an allocator for instance.
         let own = match KNOWN.with(Cell::get) {
             Some(own) if own == UNWATCHED => return None,
             Some(own) => own,
@@ -199,10 +199,10 @@ impl Own {
                 own
             }
         };
-        // SAFETY: zeroed memory, or what this thread has made of it; see `Own`.
+        // SAFETY: zeroed memory, which is a valid `Own`, or memory that this thread has initialised.
         let own: &'static Self = unsafe { own.as_ref() };
         if own.place.get().is_some() && own.process.get() == thread::process_id() {
-            // The record was wiped by something else than a fork of ours.
+            // The thread record was wiped by something other than a fork of this library.
             me.set_checked(ptr::from_ref(own).addr());
             return Some(own);
         }
@@ -230,28 +230,28 @@ impl Own {
         Some(own)
     }
 
-    /// For the rest of the thread's life: what it takes from now on is not known later.
+    /// The thread is not checked for the rest of its life, since locks that it takes from now on are not recorded.
     fn stay_unwatched(&'static self) {
         KNOWN.with(|known| known.set(Some(UNWATCHED)));
-        // A parent's may be in use further up the stack, if it was forked in a signal handler.
+        // The parent's `Own` may be in use further up the stack, if the fork happened in a signal handler.
         if self.place.get().is_none() {
-            // SAFETY: nothing leads to it any more.
+            // SAFETY: no pointer to it is left.
             unsafe { sys::leave_arena(NonNull::from(self).cast(), BYTES) };
         }
     }
 
-    /// After a fork: what is shared, or robust, is the parent's still.
+    /// After a fork: drops locks that are shared or robust, since the parent still holds these.
     fn keep_private_ones(&self) {
         let held: [Mine; MOST] = core::array::from_fn(|place| self.held[place].get());
         let count = self.count.replace(0);
         self.gaps.set(0);
-        // `unseen` stays: what found no room is held still, if it is private.
+        // `unseen` stays: a lock that found no room is still held, if it is private.
         self.wanted.set(0);
         self.wait.set(None);
         for mine in &held[..count] {
-            // The parent's board is not this process's.
+            // The entry is read again, since the parent's board is not this process's.
             let entry = board::board().and_then(|board| board.lock(mine.address));
-            // What it was made as says more than what it was taken as.
+            // The traits of the initialisation are more complete than those of the call that took the lock.
             let made = entry.map_or(0, |entry| entry.what.load(Ordering::Relaxed));
             let traits = mine.lock().0.traits | unpack(0, made).0.traits;
             if mine.address != 0 && !traits.intersects(Traits::SHARED | Traits::ROBUST) {
@@ -276,11 +276,11 @@ impl Own {
 
     #[inline(always)]
     pub(super) fn place(&self) -> &'static Place {
-        // SAFETY: set before anybody gets an `Own`.
+        // SAFETY: `begin` sets the place before it returns an `Own`.
         unsafe { self.place.get().unwrap_unchecked() }
     }
 
-    /// Does something to each published copy.
+    /// Applies a change to each published copy.
     #[inline(always)]
     pub(super) fn publish(&self, change: impl Fn(&TaskRecord)) {
         change(self.record());
@@ -293,7 +293,7 @@ impl Own {
     fn publish_in_regions(&self, change: impl Fn(&TaskRecord)) {
         for attachment in Me::whoever().attachments() {
             let record = region::check_record(&attachment);
-            // Relaxed: written by this thread.
+            // Relaxed: this thread wrote it.
             if record.thread.load(Ordering::Relaxed) != self.thread.get() {
                 self.begin_copy(record);
             }
@@ -301,7 +301,7 @@ impl Own {
         }
     }
 
-    /// The thread has become a task of one more region: what it holds is published there, too.
+    /// The thread has become a task of a further region: publishes its state there, too.
     #[cold]
     fn begin_copy(&self, copy: &TaskRecord) {
         let priority = self.record().priority.load(Ordering::Relaxed);
@@ -321,7 +321,7 @@ impl Own {
         self.held[..self.count.get()].iter().map(Cell::get)
     }
 
-    /// What the thread holds.
+    /// The locks that the thread holds.
     pub(super) fn locks(&self) -> impl DoubleEndedIterator<Item = Mine> + Clone {
         self.held().filter(|mine| mine.address != 0)
     }
@@ -332,14 +332,14 @@ impl Own {
         self.count.get() == 0
     }
 
-    /// Where a lock stands that the thread holds; the latest, if it holds it more than once.
+    /// The entry of a lock that the thread holds; the latest one, if it holds it more than once.
     #[inline]
     pub(super) fn find(&self, address: usize) -> Option<(usize, Mine)> {
         let place = self.place_of(address)?;
         Some((place, self.held[place].get()))
     }
 
-    /// The same, without what is known of it. Most are released in the reverse order.
+    /// The index of that entry. Most locks are released in reverse order, so the search begins at the end.
     #[inline(always)]
     pub(super) fn place_of(&self, address: usize) -> Option<usize> {
         let last = self.count.get().checked_sub(1)?;
@@ -390,7 +390,7 @@ impl Own {
         }
     }
 
-    /// Publishes an entry where others than this process read it.
+    /// Publishes an entry in the regions, where other processes read it.
     #[inline(always)]
     pub(super) fn put_in_regions(&self, place: usize) {
         if Me::whoever().first_attachment().is_some() {
@@ -413,10 +413,11 @@ impl Own {
         count.store((self.count.get() - HELD) as u32, Ordering::Release);
     }
 
-    /// The thread is about to release what stands at a place.
+    /// The thread is about to release the lock of an entry.
     #[inline(always)]
     pub(super) fn pop(&self, place: usize) {
-        // SAFETY: this thread's own, and nobody refers to it. (To set all of it would be to write all of it.)
+        // SAFETY: the cell is this thread's own, and nothing refers to its contents. (`Cell::set` would write the whole
+        // entry.)
         unsafe { (*self.held[place].as_ptr()).address = 0 };
         let is_last = place + 1 == self.count.get() && self.gaps.get() == 0;
         let count = if is_last {
@@ -432,7 +433,7 @@ impl Own {
         }
     }
 
-    /// An entry was emptied. How many are in use without it.
+    /// An entry was emptied. Returns how many entries are in use without it.
     #[inline(never)]
     fn pop_beside_gaps(&self) -> usize {
         let held = &self.held[..self.count.get()];
@@ -451,8 +452,8 @@ impl Own {
         board.more_count.store(left, Ordering::Relaxed);
     }
 
-    /// What a fork handler took before the fork may be made anew in the child, where it cannot be released by rule: it
-    /// is the parent's thread that holds it.
+    /// A lock that a fork handler took before the fork may be reinitialised in the child, where it cannot be released
+    /// by the rules: the parent's thread holds it. Forgets such a lock.
     pub(super) fn leave_to_parent(&self, address: usize) {
         if let Some((place, mine)) = self.find(address)
             && mine.what & FORKED != 0
@@ -461,7 +462,7 @@ impl Own {
         }
     }
 
-    /// Changes how often a recursive lock is held, or where it was taken.
+    /// Changes the depth of a recursive lock, or the place where it was taken.
     #[inline(never)]
     pub(super) fn change(&self, place: usize, change: impl FnOnce(&mut Mine)) {
         let mut mine = self.held[place].get();
@@ -470,12 +471,12 @@ impl Own {
         self.put(place, &mine);
     }
 
-    /// Says that the thread is about to wait.
+    /// Publishes that the thread is about to wait.
     pub(super) fn begin_wait(&self, lock: Lock, what: u32, site: Site) {
         self.begin_wait_with(lock, what, site, Lock::new(0, Kind::Unknown));
     }
 
-    /// As above, for a condition: it will need the mutex, too.
+    /// As [`Self::begin_wait`], for a condition: the task will need the mutex, too.
     pub(super) fn begin_wait_with(&self, lock: Lock, what: u32, site: Site, mutex: Lock) {
         self.say_what_is_held();
         let now = clock::monotonic();
@@ -485,8 +486,8 @@ impl Own {
         self.publish(|record| record.wanted.begin(address, site.raw(), now, what, also));
     }
 
-    /// Who follows what waits for what finds the holders on the board: before the wait is seen there (a Release, in
-    /// [`Wanted::begin`](crate::hook::Wanted)), the thread says that it is the one, of what it holds alone.
+    /// Names this thread as the holder of its exclusive locks on the board. A task that searches the waits finds
+    /// holders there, so this comes before the wait is visible (a Release, in [`Wanted::begin`](crate::hook::Wanted)).
     fn say_what_is_held(&self) {
         for mine in self.locks().filter(|mine| !mine.reads()) {
             if let Some(entry) = mine.entry {
@@ -495,7 +496,7 @@ impl Own {
         }
     }
 
-    /// Says that it waits no more.
+    /// Publishes that it no longer waits.
     #[inline]
     pub(super) fn end_wait(&self) {
         if self.wanted.replace(0) != 0 {
@@ -503,29 +504,29 @@ impl Own {
         }
     }
 
-    /// The thread leaves its regions: only its process goes on to see what it holds.
+    /// The thread leaves its regions: only this process still sees what it holds.
     pub(super) fn end_copies(&self) {
         for attachment in Me::whoever().attachments() {
             region::check_record(&attachment).end();
         }
     }
 
-    /// The thread ends: nothing of it is told any more.
+    /// The thread ends: its state is no longer published.
     pub(super) fn end(busy: Busy) {
         let own = busy.0;
         own.publish(TaskRecord::end);
         let place = own.place();
         place.more_count.store(0, Ordering::Relaxed);
-        // Release: pairs with the claim of the next one.
+        // Release: pairs with the claim by the place's next thread.
         place.taken.store(0, Ordering::Release);
         Me::whoever().set_checked(0);
         KNOWN.with(|known| known.set(None));
         core::mem::forget(busy);
-        // SAFETY: nothing leads to it any more.
+        // SAFETY: no pointer to it is left.
         unsafe { sys::leave_arena(NonNull::from(own).cast(), BYTES) };
     }
 
-    /// Which thread of which process this is.
+    /// The process and thread IDs.
     pub(super) fn identity(&self) -> (u32, u32) {
         (self.process.get(), self.thread.get())
     }
@@ -537,7 +538,7 @@ fn publish_at(record: &TaskRecord, place: usize, count: usize, mine: &Mine) {
 }
 
 impl Mine {
-    /// One that was taken just now.
+    /// The entry of a lock that was taken just now.
     #[inline]
     pub(super) fn new(
         lock: Lock,

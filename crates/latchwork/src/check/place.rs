@@ -1,5 +1,5 @@
-//! What those tell who check locks of another language by the [`hook`](super::hook): places in its sources, and what
-//! stands where a lock should.
+//! What a checker of another language's locks reports through the [`hook`](super::hook): places in its sources, and
+//! what is found where a lock should be.
 
 use super::known::{enter_text, hash, tail};
 use super::own::Own;
@@ -24,7 +24,7 @@ pub fn source_line(file: &str, line: u32) -> Site {
     site
 }
 
-/// What stands at an address instead of a lock that the interface made there.
+/// What is found at an address instead of a lock that the interface made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLock {
     /// A copy of a lock, or one that was moved.
@@ -33,9 +33,9 @@ pub enum NoLock {
     Zeroed,
     /// A lock that was destroyed.
     Ended,
-    /// Memory in which nothing was ever made.
+    /// Memory in which no lock was ever made.
     Unmade,
-    /// Anything.
+    /// Arbitrary other contents.
     Overwritten,
 }
 
@@ -61,7 +61,7 @@ impl NoLock {
     }
 }
 
-/// The calling task uses as a lock what is none.
+/// The calling task uses memory as a lock that contains none.
 pub fn uses_no_lock(lock: Lock, what: NoLock, site: Site) {
     let (rule, why) = what.breach();
     tell::not_a_lock(lock, rule, why, site);

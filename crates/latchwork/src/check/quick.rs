@@ -1,17 +1,18 @@
-//! What nearly every call comes to: a lock that is known is taken or released, nothing about it is new, and there is
-//! nothing to find.
+//! The fast path of nearly every call: a known lock is taken or released, nothing about it is new, and no rule can be
+//! broken.
 //!
-//! That is told here, all of it or nothing: first all is looked at that could make it anything else, then all is
-//! written. Whatever is left goes the long way, in `tell.rs`, which does the same to the same records in more general
-//! terms. So a rule has its place there; what stands here are the conditions under which none can be broken.
+//! The fast path records a call completely or not at all: first it checks all that could make the call unusual, then it
+//! writes. All other calls take the slow path, in `tell.rs`, which does the same to the same records in more general
+//! terms. So a rule is implemented there; this file contains the conditions under which no rule can be broken.
 //!
-//! *Cost:* no call but to the clock, no lock, no read-modify-write; loads of the line that the board has for the lock,
+//! *Cost:* no call but to the clock, no lock, no read-modify-write; only loads of the lock's cache line on the board,
 //! and stores to the thread's own memory and beside the lock (see `beside.rs`). The clock is the kernel's coarse one,
-//! 5 ns a look, once each way: since when a lock is held is to be read from outside at any time, and how long it was held
-//! cannot be known from one look. (Not the processor's counter: on virtual machines it takes 20 ns.)
+//! 5 ns a reading, once for the acquisition and once for the release: other processes must be able to read at any time
+//! since when a lock is held, and one reading cannot give the length of a hold. (The processor's counter is not used:
+//! on virtual machines it takes 20 ns.)
 //!
-//! *Checked by:* all tests of the checker, which come this way from the second use of a lock on; and below, against the
-//! long way.
+//! *Checked by:* all tests of the checker, which take this path from the second use of a lock on; and below, by
+//! comparison with the slow path.
 
 use super::beside::Holder;
 use super::own::{Mine, Own};
@@ -21,10 +22,10 @@ use crate::hook::record::{READS, TRIED, pack};
 use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
 use crate::sys::clock;
 
-/// As [`taken`](super::hook::taken), if there is nothing to it but the usual; else nothing was told.
+/// As [`taken`](super::hook::taken), if the call is a usual one; otherwise returns false, and nothing was recorded.
 ///
-/// Where an interposer calls it, and in `tell.rs`, all of it stands in one place, in a few lines of the processor's
-/// cache: programs that come from a system call find nothing else there.
+/// It is inlined into its callers (an interposer, and `tell.rs`), so that it lies in a few cache lines: programs that
+/// return from a system call find nothing else in the cache.
 #[inline(always)]
 pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
     let tried = if how == How::Tried { TRIED } else { 0 };
@@ -52,8 +53,9 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
     if !entry.is_at(address) {
         return false;
     }
-    // Relaxed, in all of this file: as in `tell.rs`. Who takes it is nothing new. Of what is gone, has no owner, or is
-    // shared by processes (who takes a lock of a region becomes a task of that first) no task is ever known.
+    // Relaxed, in all of this file: as in `tell.rs`. The check is that the taking task is not new. No task is ever
+    // recorded for a lock that is gone, has no owner, or is shared by processes (a thread that takes a lock of a region
+    // becomes a task of the region first).
     let task = entry.task.load(Ordering::Relaxed);
     if task != own.task.get() && task != order::COMMON {
         return false;
@@ -96,16 +98,17 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
     true
 }
 
-/// When a lock was taken that is being released.
+/// The time at which a lock that is being released was taken.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Since(u64);
 
 impl Since {
-    /// A recursive lock that is held still.
+    /// A recursive lock that is still held.
     const HELD_STILL: Self = Self(u64::MAX);
 
-    /// It is released. (Told when it is: so that nobody who waits for it waits for the look at the clock, too.)
+    /// Records the length of the hold. Called after the release, so that waiters do not wait for the reading of the
+    /// clock, too.
     #[inline]
     pub fn is_over(self) {
         if self.0 < u64::MAX {
@@ -114,7 +117,8 @@ impl Since {
     }
 }
 
-/// As [`releasing`](super::hook::releasing), if there is nothing to it but the usual; else nothing was told.
+/// As [`releasing`](super::hook::releasing), if the call is a usual one; otherwise returns `None`, and nothing was
+/// recorded.
 #[inline(always)]
 #[must_use]
 pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
@@ -156,9 +160,9 @@ mod tests {
     type Takes = fn(Lock, Mode, How, Site);
     type Releases = fn(Lock, Site);
 
-    /// A thread takes and releases locks as the numbers say; what is said of them after each step.
+    /// A thread takes and releases locks as the numbers say. Returns what the records say after each step.
     fn steps(takes: Takes, releases: Releases, seed: u64) -> Vec<String> {
-        // One that says itself who holds it; where it lies is the same each time.
+        // A lock that stores its holder; its address is the same each time.
         static WORD: AtomicU32 = AtomicU32::new(0);
         // SAFETY: the first half's address is made up, and the word lies at its end.
         let with_word =
@@ -214,7 +218,7 @@ mod tests {
             });
             format!("{mine:?} {said:?} {entries:?}")
         };
-        // Each is known, and has been released.
+        // Each lock is known, and has been released.
         let known = (0..5).flat_map(|index| [(index, true), (index, false)]);
         known.for_each(|(index, takes_it)| drop(step(index, takes_it, false)));
         let mut said: Vec<_> = (0..500)
@@ -230,10 +234,10 @@ mod tests {
 
     #[test]
     fn the_short_way_says_what_the_long_way_says() {
-        // That the orders contradict each other.
+        // The orders contradict each other, and would be reported.
         crate::check::set_text(false);
         for seed in 1..20 {
-            // One after the other: the addresses are the same.
+            // The threads run one after the other, so that the addresses are the same.
             let run = |takes: Takes, releases: Releases| {
                 let thread = std::thread::spawn(move || steps(takes, releases, seed));
                 thread.join().expect("the steps")

@@ -1,4 +1,4 @@
-//! A board, as seen from outside: for who looks at a process that hangs, or goes on.
+//! A board as seen from outside: for tools that inspect a process that hangs, or runs on.
 
 use super::finding::{Confidence, verdict};
 use super::foreign::{find_lock, find_text, open, read};
@@ -13,8 +13,9 @@ use rustix::fd::OwnedFd;
 
 /// The board of another process, or of this one.
 ///
-/// Nothing is mapped or written, no lock is taken, and nothing that stands there is trusted: it may be changing, or
-/// be anything. Each thread is seen as it was at some time during the reading. Needs the right to trace the process.
+/// It maps nothing, writes nothing and takes no lock, and it trusts none of the contents: they may be changing, or be
+/// arbitrary bytes. Each thread is seen as it was at some time during the reading. Needs the permission to trace the
+/// process.
 ///
 /// ```
 /// use latchwork::check::{BoardReader, hook};
@@ -32,13 +33,13 @@ pub struct BoardReader(OwnedFd);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BoardTask {
-    /// Who it is, and what it waits for.
+    /// The thread, and what it waits for.
     pub view: TaskView,
-    /// All that it holds, oldest first.
+    /// All held locks, oldest first.
     pub held: Vec<Held>,
 }
 
-/// What is known of a lock.
+/// What the board says of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BoardLock {
@@ -52,15 +53,15 @@ pub struct BoardLock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BoardFindings {
-    /// Circles of waits.
+    /// Wait-for cycles.
     pub deadlocks: u32,
-    /// Orders of locks that can become one.
+    /// Lock orders that can lead to a deadlock.
     pub potential_deadlocks: u32,
     /// Waits that took too long.
     pub long_waits: u32,
-    /// Owners below who waits for them.
+    /// Holders of lower priority than their waiters.
     pub inversions: u32,
-    /// All else that a rule forbids.
+    /// All other breaches of rules.
     pub misuse: u32,
 }
 
@@ -68,24 +69,24 @@ pub struct BoardFindings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BoardReport {
-    /// Which one of the process it is, from 1 on.
+    /// Its number in the process, from 1 on.
     pub number: u32,
     /// The rule that was broken.
     pub rule: Rule,
-    /// How sure it is.
+    /// How certain it is.
     pub confidence: Confidence,
     /// As in [`Finding`](super::Finding).
     pub id: u64,
     /// When it was reported, in nanoseconds on CLOCK_MONOTONIC.
     pub told_at: u64,
-    /// What happened, in a line. It may be any text, as may be the next one.
+    /// What happened, in one line. Summary and text may be arbitrary text.
     pub summary: String,
-    /// The report, as far as there was room for it.
+    /// The report, cut off where it did not fit.
     pub text: String,
 }
 
 impl BoardReport {
-    /// What the report begins with.
+    /// The first words of the report.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         verdict(self.rule, self.confidence)
@@ -93,17 +94,17 @@ impl BoardReport {
 }
 
 impl BoardReader {
-    /// The board of a process; `None` if it has none, or its descriptors are not to be seen.
+    /// The board of a process; `None` if it has none, or if its descriptors cannot be read.
     #[must_use]
     pub fn of(process: u32) -> Option<Self> {
         open(process).map(Self)
     }
 
-    /// The threads that were seen to use a lock, and live.
+    /// The live threads that the checker saw using a lock.
     #[must_use]
     pub fn tasks(&self) -> Vec<BoardTask> {
         let header = read::<Header>(&self.0, 0);
-        // Relaxed, here and below: copies in memory of our own.
+        // Relaxed, here and below: these are copies in this process's memory.
         let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
         (0..places.min(PLACES))
             .map_while(|index| read::<Place>(&self.0, PLACES_AT + index * size_of::<Place>()))
@@ -121,7 +122,7 @@ impl BoardReader {
             .collect()
     }
 
-    /// What is known of the lock at an address.
+    /// What the board says of the lock at an address.
     #[must_use]
     pub fn lock(&self, address: u64) -> Option<BoardLock> {
         let entry = find_lock(&self.0, address)?;
@@ -131,13 +132,13 @@ impl BoardReader {
         })
     }
 
-    /// A place in a source, or a name, by its key. What stands there may be any text.
+    /// A source location, or a name, by its key. It may be arbitrary text.
     #[must_use]
     pub fn text(&self, key: u64) -> Option<String> {
         Some(find_text(&self.0, key)?.text())
     }
 
-    /// The last findings that were reported, newest first.
+    /// The latest findings that were reported, newest first.
     #[must_use]
     pub fn reports(&self) -> Vec<BoardReport> {
         let header = read::<Header>(&self.0, 0);
@@ -148,7 +149,7 @@ impl BoardReader {
         all
     }
 
-    /// What stands in a place for findings, if it belongs together.
+    /// The finding at an index of the ring, if it is consistent.
     fn report(&self, index: usize) -> Option<BoardReport> {
         let at = REPORTS_AT + index * size_of::<Report>();
         let report = read::<Report>(&self.0, at)?;
@@ -172,7 +173,7 @@ impl BoardReader {
         })
     }
 
-    /// What was reported so far.
+    /// How many findings were reported so far.
     #[must_use]
     pub fn findings(&self) -> BoardFindings {
         let Some(header) = read::<Header>(&self.0, 0) else {

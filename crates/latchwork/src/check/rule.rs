@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A rule that locks and their users keep.
 ///
-/// The first nine are those of the debugging mutexes of Linux, which this checker enforces for all locks.
+/// The first nine are those that Linux's debugging mutexes enforce; this checker enforces them for all locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
@@ -16,7 +16,7 @@ pub enum Rule {
     NoDoubleUnlock,
     /// Its owner does not lock it again.
     NoRecursion,
-    /// It is initialised by the interface: not by zeroing memory, and not used after its end.
+    /// It is initialised by the interface: not by zeroing memory, and not used after its destruction.
     InitialisedByInterface,
     /// It is not initialised, zeroed, or destroyed while it is held.
     NotRemadeWhileHeld,
@@ -24,25 +24,25 @@ pub enum Rule {
     NotCopied,
     /// No task ends with a lock held.
     NoExitHolding,
-    /// Memory with a held lock in it is not given back.
+    /// Memory that contains a held lock is not freed.
     NoFreeHolding,
-    /// All who wait for a condition at a time do so with the same mutex.
+    /// All tasks that wait for a condition at the same time use the same mutex.
     OneMutexPerCondition,
-    /// Who waits for a condition holds the mutex.
+    /// A task that waits for a condition holds the mutex.
     WaitsWithMutex,
     /// No task uses a lock whose ceiling is below the task's priority.
     WithinCeiling,
     /// No object is deleted while a task owns it, or waits for it.
     NoDeleteInUse,
-    /// No task waits for what nobody else can bring about.
+    /// No task waits for an event that no other task can signal.
     NoLoneWait,
-    /// No circle of tasks wait for each other.
+    /// No wait-for cycle of tasks exists.
     NoDeadlock,
     /// Locks are taken in one order.
     OneOrder,
-    /// One task alone takes locks in one order, too: a second one that did the same could wait for it for ever.
+    /// A single task, too, takes locks in one order: a second task that took them in another could deadlock with it.
     OneTaskOrder,
-    /// Nobody waits for a task of lower priority that does not run at the waiter's.
+    /// No task waits for a task of lower priority that does not run at the waiter's priority.
     NoInversion,
     /// No wait lasts too long.
     NoLongWait,
@@ -50,23 +50,23 @@ pub enum Rule {
     NoLongHold,
     /// It is initialised once, until it is destroyed.
     InitialisedOnce,
-    /// No call fails for how it is made.
+    /// No call fails because of how it was made.
     NoFailedCall,
-    /// Who notifies a condition holds the mutex that its waiters use: a hint.
+    /// A task that notifies a condition holds the mutex that its waiters use: a hint.
     NotifiesWithMutex,
 }
 
-/// What kind of finding it is.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Tasks wait for each other, at this moment, and for good.
+    /// Tasks wait for each other, now and permanently.
     Deadlock,
-    /// They would, in another order of events.
+    /// Tasks would wait for each other, in another order of events.
     Potential,
     /// A wait has lasted too long.
     LongWait,
-    /// A task waits for one of lower priority.
+    /// A task waits for a task of lower priority.
     Inversion,
     /// A rule of use was broken.
     Misuse,
@@ -130,7 +130,7 @@ impl Rule {
         }
     }
 
-    /// What it asks for, in a sentence.
+    /// What it requires, in a sentence.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -176,7 +176,7 @@ impl Rule {
         }
     }
 
-    /// What kind of finding its breach is.
+    /// The severity of a breach.
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
@@ -190,7 +190,7 @@ impl Rule {
 }
 
 impl Severity {
-    /// What a report begins with.
+    /// The first words of a report.
     #[must_use]
     pub const fn verdict(self) -> &'static str {
         match self {

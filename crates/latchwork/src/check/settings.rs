@@ -1,22 +1,22 @@
-//! What the checker is to do with what it finds: by the variable `LATCHWORK_CHECK`, or by calls.
+//! What the checker does with its findings: set by the variable `LATCHWORK_CHECK`, or by calls.
 //!
-//! The variable is a list, separated by commas. (A program with more rights than its caller does not read it.)
+//! The variable is a list, separated by commas. (A program that runs with more privileges than its caller ignores it.)
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | `off` | nothing is checked |
 //! | `fatal` | the first finding that is not suppressed aborts the program, after its report |
-//! | `refuse` | an interposed call that would close a circle fails with `EDEADLK` |
+//! | `refuse` | an interposed call that would complete a wait-for cycle fails with `EDEADLK` |
 //! | `quiet` | no text on standard error |
 //! | `json=PATH` | findings are appended to a file, one JSON object a line |
-//! | `suppress=PATH` | a file of suppression lines, as reports end with |
-//! | `without=RULE` | breaches of this rule are not reported; may be there several times |
-//! | `order=PATH` | the order of locks is appended to a file when the program ends in good order |
-//! | `exit` | what is held as the process ends is reported, too |
-//! | `long=MS` | a wait that lasts longer is reported; default 10,000, 0: none is |
-//! | `long-hold=MS` | a lock that was held longer is reported when it is released, to a tick of the kernel's clock; default 0: none is |
-//! | `hints` | what is allowed and may yet be a fault is reported, too: `notifies-with-mutex` |
-//! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
+//! | `suppress=PATH` | a file of suppression lines, in the form in which reports end |
+//! | `without=RULE` | breaches of this rule are not reported; may be given several times |
+//! | `order=PATH` | the lock order is appended to a file when the program ends in good order |
+//! | `exit` | locks that are held when the process ends are reported, too |
+//! | `long=MS` | longer waits are reported; default 10,000, 0 for none |
+//! | `long-hold=MS` | longer holds are reported at the release, with the precision of a kernel tick; default 0, for none |
+//! | `hints` | uses that are allowed but may be faults are reported, too: `notifies-with-mutex` |
+//! | `inversion=MS` | how long a task may wait for one of lower priority; default 1 |
 #![allow(unsafe_code)]
 
 use super::kept::Kept;
@@ -37,17 +37,17 @@ pub(super) const QUIET: u32 = 8;
 pub(super) const EXIT: u32 = 16;
 pub(super) const HINTS: u32 = 32;
 
-/// The variable was read.
+/// The variable has been read.
 const READ: u32 = 1 << 31;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
-/// Rules that are not reported, a bit for each.
+/// The rules that are not reported, a bit for each.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
 static JSON: Kept = Kept::new();
-/// Suppressed IDs, in an arena, as many as fit.
+/// Suppressed IDs, in an arena; those that do not fit are dropped.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
 const MOST_SUPPRESSIONS: usize = 4096;
@@ -57,7 +57,7 @@ static HELPER_PATH: Path = Path::none();
 static HELPER: Helper = Helper::new();
 static ORDER: Path = Path::none();
 
-/// A path that was given, in an arena; a relative one behind where the program began.
+/// A path that was given, in an arena; a relative path is stored after the directory in which the program began.
 struct Path {
     text: AtomicPtr<u8>,
     length: AtomicU32,
@@ -73,12 +73,12 @@ impl Path {
         }
     }
 
-    /// Whether there is room for it.
+    /// Stores the path. Returns whether there was room for it.
     fn keep(&self, path: &str) -> bool {
         let Ok(memory) = memory::arena(Self::BYTES) else {
             return false;
         };
-        // SAFETY: a fresh arena of that size, which is this function's alone until its address is stored.
+        // SAFETY: a fresh arena of that size, known only to this function until its address is stored.
         let room = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), Self::BYTES) };
         let directory = match path.starts_with('/') {
             true => 0,
@@ -95,13 +95,13 @@ impl Path {
         true
     }
 
-    /// With the zero behind it.
+    /// The path with its terminating zero.
     fn as_c_str(&self) -> Option<&'static CStr> {
         let memory = self.text.load(Ordering::Acquire);
         if memory.is_null() {
             return None;
         }
-        // SAFETY: as below; what is not written of the arena is zero.
+        // SAFETY: the arena has that size and stays mapped; the bytes that were not written are zero.
         let room = unsafe { core::slice::from_raw_parts(memory, Self::BYTES) };
         CStr::from_bytes_until_nul(room).ok()
     }
@@ -112,13 +112,13 @@ impl Path {
             return None;
         }
         let length = self.length.load(Ordering::Relaxed) as usize;
-        // SAFETY: written by `keep`; it stays.
+        // SAFETY: `keep` wrote that many bytes before it stored the address; the arena stays mapped.
         let bytes = unsafe { core::slice::from_raw_parts(memory, length) };
         str::from_utf8(bytes).ok()
     }
 }
 
-/// Whether a flag is set. Relaxed, here and below: settings are made before they matter.
+/// Whether a flag is set. Relaxed, here and below: settings are made before they are used.
 #[inline]
 pub(super) fn has(flag: u32) -> bool {
     FLAGS.load(Ordering::Relaxed) & flag != 0
@@ -200,7 +200,7 @@ fn suppress_file(path: &str) {
     let Ok(memory) = memory::arena(BYTES) else {
         return;
     };
-    // SAFETY: an arena of that size, which is this function's alone.
+    // SAFETY: an arena of that size, known only to this function.
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), BYTES) };
     match look::read_beginning(format_args!("{path}"), buffer) {
         Some(text) => {
@@ -216,11 +216,11 @@ fn suppress_file(path: &str) {
             "LATCHWORK_CHECK: cannot read suppressions from {path}"
         )),
     }
-    // SAFETY: as above; it is not used any more.
+    // SAFETY: the arena has that size, and its buffer is not used any more.
     unsafe { memory::leave_arena(memory, BYTES) };
 }
 
-/// `rule id`, with a comment behind `#`, which may be anything.
+/// `rule id`, with an optional comment behind `#`.
 fn id_of_line(line: &[u8]) -> Option<u64> {
     let line = str::from_utf8(line.split(|byte| *byte == b'#').next()?).ok()?;
     let id = line.split_ascii_whitespace().next_back()?;
@@ -238,13 +238,13 @@ pub(super) fn is_left_out(rule: Rule) -> bool {
 
 /// Findings with this ID are not reported from now on.
 ///
-/// The last number of the last line of a report. At most 4,096 are kept.
+/// The ID is the last number of the last line of a report. At most 4,096 are kept.
 pub fn suppress(id: u64) {
     if SUPPRESSED.load(Ordering::Acquire).is_null() {
         let Ok(memory) = memory::arena(MOST_SUPPRESSIONS * 8) else {
             return;
         };
-        // Release: pairs with the Acquire above. (Two threads at once: one page is lost.)
+        // Release: pairs with the Acquire above. (If two threads do this at the same time, one page leaks.)
         SUPPRESSED.store(memory.as_ptr().cast(), Ordering::Release);
     }
     let place = SUPPRESSIONS.fetch_add(1, Ordering::Relaxed) as usize;
@@ -258,7 +258,7 @@ fn suppressed() -> &'static [AtomicU64] {
     if memory.is_null() {
         return &[];
     }
-    // SAFETY: an arena of that many, which stays.
+    // SAFETY: an arena of that many words, which stays mapped.
     unsafe { core::slice::from_raw_parts(memory, MOST_SUPPRESSIONS) }
 }
 
@@ -279,7 +279,7 @@ fn keep_order_path(path: &str) {
     }
 }
 
-/// Where the order is to be kept.
+/// The file to which the lock order is appended.
 pub(super) fn order_path() -> Option<&'static str> {
     ORDER.get()
 }
@@ -290,7 +290,7 @@ fn open_json() -> Option<u32> {
     Some(descriptor)
 }
 
-/// The descriptor that JSON goes to; opened anew, if the program has closed it, and may have another file there.
+/// The descriptor for JSON. It is reopened if the program has closed it, even if its number names another file now.
 pub(super) fn json() -> Option<u32> {
     if !JSON.is_set() {
         return None;
@@ -305,7 +305,8 @@ pub(super) fn json() -> Option<u32> {
     descriptor
 }
 
-/// Has the helper write a report to a descriptor, in words that this process has no means to find; whether it has.
+/// Makes the helper program write a report to a descriptor, with names that this process cannot look up. Returns
+/// whether it did.
 pub(super) fn convey(report: &[u8], json: bool, to: u32) -> bool {
     let arguments = [c"symbolise", c"--json"];
     let arguments = &arguments[..1 + usize::from(json)];
@@ -314,42 +315,42 @@ pub(super) fn convey(report: &[u8], json: bool, to: u32) -> bool {
         .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to))
 }
 
-/// Nanoseconds after which a wait is long; 0: none is.
+/// Waits longer than this many nanoseconds are reported; 0 for none.
 pub(super) fn long_wait() -> u64 {
     LONG_WAIT.load(Ordering::Relaxed)
 }
 
-/// Nanoseconds after which a hold is long; 0: none is.
+/// Holds longer than this many nanoseconds are reported; 0 for none.
 #[inline]
 pub(super) fn long_hold() -> u64 {
     LONG_HOLD.load(Ordering::Relaxed)
 }
 
-/// Nanoseconds for which a task may wait for one of lower priority.
+/// How many nanoseconds a task may wait for one of lower priority.
 pub(super) fn inversion() -> u64 {
     INVERSION.load(Ordering::Relaxed)
 }
 
-/// Switches checking on or off, for threads that have not used a checked lock yet: for the beginning of a program.
+/// Switches checking on or off, for threads that have not used a checked lock yet. Meant for the start of a program.
 pub fn set_on(on: bool) {
     read();
     set(OFF, !on);
 }
 
-/// Whether locks that can be are checked.
+/// Whether checking is on.
 #[must_use]
 pub fn is_on() -> bool {
     read();
     !has(OFF)
 }
 
-/// Whether the first finding aborts the program, after its report. By default it goes on.
+/// Whether the first finding aborts the program, after its report. By default the program goes on.
 pub fn set_fatal(fatal: bool) {
     read();
     set(FATAL, fatal);
 }
 
-/// Whether interposed calls that would close a circle fail instead of waiting.
+/// Whether interposed calls that would complete a wait-for cycle fail instead of waiting.
 #[must_use]
 pub fn refuses() -> bool {
     read();
@@ -362,19 +363,19 @@ pub fn set_text(text: bool) {
     set(QUIET, !text);
 }
 
-/// After how long a wait is reported; none is if that is zero. By default 10 s.
+/// Waits longer than `limit` are reported; none if it is zero. By default 10 s.
 pub fn set_long_wait(limit: Duration) {
     read();
     LONG_WAIT.store(nanoseconds(limit), Ordering::Relaxed);
 }
 
-/// After how long a hold is reported, when the lock is released; none is if that is zero, as by default.
+/// Holds longer than `limit` are reported, at the release; none if it is zero, which is the default.
 pub fn set_long_hold(limit: Duration) {
     read();
     LONG_HOLD.store(nanoseconds(limit), Ordering::Relaxed);
 }
 
-/// For how long a task may wait for one of lower priority that does not run at the waiter's. By default 1 ms.
+/// How long a task may wait for one of lower priority that does not run at the waiter's. By default 1 ms.
 pub fn set_inversion(limit: Duration) {
     read();
     INVERSION.store(nanoseconds(limit), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Where findings go.
+//! Writing of findings: to the reporter, to standard error and to the JSON file.
 #![allow(unsafe_code)]
 
 use super::board::board;
@@ -12,26 +12,26 @@ use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::sys::{board as memory, look};
 use core::fmt::{self, Write};
 
-/// What standard error was when the checker began.
+/// The file that standard error was when the checker began.
 static ERRORS: Kept = Kept::new();
-/// Room for a finding, and for its text, which is written in one piece.
+/// Room for a finding and its text, which is written in one piece.
 const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
 const TEXT: usize = 32 << 10;
 
 static REPORTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The findings that were reported, by ID: each is reported once. In memory that the process shares with all that it
-/// forks; its own if there is none.
+/// The IDs of the findings that were reported: each is reported once. The table is shared with all processes that this
+/// one forks; if there is no memory for that, each process has its own.
 static REPORTED: AtomicPtr<Reported> = AtomicPtr::new(core::ptr::null_mut());
 
 type Reported = [AtomicU64; 1024];
 
 static WITHOUT_MEMORY: Reported = [const { AtomicU64::new(0) }; 1024];
 
-/// Has findings be reported once by this process and all that it forks from now on.
+/// Makes this process and all that it forks from now on report each finding once.
 pub(super) fn prepare() {
     let none = core::ptr::null_mut();
-    // Relaxed: nothing but this is looked at before there is one.
+    // Relaxed: only the address is compared with null here.
     if !REPORTED.load(Ordering::Relaxed).is_null() {
         return;
     }
@@ -40,7 +40,7 @@ pub(super) fn prepare() {
         // Release: pairs with the Acquire in `reported`.
         let first = REPORTED.compare_exchange(none, table, Ordering::Release, Ordering::Relaxed);
         if first.is_err() {
-            // SAFETY: nobody knows it.
+            // SAFETY: the memory was not published.
             unsafe { memory::leave_arena(memory, size_of::<Reported>()) };
         }
     }
@@ -49,26 +49,26 @@ pub(super) fn prepare() {
 fn reported() -> &'static Reported {
     // Acquire: pairs with `prepare`.
     let table = REPORTED.load(Ordering::Acquire);
-    // SAFETY: null, or zeroed memory of that size, which stays.
+    // SAFETY: null, or zeroed memory of that size, which stays mapped.
     unsafe { table.as_ref() }.unwrap_or(&WITHOUT_MEMORY)
 }
 
-/// Has `reporter` called with each finding that is not suppressed, before it is written anywhere; `None` ends
-/// that.
+/// Calls `reporter` with each finding that is not suppressed, before it is written anywhere. `None` removes the
+/// reporter.
 ///
-/// It is called by the thread that broke the rule, within its lock call: it must not unwind, and what it locks
-/// is not checked.
+/// The thread that broke the rule calls it, within its lock call: the reporter must not unwind, and locks that it takes
+/// are not checked.
 pub fn set_reporter(reporter: Option<fn(&Finding)>) {
     let reporter = reporter.map_or(core::ptr::null_mut(), |reporter| reporter as *mut ());
     // Release: pairs with the Acquire in `report`.
     REPORTER.store(reporter, Ordering::Release);
 }
 
-/// Reports each finding anew, should it come again: for tests.
+/// Forgets which findings were reported, so that they are reported again: for tests.
 #[doc(hidden)]
 pub fn forget_reported() {
     for place in reported() {
-        // Relaxed: tests take their turns.
+        // Relaxed: tests run one after the other.
         place.store(0, Ordering::Relaxed);
     }
     super::order::forget_shapes();
@@ -83,9 +83,9 @@ pub(super) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
         return complain(format_args!("no memory to report a breach of {rule}"));
     };
     let finding = room.cast::<Finding>().as_ptr();
-    // Never whole on the stack, which may be a small one.
-    // SAFETY: a fresh arena, large enough and aligned to a page, which is this function's alone. Zeros are a value of
-    // each of its fields: texts and lists that are empty, numbers; or stored before anybody reads them.
+    // The finding is never built on the stack, which may be small.
+    // SAFETY: a fresh arena, large enough and aligned to a page, known only to this function. Zero is a valid value of
+    // each field (empty texts and lists, numbers), or the field is stored before it is read.
     let finding = unsafe {
         (&raw mut (*finding).rule).write(rule);
         (&raw mut (*finding).confidence).write(confidence);
@@ -96,14 +96,14 @@ pub(super) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
     finding.id = words::id_of(finding);
     if !settings::is_suppressed(finding.id) && is_new(finding.id) {
         words::add_stack(finding);
-        // SAFETY: the rest of the arena.
+        // SAFETY: the rest of the arena, which nothing else refers to.
         let text = unsafe {
             let text = room.add(BYTES - TEXT);
             core::slice::from_raw_parts_mut(text.as_ptr(), TEXT)
         };
         deliver(finding, text);
     }
-    // SAFETY: nothing refers to it any more.
+    // SAFETY: nothing refers to the arena any more.
     unsafe { memory::leave_arena(room, BYTES) };
 }
 
@@ -111,7 +111,7 @@ fn is_new(id: u64) -> bool {
     let all = reported();
     for step in 0..all.len() as u64 {
         let place = &all[(id.wrapping_add(step) % all.len() as u64) as usize];
-        // Relaxed: an ID stands for itself.
+        // Relaxed: an ID is complete by itself.
         match place.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(known) if known == id => return false,
@@ -167,11 +167,11 @@ impl Write for Buffer<'_> {
     }
 }
 
-/// As much of a text as there is room for.
+/// Formats a text, cut off at the end of the buffer.
 fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r str {
     let mut buffer = Buffer { room, length: 0 };
     let _ = fmt::write(&mut buffer, text);
-    // Whole characters only were put in.
+    // Only whole characters were stored.
     str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
 }
 
@@ -179,12 +179,12 @@ fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
     look::write(descriptor, render(room, text).as_bytes());
 }
 
-/// Says once that a finding could not be written: whoever reads the file misses it.
+/// Reports once that a finding could not be written, since readers of the file miss it.
 fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     /// The file ends in the middle of a line.
     static IS_CUT: AtomicBool = AtomicBool::new(false);
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    // Relaxed, all of it: two threads at the same time may end the line both, or none.
+    // Relaxed, throughout: if two threads write at the same time, both may end the line, or neither.
     let end = if IS_CUT.load(Ordering::Relaxed) {
         "\n"
     } else {
@@ -206,20 +206,20 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     }
 }
 
-/// The program's.
+/// The program's standard error.
 const STANDARD_ERROR: u32 = 2;
 
-/// Has reports go to what standard error is now, whatever the program makes of that descriptor later.
+/// Keeps a duplicate of the current standard error for reports, in case the program replaces that descriptor later.
 pub(super) fn keep_errors() {
     if !ERRORS.is_set() {
         ERRORS.keep(look::duplicate(STANDARD_ERROR).unwrap_or(STANDARD_ERROR));
     }
 }
 
-/// Where text goes.
+/// The descriptor for text.
 fn errors() -> Option<u32> {
     keep_errors();
-    // The program may have closed the duplicate, and left its own.
+    // The program may have closed the duplicate, and kept its own descriptor.
     let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
     ERRORS.get().or_else(own)
 }
@@ -239,7 +239,7 @@ fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
     }
 }
 
-/// Says on standard error what could not be done.
+/// Writes on standard error that something could not be done.
 pub(super) fn complain(text: fmt::Arguments<'_>) {
     let mut room = [0; 256];
     write_errors(&mut room, format_args!("latchwork: {text}\n"));

@@ -1,5 +1,4 @@
-//! What a checked lock carries in front of itself: a magic number, its own address, its name, and where it was
-//! made.
+//! The tag at the beginning of a checked lock: a magic number, its own address, its name, and where it was made.
 //!
 //! | `magic` | `address` | the lock is |
 //! | --- | --- | --- |
@@ -10,7 +9,7 @@
 //! | 0 | – | zeroed memory |
 //! | else | – | overwritten |
 //!
-//! Name and place are kept as text, since a pointer to them would mean nothing to the other processes of a region.
+//! Name and place are stored as text, since a pointer to them would mean nothing to the other processes of a region.
 #![allow(unsafe_code)]
 
 use super::known::hash;
@@ -37,11 +36,11 @@ pub(super) struct Tag {
     file: [u8; FILE],
     line: u32,
     column: u32,
-    /// See `beside.rs`: of a lock that processes share, nothing.
+    /// See `beside.rs`; unused in a lock that processes share.
     holder: AtomicU32,
 }
 
-/// The end of a text, and zeros.
+/// The end of a text (or its beginning), padded with zeros.
 const fn kept<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
     let bytes = text.as_bytes();
     let mut start = if from_end && bytes.len() > N {
@@ -49,7 +48,7 @@ const fn kept<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
     } else {
         0
     };
-    // Not in the middle of a character.
+    // The text is not cut in the middle of a character.
     while start < bytes.len() && bytes[start] & 0xc0 == 0x80 {
         start += 1;
     }
@@ -85,23 +84,23 @@ impl Tag {
         if lock.is_shared() {
             return lock;
         }
-        // SAFETY: the lock's own, in a field that nobody else looks at, as long as the lock is in use.
+        // SAFETY: the word is the lock's own, in a field that nothing else uses while the lock is in use.
         unsafe { lock.with_word(core::mem::offset_of!(Self, holder) as u8) }
     }
 
-    /// The tag of a lock that has one, and says so.
+    /// The tag of a lock that is flagged as having one.
     pub(super) fn of(lock: Lock) -> Option<&'static Self> {
-        // SAFETY: only `Tag::lock` says so, of a lock that is in use while this is. (All fields may be read whatever
-        // the memory holds.)
+        // SAFETY: only `Tag::lock` sets the flag, for a lock that is in use as long as this reference. (All fields are
+        // valid for any contents of the memory.)
         lock.has_tag
             .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address) })
     }
 
-    /// Makes sure that it is what it says, before each use of its lock.
+    /// Checks the tag, before each use of its lock.
     #[inline]
     pub(super) fn verify(&self, lock: impl FnOnce() -> Lock, site: Site) {
         let here = core::ptr::from_ref(self).addr() as u64;
-        // Relaxed, in all of this file: each word stands for itself.
+        // Relaxed, in all of this file: each word is complete by itself.
         let magic = self.magic.load(Ordering::Relaxed);
         if magic != LIVE || self.address.load(Ordering::Relaxed) != here {
             self.explain(lock(), site);
@@ -113,7 +112,7 @@ impl Tag {
         let address = self.address.load(Ordering::Relaxed);
         let what = match self.magic.load(Ordering::Relaxed) {
             LIVE if address == 0 => return tell::introduced(lock, self),
-            // Another task was the first to use it, since the look that led here.
+            // Another task used it for the first time after the check that led here.
             LIVE if address == lock.address as u64 => return,
             LIVE => NoLock::Copied,
             0 => NoLock::Zeroed,
@@ -123,12 +122,12 @@ impl Tag {
         uses_no_lock(lock, what, site);
     }
 
-    /// Whether it is as its maker left it.
+    /// Whether it is neither dropped nor overwritten.
     pub(super) fn is_live(&self) -> bool {
         self.magic.load(Ordering::Relaxed) == LIVE
     }
 
-    /// From here on it stays where it is; whether that is new. Under the lock of the board.
+    /// Fixes the address, since the lock is now in use. Returns whether that is new. Under the board's lock.
     pub(super) fn settle(&self) -> bool {
         let here = core::ptr::from_ref(self).addr() as u64;
         self.address
@@ -149,7 +148,7 @@ impl Tag {
         (!name.is_empty()).then_some(name)
     }
 
-    /// The number of the place where it was made.
+    /// The site number of the place where it was made.
     pub(super) fn site(&self) -> Site {
         let key = hash(&self.file)
             .wrapping_mul(31)
@@ -159,7 +158,7 @@ impl Tag {
         Site::of_text(key)
     }
 
-    /// That place, in words.
+    /// Writes that place as text.
     pub(super) fn write_place(&self, to: &mut impl Write) -> fmt::Result {
         let end = self.file.iter().position(|byte| *byte == 0);
         let file = &self.file[..end.unwrap_or(FILE)];
@@ -167,7 +166,7 @@ impl Tag {
         write!(to, "{file}:{}:{}", self.line, self.column)
     }
 
-    /// The lock is about to go; whether it was in use.
+    /// The lock is about to be dropped. Returns whether it was in use.
     pub(super) fn end(&self, lock: Lock) {
         let here = core::ptr::from_ref(self).addr() as u64;
         let known = self.address.load(Ordering::Relaxed) == here;
@@ -183,7 +182,7 @@ mod tests {
     use crate::check::set_reporter;
     use core::cell::Cell;
 
-    /// Two use a lock for the first time, and the one that looks why when the other has settled it.
+    /// Two tasks use a lock for the first time, and one checks the tag again after the other has settled it.
     #[test]
     fn who_is_second_at_a_first_use_finds_no_copy() {
         std::thread_local!(static FOUND: Cell<u32> = const { Cell::new(0) });
@@ -193,7 +192,7 @@ mod tests {
         assert!(tag.settle());
         tag.explain(lock, Site::UNKNOWN);
         assert_eq!(FOUND.get(), 0);
-        // It would have been told.
+        // A copy would have been reported.
         tag.address
             .store(lock.address as u64 + 64, Ordering::Relaxed);
         tag.explain(lock, Site::UNKNOWN);

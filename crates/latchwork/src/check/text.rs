@@ -1,4 +1,4 @@
-//! A finding as people read it.
+//! A finding as text for people.
 
 use super::finding::{Confidence, Finding, TaskText, Use};
 use super::rule::{Rule, Severity};
@@ -98,7 +98,7 @@ impl TaskText {
     }
 }
 
-/// What a task does with a lock that it uses against a rule.
+/// The verb for what a task does with a lock that it uses against a rule.
 const fn verb(rule: Rule) -> &'static str {
     match rule {
         Rule::OwnerUnlocks | Rule::NoDoubleUnlock => "unlocks",
@@ -162,7 +162,7 @@ impl Finding {
         Ok(())
     }
 
-    /// How it would come about: all take their first, then all want their second.
+    /// Writes how the deadlock would come about: all take their first lock, then all want their second.
     fn write_interleaving(&self, to: &mut impl Write) -> fmt::Result {
         const WIDTH: usize = 34;
         debug_assert!(self.severity() == Severity::Potential);

@@ -1,4 +1,4 @@
-//! What was seen so far, in numbers.
+//! Counts of what the checker has seen.
 
 use super::{board, order};
 use crate::atomic::{AtomicU64, Ordering};
@@ -7,23 +7,23 @@ use crate::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Locks, and what else tasks wait for.
+    /// How many locks, and other objects that tasks wait for.
     pub locks: u32,
-    /// Uses of others, which found no room and are not checked.
+    /// How many uses were of further objects, which found no room and are not checked.
     pub unchecked: u32,
-    /// Orders of locks that found no room, and are not checked.
+    /// How many lock orders found no room, and are not checked.
     pub lost_orders: u32,
-    /// Findings that were reported.
+    /// How many findings were reported.
     pub findings: u32,
-    /// Waits for locks that have ended.
+    /// How many waits for locks have ended.
     pub waits: u64,
-    /// The longest of them, in nanoseconds.
+    /// The longest of these waits, in nanoseconds.
     pub longest_wait: u64,
-    /// The longest that a lock was held, in nanoseconds, to a tick of the kernel's.
+    /// The longest hold of a lock, in nanoseconds, with the precision of a kernel tick.
     pub longest_hold: u64,
 }
 
-/// In a line of its own: what each release looks at must not go with what each wait changes.
+/// In a cache line of its own: each wait changes one of these, and each release reads another.
 #[repr(align(64))]
 struct Apart(AtomicU64);
 
@@ -33,25 +33,25 @@ static LONGEST_WAIT: Apart = Apart(AtomicU64::new(0));
 
 #[inline]
 fn longest(one: &Apart, nanoseconds: u64) {
-    // Relaxed, here and below: a number, and nothing that follows from it.
+    // Relaxed, here and below: nothing else depends on the numbers.
     if nanoseconds > one.0.load(Ordering::Relaxed) {
         one.0.fetch_max(nanoseconds, Ordering::Relaxed);
     }
 }
 
-/// A wait for a lock has ended, which has lasted for so long, in nanoseconds.
+/// A wait for a lock has ended, which lasted for so many nanoseconds.
 pub(super) fn waited_for(nanoseconds: u64) {
     WAITS.0.fetch_add(1, Ordering::Relaxed);
     longest(&LONGEST_WAIT, nanoseconds);
 }
 
-/// A lock was held for so long, in nanoseconds.
+/// A lock was held for so many nanoseconds.
 #[inline]
 pub(super) fn held_for(nanoseconds: u64) {
     longest(&LONGEST_HOLD, nanoseconds);
 }
 
-/// What was seen so far. Zeros if nothing was.
+/// The counts so far; zeros if nothing was checked.
 #[must_use]
 pub fn totals() -> Totals {
     let Some(board) = board::board() else {

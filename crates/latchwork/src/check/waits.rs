@@ -1,12 +1,13 @@
-//! Waits that last, and waits for a task of lower priority.
+//! Long waits, and waits for a task of lower priority.
 //!
-//! Priorities are looked at when a wait begins, where the waiter has one or any task is known to be a real-time one,
-//! and again when the wait has lasted for the limit: so a change of priority meanwhile, of either task, is seen. To
-//! ask the kernel costs a system call each, which short waits of ordinary tasks do not pay.
+//! Priorities are read when a wait begins, if the waiter has a real-time priority or any task is known to have one, and
+//! again when the wait has lasted for the limit: so a change of either task's priority meanwhile is seen. Reading a
+//! priority from the kernel costs a system call, which short waits of ordinary tasks do not pay.
 //!
-//! The kernel's priorities decide who runs. Where those of two tasks are the same, it knows of no order that their
-//! region has recorded for them (of tasks that are not mirrored, or that share the lowest real-time priority): then
-//! what is recorded decides. A thread that is a task of no region counts as what it would be at first.
+//! The kernel's priorities decide which task runs. If those of two tasks are equal, the kernel does not know an order
+//! that their region may have recorded for them (for tasks that are not mirrored, or that share the lowest real-time
+//! priority); then the recorded priorities decide. A thread that is a task of no region counts with the priority that
+//! it would get when it became one.
 
 use super::circle;
 use super::far;
@@ -21,13 +22,13 @@ use crate::region::{self, wait_record};
 use crate::sys::{clock, look};
 use core::cmp::Reverse;
 
-/// Some task of this process has, or had, a real-time priority.
+/// Whether some task of this process has, or had, a real-time priority.
 static REAL_TIME: AtomicBool = AtomicBool::new(false);
 
-/// The priority of a task, as far as it is known.
+/// The priority of a task, as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// The kernel's; 0: none.
+    /// The kernel's real-time priority; 0 for none.
     pub(super) kernel: u32,
     /// Its region's, in which 1 is the highest.
     pub(super) recorded: Reverse<u32>,
@@ -50,7 +51,7 @@ impl Rank {
     }
 }
 
-/// A wait that is under way.
+/// A wait that goes on.
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
     lock: Lock,
@@ -60,22 +61,22 @@ pub(super) struct Wait {
     blocker: Option<Blocker>,
     told_inversion: bool,
     told_long: bool,
-    /// Other processes are still to be looked at: see `far.rs`.
+    /// Whether other processes are still to be searched: see `far.rs`.
     looks_far: bool,
-    /// It is to read where readers come first: as long as no writer starves.
+    /// Whether it waits to read where readers come first: writers then block it only after a while.
     may_stand_behind_writers: bool,
 }
 
-/// A task has this priority.
+/// Records that a task with this priority exists.
 pub(super) fn saw_priority(priority: u32) {
-    // Relaxed, here and below: a hint; who waits for long looks anyway.
+    // Relaxed, here and below: a hint; a task that waits for long reads the priorities anyway.
     if priority > 0 && !REAL_TIME.load(Ordering::Relaxed) {
         REAL_TIME.store(true, Ordering::Relaxed);
     }
 }
 
 impl Wait {
-    /// Begins now. `blocker` is one of those whom it is for.
+    /// Begins now. `blocker` is one of the tasks that it waits for.
     pub(super) fn begin(
         own: &Own,
         lock: Lock,
@@ -118,7 +119,7 @@ impl Wait {
         wait
     }
 
-    /// Notes both priorities, if they are in the wrong order; whether they are, or were.
+    /// Reads both priorities, and notes them if they are in the wrong order. Returns whether they are, or were.
     fn look_at_priorities(&mut self, own: &Own) -> bool {
         let Some(blocker) = &mut self.blocker else {
             return false;
@@ -135,7 +136,7 @@ impl Wait {
         blocker.is_below()
     }
 
-    /// Nanoseconds on CLOCK_MONOTONIC at which there will be something to say; `None` if never.
+    /// The next time at which something may have to be reported, in nanoseconds on CLOCK_MONOTONIC; `None` if never.
     pub(super) fn next(&self) -> Option<u64> {
         let lends = self.lock.traits.contains(Traits::LENDS);
         let inverted = !self.told_inversion
@@ -150,14 +151,14 @@ impl Wait {
         Some(self.began.saturating_add(next))
     }
 
-    /// Says what there is to say at its end; how long it has lasted, in nanoseconds.
+    /// Reports what is due at its end. Returns how long it has lasted, in nanoseconds.
     pub(super) fn ends(&mut self, own: &Own) -> u64 {
         self.looks_far = false;
         self.may_stand_behind_writers = false;
         self.look(own)
     }
 
-    /// Says what there is to say by now; how long it has lasted, in nanoseconds.
+    /// Reports what is due by now. Returns how long it has lasted so far, in nanoseconds.
     pub(super) fn look(&mut self, own: &Own) -> u64 {
         let Self {
             lock, mode, site, ..
@@ -192,13 +193,13 @@ impl Wait {
     }
 }
 
-/// One that reads has waited for so long, where readers come first, and cannot enter: if no writer is inside, then
-/// since one has starved. So those that wait are in its way from now on, as the others are to see; a task that reads
-/// already waits for itself by that.
+/// A reader has waited for so long, where readers come first, and cannot enter: if no writer is inside, the reason is
+/// that a writer has starved. So waiting writers block it from now on, and other tasks must be able to see that; a task
+/// that reads already waits for itself by this.
 fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
     let lock = lock.with(lock.traits.union(Traits::WRITERS_FIRST));
     own.publish(|record| {
-        // Relaxed: who misses it has looked before this task does.
+        // Relaxed: a task that misses the change has searched before this task does.
         let what = &record.wanted.what;
         what.fetch_or(pack(lock, mode), Ordering::Relaxed);
     });

@@ -1,4 +1,4 @@
-//! Addresses and sites in words, for findings.
+//! Addresses and sites as text, for findings.
 
 use super::beside::Holder;
 use super::board::board;
@@ -15,7 +15,7 @@ use crate::hook::{Held, Lock, Mode, RecordedSite};
 use crate::sys::{clock, look, thread};
 use core::fmt::Write;
 
-/// A place in a program.
+/// A place in a program, as text.
 pub(super) fn place(process: u32, site: impl Into<RecordedSite>) -> PlaceText {
     let mut text = Shown(PlaceText::EMPTY);
     let _ = match site.into() {
@@ -37,7 +37,7 @@ fn text_of(process: u32, key: u64) -> Option<Text<128>> {
     foreign::text(process, key)
 }
 
-/// A lock, as a task of a process knows it.
+/// A lock, as a task of a process names it.
 pub(super) fn lock(process: u32, lock: Lock) -> LockText {
     let mut shown = Shown(Text::EMPTY);
     let mut made_at = PlaceText::EMPTY;
@@ -101,17 +101,17 @@ pub(super) fn use_of(
     }
 }
 
-/// As [`use_of`], of what a record says.
+/// As [`use_of`], for an entry of a record.
 pub(super) fn use_of_held(process: u32, held: &Held) -> Use {
     use_of(process, held.lock, held.mode, held.site, held.since)
 }
 
-/// Who released a lock last, of this process.
+/// The last release of a lock, if a task of this process made it.
 pub(super) fn released(lock: Lock) -> Option<Released> {
     let board = board()?;
     let entry = board.lock(lock.address)?;
     let process = thread::process_id();
-    // Relaxed: of several at the same time, any; and parts of two are as good.
+    // Relaxed: if several releases happen at the same time, any of them, or parts of two, will do.
     let load = |field: &crate::atomic::AtomicU64| RecordedSite::new(field.load(Ordering::Relaxed));
     let note_of = |index: usize| {
         let note = board.note(index, lock.address);
@@ -120,7 +120,7 @@ pub(super) fn released(lock: Lock) -> Option<Released> {
             && generation == entry.generation.load(Ordering::Relaxed);
         is_of_it.then_some(note)
     };
-    // If its word is not known in this call, there may be only one who has released it.
+    // If the lock's word is not known in this call, a note is used only if exactly one thread has one.
     let only = || {
         let mut notes = (0..board.places().count()).filter_map(note_of);
         notes.next().filter(|_| notes.next().is_none())
@@ -132,7 +132,7 @@ pub(super) fn released(lock: Lock) -> Option<Released> {
     let thread = note.thread.load(Ordering::Relaxed);
     let at = match load(&note.released) {
         RecordedSite::UNKNOWN => None,
-        // The guards of that crate end there.
+        // The site lies in lock_api if a guard of that crate was dropped.
         site => Some(place(process, site)).filter(|at| !at.contains("lock_api")),
     };
     lock.kind.has_owner().then(|| Released {
@@ -174,10 +174,10 @@ pub(super) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
     }
 }
 
-/// A task by its record.
+/// A task, from its record.
 pub(super) fn task(who: Who<'_>) -> TaskText {
     let view = who.record.view();
-    // As it is called now; its record says as what it has begun.
+    // Its current name; the record has the name with which it began.
     let name = thread_name(who.process, who.thread);
     TaskText {
         process: who.process,
@@ -196,7 +196,7 @@ pub(super) fn task(who: Who<'_>) -> TaskText {
     }
 }
 
-/// What a task does at this moment.
+/// What a task is doing at this moment.
 pub(super) fn doing(process: u32, thread: u32) -> Text<48> {
     let does = match look::thread_state(process, thread) {
         Some('R') => "runs",
@@ -208,7 +208,7 @@ pub(super) fn doing(process: u32, thread: u32) -> Text<48> {
     Text::new(format_args!("{does}"))
 }
 
-/// The name of a thread that may be another process's.
+/// The name of a thread, also of another process.
 pub(super) fn thread_name(process: u32, thread: u32) -> Text<16> {
     let mut buffer = [0; 16];
     let comm = look::read_beginning(
@@ -219,14 +219,14 @@ pub(super) fn thread_name(process: u32, thread: u32) -> Text<16> {
     clean(name.map_or("", |name| name.valid()).trim_end())
 }
 
-/// A name without what a terminal would act on.
+/// A name without characters that control a terminal.
 pub(super) fn clean(name: &str) -> Text<16> {
     let mut text = Shown(Text::EMPTY);
     let _ = text.write_str(name);
     text.0
 }
 
-/// A text without that: names and paths are the program's, or another's.
+/// A text without such characters: names and paths come from the program, or from another process.
 struct Shown<const N: usize>(Text<N>);
 
 impl<const N: usize> Write for Shown<N> {
@@ -238,18 +238,18 @@ impl<const N: usize> Write for Shown<N> {
     }
 }
 
-/// The same number for the same rule, places and names; in whatever order the tasks are named.
+/// An ID that is the same for the same rule, places and names, in whatever order the tasks are named.
 pub(super) fn id_of(finding: &Finding) -> u64 {
     let of_use = |of: &Use| {
         // Names that are addresses change from run to run.
-        // Of a call that fails it is the place that counts.
+        // For a failed call the place matters, not the name.
         let is_no_matter = finding.rule == Rule::NoFailedCall;
         let name = if is_no_matter || of.lock.name.starts_with("0x") {
             0
         } else {
             hash(of.lock.name.as_bytes())
         };
-        // With or without the function, which a file may be stripped of.
+        // The function is left out, since a stripped file does not name it.
         let place = of.at.strip_suffix(')').and_then(|at| at.rsplit_once(" ("));
         let place = place.map_or(&*of.at, |(place, _)| place);
         name.rotate_left(7) ^ hash(place.as_bytes())
@@ -268,7 +268,7 @@ pub(super) fn id_of(finding: &Finding) -> u64 {
     hash(finding.rule.name().as_bytes()) ^ sum
 }
 
-/// The calling task's stack, without the checker's own part of it.
+/// Adds the calling task's stack, without the checker's own frames.
 pub(super) fn add_stack(finding: &mut Finding) {
     let mut frames = [0; 24];
     let count = look::stack(&mut frames);
@@ -276,9 +276,9 @@ pub(super) fn add_stack(finding: &mut Finding) {
     let mut is_ours = true;
     for frame in frames[..count].iter().filter(|frame| **frame != 0) {
         let mut text = PlaceText::EMPTY;
-        // The instruction before is in the call.
+        // A return address follows the call; the address before it lies within the call.
         let _ = look::write_place(process, frame - 1, &mut text);
-        // What stands in a library of ours says nothing of the program.
+        // Frames in this project's libraries say nothing about the program.
         is_ours &= text.starts_with("liblatchwork");
         if !is_ours && !finding.stack.push(text) {
             break;

@@ -1,4 +1,4 @@
-//! What a coproc is to be like.
+//! The attributes of a coproc.
 #![allow(unsafe_code)]
 
 use super::SpawnError;
@@ -18,37 +18,36 @@ pub(super) const NAME_BYTES: usize = 64;
 /// The stack of a coproc that asks for no other.
 pub(super) const STACK_BYTES: usize = 8 << 20;
 
-/// How the kernel schedules a coproc: a policy with what it goes by.
+/// How the kernel schedules a coproc: a policy and its parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
     /// `SCHED_OTHER`, the usual one.
     Other {
-        /// −20 (most) to 19 (least); below the creator's own it needs a privilege.
+        /// −20 (most favoured) to 19 (least); a value below the creator's own needs a privilege.
         nice: i32,
     },
-    /// `SCHED_BATCH`: as other, taken to be busy with long computations.
+    /// `SCHED_BATCH`: as `Other`, but the kernel takes it to be CPU-bound.
     Batch {
         /// As for [`Self::Other`].
         nice: i32,
     },
-    /// `SCHED_IDLE`: only when nobody else wants the processor.
+    /// `SCHED_IDLE`: runs only when no other task wants the processor.
     Idle,
-    /// `SCHED_FIFO`: before all that is not real-time, until it blocks. Needs a privilege.
+    /// `SCHED_FIFO`: runs before all tasks that are not real-time, until it blocks. Needs a privilege.
     Fifo {
         /// 1 (least) to 99.
         priority: i32,
     },
-    /// `SCHED_RR`: as FIFO, in slices among equals. Needs a privilege.
+    /// `SCHED_RR`: as FIFO, with time slices among equal priorities. Needs a privilege.
     RoundRobin {
         /// 1 (least) to 99.
         priority: i32,
     },
 }
 
-/// What a coproc is to be like; by default as its creator was when the runtime started.
+/// The attributes of a coproc; by default those that its creator had when the runtime started.
 ///
-/// An attribute that cannot be set is reported by the spawn, by name
-/// ([`SpawnError::Attribute`]), and the coproc runs nothing.
+/// If an attribute cannot be set, the spawn returns its name ([`SpawnError::Attribute`]), and the coproc runs nothing.
 ///
 /// ```
 /// use latchwork::coproc::{Attributes, Scheduling};
@@ -80,21 +79,20 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// A clean start, joinable, with nothing special.
+    /// A clean start, joinable, with all attributes at their defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What ps, top and `/proc` show: 15 bytes in `comm`, as much of 64 as the program's own
-    /// arguments leave room for in `cmdline`, and 32 in the region's task table.
+    /// The name that ps, top and `/proc` show: 15 bytes in `comm`, up to 64 bytes in `cmdline` (as much as the
+    /// program's own arguments leave room for), and 32 bytes in the region's task table.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The most address space in bytes (`RLIMIT_AS`, soft and hard). What the creator has mapped
-    /// counts, and so does the whole [maximum](crate::region::RegionOptions::max_bytes) of each
-    /// region.
+    /// The limit of the address space in bytes (`RLIMIT_AS`, soft and hard). What the creator has mapped counts, and so
+    /// does the whole [maximum](crate::region::RegionOptions::max_bytes) of each region.
     pub fn address_space(mut self, bytes: u64) -> Self {
         self.address_space = Some(bytes);
         self
@@ -106,16 +104,16 @@ impl Attributes {
         self
     }
 
-    /// The most processor time in seconds, at least 1 (`RLIMIT_CPU`). SIGXCPU comes when it is used
-    /// up, and SIGKILL five seconds of processor time later: the hard limit lies above the soft
-    /// one, since with equal ones the kernel kills without a warning.
+    /// The limit of processor time in seconds, at least 1 (`RLIMIT_CPU`). The kernel sends SIGXCPU at the limit, and
+    /// SIGKILL five seconds of processor time later: the hard limit lies above the soft one, since with equal limits
+    /// the kernel kills without a warning.
     pub fn cpu_time(mut self, seconds: u64) -> Self {
         self.cpu_time = Some(seconds);
         self
     }
 
-    /// The size of the stack in bytes, rounded up to whole pages and to 64 KiB at least; the default
-    /// is 8 MiB. A guard page lies below it.
+    /// The size of the stack in bytes, rounded up to whole pages and to at least 64 KiB; the default is 8 MiB. A guard
+    /// page lies below it.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -127,69 +125,68 @@ impl Attributes {
         self
     }
 
-    /// The processors that it may run on, by number, below 1024. One that is not there, is offline or
-    /// is not allowed to the creator refuses them all.
+    /// The processors that it may run on, by number, below 1024. If one of them does not exist, is offline or is not
+    /// allowed to the creator, the whole set is refused.
     pub fn affinity(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.affinity = Some(cpus.into_iter().collect());
         self
     }
 
-    /// The control group that it is to be in: the group's directory.
+    /// The control group to place it in: the group's directory.
     pub fn cgroup(mut self, directory: impl AsRef<Path>) -> Self {
         self.cgroup = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Nobody will join it: its end is cleaned up after by a later spawn or join, or by
-    /// [`reap_ended`](super::reap_ended). Until then it is a zombie.
+    /// It will not be joined: a later spawn or join, or [`reap_ended`](super::reap_ended), reaps it after its end.
+    /// Until then it is a zombie.
     pub fn detached(mut self) -> Self {
         self.detached = true;
         self
     }
 
-    /// It is killed when its creator's process ends, however that ends. (Not when the creating
-    /// *thread* ends, as with `PR_SET_PDEATHSIG`.) A second thread in it watches.
+    /// It is killed when its creator's process ends, by whatever cause. (Not when the creating *thread* ends, as with
+    /// `PR_SET_PDEATHSIG`.) A second thread in the coproc watches the creator.
     pub fn die_with_parent(mut self) -> Self {
         self.die_with_parent = true;
         self
     }
 
-    /// What becomes of the blocks that only it knows, should it die.
+    /// What happens to the blocks that only it knows, if it dies.
     pub fn orphans(mut self, policy: Orphans) -> Self {
         self.orphans = policy;
         self
     }
 
-    /// Passes a descriptor, closed on exec; may be called several times. The coproc gets them in
-    /// this order from [`descriptors`](super::descriptors).
+    /// Passes a descriptor, closed on exec; may be called several times. [`descriptors`](super::descriptors) returns
+    /// them in the coproc, in this order.
     pub fn descriptor(mut self, descriptor: impl Into<OwnedFd>) -> Self {
         self.descriptors.push(Arc::new(descriptor.into()));
         self
     }
 
-    /// A snapshot start: the coproc is a copy of the calling thread, with the memory as it is now,
-    /// and all open descriptors; it takes the longer, the more memory there is. See
-    /// [`Coprocs::snapshot`](super::Coprocs::snapshot) on what that means for a program with
-    /// threads.
+    /// A snapshot start: the coproc is a copy of the calling thread, with the memory as it is now and all open
+    /// descriptors. Its cost grows with the memory of the process. See [`Coprocs::snapshot`](super::Coprocs::snapshot)
+    /// on what that means for a program with threads.
     ///
     /// # Safety
-    /// As for [`Coprocs::new`](super::Coprocs::new), of what this process owns in shared memory when the
-    /// coproc is started: the coproc does not use it. (Its descriptors are open.)
+    /// As for [`Coprocs::new`](super::Coprocs::new): the coproc does not use what this process owns in shared memory
+    /// when the coproc is started. (Its descriptors are open.)
     pub unsafe fn snapshot(mut self) -> Self {
         self.sharing.get_or_insert(Sharing::empty());
         self
     }
 
-    /// Shares one table of descriptors with the creator: what one opens or closes, the other has
-    /// open or closed. Implies [`Self::snapshot`], as do the other two sharing attributes: the
-    /// kernel shares with the process that is copied.
+    /// Shares one table of descriptors with the creator: a descriptor that one opens or closes is open or closed in the
+    /// other. Implies [`Self::snapshot`], as do the other two sharing attributes, since the kernel shares only with the
+    /// process that is copied.
     ///
-    /// The death of a coproc that shares descriptors closes none: readers of its pipes see no
-    /// end-of-file, and locks by `fcntl` stay.
+    /// When a coproc that shares descriptors dies, none is closed: readers of its pipes see no end-of-file, and `fcntl`
+    /// locks stay.
     ///
     /// # Safety
-    /// As for [`Self::snapshot`]; and the coproc closes no descriptor that something in its creator owns: an
-    /// `OwnedFd` that is dropped in the copied memory closes the original's.
+    /// As for [`Self::snapshot`]; and the coproc closes no descriptor that an object in its creator owns: dropping the
+    /// copy of an `OwnedFd` closes the original's descriptor.
     pub unsafe fn share_files(self) -> Self {
         self.share(Sharing::FILES)
     }
@@ -203,8 +200,8 @@ impl Attributes {
         self.share(Sharing::FS)
     }
 
-    /// Shares the list of System V semaphore adjustments, as threads do: they are undone when the
-    /// last of the sharers ends. Implies [`Self::snapshot`].
+    /// Shares the list of System V semaphore adjustments, as threads do: they are undone when the last sharing process
+    /// ends. Implies [`Self::snapshot`].
     ///
     /// # Safety
     /// As for [`Self::snapshot`].
@@ -222,7 +219,7 @@ impl Attributes {
         self.sharing
     }
 
-    /// Whether a coproc that was made ahead will do.
+    /// Whether a ready coproc of the pool can serve these attributes.
     pub(super) fn fit_for_pool(&self) -> bool {
         let Self {
             name: _,
@@ -250,7 +247,7 @@ impl Attributes {
         self.name.as_deref().unwrap_or("coproc")
     }
 
-    /// The attributes as the coproc finds them in its record.
+    /// The attributes in the form that the record holds for the coproc.
     pub(super) fn settings(&self) -> Result<Settings, SpawnError> {
         let plain = Settings::named(self.display_name());
         Ok(Settings {
@@ -267,7 +264,7 @@ impl Attributes {
         })
     }
 
-    /// The descriptors to pass: those that were asked for, and the control group's list.
+    /// The descriptors to pass: the requested ones, and that of the control group's list.
     pub(super) fn open(&self) -> Result<Descriptors<'_>, SpawnError> {
         let cgroup = self
             .cgroup
@@ -313,7 +310,7 @@ impl Descriptors<'_> {
     }
 }
 
-/// The attributes that can fail, as a record names them.
+/// The attributes that can fail. Their numbers are stored in records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Attribute {
@@ -383,7 +380,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The default ones.
+    /// The default settings with this name.
     pub(super) fn named(text: &str) -> Self {
         let mut name = [0; NAME_BYTES];
         let kept = whole_characters(text, NAME_BYTES);
@@ -407,8 +404,8 @@ impl Settings {
         str::from_utf8(&self.name[..self.name_length.min(NAME_BYTES)]).unwrap_or_default()
     }
 
-    /// Sets all that the kernel knows of, in the coproc. What limits the coproc's own start (its
-    /// address space) comes last.
+    /// Sets all attributes that the kernel keeps, in the coproc. The limit that would disturb the coproc's own start
+    /// (its address space) is set last.
     pub(super) fn apply(&self, cgroup: Option<BorrowedFd<'_>>) -> Result<(), (Attribute, Errno)> {
         let named = |attribute| move |error| (attribute, error);
         if let Some(members) = cgroup {

@@ -1,18 +1,18 @@
 //! The life of a coproc, from its first instruction to its last.
 //!
-//! It runs on a copy of another process's memory, of which it uses: the region, the request in its
-//! record, and the C library and std. It leaves by `_exit` alone, so that nothing of that other
-//! process (handlers of `atexit`, destructors of threads) runs a second time; only a function that
-//! calls `exit` has the C library run the destructors of thread-locals that the copied thread had.
+//! It runs on a copy of another process's memory, and uses of it only the region, the request in its record, the C
+//! library and std. It leaves only by `_exit`, so that nothing of the copied process (`atexit` handlers, destructors of
+//! threads) runs a second time; the one exception is a function that calls `exit`, which makes the C library run the
+//! destructors of thread-locals that the copied thread had.
 //!
-//! *The start.* A snapshot's does not allocate before `STARTED`, unless it is to die with its
-//! parent: another thread of the creator may have held the allocator's lock when it was copied.
+//! *The start.* The start of a snapshot does not allocate before `STARTED`, unless the coproc is to die with its
+//! parent: another thread of the creator may have held the allocator's lock when the process was copied.
 //!
-//! *The end.* First the result and `DONE`, then the region is left, which wakes whoever waits for
-//! this task: one wake-up serves both, and who sees the task gone sees the result. A coproc that
-//! still holds a robust lock, has a message in flight, or has further threads in the region, does
-//! not leave: the kernel does it for them all, and reports what they held. Whoever joins waits for
-//! either in the same way.
+//! *The end.* The coproc first stores the result and `DONE`; then it leaves the region, which wakes the tasks that wait
+//! for its end. One wake-up serves both, and a task that sees the coproc gone also sees the result. A coproc that still
+//! holds a robust lock, has a message in flight, or has further threads in the region, does not leave: the kernel ends
+//! all its tasks at its exit, and reports what they held. A joiner waits for either in
+//! the same way.
 #![allow(unsafe_code)]
 
 use super::attributes::Attribute;
@@ -33,31 +33,31 @@ use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The exit status of a coproc that panicked, as of a Rust program.
+/// The exit status of a coproc that panicked: that of a Rust program.
 const PANICKED: i32 = 101;
-/// What `code` says of the result.
+/// The values of `code` in a record with a result.
 pub(super) const RESULT_RETURNED: u32 = 0;
 pub(super) const RESULT_PANICKED: u32 = 1;
-/// How often a ready coproc makes sure that its parent lives. The runtime tells it; this is for a
-/// runtime whose processes were all killed at once.
+/// How often a ready coproc checks that its parent lives. The runtime announces its end; this check is for a runtime
+/// whose processes were all killed at once.
 const PARENT_CHECK: Duration = Duration::from_secs(10);
-/// What a coproc finds in the memory that it is a copy of.
+/// What a coproc finds in its copy of the memory.
 pub(super) struct Seed<'a> {
     pub(super) record: &'a Ref,
-    /// The runtime's own record, for a coproc that is made ahead.
+    /// The runtime's control record, for a coproc that is made ahead.
     pub(super) control: Option<&'a Ref>,
-    /// Where the arguments are that `/proc` shows; empty if unknown.
+    /// The address range of the arguments that `/proc` shows; empty if unknown.
     pub(super) arguments: Range<usize>,
     /// Descriptors of the copied process that this one must not keep.
     pub(super) close: [Option<BorrowedFd<'a>>; 2],
-    /// The copied process is the creator itself: handlers, output and descriptors are its own.
+    /// Whether the copied process is the creator itself: handlers, output and descriptors are then the creator's.
     pub(super) snapshot: bool,
 }
 
-/// Where a clone begins. All signals are blocked.
+/// The entry point of a clone. All signals are blocked.
 pub(super) fn begin(seed: &Seed<'_>) -> ! {
     for descriptor in seed.close.iter().flatten() {
-        // SAFETY: this process's copy, which nobody uses: its owner never runs here.
+        // SAFETY: this process's copy of the descriptor, which nothing uses: its owner never runs here.
         unsafe { sockets::close_copy(*descriptor) };
     }
     if seed.snapshot {
@@ -65,14 +65,14 @@ pub(super) fn begin(seed: &Seed<'_>) -> ! {
         process::forget_c_output();
     }
     let record = seed.record;
-    // SAFETY: until `STARTED` or `READY` the request is the coproc's to read (invariant 1).
+    // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
     let mut request: &Request = unsafe { record.request() };
     if let Err(error) = join_region(record, request.settings.name()) {
         fail(record, Attribute::Region, errno_of(&error));
     }
     if request.pooled {
         wait_for_work(seed);
-        // SAFETY: assigned to this coproc just now.
+        // SAFETY: the record is `ASSIGNED`, so the request is the coproc's to read (invariant 1).
         request = unsafe { record.request() };
         if let Ok(task) = record.region.inner().task() {
             task.slot.set_name(request.settings.name());
@@ -109,11 +109,11 @@ fn fail(record: &Ref, attribute: Attribute, error: Errno) -> ! {
     process::exit(PANICKED)
 }
 
-/// Waits, ready, until there is work; ends if there never will be.
+/// Waits, ready, until there is work. Ends the process if the runtime is closed or the parent is dead.
 fn wait_for_work(seed: &Seed<'_>) {
     let record = seed.record;
     warm_up(seed);
-    // SAFETY: until `READY` the request is the coproc's to read.
+    // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
     let creator = unsafe { record.request() }.creator;
     record.enter(record::READY);
     loop {
@@ -123,7 +123,7 @@ fn wait_for_work(seed: &Seed<'_>) {
             break;
         }
         if closed || process::parent() != creator {
-            // AcqRel: pairs with the pool, which may be assigning work at this moment.
+            // AcqRel: pairs with the pool, which may be assigning work at the same time.
             let state = &record.state;
             if state
                 .compare_exchange(
@@ -152,15 +152,15 @@ fn wait_for_work(seed: &Seed<'_>) {
             stay_awake(record);
         }
     }
-    // What came so far was for whoever has the terminal, not for the work that comes now.
+    // Signals that arrived so far were sent to the terminal's process group, not to the work that starts now.
     signals::discard_pending();
 }
 
-/// Looks for work without sleeping, for a moment: who is woken and finds none is about to get it
-/// (see [`BURST`]).
+/// Polls for work without sleeping, for a moment: a coproc that is woken without work will probably be assigned some
+/// soon (see [`BURST`]).
 fn stay_awake(record: &Ref) {
-    // Relaxed: what comes with `READY` is published still, by the release sequence. Each fails if there
-    // is work.
+    // Relaxed: a value that was published with `READY` stays visible to an Acquire load, by the release sequence. Each
+    // exchange fails if there is work.
     let step = |from, to| {
         let state = &record.state;
         state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
@@ -178,14 +178,14 @@ fn stay_awake(record: &Ref) {
     let _ = step(record::AWAKE, record::READY);
 }
 
-/// Rehearses the start and the end, while nobody waits: each page that they need is then here.
+/// Rehearses the start and the end before there is work, so that each page that they need is already mapped in.
 fn warm_up(seed: &Seed<'_>) {
     let record = seed.record;
-    // SAFETY: until `READY` the request is the coproc's to read.
+    // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
     let settings = &unsafe { record.request() }.settings;
     settings.apply_name(&seed.arguments);
     signals::discard_pending();
-    // As it is. Only the call matters.
+    // This blocks what is blocked already: only the call matters.
     signals::block_all();
     core::hint::black_box([1u8; 3 * 4096]);
     let _ = catch_unwind(flush_output);
@@ -202,11 +202,12 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
     let mut passed = [const { None::<OwnedFd> }; MAX_DESCRIPTORS];
     for (place, number) in passed.iter_mut().zip(&request.descriptors[..count]) {
         *place = Some(if snapshot {
-            // SAFETY: open in the copied process, and so in this one.
+            // SAFETY: the descriptor is open in the copied process, and so in this one.
             let theirs = unsafe { BorrowedFd::borrow_raw(*number) };
             sockets::duplicate(theirs).map_err(|error| (Attribute::Descriptor, error))?
         } else {
-            // SAFETY: received for this process by the zygote, whose copy has another owner.
+            // SAFETY: the zygote received the descriptor for this process, and the zygote's copy of it has another
+            // owner.
             unsafe { OwnedFd::from_raw_fd(*number) }
         });
     }
@@ -216,17 +217,17 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
     } else {
         None
     };
-    // Before the limits, which are for the coproc's own work.
+    // The watcher is started before the limits are set, since the limits are for the coproc's own work.
     if request.settings.die_with_parent {
         watch_parent(request.creator).map_err(|error| (Attribute::DieWithParent, error))?;
     }
     request.settings.apply(members.as_ref().map(AsFd::as_fd))?;
     drop(members);
     for (place, descriptor) in PASSED.iter().zip(passed.into_iter().flatten()) {
-        // Relaxed: before the count.
+        // Relaxed: the Release store of the count publishes it.
         place.store(descriptor.into_raw_fd().cast_unsigned(), Ordering::Relaxed);
     }
-    // What is written for nothing is a page to copy.
+    // An unneeded store would make the kernel copy a page.
     if PASSED_COUNT.load(Ordering::Relaxed) != count {
         // Release: pairs with the Acquire of `descriptors`.
         PASSED_COUNT.store(count, Ordering::Release);
@@ -236,12 +237,12 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
         .map_err(|error| (Attribute::Region, errno_of(&error)))
 }
 
-/// The descriptors that came with the start, and how many they are; 0 once they were taken.
+/// The descriptors that were passed at the start, and their number; 0 once they were taken.
 static PASSED: [AtomicU32; MAX_DESCRIPTORS] = [const { AtomicU32::new(0) }; MAX_DESCRIPTORS];
 static PASSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// In a coproc: the descriptors that [`Attributes::descriptor`](super::Attributes::descriptor)
-/// passed, in that order. The first call gets them; later ones get none.
+/// Returns, in a coproc, the descriptors that [`Attributes::descriptor`](super::Attributes::descriptor) passed, in that
+/// order. Only the first call returns them; later calls return none.
 #[must_use]
 pub fn descriptors() -> Vec<OwnedFd> {
     // Acquire: pairs with the Release of `prepare`.
@@ -249,21 +250,21 @@ pub fn descriptors() -> Vec<OwnedFd> {
     let numbers = PASSED[..count].iter();
     numbers
         .map(|number| number.load(Ordering::Relaxed).cast_signed())
-        // SAFETY: given up by `prepare`, and taken once.
+        // SAFETY: `prepare` released ownership of the descriptor, and the swap lets only one call take it.
         .map(|number| unsafe { OwnedFd::from_raw_fd(number) })
         .collect()
 }
 
-/// Starts the thread that ends this process when its parent does.
+/// Starts the thread that kills this process when its parent ends.
 fn watch_parent(parent: u32) -> Result<(), Errno> {
-    // Created with all signals blocked: they stay with the coproc's own thread.
+    // The thread is created with all signals blocked, so signals are delivered to the coproc's own thread.
     let watcher = std::thread::Builder::new()
         .name("parent-watch".into())
         .stack_size(64 << 10);
     let (report, reported) = std::sync::mpsc::sync_channel(1);
     let watch = move || {
-        // Where descriptors are shared with the parent, one that is opened for the parent's end
-        // would stay open in it after this process's.
+        // If descriptors are shared with the parent, a pidfd that is opened here would stay open in the parent after
+        // this process has ended. So this thread first takes a table of its own.
         let watched = process::leave_descriptors().and_then(|()| process::open_process(parent));
         let _ = report.send(watched.as_ref().map(drop).map_err(|error| *error));
         let Ok(watched) = watched else { return };
@@ -276,7 +277,7 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
         .spawn(watch)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
     let watched = reported.recv().unwrap_or(Err(Errno::AGAIN));
-    // It may have ended before, and its ID be another's by now: then this process has been adopted.
+    // The parent may have ended before, and its ID been reused: this process has then been adopted by another one.
     if process::parent() != parent {
         process::kill_self();
     }
@@ -288,14 +289,14 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     let thread = Me::whoever().tid();
     let value: [u128; record::VALUE_BYTES / 16] = request.value;
     signals::unblock_all();
-    // From here on the request is not used; whoever waits for the handshake goes on.
+    // The request is not used after this; the creator's handshake returns.
     if pooled {
         record.begin_here()
     } else {
         record.announce(record::STARTED)
     }
     if snapshot {
-        // It may allocate.
+        // Cutting the handlers may allocate, so it is not done before `STARTED`.
         process::cut_exit_handlers(crate::task::process_ends);
     }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
@@ -310,12 +311,11 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
         }
         None => 0,
     }));
-    // Output that cannot be written, or a panic in doing so, is not to hide the result.
+    // A write error, or a panic while writing, must not hide the result.
     let _ = catch_unwind(flush_output);
     let status = ended.as_ref().map_or(PANICKED, |returned| returned & 0xff);
     if Me::whoever().tid() != thread {
-        // The child of a fork has come back from the function. Neither the record nor the place in
-        // the region is its own.
+        // This is the child of a fork inside the function. The record and the task in the region belong to its parent.
         process::exit(status);
     }
     match ended {
@@ -331,7 +331,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
                 .copied()
                 .or(payload.downcast_ref::<String>().map(String::as_str));
             record.set_message(text.unwrap_or("a value that is no text"));
-            // A payload whose destructor panics must not unwind from here.
+            // The payload is leaked: its destructor may panic, and must not unwind from here.
             core::mem::forget(payload);
             record.code.store(RESULT_PANICKED, Ordering::Relaxed);
         }
@@ -340,11 +340,11 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     if !free_if_orphan(record, request.creator) {
         record.enter(record::DONE);
     }
-    // Who was woken by that may be waiting for this processor.
+    // The task that the leaving wakes may be waiting for this processor.
     if leave_regions(&record.region) {
         if pooled {
-            // On no word of the region: the record may be another coproc's by now, whose wake-up
-            // this one would take.
+            // This does not sleep on a futex word of the region: the record may be another coproc's meanwhile, and this
+            // process would consume its wake-up.
             thread::sleep_until(Deadline::after(LINGER));
         }
         scheduling::step_back();
@@ -352,17 +352,17 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     process::exit(status)
 }
 
-/// Frees the record if nobody is left to do so; whether it did.
+/// Frees the record if no process is left to do so. Returns whether it did.
 fn free_if_orphan(record: &Ref, creator: u32) -> bool {
     let orphan = !record.is_in_chain() && process::parent() != creator;
     if orphan {
-        // SAFETY: the creator is dead, and its zygote, if there is one, does not know the record.
+        // SAFETY: the creator is dead, and the record is in no chain, so no zygote reads or frees it.
         unsafe { record.free() };
     }
     orphan
 }
 
-/// Writes what was printed: `_exit` does not.
+/// Writes buffered output, since `_exit` does not.
 fn flush_output() {
     use std::io::Write;
     let _ = std::io::stdout().flush();
@@ -374,8 +374,7 @@ pub(super) fn holds_something() -> bool {
     Me::get().is_ok_and(|me| me.locks().next().is_some() || has_messages(me))
 }
 
-/// Ends this thread's part in all regions, unless something would then be left dangling; whether it
-/// did.
+/// Ends this thread's membership in all regions, unless it still holds something there. Returns whether it did.
 fn leave_regions(region: &Region) -> bool {
     let Ok(me) = Me::get() else { return false };
     if holds_something()
@@ -387,7 +386,7 @@ fn leave_regions(region: &Region) -> bool {
         return false;
     }
     while let Some(attachment) = me.attachments().last() {
-        // SAFETY: made by this thread, and undone once.
+        // SAFETY: this thread made the attachment, and undoes it once.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
     true

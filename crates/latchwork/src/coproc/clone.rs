@@ -1,4 +1,4 @@
-//! Cloning, with the care that std and signal handlers need.
+//! `clone` with the precautions that std and signal handlers need.
 #![allow(unsafe_code)]
 
 use crate::atomic::AtomicU32;
@@ -10,16 +10,16 @@ use core::ptr;
 use rustix::io::Errno;
 use std::io::{StdoutLock, Write};
 
-/// std's standard output, locked: in a copy of this process, which writes to it at its end, no
-/// vanished thread then holds it, and what was printed so far is written once.
+/// std's standard output, locked. A copy of this process writes to it at its end: since the cloning thread held the
+/// lock, no thread that does not exist in the copy holds it, and what was printed so far is written once.
 ///
-/// Standard error is not locked as well: a thread that holds it and waits for standard output would
-/// wait for this one, and this one for it.
+/// Standard error is not locked as well: another thread may hold it and wait for standard output, while this thread
+/// would wait for standard error, which is a deadlock.
 type Output = StdoutLock<'static>;
 
 fn lock_output() -> Output {
     let mut stdout = std::io::stdout().lock();
-    // What cannot be written now cannot be written later either.
+    // A write error is ignored: a later write would fail as well.
     let _ = stdout.flush();
     stdout
 }
@@ -31,16 +31,17 @@ struct Start<'a, T> {
 }
 
 extern "C" fn enter<T>(start: *mut c_void) -> i32 {
-    // SAFETY: `clone` passes this type, in memory that is this process's copy.
+    // SAFETY: both callers of `process::clone` pass a `Start<T>`, and this is the new process's copy of that memory.
     let start: &Start<'_, T> = unsafe { &*start.cast() };
     if let Some(output) = start.output {
-        // SAFETY: this process's copy of the guard, whose owner never runs here.
+        // SAFETY: this is the new process's copy of the guard; the owner of the original never runs here, so it is
+        // dropped once.
         drop(ManuallyDrop::into_inner(unsafe { ptr::read(output) }));
     }
     (start.body)(start.context)
 }
 
-/// Clones a process of one thread, which has blocked all signals.
+/// Clones a process that has one thread and has blocked all signals.
 ///
 /// # Safety
 /// As for [`process::clone`], for `body` and `context`.
@@ -56,7 +57,7 @@ pub(super) unsafe fn clone<T>(
         context,
         output: None,
     };
-    // SAFETY: by the contract; `enter` diverges as `body` does.
+    // SAFETY: the caller keeps the contract of `process::clone`; `enter` diverges as `body` does.
     unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) }
 }
 
@@ -78,7 +79,7 @@ pub(super) unsafe fn clone_caller<T>(
         output: Some(&output),
     };
     let mask = signals::block_all();
-    // SAFETY: by the contract; `enter` diverges as `body` does.
+    // SAFETY: the caller keeps the contract of `process::clone`; `enter` diverges as `body` does.
     let made = unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) };
     signals::restore(mask);
     drop(ManuallyDrop::into_inner(output));

@@ -1,4 +1,4 @@
-//! What can go wrong with coprocs, by operation.
+//! The errors of coprocs, by operation.
 
 use crate::region::{AttachError, ObjectError};
 use rustix::io::Errno;
@@ -10,22 +10,21 @@ pub enum StartError {
     /// The server process could not be made.
     #[error("{call} failed: {error}")]
     System {
-        /// What was tried.
+        /// The operation that failed, usually a system call.
         call: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// The copies of this process that were made all hung: another thread holds a lock of the
-    /// allocator, of the loader, of standard error or of panics all the time. Start before other
-    /// threads do.
+    /// All copies of this process that were made hung, because another thread keeps holding a lock of the allocator, of
+    /// the loader, of standard error or of panics. Start the runtime before other threads.
     #[error(
         "{attempts} copies of this process hung on locks of other threads; start the runtime before other threads"
     )]
     Unproven {
-        /// How many were tried.
+        /// How many copies were made.
         attempts: u32,
     },
-    /// The calling thread holds robust locks, or messages in flight: the copy would, too.
+    /// The calling thread holds robust locks, or messages in flight: the copy would hold them, too.
     #[error("the calling thread holds locks or messages, which the copy would hold as well")]
     Holding,
     /// The server process ended before it was ready.
@@ -46,11 +45,11 @@ pub enum SpawnError {
     Attribute {
         /// The attribute, by the name of its builder function (`nice`: that of `scheduling`).
         attribute: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// A snapshot, and the calling thread holds robust locks, or messages in flight: the coproc would,
-    /// too. (The unsafe ways to start one leave that to their caller.)
+    /// A snapshot was requested, and the calling thread holds robust locks, or messages in flight: the coproc would
+    /// hold them, too. (The unsafe functions leave this check to their caller.)
     #[error("the calling thread holds locks or messages, which the copy would hold as well")]
     Holding,
     /// The argument is not a whole named object of the region.
@@ -65,8 +64,8 @@ pub enum SpawnError {
     /// The new process died before it ran anything.
     #[error("the process died before it ran anything")]
     Died,
-    /// A snapshot hung before it ran anything, for ten seconds, and was killed: when it was copied,
-    /// another thread held a lock that its start takes.
+    /// A snapshot hung for ten seconds before it ran anything, and was killed: when it was copied, another thread held
+    /// a lock that its start takes.
     #[error("the copy of this process hung on a lock of another thread, and was killed")]
     Stuck,
     /// The region has no room for a record, or the caller cannot be a task of it.
@@ -90,10 +89,9 @@ pub enum JoinError {
     /// It was started detached.
     #[error("it is detached")]
     Detached,
-    /// It died, and something else in this process, or none of it, has waited for it: the runtime
-    /// belongs to another process, or somebody calls `waitpid` with `__WALL`, or, once it had become
-    /// another program by `exec`, any `waitpid(-1)` (or SIGCHLD is ignored, which discards the end of
-    /// such a program).
+    /// It died, and its status is lost. Either the runtime belongs to another process, or a `waitpid` with `__WALL`
+    /// elsewhere in this process reaped it, or, after it had become another program by `exec`, any `waitpid(-1)` did
+    /// (or SIGCHLD is ignored, which discards the status of such a program).
     #[error("it died, and how is unknown: another waited for it")]
     Taken,
     /// The region cannot be used.
@@ -102,9 +100,9 @@ pub enum JoinError {
     /// A system call failed.
     #[error("{call} failed: {error}")]
     System {
-        /// What was tried.
+        /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
 }

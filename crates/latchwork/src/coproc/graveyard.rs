@@ -1,7 +1,7 @@
-//! Coprocs that nobody will ask about any more, and whose processes the kernel still keeps.
+//! Coprocs that will never be joined, and whose processes the kernel still keeps as zombies.
 //!
-//! One list per process, so that coprocs that outlive their runtime are cleaned up after, too. It is
-//! tended at each spawn and join, a few graves at a time, and on request.
+//! There is one list per process, so that coprocs that outlive their runtime are reaped, too. Each spawn and each join
+//! checks a few entries, and `reap_ended` checks all.
 #![allow(unsafe_code)]
 
 use super::record::Ref;
@@ -16,11 +16,11 @@ use std::collections::VecDeque;
 /// A process to reap.
 pub(super) struct Grave {
     pub(super) pid: u32,
-    /// Freed when the process is gone.
+    /// Freed when the process has been reaped.
     pub(super) record: Option<Ref>,
-    /// The task has ended, the process ends at once.
+    /// The task has ended, so the process ends at once.
     pub(super) ending: bool,
-    /// Before this there is nothing to reap.
+    /// There is nothing to reap before this time.
     pub(super) lingers: Option<Deadline>,
 }
 
@@ -31,14 +31,14 @@ struct Yard {
 
 static YARD: AtomicPtr<Yard> = AtomicPtr::new(ptr::null_mut());
 
-/// The yard of this process. One that was copied by a fork is left alone for ever: its graves are
-/// the parent's, and its lock may have been copied while held.
+/// The yard of this process. A yard that was copied by a fork is leaked: its graves are the parent's, and its lock may
+/// have been copied while held.
 fn yard() -> &'static Yard {
     let process = process_id();
     loop {
-        // Acquire: pairs with the Release below.
+        // Acquire: pairs with the Release of the exchange below.
         let current = YARD.load(Ordering::Acquire);
-        // SAFETY: made below, and never freed.
+        // SAFETY: a yard is made by `Box::into_raw` below, and a published one is never freed.
         if let Some(yard) = unsafe { current.as_ref() }
             && yard.process == process
         {
@@ -52,13 +52,13 @@ fn yard() -> &'static Yard {
             .compare_exchange(current, new, Ordering::Release, Ordering::Relaxed)
             .is_err()
         {
-            // SAFETY: made just now, and nobody else has seen it.
+            // SAFETY: `new` was made just now, and was not published.
             drop(unsafe { Box::from_raw(new) });
         }
     }
 }
 
-/// Leaves a process to be reaped; 0 if there is none.
+/// Leaves a process to be reaped later. A `pid` of 0 means that there is none.
 pub(super) fn bury(grave: Grave) {
     if grave.pid == 0 {
         return grave.close();
@@ -66,7 +66,7 @@ pub(super) fn bury(grave: Grave) {
     yard().graves.lock().push_back(grave);
 }
 
-/// Leaves a coproc that its creator has given up, and its record, to be cleaned up.
+/// Leaves a coproc that its creator has given up, and its record, to be reaped and freed.
 pub(super) fn give_up(record: Ref, ending: bool) {
     bury(Grave {
         pid: record.pid.load(Ordering::Relaxed),
@@ -76,17 +76,16 @@ pub(super) fn give_up(record: Ref, ending: bool) {
     });
 }
 
-/// Looks at a few graves.
+/// Checks a few graves.
 pub(super) fn tend() {
     look_at(2);
 }
 
-/// Cleans up after the coprocs of this process that have ended by now and that nobody will join:
-/// those that are [detached](super::Attributes::detached), and those whose handles were dropped,
-/// also before their end. Never waits.
+/// Reaps the coprocs of this process that have ended and that will not be joined: those that are
+/// [detached](super::Attributes::detached), and those whose handles were dropped, also before their end. Never waits.
 ///
-/// Until then they are zombies. Each spawn and each join looks at a few of them, so that only a
-/// program that does neither for long needs this.
+/// Until then they are zombies. Each spawn and each join checks a few of them, so that only a program that does neither
+/// for long needs this function.
 pub fn reap_ended() {
     look_at(usize::MAX);
 }
@@ -104,7 +103,7 @@ fn look_at(most: usize) {
     }
 }
 
-/// Looks at all graves, and waits for the processes that end at once.
+/// Checks all graves, and waits for the processes that end at once.
 pub(super) fn tend_all() {
     let graves: Vec<Grave> = yard().graves.lock().drain(..).collect();
     for grave in graves {
@@ -127,7 +126,7 @@ impl Grave {
 
     fn close(self) {
         if let Some(record) = self.record {
-            // SAFETY: the process is gone, and its handle with it.
+            // SAFETY: the process is gone, and the coproc's handle was dropped, so nothing uses the record.
             unsafe { record.free() };
         }
     }

@@ -1,12 +1,11 @@
-//! The handle on a coproc: waiting for its end, signals, its result.
+//! The handle of a coproc: waiting for its end, signals, its result.
 //!
-//! *Why no death is missed.* A coproc that runs is a task of the region, and whoever waits for it
-//! sleeps on its life-word, which changes when it leaves the region in good order, and when it dies,
-//! by whatever cause, `exec` included. (One that leaves it by itself runs on; its join then waits for
-//! the end of its process.) A long sleep is the region's `park`, which watches all tasks,
-//! since the kernel tells one sleeper of a death and this one may die, too; a first short one
-//! watches the one life-word alone, since most joins end in it. A coproc that leaves in good order
-//! is no death: `park` is given its life-word as it was when the coproc was seen alive.
+//! *Why no death is missed.* A running coproc is a task of the region. A joiner sleeps on the task's life-word, which
+//! changes when the coproc leaves the region in good order and when it dies, by whatever cause, `exec` included. (A
+//! coproc that leaves the region by itself runs on; its join then waits for the end of the process.) A first short
+//! sleep watches this life-word alone, since most joins end in it. A longer sleep is the region's `park`, which watches
+//! all tasks: the kernel wakes only one sleeper per death, and that sleeper may die, too. A coproc that leaves in good
+//! order does not count as a death, so `park` is given the value that its life-word had when the coproc was seen alive.
 #![allow(unsafe_code)]
 
 use super::graveyard::{self, Grave};
@@ -28,13 +27,13 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use std::sync::Arc;
 
-/// How long a sleep watches the life-word of one task alone.
+/// How long the first sleep lasts, which watches the life-word of one task alone.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// How often a process is looked at whose end cannot be waited for, as no descriptor is free.
+/// How often to check a process whose end cannot be waited for, since no descriptor is free.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(1);
 
-/// Words that the region's `park` watches beside the life-words of all tasks.
+/// How many words the region's `park` can watch beside the life-words of all tasks.
 const PARK_WORDS: usize = 8;
 
 /// How a coproc ended, and what it used.
@@ -42,8 +41,8 @@ const PARK_WORDS: usize = 8;
 pub struct Exit {
     /// How it ended.
     pub outcome: Outcome,
-    /// What it used: until its function had ended ([`Coproc::join`]), or in all
-    /// ([`Coproc::join_reaped`], and whenever it died).
+    /// What it used: up to the end of its function ([`Coproc::join`]), or in its whole life ([`Coproc::join_reaped`],
+    /// and after any death).
     pub usage: Usage,
 }
 
@@ -63,7 +62,7 @@ pub enum Outcome {
     Returned(i32),
     /// Its function panicked; the beginning of the message.
     Panicked(String),
-    /// It called `exit` with this status, or became another program by `exec`, which did.
+    /// It called `exit` with this status, or became another program by `exec`, which exited with it.
     Exited(i32),
     /// A signal killed it.
     Signalled {
@@ -86,11 +85,10 @@ pub enum KillError {
     System(Errno),
 }
 
-/// A coproc, as its creator sees it.
+/// The handle of a coproc, for its creator.
 ///
-/// Dropping it detaches: the coproc goes on, and is cleaned up after by the first spawn, join or
-/// [`reap_ended`](super::reap_ended) after its end. The handle is of use in the process that spawned
-/// alone.
+/// Dropping it detaches: the coproc goes on, and is reaped by the first spawn, join or
+/// [`reap_ended`](super::reap_ended) after its end. Only the process that spawned the coproc can use the handle.
 #[must_use = "a coproc whose handle is dropped is detached"]
 pub struct Coproc {
     record: Ref,
@@ -98,28 +96,28 @@ pub struct Coproc {
     name: String,
     detached: bool,
     creator: u32,
-    /// From the pool.
+    /// Whether it came from the pool.
     pooled: bool,
-    /// Until when a join does not sleep.
+    /// Until this time a join spins instead of sleeping.
     hurry: Option<Deadline>,
     process: Mutex<Process>,
 }
 
-/// Where a coproc comes from.
+/// How a coproc was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// It was made for this spawn.
     Made,
     /// The pool, on a machine of one processor.
     Pool,
-    /// The pool, and it may run beside its creator.
+    /// The pool, on a machine of several processors: it may run in parallel with its creator.
     PoolNearby,
 }
 
 #[derive(Default)]
 struct Process {
     descriptor: Option<Arc<OwnedFd>>,
-    /// The kernel has forgotten it, and its ID may be another's.
+    /// The process was reaped, and its ID may be reused. `Err`: its status is lost.
     reaped: Option<Result<(Ended, Usage), ()>>,
 }
 
@@ -139,8 +137,8 @@ impl Coproc {
         }
     }
 
-    /// The process ID. It may be another's once the coproc has ended and was joined; to send a
-    /// signal use [`Self::kill`].
+    /// The process ID. The kernel may reuse it once the coproc has ended and was joined; to send a signal use
+    /// [`Self::kill`].
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -153,8 +151,7 @@ impl Coproc {
     }
 
     /// Whether its function still runs. A coproc that became another program, or has
-    /// [left](crate::region::Region::detach) the region, counts as ended; a join then waits for the
-    /// end of its process.
+    /// [left](crate::region::Region::detach) the region, counts as ended; a join then waits for the end of its process.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.is_gone()
@@ -162,10 +159,10 @@ impl Coproc {
 
     /// Waits until its function has ended, or it died.
     ///
-    /// Returns as soon as the result is there and the coproc has left the region: its locks are
-    /// free, or reported to their next owners. The kernel may be busy for a while taking the
-    /// process apart; the zombie is reaped in passing, later. [`Self::join_reaped`] waits for that,
-    /// too. If the coproc died, what it left in the region has been swept.
+    /// Returns as soon as the result is available and the coproc has left the region: its locks are free, or report
+    /// owner death to their next owners. The kernel may still need some time to tear the process down; the zombie is
+    /// reaped later, by another call. [`Self::join_reaped`] waits for that, too. If the coproc died, what it left in
+    /// the region has been swept.
     ///
     /// # Errors
     /// [`JoinError::Detached`]; see [`JoinError`].
@@ -181,9 +178,9 @@ impl Coproc {
         self.wait(Some(deadline))
     }
 
-    /// Waits until the kernel has taken the process apart: its descriptors are closed, its threads
-    /// gone, and its usage is complete. A coproc from the pool puts its end off by 10 ms, so that a
-    /// burst of short ones does not pay for it.
+    /// Waits until the kernel has torn the process down: its descriptors are closed, its threads are gone, and its
+    /// usage is complete. A coproc from the pool delays its exit by 10 ms, so that a burst of short coprocs does not
+    /// pay for the teardown.
     ///
     /// # Errors
     /// As for [`Self::join`].
@@ -193,13 +190,14 @@ impl Coproc {
         Ok(Exit { usage, ..published })
     }
 
-    /// Sends a signal. It never meets another process: the kernel keeps the ID until it was reaped,
-    /// and the signal goes through a pidfd.
+    /// Sends a signal. The signal cannot reach another process: the kernel keeps the ID until the process is reaped,
+    /// and the signal is sent through a pidfd.
     ///
     /// # Errors
     /// [`KillError`].
     pub fn kill(&self, signal: Signal) -> Result<(), KillError> {
-        // A coproc from the pool drops the signals that came before its work did.
+        // A coproc from the pool discards the signals that arrived before its work, so this waits until the work has
+        // started.
         while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
             let pause = Deadline::after(Duration::from_micros(200));
             futex::wait(
@@ -219,15 +217,15 @@ impl Coproc {
         })
     }
 
-    /// Lets it go on by itself; the same as dropping the handle.
+    /// Detaches the coproc; the same as dropping the handle.
     pub fn detach(self) {}
 
-    /// Whether the task is gone, in good order or not.
+    /// Whether the task is gone, in good order or by death.
     pub(super) fn is_gone(&self) -> bool {
         self.life_word().is_none()
     }
 
-    /// The life-word of its task, and what it holds now; `None` once the task is gone.
+    /// The life-word of its task, and its current value; `None` once the task is gone.
     fn life_word(&self) -> Option<(&AtomicU32, u32)> {
         self.record.region.inner().life_word(self.record.task()?)
     }
@@ -241,7 +239,7 @@ impl Coproc {
             return Err(JoinError::Detached);
         }
         if self.is_alive() {
-            // While it runs, and before this thread sleeps.
+            // Done here, while the coproc still runs and before this thread sleeps.
             graveyard::tend();
         }
         if !self.wait_until_gone(deadline)? {
@@ -253,10 +251,10 @@ impl Coproc {
                 usage: self.record.usage(),
             });
         }
-        // It died. Somebody may wait for what it held.
+        // It died. Other tasks may wait for what it held.
         let _ = self.record.region.inner().sweep();
         let (ended, usage) = self.reap(deadline)?;
-        // Unless it had only left the region.
+        // There is a result after all if the coproc had left the region by itself, and ended its function later.
         let outcome = self.published().unwrap_or(match ended {
             Ended::Exited(status) => Outcome::Exited(status),
             Ended::Signalled { signal, core } => Outcome::Signalled { signal, core },
@@ -273,8 +271,8 @@ impl Coproc {
             if poll_briefly(|| inner.life_word(task).is_none()) {
                 return Ok(true);
             }
-            // It may have been put on this very processor, since the last one has not left the other
-            // yet.
+            // The kernel may have placed the coproc on this very processor, since the previous coproc has not left the
+            // other one yet.
             if !self.record.runs_elsewhere() {
                 thread::yield_cpu();
             }
@@ -300,12 +298,12 @@ impl Coproc {
         }
     }
 
-    /// The result, if there is one.
+    /// The result, if the coproc has stored it.
     fn published(&self) -> Option<Outcome> {
         if self.record.state() != record::DONE {
             return None;
         }
-        // Relaxed: written before `DONE`.
+        // Relaxed: written before `DONE`, which was read with Acquire.
         match self.record.code.load(Ordering::Relaxed) {
             child::RESULT_PANICKED => Some(Outcome::Panicked(self.record.message())),
             _ => Some(Outcome::Returned(
@@ -314,7 +312,7 @@ impl Coproc {
         }
     }
 
-    /// A descriptor of the process, which is not reaped.
+    /// A descriptor of the process; fails if the process was reaped.
     fn descriptor(&self) -> Result<Arc<OwnedFd>, JoinError> {
         let mut process = self.process.lock();
         if process.reaped.is_some() || self.creator != task::process_id() {
@@ -324,7 +322,7 @@ impl Coproc {
             return Ok(Arc::clone(descriptor));
         }
         match process::open_process(self.pid) {
-            // Unless somebody else has reaped it, and it is another process's.
+            // If other code has reaped the process, its ID may be another process's, which is not a child of this one.
             Ok(descriptor) if process::is_child(&descriptor) => {
                 Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor))))
             }
@@ -342,7 +340,7 @@ impl Coproc {
             if let Some(ended) = self.try_reap()? {
                 return Ok(ended);
             }
-            // Not under the lock: a coproc that became another program may run for long.
+            // The lock is not held here: a coproc that became another program may run for long.
             match self.descriptor() {
                 Ok(descriptor) => match process::wait_for_end(&*descriptor, deadline) {
                     Ok(true) => {}
@@ -384,7 +382,7 @@ impl Coproc {
                     });
                 }
             };
-            // Relaxed: read by the zygote, should this process die.
+            // Relaxed: only the zygote reads it, if this process dies.
             self.record.pid.store(0, Ordering::Relaxed);
         }
         match process.reaped {
@@ -396,7 +394,7 @@ impl Coproc {
 
 impl Drop for Coproc {
     fn drop(&mut self) {
-        // In the child of a fork the record and the process are the parent's.
+        // In the child of a fork, the record and the process belong to the parent.
         if self.creator != task::process_id() {
             return;
         }
@@ -430,11 +428,11 @@ impl fmt::Debug for Coproc {
     }
 }
 
-/// Waits until one of several coprocs has ended; gives its index, for [`Coproc::join`]. (One that
-/// became another program counts as ended: its join may take long.)
+/// Waits until one of several coprocs has ended; returns its index, for [`Coproc::join`]. (A coproc that became another
+/// program counts as ended: its join may take long.)
 ///
 /// # Errors
-/// [`JoinError::TimedOut`] once `deadline` has passed, at once if there are none and no deadline.
+/// [`JoinError::TimedOut`] once `deadline` has passed, or at once if `coprocs` is empty and there is no deadline.
 pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize, JoinError> {
     let Some(first) = coprocs.first() else {
         if let Some(deadline) = deadline {
@@ -459,7 +457,7 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         if deadline.is_some_and(Deadline::has_passed) {
             return Err(JoinError::TimedOut);
         }
-        // More of them, and the tasks of other regions, are looked at from time to time.
+        // Coprocs beyond these, and tasks of other regions, are checked every 10 ms.
         let watched = &lives[..lives.len().min(PARK_WORDS)];
         let check = Deadline::after(Duration::from_millis(10));
         let until = if one_region && watched.len() == lives.len() {

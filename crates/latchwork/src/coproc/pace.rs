@@ -1,17 +1,16 @@
-//! How long those who are about to meet stay awake, and how long an end is put off.
+//! How long a creator and a coproc spin for each other, and how long a coproc delays its exit.
 
 use core::time::Duration;
 
-/// Spawns that follow each other as closely as this are a burst: the next coproc is then woken before
-/// it is asked for, and looks for its work without sleeping. To wake a processor that has nothing to
-/// do takes longer than all else that a spawn does.
+/// Spawns at most this far apart are a burst: the pool wakes the next coproc before it is requested, and that coproc
+/// polls for work without sleeping. Waking an idle processor takes longer than everything else in a spawn.
 pub(super) const BURST: Duration = Duration::from_micros(60);
 
-/// How long after its start a coproc from the pool is waited for awake, on a machine of several
-/// processors: a short one is then joined without a sleep and a wake-up, which cost as much as its
-/// whole life. One that runs for longer costs its joiner this much of a processor, once.
+/// How long a joiner spins for a coproc from the pool, counted from the coproc's start, on a machine of several
+/// processors. A short coproc is then joined without a sleep and a wake-up, which would cost as much as its whole life.
+/// A longer one costs its joiner this much processor time, once.
 pub(super) const HURRY: Duration = Duration::from_micros(40);
 
-/// How long a coproc from the pool puts its end off. Taking a process apart takes some 100 µs of a
-/// processor; in a burst of short coprocs that would be taken from the next ones.
+/// How long a coproc from the pool delays its exit. The kernel needs some 100 µs of processor time to tear a process
+/// down; in a burst of short coprocs that time would be taken from the next ones.
 pub(super) const LINGER: Duration = Duration::from_millis(10);

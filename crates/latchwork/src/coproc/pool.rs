@@ -1,4 +1,4 @@
-//! Coprocs that were made ahead: joined to the region, and asleep until there is work.
+//! Coprocs that were made ahead: they have joined the region, and sleep until there is work.
 #![allow(unsafe_code)]
 
 use super::graveyard::give_up;
@@ -15,9 +15,9 @@ pub(super) struct Pool {
     size: usize,
     /// Ready, or being made.
     members: VecDeque<Ref>,
-    /// Until when a spawn counts as one of a burst.
+    /// A spawn before this time belongs to a burst.
     burst: Option<Deadline>,
-    /// Members may be woken ahead: there is another processor for them.
+    /// Members may be woken ahead, since there is another processor for them.
     rouses: bool,
 }
 
@@ -31,7 +31,7 @@ impl Pool {
         }
     }
 
-    /// Has a ready coproc start on `request`; `None` if none is ready.
+    /// Assigns `request` to a ready coproc; `None` if none is ready.
     pub(super) fn take(&mut self, request: &Request) -> Option<Ref> {
         for _ in 0..self.members.len() {
             let Some(member) = self.members.pop_front() else {
@@ -40,12 +40,13 @@ impl Pool {
             match member.state() {
                 record::REQUESTED if !member.has_ended() => self.members.push_back(member),
                 record::READY | record::AWAKE if lives(&member) => {
-                    // SAFETY: the coproc reads it after `ASSIGNED`.
+                    // SAFETY: the member is ready, so the request is the creator's to write; the coproc reads it after
+                    // `ASSIGNED`.
                     unsafe { *member.request() = request.clone() };
                     match assign(&member) {
                         Some(record::READY) => member.wake(),
                         Some(_) => {}
-                        // It has closed meanwhile.
+                        // The member closed meanwhile.
                         None => {
                             give_up(member, false);
                             continue;
@@ -60,8 +61,8 @@ impl Pool {
         None
     }
 
-    /// In a burst: wakes the member that will be taken next. It sleeps on if it is not asleep yet, or
-    /// goes back to sleep if it is not taken.
+    /// In a burst, wakes the member that will be taken next. A member that is not asleep yet misses this wake-up and
+    /// sleeps; a member that is not taken goes back to sleep.
     fn rouse_next(&mut self) {
         let in_burst = self.burst.is_some_and(|burst| !burst.has_passed());
         if in_burst
@@ -73,12 +74,12 @@ impl Pool {
         self.burst = self.rouses.then(|| Deadline::after(BURST));
     }
 
-    /// Whether so many are missing that more are to be asked for.
+    /// Whether at least half of the members are missing.
     pub(super) fn is_low(&self) -> bool {
         self.members.len() * 2 <= self.size && self.size != 0
     }
 
-    /// Asks for as many as are missing.
+    /// Requests as many members as are missing.
     pub(super) fn refill(
         &mut self,
         zygote: &Zygote,
@@ -86,7 +87,7 @@ impl Pool {
         chain: &Arc<Chain>,
     ) {
         let missing = self.size - self.members.len();
-        // Without memory, or without a zygote, there is no pool, and spawns are clean ones.
+        // Without memory, or without a zygote, the pool stays empty, and spawns are clean ones.
         let mut records: Vec<Ref> = (0..missing)
             .map_while(|_| chain.add(request()).ok())
             .collect();
@@ -94,13 +95,13 @@ impl Pool {
         let sent = messages.take_while(|message| zygote.request(message, &[]).is_ok());
         let sent: usize = sent.map(<[Ref]>::len).sum();
         for record in records.drain(sent..) {
-            // SAFETY: nobody else knows it, or ever will: its message was not sent.
+            // SAFETY: no other process knows the record, or ever will: its message was not sent.
             unsafe { record.free() };
         }
         self.members.extend(records);
     }
 
-    /// Forgets the members that have died. How many are ready, and how many are being made.
+    /// Removes the members that have died. Returns how many are ready, and how many are being made.
     pub(super) fn count(&mut self) -> (usize, usize) {
         let (mut ready, mut coming) = (0, 0);
         for _ in 0..self.members.len() {
@@ -120,19 +121,19 @@ impl Pool {
         (ready, coming)
     }
 
-    /// Forgets those that a dead zygote did not get to.
+    /// Frees the members that a dead zygote did not make.
     pub(super) fn forget_unmade(&mut self) {
         self.members.retain(|member| {
             let made = member.pid.load(Ordering::Acquire) != 0;
             if !made {
-                // SAFETY: no process knows it, or ever will.
+                // SAFETY: no process knows the record, or ever will: the zygote is dead.
                 unsafe { member.free() };
             }
             made
         });
     }
 
-    /// Gives up all members, which have been told to end. The zygote is gone.
+    /// Gives up all members, which have been asked to end. The zygote is gone.
     pub(super) fn close(&mut self) {
         self.forget_unmade();
         for member in self.members.drain(..) {
@@ -141,10 +142,10 @@ impl Pool {
     }
 }
 
-/// Gives a member its work: what it did until then, or `None` if it has closed.
+/// Assigns work to a member. Returns its state before, or `None` if it has closed.
 fn assign(member: &Ref) -> Option<u32> {
     let state = &member.state;
-    // AcqRel: the Release pairs with the coproc's look at its state.
+    // AcqRel: the Release pairs with the Acquire of `Record::state` in the coproc.
     state
         .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
             matches!(state, record::READY | record::AWAKE).then_some(record::ASSIGNED)

@@ -1,27 +1,27 @@
-//! What the creator and a coproc tell each other: a block of the region's heap per coproc.
+//! The record that a creator and a coproc share: one block of the region's heap per coproc.
 //!
 //! | state | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 `REQUESTED` | to be made, or on its way | creator |
-//! | 1 `READY` | in the pool: waits for its work | coproc |
+//! | 0 `REQUESTED` | to be made, or being made | creator |
+//! | 1 `READY` | in the pool: sleeps until it has work | coproc |
 //! | 2 `ASSIGNED` | taken from the pool | creator: CAS from `READY` or `AWAKE` |
 //! | 3 `STARTED` | all attributes are set, its function runs | coproc |
 //! | 4 `FAILED` | an attribute failed; it runs nothing | coproc, or the zygote for it |
 //! | 5 `DONE` | its function has ended, the result is here | coproc |
-//! | 6 `CLOSED` | of a `Coprocs` itself: its ready coprocs are to end | creator, zygote |
-//! | 7 `AWAKE` | as `READY`, and looks for its work without sleeping | coproc: CAS from `READY`, and back |
+//! | 6 `CLOSED` | of a `Coprocs` itself: its ready coprocs must end | creator, zygote |
+//! | 7 `AWAKE` | as `READY`, but polls for its work without sleeping | coproc: CAS from `READY`, and back |
 //!
 //! Invariants
-//! 1. The request is written by the creator alone, before `REQUESTED` is sent or `ASSIGNED` is
-//!    stored (Release), and read by the coproc alone, after it has seen that (Acquire).
-//! 2. A coproc that has stored `FAILED` or `DONE` does not touch its record again. So the record may
-//!    be freed then, or once its process was reaped; not when its task is gone, for a function may
-//!    leave the region and run on.
+//! 1. Only the creator writes the request, before it sends `REQUESTED` or stores `ASSIGNED` (Release). Only the coproc
+//!    reads it, after it has seen that (Acquire).
+//! 2. A coproc that has stored `FAILED` or `DONE` does not touch its record again. So the record may be freed then, or
+//!    once the process was reaped. It may not be freed as soon as the task is gone, for a function may leave the region
+//!    and run on.
 //! 3. The result is written before `DONE`. A process that has ended without `DONE` died.
-//! 4. A record is freed by its creator. Once that is dead, the zygote frees all that is in the
-//!    runtime's [`Chain`], and a coproc that is in none (its runtime has been dropped) its own when
-//!    its function has ended. (So a record can stay if creator *and* zygote are killed, or the
-//!    creator and a coproc whose runtime has been dropped.)
+//! 4. A record is freed by its creator. If the creator is dead, the zygote frees all records in the runtime's
+//!    [`Chain`]. A coproc whose record is in no chain (its runtime has been dropped) then frees its own record when its
+//!    function has ended. (So a record leaks if creator *and* zygote are killed, or the creator and a coproc whose
+//!    runtime has been dropped.)
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
@@ -51,32 +51,32 @@ pub(super) const DONE: u32 = 5;
 pub(super) const CLOSED: u32 = 6;
 pub(super) const AWAKE: u32 = 7;
 
-/// Bytes of an argument that is passed by value.
+/// The most bytes of an argument that is passed by value.
 pub(super) const VALUE_BYTES: usize = 256;
-/// Bytes that are kept of the message of a panic.
+/// The most bytes that are kept of a panic's message.
 const MESSAGE_BYTES: usize = 160;
 
-/// What to run: a monomorphic function of this image, which is at the same address in all clones.
+/// The function to run: a monomorphic function of this image, which is at the same address in all clones.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Call {
     pub(super) run: unsafe fn(&Region, entry: usize, argument: *const u8) -> i32,
     pub(super) entry: usize,
-    /// 0: the value in the request.
+    /// The argument's address; 0 means the value in the request.
     pub(super) argument: usize,
 }
 
-/// What a coproc is to be and to do.
+/// The request for a coproc: its call and its attributes.
 #[derive(Clone)]
 #[repr(C, align(16))]
 pub(super) struct Request {
     pub(super) call: Option<Call>,
     pub(super) settings: Settings,
-    /// The process that asks.
+    /// The process that requests the coproc.
     pub(super) creator: u32,
-    /// Made ahead, for the pool.
+    /// Whether it is made ahead, for the pool.
     pub(super) pooled: bool,
-    /// The descriptors to pass, as numbers in the process that is cloned; how many are to arrive.
+    /// The descriptors to pass, as numbers in the process that is cloned. `descriptor_count` is how many must arrive.
     pub(super) descriptors: [i32; MAX_DESCRIPTORS],
     pub(super) descriptor_count: usize,
     pub(super) value: [u128; VALUE_BYTES / 16],
@@ -88,9 +88,9 @@ pub(super) struct Record {
     /// Set by the kernel when it makes the process; 0 before, and after the process was reaped
     /// ([`Record::has_ended`]).
     pub(super) pid: AtomicU32,
-    /// Where it ran when it began: a hint to who waits for it awake.
+    /// The processor on which the function began: a hint for a joiner that spins.
     processor: AtomicU32,
-    /// Slot and generation in the region's task table; 0 before it has joined.
+    /// Slot and generation in the region's task table; 0 before the coproc has joined.
     task: AtomicU64,
     /// The attribute that failed and its error, or the result.
     pub(super) code: AtomicU32,
@@ -98,13 +98,13 @@ pub(super) struct Record {
     usage: [AtomicU64; 7],
     message_length: AtomicU32,
     message: [AtomicU8; MESSAGE_BYTES],
-    /// Neighbours in the runtime's chain, by address; 0 in `previous` of a record that is in none.
+    /// Neighbours in the runtime's chain, by address. `previous` is 0 if the record is in no chain.
     next: AtomicUsize,
     previous: AtomicUsize,
     request: UnsafeCell<Request>,
 }
 
-// SAFETY: atomics, and a request that one task at a time uses (invariant 1).
+// SAFETY: all fields are atomics, except the request, which one task at a time uses (invariant 1).
 unsafe impl Sync for Record {}
 
 /// A record in a region.
@@ -112,19 +112,19 @@ unsafe impl Sync for Record {}
 pub(super) struct Ref {
     pub(super) region: Region,
     record: NonNull<Record>,
-    /// Where the creator has put it.
+    /// The chain that the creator added it to.
     chain: Option<Arc<Chain>>,
 }
 
 // SAFETY: the region handle keeps the record mapped, and the record is `Sync`.
 unsafe impl Send for Ref {}
-// SAFETY: as above.
+// SAFETY: the region handle keeps the record mapped, and the record is `Sync`.
 unsafe impl Sync for Ref {}
 
 impl core::ops::Deref for Ref {
     type Target = Record;
     fn deref(&self) -> &Record {
-        // SAFETY: allocated by `new`, freed by `free`, whose callers keep invariant 2.
+        // SAFETY: `new` allocated the record, and the callers of `free` keep invariant 2, so it is not freed yet.
         unsafe { self.record.as_ref() }
     }
 }
@@ -134,7 +134,7 @@ impl Ref {
     pub(super) fn new(region: &Region, request: Request) -> Result<Self, ObjectError> {
         let block = region.allocate(Layout::new::<Record>())?;
         let record: NonNull<Record> = block.cast();
-        // SAFETY: a block of the right size and alignment, which nobody else knows.
+        // SAFETY: the block has the right size and alignment, and no other task knows it.
         unsafe {
             record.write(Record {
                 state: AtomicU32::new(REQUESTED),
@@ -159,10 +159,10 @@ impl Ref {
         })
     }
 
-    /// The record at an address that came over the zygote's socket, or from a neighbour.
+    /// The record at an address that was received over the zygote's socket, or read from a neighbour's link.
     ///
     /// # Safety
-    /// It does, and is in this region.
+    /// The address is 0, or that of a record of this region, which is not freed while the result is used.
     pub(super) unsafe fn at(region: &Region, address: usize) -> Option<Self> {
         let record = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
         Some(Self {
@@ -179,22 +179,22 @@ impl Ref {
     /// Frees the record.
     ///
     /// # Safety
-    /// Invariant 2, and no other `Ref` of this process is used again.
+    /// By invariant 2 the coproc does not touch the record again, and no other `Ref` of this process is used again.
     pub(super) unsafe fn free(&self) {
         if let Some(chain) = &self.chain {
             chain.remove(self);
         }
-        // SAFETY: by the contract. Should the thread be unable to become a task, it is leaked.
+        // SAFETY: the caller keeps the contract. If the thread cannot become a task of the region, the record leaks.
         let _: Result<(), AttachError> = unsafe { self.region.deallocate(self.record.cast()) };
     }
 }
 
-/// The records of a runtime: a list in the region, which begins at its control record, so that the
-/// zygote finds them when their creator is dead.
+/// The records of a runtime: a list in the region that begins at the control record, so that the zygote finds the
+/// records when their creator is dead.
 ///
-/// Only the creator changes it, under the lock. Each change takes effect by one store to a `next`:
-/// a kill at any instruction leaves a list that can be followed, and at most the record that was
-/// being made or freed is in none.
+/// Only the creator changes the list, under the lock. Each change takes effect by one store to a `next`: a kill at any
+/// instruction leaves a list that can be followed, and at most the record that was being made or freed is missing from
+/// it.
 pub(super) struct Chain {
     control: Ref,
     lock: Mutex<()>,
@@ -220,7 +220,7 @@ impl Chain {
         if let Some(first) = self.at(first) {
             first.previous.store(record.address(), Ordering::Relaxed);
         }
-        // Release: who follows it finds the above.
+        // Release: a reader that follows this link sees the record's own link, stored above.
         self.control.next.store(record.address(), Ordering::Release);
         record.chain = Some(Arc::clone(self));
         Ok(record)
@@ -232,14 +232,14 @@ impl Chain {
         let Some(previous) = self.at(record.previous.load(Ordering::Relaxed)) else {
             return;
         };
-        // Release: before the record is freed.
+        // Release: the unlinking is ordered before the record is freed.
         previous.next.store(next, Ordering::Release);
         if let Some(next) = self.at(next) {
             next.previous.store(previous.address(), Ordering::Relaxed);
         }
     }
 
-    /// Lets go of all records: the control record is about to be freed.
+    /// Unlinks all records, since the control record is about to be freed.
     pub(super) fn dissolve(&self) {
         let _lock = self.lock.lock();
         let mut next = self.control.next.swap(0, Ordering::Relaxed);
@@ -267,7 +267,7 @@ impl Record {
         self.previous.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether its process, a child of this one, has ended. It is then reaped, and its ID forgotten.
+    /// Whether its process, a child of this one, has ended. If so, the process is reaped and its ID is cleared.
     pub(super) fn has_ended(&self) -> bool {
         let pid = self.pid.load(Ordering::Relaxed);
         let ended = pid != 0 && !matches!(process::reap(pid, false), Ok(None));
@@ -280,22 +280,22 @@ impl Record {
     /// The request.
     ///
     /// # Safety
-    /// Invariant 1: the caller is the one whose turn it is.
+    /// Invariant 1: the state allows the caller to use the request.
     #[expect(clippy::mut_from_ref, reason = "the state says whose it is")]
     pub(super) unsafe fn request(&self) -> &mut Request {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract, the state gives the request to the caller alone.
         unsafe { &mut *self.request.get() }
     }
 
     pub(super) fn set_task(&self, task: Owner) {
-        // Relaxed: the state's Release publishes it.
+        // Relaxed: the Release store of the state publishes it.
         self.task.store(
             u64::from(task.slot()) << 32 | u64::from(task.generation()),
             Ordering::Relaxed,
         );
     }
 
-    /// The coproc as a task of the region, once the state is `READY` or later.
+    /// The coproc's task in the region, once the state is `READY` or later.
     pub(super) fn task(&self) -> Option<Owner> {
         let raw = self.task.load(Ordering::Relaxed);
         NonZero::new(raw as u32).map(|generation| Owner::new((raw >> 32) as u16, generation))
@@ -311,9 +311,9 @@ impl Record {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Enters `STARTED`, for a joiner that waits awake.
+    /// Enters `STARTED` without a wake-up; a joiner may spin meanwhile.
     pub(super) fn begin_here(&self) {
-        // Relaxed: before `STARTED`, and a hint.
+        // Relaxed: ordered before `STARTED` by the Release of `enter`, and only a hint.
         self.processor.store(thread::processor(), Ordering::Relaxed);
         self.enter(STARTED);
     }
@@ -324,22 +324,22 @@ impl Record {
             && self.processor.load(Ordering::Relaxed) != thread::processor()
     }
 
-    /// Enters a state that somebody sleeps for.
+    /// Enters a state, and wakes the tasks that sleep on it.
     pub(super) fn announce(&self, state: u32) {
         let word = &raw const self.state;
         self.enter(state);
         futex::wake(word, u32::MAX, Sharing::Shared);
     }
 
-    /// Wakes whoever sleeps on the state. All: should anybody still sleep on what was here before this
-    /// record, he would take the one wake-up.
+    /// Wakes all tasks that sleep on the state. One wake-up would not do: a task may still sleep on this address
+    /// because of a record that was there before, and would consume it.
     pub(super) fn wake(&self) {
         futex::wake(&raw const self.state, u32::MAX, Sharing::Shared);
     }
 
     /// Reports an attribute that cannot be set.
     pub(super) fn refuse(&self, attribute: Attribute, error: Errno) {
-        // Relaxed: before `FAILED`.
+        // Relaxed: the Release store of `FAILED` publishes it.
         self.code.store(attribute as u32, Ordering::Relaxed);
         self.detail
             .store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
@@ -357,7 +357,7 @@ impl Record {
             usage.involuntary_switches,
         ];
         for (place, value) in self.usage.iter().zip(values) {
-            // Relaxed: before `DONE`.
+            // Relaxed: the Release store of `DONE` publishes it.
             place.store(value, Ordering::Relaxed);
         }
     }
@@ -378,7 +378,7 @@ impl Record {
     pub(super) fn set_message(&self, message: &str) {
         let kept = whole_characters(message, MESSAGE_BYTES);
         for (place, byte) in self.message.iter().zip(kept.bytes()) {
-            // Relaxed: before `DONE`.
+            // Relaxed: the Release store of `DONE` publishes it.
             place.store(byte, Ordering::Relaxed);
         }
         self.message_length

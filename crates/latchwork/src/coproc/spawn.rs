@@ -25,15 +25,15 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// How often a spawn makes a new zygote, should the last one have died under it.
+/// How many times a spawn makes a new zygote, if the last one died during the spawn.
 const ZYGOTES: usize = 3;
-/// How long a snapshot may take to start. It takes a millisecond, and more only if it hangs on a lock
-/// of another thread, or on a machine that is very busy.
+/// How long a snapshot may take to start. It takes about a millisecond, and longer only if it hangs on a lock of
+/// another thread, or if the machine is very busy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often [`Coprocs::fill`] counts.
+/// How often [`Coprocs::fill`] counts the ready coprocs.
 const FILL_CHECK: Duration = Duration::from_millis(1);
 
-/// How a runtime is to be.
+/// The options of a runtime.
 #[derive(Clone, Debug, Default)]
 #[must_use = "options do nothing until a runtime is started with them"]
 pub struct Options {
@@ -46,12 +46,10 @@ impl Options {
         Self::default()
     }
 
-    /// How many coprocs to hold ready: processes that exist, have joined the region (each takes a
-    /// slot of its task table) and sleep. A spawn without other attributes than name, orphans and
-    /// detached takes one of them: with the join some 30 µs, about what a thread takes. Its process
-    /// goes 10 ms after its function has ended.
-    /// More are made in the background when half of them are gone; when none is left, spawns are
-    /// clean ones.
+    /// How many coprocs to hold ready: processes that exist, have joined the region (each takes a slot of its task
+    /// table) and sleep. A spawn whose only attributes are name, orphans and detached takes one of them: with the join
+    /// some 30 µs, about what a thread takes. Its process exits 10 ms after its function has ended. More coprocs are
+    /// made in the background when half of them are gone; when none is left, spawns are clean ones.
     pub fn pool(mut self, coprocs: usize) -> Self {
         self.pool = coprocs;
         self
@@ -60,10 +58,9 @@ impl Options {
 
 /// The runtime that makes coprocs for one region. An example: the [module](super).
 ///
-/// Clones refer to the same one. When the last one is dropped, the server process and the ready
-/// coprocs end; coprocs that run go on, and their handles stay valid. A coproc may make a runtime
-/// of its own. In the child of a fork the runtime answers [`SpawnError::OtherProcess`], and the
-/// child makes its own.
+/// Clones refer to the same runtime. When the last one is dropped, the server process and the ready coprocs end;
+/// coprocs that run go on, and their handles stay valid. A coproc may make a runtime of its own. In the child of a fork
+/// the parent's runtime fails with [`SpawnError::OtherProcess`], and the child makes its own.
 #[derive(Clone)]
 pub struct Coprocs {
     shared: Arc<Shared>,
@@ -73,49 +70,47 @@ struct Shared {
     region: Region,
     creator: u32,
     arguments: Range<usize>,
-    /// Tells ready coprocs when to end, and where a zygote says that it is ready.
+    /// Announces to the ready coprocs when to end. A zygote reports in it that it is ready.
     control: Ref,
     /// All other records.
     chain: Arc<Chain>,
     zygote: Mutex<Option<Arc<Zygote>>>,
     pool: Mutex<Pool>,
     has_pool: bool,
-    /// When the runtime started.
+    /// Whether the machine had several processors when the runtime started.
     several_processors: bool,
 }
 
 impl Coprocs {
     /// Starts the runtime, without a pool.
     ///
-    /// It makes a copy of this process, as it is now, from which all clean coprocs will be copied:
-    /// start it early. Where there are other threads already, the copy first proves that none of
-    /// them holds a lock of the allocator, the loader or std (standard error and panics); if one
-    /// does, another copy is made, and after some attempts [`StartError::Unproven`] is returned.
-    /// Standard output is locked for that moment: a thread that holds it for ever holds up the
-    /// start, as it does `println!`.
+    /// It makes a copy of this process, as it is now, from which all clean coprocs will be copied: start it early. If
+    /// the process has other threads already, the copy first proves that none of them holds a lock of the allocator,
+    /// the loader or std (standard error and panics). If one does, another copy is made, and after some attempts
+    /// [`StartError::Unproven`] is returned. Standard output is locked for that moment: a thread that never releases it
+    /// blocks the start, as it blocks `println!`.
     ///
-    /// Locks of other libraries are not looked at, nor are two of std:
-    /// - that of *standard input*, which a thread holds while it waits for a line. In coprocs it is
-    ///   then held for ever: they read descriptor 0 by other means.
-    /// - that of *standard output, if the calling thread holds it* ([`std::io::StdoutLock`]). In
-    ///   coprocs their first thread then holds it for ever, and others that print hang: drop it
-    ///   before.
+    /// Locks of other libraries are not checked, nor are two of std:
+    /// - that of *standard input*, which a thread holds while it waits for a line. In coprocs it is then held for ever:
+    ///   they must read descriptor 0 by other means.
+    /// - that of *standard output, if the calling thread holds it* ([`std::io::StdoutLock`]). In a coproc its first
+    ///   thread then holds it for ever, and other threads that print hang: drop it before.
     ///
     /// # Safety
-    /// What this process owns in a region exists twice in copies: a container, a box or a guard that a
-    /// static, a thread-local or a leaked reference holds is in the memory of every coproc, too. Coprocs
-    /// use none of it, nor any exclusive reference into shared memory that is as old, nor an owned
-    /// descriptor (its number is closed in them, or another file's). That includes to drop it: the
-    /// destructors of thread-locals run in a coproc that calls `exit`. It holds for what is there now, and,
-    /// should the server process die, for what is there when a later start makes another one.
+    /// What this process owns in a region exists twice in copies: a container, a box or a guard that a static, a
+    /// thread-local or a leaked reference holds is in the memory of every coproc, too. Coprocs must not use it, nor any
+    /// exclusive reference into shared memory that existed before the copy, nor an owned descriptor (its number is
+    /// closed in them, or names another file). To drop one is a use: the destructors of thread-locals run in a coproc
+    /// that calls `exit`. This holds for all that exists now and, if the server process dies, for all that exists when
+    /// a later spawn makes another one.
     ///
-    /// So start before the region is used, and keep what is owned out of statics. A calling thread that
-    /// holds robust locks or messages is refused; the rest is not seen.
+    /// So start before the region is used, and keep owned objects out of statics. The call fails if the calling thread
+    /// holds robust locks or messages; it cannot check the rest.
     ///
     /// # Errors
     /// See [`StartError`].
     pub unsafe fn new(region: &Region) -> Result<Self, StartError> {
-        // SAFETY: the caller's.
+        // SAFETY: this function has the same contract as `with_options`, and the caller keeps it.
         unsafe { Self::with_options(region, &Options::new()) }
     }
 
@@ -152,17 +147,17 @@ impl Coprocs {
         Ok(coprocs)
     }
 
-    /// The region that its coprocs share.
+    /// The region that the coprocs of this runtime share.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.shared.region
     }
 
-    /// Fills the pool, and waits until all of it is ready, or `deadline` has passed: before a burst
-    /// that is not to wait for clean starts.
+    /// Fills the pool, and waits until all of it is ready or `deadline` has passed. Use it before a burst of spawns
+    /// that must not wait for clean starts.
     ///
-    /// Returns how many are ready. That is fewer than the pool's size if the time, the region's
-    /// memory, its task table or the system's limits did not suffice.
+    /// Returns how many coprocs are ready. That is fewer than the pool's size if the time, the region's memory, its
+    /// task table or the system's limits did not suffice.
     ///
     /// # Errors
     /// See [`StartError`]; only if the server process has died.
@@ -185,14 +180,14 @@ impl Coprocs {
             if coming == 0 || deadline.has_passed() {
                 return Ok(ready);
             }
-            // On no word of theirs: another thread may take one, and its record be freed.
+            // This does not wait on a futex word of a member: another thread may take that member, and its record be
+            // freed.
             std::thread::sleep(FILL_CHECK.min(deadline.remaining()));
         }
     }
 
-    /// Starts a coproc that runs `entry` on a named object of the region, as
-    /// [`Region::object`] and [`Region::find`] give it: other references might end before the
-    /// coproc does.
+    /// Starts a coproc that runs `entry` on a named object of the region, as returned by [`Region::object`] and
+    /// [`Region::find`]. Other references are refused, since their object might end before the coproc does.
     ///
     /// Returns once all attributes are set (or, from a pool, at once). May be called by several
     /// threads at a time.
@@ -209,7 +204,7 @@ impl Coprocs {
             return Err(SpawnError::Argument);
         }
         refuse_copies_of_guards(attributes)?;
-        // SAFETY: a whole named object, which only unsafe code frees.
+        // SAFETY: `argument` is a whole named object, which only unsafe code frees.
         unsafe { self.spawn_unchecked(entry, argument, attributes) }
     }
 
@@ -244,7 +239,7 @@ impl Coprocs {
             entry: entry as usize,
             argument: 0,
         });
-        // SAFETY: large and aligned enough, as asserted.
+        // SAFETY: the value's storage is large and aligned enough for `A`, as asserted above.
         unsafe { request.value.as_mut_ptr().cast::<A>().write(argument) };
         self.start(request, attributes)
     }
@@ -253,7 +248,7 @@ impl Coprocs {
     ///
     /// # Safety
     /// The coproc can use the argument, at this address, for as long as it runs: it lies in the
-    /// region and nobody frees it or changes it meanwhile; or, for a snapshot start, it is memory
+    /// region and no task frees it or changes it meanwhile; or, for a snapshot start, it is memory
     /// of this process, of which the coproc has a copy.
     ///
     /// # Errors
@@ -289,17 +284,16 @@ impl Coprocs {
     /// Starts a coproc that runs a closure on a copy of this process's memory as it is now (see
     /// [`Attributes::snapshot`], which this implies).
     ///
-    /// # Safety
-    /// What the closure reaches exists twice from here on, but what is *shared* memory exists once:
-    /// the coproc uses no guard, no owner and no exclusive reference that leads into a region or
-    /// another shared mapping. What it has captured is dropped here and there; so, with
-    /// [`Attributes::share_files`], it captures no owned descriptor.
+    /// After the call, everything that the closure reaches exists twice, except *shared* memory, which exists once: the
+    /// coproc uses no guard, no owner and no exclusive reference that leads into a region or another shared mapping.
+    /// The closure's captures are dropped in both processes; so, with [`Attributes::share_files`], it captures no owned
+    /// descriptor.
     ///
-    /// In a process with threads, locks that others hold at this moment are held for ever in the
-    /// coproc, the allocator's and that of standard error included: it then keeps to what is
-    /// async-signal-safe. (That is no matter of safety, but of getting stuck. The start itself takes
-    /// none of them, unless it is to [die with its parent](Attributes::die_with_parent); should it
-    /// get stuck nevertheless, it is killed after ten seconds: [`SpawnError::Stuck`].)
+    /// In a process with threads, locks that other threads hold at this moment are held for ever in the coproc, the
+    /// allocator's and that of standard error included; the coproc must then use only async-signal-safe functions.
+    /// (Breaking this rule is not unsound, but the coproc may hang. The start itself takes none of these locks, unless
+    /// the coproc is to [die with its parent](Attributes::die_with_parent); if the start hangs nevertheless, the coproc
+    /// is killed after ten seconds: [`SpawnError::Stuck`].)
     ///
     /// # Errors
     /// As for [`Self::spawn`].
@@ -309,7 +303,8 @@ impl Coprocs {
         attributes: &Attributes,
     ) -> Result<Coproc, SpawnError> {
         unsafe fn run<F: FnOnce() -> i32>(_: &Region, _: usize, argument: *const u8) -> i32 {
-            // SAFETY: `snapshot` stored the address of a closure of this type; this is its copy.
+            // SAFETY: `snapshot` stored the address of a closure of this type; this is the copy of it in the coproc,
+            // read once.
             unsafe { argument.cast::<F>().read()() }
         }
         let body = ManuallyDrop::new(body);
@@ -324,7 +319,7 @@ impl Coprocs {
                 call: Some(call),
                 ..blank(self.shared.creator, false)
             },
-            // SAFETY: the caller's.
+            // SAFETY: the contract of `Attributes::snapshot` is part of this function's, which the caller keeps.
             &unsafe { attributes.clone().snapshot() },
         );
         drop(ManuallyDrop::into_inner(body));
@@ -359,7 +354,7 @@ impl Coprocs {
         ))
     }
 
-    /// Has a ready coproc of the pool start on the request, if there is one.
+    /// Assigns the request to a ready coproc of the pool, if there is one.
     fn take_ready(&self, request: &mut Request) -> Option<Ref> {
         if !self.shared.has_pool {
             return None;
@@ -400,7 +395,7 @@ impl Coprocs {
                     return Ok(record);
                 }
                 Err(Unstarted::Unmade) => {
-                    // SAFETY: no process knows it, or ever will.
+                    // SAFETY: no process has received the record's address, and the dead zygote will not send it.
                     unsafe { record.free() };
                     self.replace(&zygote);
                 }
@@ -434,10 +429,9 @@ impl Coprocs {
             close: [None, None],
             snapshot: true,
         };
-        // The coproc would do it, and allocate, if it found dead tasks.
+        // The coproc would sweep otherwise, and allocate, if it found dead tasks.
         let _ = self.shared.region.inner().sweep();
-        // SAFETY: `begin` never returns; what it may use in a process with threads is the user's
-        // contract.
+        // SAFETY: `begin` never returns. The contract of `snapshot` covers what it may use in a process with threads.
         let made =
             unsafe { clone::clone_caller(&stack, sharing, child::begin, &seed, &record.pid) };
         let started = match made {
@@ -458,7 +452,8 @@ impl Coprocs {
         if let Some(zygote) = &*self.shared.zygote.lock() {
             return Ok(Arc::clone(zygote));
         }
-        // The start takes it, and it may belong to a thread that waits for the lock below.
+        // The start of a zygote locks standard output. Another thread may hold that lock and wait for the lock below,
+        // so this thread takes standard output first.
         let _output = std::io::stdout().lock();
         let mut zygote = self.shared.zygote.lock();
         if let Some(zygote) = &*zygote {
@@ -483,7 +478,7 @@ impl Coprocs {
         }
     }
 
-    /// Asks for what the pool lacks, if that is much.
+    /// Refills the pool if half of it or more is missing.
     fn refill(&self, zygote: &Zygote) {
         let mut pool = self.shared.pool.lock();
         if pool.is_low() {
@@ -497,7 +492,7 @@ impl Coprocs {
     }
 }
 
-/// A guard that a thread-local variable holds would exist twice after a snapshot.
+/// Refuses a snapshot while the thread holds locks or messages: a guard in a thread-local would exist twice after it.
 fn refuse_copies_of_guards(attributes: &Attributes) -> Result<(), SpawnError> {
     if attributes.sharing().is_some() && child::holds_something() {
         return Err(SpawnError::Holding);
@@ -505,7 +500,7 @@ fn refuse_copies_of_guards(attributes: &Attributes) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// A request for nothing.
+/// A request without a call.
 pub(super) fn blank(creator: u32, pooled: bool) -> Request {
     Request {
         call: None,
@@ -520,12 +515,12 @@ pub(super) fn blank(creator: u32, pooled: bool) -> Request {
 
 /// Why a coproc has not started.
 enum Unstarted {
-    /// The zygote died before it made it.
+    /// The zygote died before it made the process.
     Unmade,
     Refused(SpawnError),
 }
 
-/// Waits until a coproc runs or is refused; kills it if that takes beyond `patience`.
+/// Waits until a coproc runs or is refused; kills it if that takes longer than `patience`.
 fn handshake(
     record: &Ref,
     zygote: Option<&Zygote>,
@@ -538,7 +533,7 @@ fn handshake(
         match record.state() {
             record::STARTED | record::DONE => return Ok(()),
             record::FAILED => {
-                // Relaxed: written before `FAILED`.
+                // Relaxed: written before `FAILED`, which was read with Acquire.
                 let (code, detail) = (
                     record.code.load(Ordering::Relaxed),
                     record.detail.load(Ordering::Relaxed),
@@ -573,7 +568,7 @@ fn handshake(
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // In the child of a fork all of it is the parent's.
+        // In the child of a fork, all of this belongs to the parent.
         if self.creator != task::process_id() {
             return;
         }
@@ -581,15 +576,15 @@ impl Drop for Shared {
         if let Some(zygote) = self.zygote.get_mut().take()
             && !zygote.end()
         {
-            // It goes on until it finds that this process has ended, and may use the records.
+            // The zygote runs until it detects that this process has ended, and may use the records until then.
             return;
         }
         self.pool.get_mut().close();
         graveyard::tend_all();
-        // The zygote's part in the region.
+        // Removes the zygote's task from the region.
         let _ = self.region.inner().sweep();
         self.chain.dissolve();
-        // SAFETY: the zygote is gone, and so are the ready coprocs, which alone read it.
+        // SAFETY: the zygote and the ready coprocs, the only other readers, are gone.
         unsafe { self.control.free() };
     }
 }

@@ -1,4 +1,4 @@
-//! Starting again what died.
+//! Restarting coprocs that ended.
 
 use super::{Coproc, Coprocs, Exit, JoinError, SpawnError, wait_any};
 use crate::time::Deadline;
@@ -18,12 +18,12 @@ pub enum Restart {
     Always,
 }
 
-/// How often a coproc is looked at that has become another program.
+/// How often to check a coproc that has become another program.
 const END_CHECK: Duration = Duration::from_millis(20);
 
 type Start = Box<dyn FnMut(&Coprocs) -> Result<Coproc, SpawnError> + Send>;
 
-/// A coproc to look after: how to start it, and when to start it again.
+/// A coproc to supervise: how to start it, and when to restart it.
 #[must_use = "a specification does nothing until it is added to a supervisor"]
 pub struct Spec {
     name: String,
@@ -36,8 +36,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A coproc that `start` starts, and is started again [on failure](Restart::OnFailure), at most
-    /// 5 times in a minute, after 10 ms first, then after twice as long each time up to 5 s.
+    /// A coproc that `start` starts. It is restarted [on failure](Restart::OnFailure), at most 5 times a minute, first
+    /// after 10 ms, then after twice as long each time up to 5 s.
     pub fn new(
         name: &str,
         start: impl FnMut(&Coprocs) -> Result<Coproc, SpawnError> + Send + 'static,
@@ -53,21 +53,21 @@ impl Spec {
         }
     }
 
-    /// When to start it again.
+    /// When to restart it.
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
         self
     }
 
-    /// Gives up when it would have to be started again more than `restarts` times in any `window`.
+    /// Stops restarting it when more than `restarts` restarts would fall into any `window`.
     pub fn limit(mut self, restarts: usize, window: Duration) -> Self {
         self.max_restarts = restarts;
         self.window = window;
         self
     }
 
-    /// Waits `first` before it starts it again, twice as long after each further restart in the
-    /// window, and at most `max`.
+    /// Waits `first` before the first restart, twice as long before each further restart in the window, and at most
+    /// `max`.
     pub fn back_off(mut self, first: Duration, max: Duration) -> Self {
         self.first_delay = first;
         self.max_delay = max;
@@ -105,16 +105,16 @@ pub enum Happening {
     },
     /// It has ended.
     Ended(Exit),
-    /// It has ended, and how is unknown.
+    /// It has ended, and its status is lost.
     Lost(JoinError),
     /// It was started again.
     Restarted {
-        /// How often in all, this time included.
+        /// The number of restarts so far, this one included.
         times: usize,
         /// Its process ID.
         pid: u32,
     },
-    /// It could not be started; this counts as an end by failure.
+    /// It could not be started; this counts as a failure.
     NotStarted(SpawnError),
     /// It has ended too often to be started again.
     GaveUp,
@@ -123,7 +123,7 @@ pub enum Happening {
 enum State {
     Due(Deadline),
     Running(Coproc),
-    /// Its task is gone; the process may go on for long, as another program.
+    /// Its task is gone; the process may run for long, as another program.
     Ending(Coproc),
     Over,
 }
@@ -133,13 +133,13 @@ struct Child {
     state: State,
     started: bool,
     restarts: usize,
-    /// When it was started again, within the window.
+    /// The times of its restarts within the window.
     recent: VecDeque<Deadline>,
 }
 
-/// Looks after coprocs: starts them, learns of their ends, and starts them again by policy.
+/// Supervises coprocs: starts them, waits for their ends, and restarts them by policy.
 ///
-/// It does so while [`Self::run_until`] runs, on that thread. Dropping it detaches its coprocs.
+/// It does so only while [`Self::run_until`] runs, on the calling thread. Dropping it detaches its coprocs.
 ///
 /// ```
 /// use latchwork::coproc::{Attributes, Coprocs, Happening, Restart, Spec, Supervisor};
@@ -166,7 +166,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Looks after nothing yet.
+    /// A supervisor without coprocs.
     #[must_use]
     pub fn new(coprocs: Coprocs) -> Self {
         Self {
@@ -198,22 +198,22 @@ impl Supervisor {
         })
     }
 
-    /// Works until all coprocs are over or `deadline` has passed, and returns what happened. May be
-    /// called again, to go on.
+    /// Runs until all coprocs are over or `deadline` has passed, and returns the events. May be called again, to
+    /// continue.
     pub fn run_until(&mut self, deadline: Option<Deadline>) -> Vec<Event> {
         let mut events = Vec::new();
         while self.step(deadline, &mut events) {}
         events
     }
 
-    /// As [`Self::run_until`], until the first event, of which there may be several.
+    /// As [`Self::run_until`], but returns after the first events (one or more).
     pub fn next_events(&mut self, deadline: Option<Deadline>) -> Vec<Event> {
         let mut events = Vec::new();
         while events.is_empty() && self.step(deadline, &mut events) {}
         events
     }
 
-    /// Starts what is due, and waits for one end; false when there is nothing more to do.
+    /// Starts what is due, and waits for one end; returns false when there is nothing more to do.
     fn step(&mut self, deadline: Option<Deadline>, events: &mut Vec<Event>) -> bool {
         for child in &mut self.children {
             if matches!(child.state, State::Due(due) if due.has_passed()) {
@@ -259,7 +259,7 @@ impl Supervisor {
         if let State::Running(coproc) = core::mem::replace(&mut child.state, State::Over) {
             child.state = State::Ending(coproc);
         }
-        // The kernel may need a moment for one that was killed.
+        // The kernel may need a moment to tear down a process that was killed.
         let moment = Deadline::after(END_CHECK);
         child.look_for_end(deadline.map_or(moment, |end| end.min(moment)), events);
         true
@@ -310,7 +310,7 @@ impl Child {
         }
     }
 
-    /// If it is ending: waits for that.
+    /// If it is ending, waits for the end of its process until `until`.
     fn look_for_end(&mut self, until: Deadline, events: &mut Vec<Event>) {
         let State::Ending(coproc) = &self.state else {
             return;
@@ -330,7 +330,7 @@ impl Child {
         self.decide(success, events);
     }
 
-    /// Whether and when it is started again.
+    /// Decides whether and when it is restarted.
     fn decide(&mut self, success: bool, events: &mut Vec<Event>) {
         self.state = State::Over;
         let wanted = match self.spec.restart {

@@ -1,4 +1,4 @@
-//! What only the inside can see: the chain of records, and a pool whose requests do not get through.
+//! Unit tests of internals: the chain of records, and a pool whose requests cannot be sent.
 #![allow(unsafe_code)]
 
 use super::pool::Pool;
@@ -23,7 +23,7 @@ fn runtime() -> (Region, Ref) {
 /// The records that a zygote would find.
 fn followed(control: &Ref) -> Vec<usize> {
     let follow = |address: usize| {
-        // SAFETY: the links of a chain that nobody changes meanwhile.
+        // SAFETY: the links are those of a chain that no task changes meanwhile.
         unsafe { Ref::at(&control.region, address) }
     };
     core::iter::successors(follow(control.next()), |record| follow(record.next()))
@@ -45,14 +45,14 @@ fn a_chain_leads_to_the_records_that_are_not_freed() {
     // In the middle, at the beginning, at the end.
     for (freed, left) in [(2, &[3, 1, 0][..]), (3, &[1, 0]), (0, &[1])] {
         assert!(records[freed].is_in_chain());
-        // SAFETY: known to this test alone.
+        // SAFETY: only this test knows the records.
         unsafe { records[freed].free() };
         assert_eq!(followed(&control), led_to(left));
     }
     chain.dissolve();
     assert_eq!(followed(&control), [0; 0]);
     assert!(!records[1].is_in_chain());
-    // SAFETY: as above; of the control record nothing is used after this.
+    // SAFETY: only this test knows the records; the control record is not used after this.
     unsafe {
         records[1].free();
         assert_eq!(region.heap_stats().shared_blocks, before);

@@ -1,22 +1,21 @@
 //! The zygote: a small process of one thread that makes clean coprocs.
 //!
-//! It is a clone of the process that starts the runtime, and each coproc is a clone of it, so that a
-//! start costs what *it* has in memory, however its parent has grown since, and none of the parent's
-//! threads' locks are copied held. Coprocs are its siblings (`CLONE_PARENT`): the parent waits for
-//! them itself. Its exit signal is none, and so is theirs.
+//! It is a clone of the process that starts the runtime, and each coproc is a clone of it. So the cost of a start
+//! depends on *its* memory, however much its parent has grown since, and no lock is copied while a thread of the parent
+//! holds it. Coprocs are its siblings (`CLONE_PARENT`): the parent waits for them itself. The zygote has no exit
+//! signal, and neither have the coprocs.
 //!
-//! *A late start.* In a process with threads one of these may hold a lock of the allocator, the
-//! loader or std at the instant of the clone, and in the copy it is held for ever. So the copy
-//! first takes each of them once, under the eye of its parent, which kills it if it hangs and makes
-//! another. (std's standard output is locked by the cloning thread itself.) Locks of other
-//! libraries, and the parent's own, are beyond this proof; so is that of standard input, which a
-//! program that reads commands holds all the time.
+//! *A late start.* In a process with threads, one of them may hold a lock of the allocator, the loader or std at the
+//! instant of the clone, and in the copy that lock is held for ever. So the copy first takes each of these locks once;
+//! its parent watches, kills it if it hangs, and makes another. (The cloning thread itself locks std's standard
+//! output.) This proof does not cover locks of other libraries, the parent's own, or the lock of standard input, which
+//! a program that reads commands holds all the time.
 //!
-//! *Its end.* It ends when its socket does. When its parent has ended, it has the ready coprocs of
-//! the pool end, too, waits for those that go on, and frees the records, as nobody else can. If it
-//! is killed, the next spawn that needs it makes another one.
+//! *Its end.* It ends when its socket is closed. When its parent has ended, it makes the ready coprocs of the pool end,
+//! too, waits for those that go on, and frees the records, since no other process can. If it is killed, the next spawn
+//! that needs it makes another one.
 //!
-//! *Signals.* All are blocked in it, so that those for the terminal's group pass it by.
+//! *Signals.* All are blocked in it, so that signals to the terminal's process group do not affect it.
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, STACK_BYTES};
@@ -38,22 +37,22 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long the first copy may take to prove itself; each further one may take twice as long, up to
-/// some seconds for a machine that is busy. It takes a millisecond.
+/// How long the first copy may take for its proof; each further copy may take twice as long, up to some seconds for a
+/// busy machine. It usually takes about a millisecond.
 const PROOF: Duration = Duration::from_millis(10);
 const ATTEMPTS: u32 = 10;
-/// How often somebody who waits for a process looks whether it still exists: a process that has no
-/// life-word yet cannot tell of its death.
+/// How often a task that waits for a new process checks that the process still exists: a process without a life-word
+/// cannot report its death.
 pub(super) const EXISTENCE_CHECK: Duration = Duration::from_millis(20);
-/// How long the end of a parent may take after that of its descriptors.
+/// How long a dying parent may take to end after its descriptors were closed.
 const LAST_BREATH: Duration = Duration::from_secs(1);
-/// How long a zygote that cannot be killed is waited for.
+/// How long to wait for a zygote that cannot be killed.
 const FAREWELL: Duration = Duration::from_secs(5);
 const ZYGOTE_STACK: usize = 256 << 10;
-/// Records that one message names at most.
+/// The most records that one message names.
 pub(super) const BATCH: usize = 64;
 
-/// The parent's end.
+/// The parent's handle of the zygote.
 #[derive(Debug)]
 pub(super) struct Zygote {
     socket: OwnedFd,
@@ -71,13 +70,13 @@ struct Plan<'a> {
 }
 
 impl Zygote {
-    /// Makes a zygote from the process as it is now. `control` tells its coprocs when to end.
+    /// Makes a zygote from the process as it is now. `control` announces to its coprocs when to end.
     pub(super) fn start(control: &Ref) -> Result<Arc<Self>, StartError> {
         if child::holds_something() {
             return Err(StartError::Holding);
         }
         let stat = proc_file::stat();
-        // Where /proc cannot be read there may be other threads.
+        // If /proc cannot be read, other threads are assumed.
         let prove = stat.as_ref().is_none_or(|stat| stat.threads > 1);
         let arguments = stat.map_or(0..0, |stat| stat.arguments);
         let parent = crate::sys::thread::process_id();
@@ -116,8 +115,8 @@ impl Zygote {
         Err(StartError::Unproven { attempts: ATTEMPTS })
     }
 
-    /// Asks for processes, one for each record, of which there are at most [`BATCH`]; descriptors go
-    /// with a single one.
+    /// Requests processes, one for each record, of which there are at most [`BATCH`]; descriptors can be sent only with
+    /// a single record.
     pub(super) fn request(
         &self,
         records: &[Ref],
@@ -130,7 +129,7 @@ impl Zygote {
         sockets::send(&self.socket, &message[..records.len() * 8], descriptors)
     }
 
-    /// One that is none: nobody reads the other end.
+    /// A `Zygote` without a process: nothing reads the other end of its socket.
     #[cfg(test)]
     pub(super) fn deaf(socket: OwnedFd) -> Self {
         Self {
@@ -140,15 +139,15 @@ impl Zygote {
         }
     }
 
-    /// Ends it; whether it is gone. If so, it makes no more processes and uses no record.
+    /// Ends it; returns whether it is gone. If so, it makes no more processes and uses no record.
     pub(super) fn end(&self) -> bool {
-        // A process that has become another user's cannot kill it.
+        // The kill fails if this process has changed its user ID; the closed socket then ends the zygote.
         sockets::shut_down(&self.socket);
         end_child(self.pid)
     }
 }
 
-/// Ends a child, which ends by itself if it cannot be killed; whether it is gone.
+/// Ends a child, which ends by itself if it cannot be killed. Returns whether it is gone.
 fn end_child(pid: u32) -> bool {
     if process::kill_child(pid) != Err(Errno::PERM) {
         let _ = process::reap(pid, true);
@@ -168,7 +167,7 @@ fn system(call: &'static str) -> impl Fn(Errno) -> StartError {
     move |error| StartError::System { call, error }
 }
 
-/// Whether the zygote is ready by then.
+/// Waits until the zygote is ready; false if `patience` passes first.
 fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool, StartError> {
     loop {
         match control.state() {
@@ -201,7 +200,7 @@ fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool,
     }
 }
 
-/// The life of the zygote.
+/// The main function of the zygote.
 fn serve(plan: &Plan<'_>) -> ! {
     let control = plan.control;
     let parent = match prepare(plan) {
@@ -224,10 +223,11 @@ fn serve(plan: &Plan<'_>) -> ! {
     control.announce(record::STARTED);
     while server.turn() {}
     if control.state() == record::CLOSED {
-        // By the parent, which frees it when this process is gone.
+        // The parent closed it, and frees the record when this process is gone.
         process::exit(0)
     }
-    // A dying parent's descriptors go before it does. (One that became another program lives on.)
+    // The kernel closes a dying parent's descriptors before the parent has ended. (A parent that became another program
+    // lives on.)
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(LAST_BREATH)));
     control.announce(record::CLOSED);
     if process::parent() != plan.parent {
@@ -236,10 +236,10 @@ fn serve(plan: &Plan<'_>) -> ! {
     process::exit(0)
 }
 
-/// Frees all records of a parent that is dead, each when its process is gone.
+/// Frees all records of a dead parent, each when its process is gone.
 fn free_all(control: &Ref) {
     let mut next = control.next();
-    // SAFETY: the parent's chain, which nobody changes any more.
+    // SAFETY: the links are those of the dead parent's chain, which no process changes any more.
     while let Some(record) = unsafe { Ref::at(&control.region, next) } {
         next = record.next();
         let pid = record.pid.load(Ordering::Relaxed);
@@ -250,24 +250,25 @@ fn free_all(control: &Ref) {
                 Err(error) => error != Errno::SRCH,
             };
         if !used {
-            // SAFETY: neither the parent nor the coproc uses it again.
+            // SAFETY: the parent is dead, and the coproc has ended or stored `DONE`: neither uses the record again.
             unsafe { record.free() };
         }
     }
-    // SAFETY: the ready coprocs, which alone read it, are gone.
+    // SAFETY: the ready coprocs, the only other readers, are gone.
     unsafe { control.free() };
 }
 
-/// Cuts what ties this process to its parent; gives a descriptor of the latter.
+/// Separates this process from its parent. Returns a descriptor of the parent.
 fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
-    // In case that it hangs, and its parent dies before it can kill it.
+    // Until the proof is done, this process must die with the creating thread: if it hangs, its parent may die before
+    // it can kill it.
     process::end_with_creating_thread(true);
     signals::reset_handlers();
     let mut kept: Vec<_> = Vec::new();
     // SAFETY: this process has one thread.
     kept.extend(unsafe { watch::files() });
     kept.push(plan.socket.as_raw_fd());
-    // SAFETY: the descriptors' owners are the parent's; here nothing uses or drops them.
+    // SAFETY: the descriptors' owners are the parent's objects; nothing uses or drops their copies here.
     unsafe { process::close_all_but(&mut kept) };
     let parent = process::open_process(plan.parent)?;
     if process::parent() != plan.parent {
@@ -287,7 +288,7 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     }
     process::end_with_creating_thread(false);
     process::set_name(b"zygote");
-    // SAFETY: nobody in this process uses its arguments.
+    // SAFETY: nothing in this process uses its arguments.
     unsafe { proc_file::set_title(&plan.arguments, b"latchwork zygote") };
     let control = plan.control;
     let joined = control
@@ -303,14 +304,14 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     Ok(parent)
 }
 
-/// Takes the locks that std has for standard error and for panics, and gives them back.
+/// Takes and releases the locks that std has for standard error and for panics.
 fn touch_std_locks() {
     drop(std::io::stderr().lock());
-    // The lock under which the usual hook prints.
+    // The lock under which the default hook prints.
     drop(std::backtrace::Backtrace::force_capture());
-    // The hook may not be changed in a panic, through which the runtime may be started.
+    // The hook cannot be changed during a panic, and the runtime may be started during one.
     if !std::thread::panicking() {
-        // Not the program's own hook: it may do anything.
+        // The program's own hook is not called, since it may do anything.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         let _ = std::panic::catch_unwind(|| panic!("a proof that panics work"));
@@ -321,14 +322,14 @@ fn touch_std_locks() {
 struct Server<'a> {
     plan: &'a Plan<'a>,
     parent: OwnedFd,
-    /// For all coprocs with the default size: each has a copy of its own.
+    /// The stack for all coprocs of the default size: each has a copy of its own.
     stack: Option<Stack>,
-    /// Ready coprocs to make when nothing else is to be done.
+    /// Ready coprocs to make when there is no other request.
     backlog: VecDeque<Ref>,
 }
 
 impl Server<'_> {
-    /// Serves one request, or makes one ready coproc; false when the end has come.
+    /// Serves one request, or makes one ready coproc. Returns false when the zygote must end.
     fn turn(&mut self) -> bool {
         match sockets::wait_readable(self.plan.socket, &self.parent, self.backlog.is_empty()) {
             Ok(Readable::First) => self.receive(),
@@ -350,11 +351,11 @@ impl Server<'_> {
             return false;
         };
         for address in message[..length].as_chunks::<8>().0 {
-            // SAFETY: the parent sends addresses of records.
+            // SAFETY: the parent sends addresses of records of this region.
             let record =
                 unsafe { Ref::at(&self.plan.control.region, usize::from_ne_bytes(*address)) };
             let Some(record) = record else { continue };
-            // SAFETY: on its way to a coproc, which has not been made.
+            // SAFETY: the coproc of this record has not been made, so only the zygote reads the request.
             if unsafe { record.request() }.pooled {
                 self.backlog.push_back(record);
             } else {
@@ -365,10 +366,10 @@ impl Server<'_> {
     }
 
     fn make(&self, record: &Ref, descriptors: &[OwnedFd]) {
-        // SAFETY: as above.
+        // SAFETY: the coproc of this record has not been made, so only the zygote uses the request.
         let request = unsafe { record.request() };
         if request.descriptor_count != descriptors.len() {
-            // The kernel hands over as many as this process's limit leaves room for.
+            // The kernel passes only as many descriptors as this process's limit leaves room for.
             return record.refuse(Attribute::Descriptor, Errno::MFILE);
         }
         for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors) {

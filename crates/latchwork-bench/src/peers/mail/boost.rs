@@ -1,4 +1,4 @@
-//! Boost's message queue in shared memory, by a C++ file that is compiled when it is first wanted.
+//! Boost's message queue in shared memory, by a C++ file that is compiled when it is first needed.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -17,7 +17,7 @@ type Unmake = unsafe extern "C" fn(*mut c_void);
 type Send = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> isize;
 type Receive = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> isize;
 
-/// What the C++ file has.
+/// The functions of the C++ file.
 struct Functions {
     make: Make,
     unmake: Unmake,
@@ -33,9 +33,9 @@ pub(crate) struct Boost {
     functions: &'static Functions,
 }
 
-// SAFETY: the queue is made for many tasks.
+// SAFETY: the queue is made for use by many tasks.
 unsafe impl std::marker::Send for Boost {}
-// SAFETY: as above.
+// SAFETY: the queue is made for use by many tasks.
 unsafe impl Sync for Boost {}
 
 fn functions() -> io::Result<&'static Functions> {
@@ -44,7 +44,7 @@ fn functions() -> io::Result<&'static Functions> {
     made.as_ref().map_err(|error| io::Error::other(&**error))
 }
 
-/// Compiles the file in a directory that does not outlive this, and loads what comes of it.
+/// Compiles the file in a temporary directory, and loads the result.
 fn build() -> io::Result<Functions> {
     let directory = env::temp_dir().join(format!("latchwork-bench-{}", std::process::id()));
     fs::create_dir(&directory)?;
@@ -66,7 +66,7 @@ fn compile(library: &Path) -> io::Result<()> {
         .spawn()
         .map_err(|error| io::Error::other(format!("no C++ compiler (package g++): {error}")))?;
     if let Some(mut input) = child.stdin.take() {
-        // A compiler that ends early says why.
+        // An error is ignored: a compiler that ends early reports the reason.
         let _ = input.write_all(SOURCE.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -82,7 +82,7 @@ fn compile(library: &Path) -> io::Result<()> {
 
 fn load(library: &Path) -> io::Result<Functions> {
     let path = CString::new(library.as_os_str().as_encoded_bytes())?;
-    // SAFETY: the name ends in zero; the library's initialisers touch nothing of ours. It stays loaded.
+    // SAFETY: the name ends in zero; the library's initialisers do not affect this program's data. It stays loaded.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let symbol = |name: &CStr| {
         // SAFETY: an open handle, or null, which is refused; the name ends in zero.
@@ -111,10 +111,10 @@ impl Mail for Boost {
     fn make(size: usize) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let functions = functions()?;
-        // Relaxed: a number of its own.
+        // Relaxed: only the number's uniqueness matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = CString::new(format!("latchwork-bench-{}-{number}", std::process::id()))?;
-        // SAFETY: the name lives during the call.
+        // SAFETY: the name outlives the call.
         let queue = unsafe { (functions.make)(name.as_ptr(), CAPACITY, size) };
         let queue =
             NonNull::new(queue).ok_or_else(|| io::Error::other("boost makes no message queue"))?;
@@ -132,7 +132,7 @@ impl Mail for Boost {
 
 impl Drop for Boost {
     fn drop(&mut self) {
-        // SAFETY: made by `make`, and nobody uses it any more.
+        // SAFETY: `make` made it, and it is not used any more.
         unsafe { (self.functions.unmake)(self.queue.as_ptr()) };
     }
 }
@@ -147,7 +147,7 @@ fn check(bytes: isize) -> io::Result<()> {
 impl Sends for &Boost {
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
         let (send, queue) = (self.functions.send, self.queue.as_ptr());
-        // SAFETY: the queue is there, and so is the message.
+        // SAFETY: the queue exists, and so does the message.
         (0..times)
             .try_for_each(|_| check(unsafe { send(queue, message.as_ptr().cast(), message.len()) }))
     }
@@ -157,7 +157,7 @@ impl Receives for &Boost {
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         let (receive, queue) = (self.functions.receive, self.queue.as_ptr());
         (0..times).try_for_each(|_| {
-            // SAFETY: as above, for the buffer.
+            // SAFETY: the queue exists, and the buffer has the length that is passed.
             check(unsafe { receive(queue, buffer.as_mut_ptr().cast(), buffer.len()) })
         })
     }

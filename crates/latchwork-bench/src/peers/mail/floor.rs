@@ -1,4 +1,4 @@
-//! Floors: a ring that only spins, and the copying alone.
+//! Floors: a ring whose tasks only spin, and the copying alone.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -18,10 +18,10 @@ struct Words {
     places: UnsafeCell<[u8; CAPACITY * MOST]>,
 }
 
-// SAFETY: a place is the sender's or the receiver's, as the indices say.
+// SAFETY: the indices assign each slot to the sender or to the receiver.
 unsafe impl Sync for Words {}
 
-/// One sender, one receiver, nobody sleeps.
+/// One sender and one receiver, which never sleep.
 pub(crate) struct SpinningRing {
     words: Place<Words>,
     size: usize,
@@ -38,7 +38,7 @@ impl Mail for SpinningRing {
     type Receiver<'a> = End<'a>;
 
     fn make(size: usize) -> io::Result<Self> {
-        // SAFETY: zero is valid for all of it.
+        // SAFETY: zero is a valid value of all fields.
         let words = unsafe { Place::zeroed()? };
         Ok(Self { words, size })
     }
@@ -63,7 +63,7 @@ impl Mail for SpinningRing {
 impl End<'_> {
     fn place(&self) -> *mut u8 {
         let offset = self.mine % CAPACITY * self.ring.size;
-        // SAFETY: within the places.
+        // SAFETY: the offset lies within the slots.
         unsafe { self.ring.words.places.get().cast::<u8>().add(offset) }
     }
 }
@@ -77,7 +77,7 @@ impl Sends for End<'_> {
                 self.others = words.received.0.load(Ordering::Acquire);
                 std::hint::spin_loop();
             }
-            // SAFETY: the place is the sender's.
+            // SAFETY: the slot belongs to the sender.
             unsafe {
                 self.place()
                     .copy_from_nonoverlapping(message.as_ptr(), message.len())
@@ -98,7 +98,7 @@ impl Receives for End<'_> {
                 self.others = words.sent.0.load(Ordering::Acquire);
                 std::hint::spin_loop();
             }
-            // SAFETY: the place is the receiver's.
+            // SAFETY: the slot belongs to the receiver.
             unsafe {
                 self.place()
                     .copy_to_nonoverlapping(buffer.as_mut_ptr(), self.ring.size)
@@ -110,7 +110,7 @@ impl Receives for End<'_> {
     }
 }
 
-/// Nothing but two copies, by the receiver.
+/// Only two copies, made by the receiver.
 pub(crate) struct Memcpy(usize);
 pub(crate) struct Nothing;
 pub(crate) struct Copies(Vec<u8>, Vec<u8>);

@@ -14,14 +14,14 @@ pub(crate) use system::{Pipe, PosixMq, SeqPacket, ShallowMq};
 
 use std::io;
 
-/// Messages that may be under way, where the contestant leaves the choice: as many as a POSIX message
-/// queue takes without privileges.
+/// How many messages may be under way, if the contestant leaves the choice: as many as a POSIX message queue holds
+/// without privileges.
 pub(crate) const CAPACITY: usize = 10;
 
 /// The largest message.
 pub(crate) const MOST: usize = 64 << 10;
 
-/// A way from one task to another, which threads and forked children share.
+/// A queue from one task to another, which threads and forked children share.
 pub(crate) trait Mail: Send + Sync + Sized + 'static {
     type Sender<'a>: Sends
     where
@@ -30,24 +30,24 @@ pub(crate) trait Mail: Send + Sync + Sized + 'static {
     where
         Self: 'a;
 
-    /// What brings it, if it is not there.
+    /// The package that provides it, if it is absent.
     const PACKAGE: Option<&'static str> = None;
 
-    /// One for messages of this size.
+    /// Makes a queue for messages of this size.
     fn make(size: usize) -> io::Result<Self>;
 
-    /// The sending end, for the task that is going to send.
+    /// The sending end, for the sending task.
     fn sender(&self) -> io::Result<Self::Sender<'_>>;
 
-    /// The receiving end, likewise.
+    /// The receiving end, for the receiving task.
     fn receiver(&self) -> io::Result<Self::Receiver<'_>>;
 }
 
 pub(crate) trait Sends {
-    /// Sends `message` so many times.
+    /// Sends `message`, `times` times.
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()>;
 
-    /// Computes and sends so many messages of `buffer`'s length: there, or where they will lie.
+    /// Computes and sends `times` messages of `buffer`'s length: in `buffer`, or in place.
     fn send_computed(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         (0..times).try_for_each(|number| {
             compute(buffer, number);
@@ -57,10 +57,10 @@ pub(crate) trait Sends {
 }
 
 pub(crate) trait Receives {
-    /// Receives so many messages into `buffer`, or looks at each cache line of each where it lies.
+    /// Receives `times` messages into `buffer`, or reads a byte of each of their cache lines in place.
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()>;
 
-    /// Receives so many messages, and adds up the bytes of each: in `buffer`, or where they lie.
+    /// Receives `times` messages, and adds up the bytes of each: in `buffer`, or in place.
     fn receive_computed(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         (0..times).try_for_each(|_| {
             self.receive(buffer, 1)?;
@@ -75,7 +75,7 @@ fn compute(message: &mut [u8], number: u64) {
     message.fill(number as u8);
 }
 
-/// Reads all of a message.
+/// Reads all bytes of a message.
 fn add_up(message: &[u8]) {
     let (words, rest) = message.as_chunks::<8>();
     let sum = words.iter().fold(0_u64, |sum, word| {
@@ -87,7 +87,7 @@ fn add_up(message: &[u8]) {
     std::hint::black_box(sum);
 }
 
-/// Reads a byte of each cache line, so that a message that is not copied has still come over.
+/// Reads a byte of each cache line, so that a message that is not copied is transferred between caches nevertheless.
 fn look_at(message: &[u8]) {
     let sum = message
         .iter()

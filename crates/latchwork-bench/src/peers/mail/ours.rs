@@ -28,7 +28,7 @@ fn options(size: usize) -> QueueOptions {
     QueueOptions::new(CAPACITY as u32, size as u32)
 }
 
-/// Declares a way by a [`Queue`]: its name, how it sends, how it receives.
+/// Declares a contestant by a [`Queue`]: its name, how it sends, how it receives.
 macro_rules! by_queue {
     ($(#[$meta:meta])* $name:ident, $sender:ident, $receiver:ident,
      $max:expr, $send:expr, $receive:expr $(, $compute:expr, $add_up:expr)?) => {
@@ -129,7 +129,7 @@ by_queue!(
 );
 
 by_queue!(
-    /// A block of the heap, allocated and freed for each message, of which a word is written and read.
+    /// A block of the heap for each message, allocated and freed, of which one word is written and read.
     HandedOver, HandedOverSender, HandedOverReceiver,
     |_| 8,
     |end, message, times| {

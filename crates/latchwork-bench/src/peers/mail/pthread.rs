@@ -1,5 +1,5 @@
-//! Queues as programs write them with pthread: a ring of places under a mutex, and either two condition
-//! variables or two semaphores. Messages are copied under the mutex, as in the talk of 2007.
+//! Queues as programs implement them with pthread: a ring buffer under a mutex, with either two condition variables or
+//! two semaphores. Messages are copied under the mutex, as in the talk of 2007.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -16,9 +16,9 @@ struct Shared {
     bytes: usize,
 }
 
-// SAFETY: it is a mapping; what lies in it answers for itself.
+// SAFETY: it is a mapping; the objects in it have their own requirements.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: it is a mapping; the objects in it have their own requirements.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -44,22 +44,22 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`.
+        // SAFETY: `new` mapped it with this size.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// What the mutex protects.
+/// The data under the mutex.
 #[derive(Default)]
 struct Ring {
     sent: usize,
     received: usize,
 }
 
-/// How those wait who find nothing, or no room.
+/// How tasks wait that find no message, or no room.
 pub(crate) trait Waits: Sized + 'static {
     /// # Safety
-    /// The memory is zeroed, shared, and stays.
+    /// The memory is zeroed and shared, and outlives all uses.
     unsafe fn settle(this: *mut Self) -> io::Result<()>;
     /// # Safety
     /// `settle` was called on it; `mutex` is initialised.
@@ -84,9 +84,9 @@ pub(crate) struct Places<W> {
     waits: std::marker::PhantomData<W>,
 }
 
-// SAFETY: pthread's objects are shared between processes, and protect the rest.
+// SAFETY: pthread's objects are process-shared, and protect the other fields.
 unsafe impl<W> Send for Places<W> {}
-// SAFETY: as above.
+// SAFETY: pthread's objects are process-shared, and protect the other fields.
 unsafe impl<W> Sync for Places<W> {}
 
 pub(crate) type MutexCond = Places<Conditions>;
@@ -137,7 +137,7 @@ impl<W: Waits> Places<W> {
 
     fn place(&self, index: usize) -> *mut u8 {
         let offset = size_of::<Head<W>>() + index % CAPACITY * self.size;
-        // SAFETY: within the mapping.
+        // SAFETY: the offset lies within the mapping.
         unsafe { self.memory.address.add(offset).as_ptr() }
     }
 }
@@ -146,7 +146,7 @@ impl<W: Waits> Sends for End<'_, W> {
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
         let head = self.0.head();
         for _ in 0..times {
-            // SAFETY: the step runs under the mutex; the place has room for a message of the size.
+            // SAFETY: the step runs under the mutex; the slot has room for a message of this size.
             unsafe {
                 let ring = head.ring.get();
                 head.waits.exchange(head.mutex.get(), true, || {
@@ -168,7 +168,7 @@ impl<W: Waits> Receives for End<'_, W> {
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         let head = self.0.head();
         for _ in 0..times {
-            // SAFETY: as above.
+            // SAFETY: the step runs under the mutex; the buffer has room for a message of this size.
             unsafe {
                 let ring = head.ring.get();
                 head.waits.exchange(head.mutex.get(), false, || {
@@ -186,12 +186,12 @@ impl<W: Waits> Receives for End<'_, W> {
     }
 }
 
-/// One for messages, one for room.
+/// One condition for messages, one for room.
 pub(crate) struct Conditions([UnsafeCell<libc::pthread_cond_t>; 2]);
 
 impl Waits for Conditions {
     unsafe fn settle(this: *mut Self) -> io::Result<()> {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract the memory is zeroed and shared.
         unsafe {
             let mut attributes = MaybeUninit::uninit();
             errno(libc::pthread_condattr_init(attributes.as_mut_ptr()))?;
@@ -214,7 +214,7 @@ impl Waits for Conditions {
         mut step: impl FnMut() -> bool,
     ) {
         let (mine, others) = (usize::from(sends), usize::from(!sends));
-        // SAFETY: by the contract; the errors there are would be misuse.
+        // SAFETY: by the contract; the only possible errors would be misuse.
         unsafe {
             libc::pthread_mutex_lock(mutex);
             while !step() {
@@ -226,13 +226,13 @@ impl Waits for Conditions {
     }
 }
 
-/// One counts messages, one room.
+/// One semaphore counts messages, one counts room.
 pub(crate) struct Semaphores([UnsafeCell<libc::sem_t>; 2]);
 
 impl Waits for Semaphores {
     unsafe fn settle(this: *mut Self) -> io::Result<()> {
         for (index, value) in [(0, 0), (1, CAPACITY as libc::c_uint)] {
-            // SAFETY: by the contract.
+            // SAFETY: by the contract the memory is zeroed and shared.
             unsafe { cvt(libc::sem_init((&raw mut (*this).0[index]).cast(), 1, value))? };
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Waits for Semaphores {
         mut step: impl FnMut() -> bool,
     ) {
         let (mine, others) = (usize::from(sends), usize::from(!sends));
-        // SAFETY: by the contract.
+        // SAFETY: by the contract `settle` was called and the mutex is initialised.
         unsafe {
             while libc::sem_wait(self.0[mine].get()) == -1 {}
             libc::pthread_mutex_lock(mutex);

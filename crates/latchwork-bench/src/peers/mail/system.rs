@@ -1,4 +1,4 @@
-//! The kernel's ways: POSIX message queue, pipe, UNIX socket.
+//! The kernel's queues: POSIX message queue, pipe, UNIX socket.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -29,7 +29,7 @@ enum Call {
 impl Sends for End {
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
         (0..times).try_for_each(|_| {
-            // SAFETY: the descriptor is open as long as the mail, and the message lives.
+            // SAFETY: the descriptor is open as long as the queue, and the message outlives the call.
             let sent = unsafe {
                 let bytes = message.as_ptr();
                 match self.1 {
@@ -48,7 +48,7 @@ impl Sends for End {
 impl Receives for End {
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         (0..times).try_for_each(|_| {
-            // SAFETY: as above; the buffer is as long as the call is told.
+            // SAFETY: the descriptor is open as long as the queue, and the buffer has the length that is passed.
             let received = unsafe {
                 let bytes = buffer.as_mut_ptr();
                 match self.1 {
@@ -75,7 +75,7 @@ impl Mail for PosixMq {
     fn make(size: usize) -> io::Result<Self> {
         static LIMITS: Once = Once::new();
         LIMITS.call_once(admit_large_messages);
-        // Two queues of the largest messages are beyond a user's limit; a way back needs no more places.
+        // Two queues of the largest messages exceed a user's limit; a way back needs fewer slots.
         match new_queue(CAPACITY, size) {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => new_queue(2, size),
             opened => opened,
@@ -92,20 +92,20 @@ impl Mail for PosixMq {
     }
 }
 
-/// Raises the limit on the size of a message where this process may: in an IPC namespace of its own, so
-/// that nothing has to be put back. Otherwise large messages are refused, which the scenario says.
+/// Raises the limit on the size of a message where this process may: in an IPC namespace of its own, so that nothing
+/// has to be restored. Otherwise large messages are refused, which the scenario reports.
 fn admit_large_messages() {
     const LIMIT: &str = "/proc/sys/fs/mqueue/msgsize_max";
     let limit = fs::read_to_string(LIMIT).ok();
     let limit = limit.and_then(|limit| limit.trim().parse::<usize>().ok());
-    // SAFETY: the calling thread alone leaves its namespace, with the descriptors that it has.
+    // SAFETY: only the calling thread leaves its namespace, with the descriptors that it has.
     if limit.is_some_and(|limit| limit < MOST) && unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0
     {
         let _ = fs::write(LIMIT, MOST.to_string());
     }
 }
 
-/// A POSIX message queue of few places, whose senders do not wait.
+/// A POSIX message queue of few slots, whose senders do not wait.
 pub(crate) struct ShallowMq(OwnedFd);
 
 impl ShallowMq {
@@ -113,15 +113,15 @@ impl ShallowMq {
         new_queue(places, size).map(Self)
     }
 
-    /// Sends a message if there is room; whether there was.
+    /// Sends a message if there is room; returns whether there was.
     pub(crate) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
-        // A descriptor that does not block would not let the receiver wait either.
+        // A non-blocking descriptor would not let the receiver wait either.
         let long_past = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
         let (queue, bytes) = (self.0.as_raw_fd(), message.as_ptr().cast());
-        // SAFETY: the queue is open; message and time live through the call.
+        // SAFETY: the queue is open; message and time outlive the call.
         let sent =
             unsafe { libc::mq_timedsend(queue, bytes, message.len(), 0, &raw const long_past) };
         match cvt(sent) {
@@ -137,7 +137,7 @@ impl ShallowMq {
     }
 }
 
-/// A new queue, as far as the limit on all queues of a user allows; it need not be at the most it may be.
+/// A new queue, within a user's limit on all queues together; it may hold fewer messages than requested.
 fn new_queue(capacity: usize, size: usize) -> io::Result<OwnedFd> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // SAFETY: plain C data that outlives the calls.
@@ -153,7 +153,7 @@ fn new_queue(capacity: usize, size: usize) -> io::Result<OwnedFd> {
             cvt(libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const limit))?;
         }
     }
-    // Relaxed: a number of its own.
+    // Relaxed: only the number's uniqueness matters.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("/latchwork-bench-{}-{number}", std::process::id());
     open_queue(
@@ -163,7 +163,7 @@ fn new_queue(capacity: usize, size: usize) -> io::Result<OwnedFd> {
     )
 }
 
-/// A queue that is nobody else's and does not stay.
+/// A queue of this process alone, which is not persistent.
 fn open_queue(name: &CStr, capacity: usize, size: usize) -> io::Result<OwnedFd> {
     // SAFETY: name and attributes outlive the calls; the descriptor is new.
     unsafe {
@@ -210,7 +210,7 @@ impl Mail for SeqPacket {
 
 pub(crate) struct Pipe(Ends, usize);
 
-/// A pipe knows no messages: they are of one size.
+/// A pipe has no message boundaries: all messages have one size.
 pub(crate) struct PipeEnd(File, usize);
 
 impl Pipe {
@@ -225,7 +225,7 @@ impl Mail for Pipe {
 
     fn make(size: usize) -> io::Result<Self> {
         let mut ends = [0; 2];
-        // SAFETY: as for a pair of sockets.
+        // SAFETY: the array takes two descriptors, which are new.
         unsafe {
             cvt(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
             let [receives, sends] = ends.map(|end| OwnedFd::from_raw_fd(end));

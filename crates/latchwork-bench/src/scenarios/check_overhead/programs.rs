@@ -1,9 +1,9 @@
-//! Whole programs that nobody recompiled: with glibc's locks, with throughput locks in place of them, and under
-//! the checker, as `latchwork run` has them.
+//! Whole, unmodified programs: with glibc's locks, with throughput locks in place of them, and under the checker, as
+//! `latchwork run` runs them.
 //!
-//! Each sample is a run of its own to its right end: a wrong status, a wrong answer or a run without an end fails
-//! it. What the checker reports is counted beside the figure (`findings`): the programs are not at fault as far
-//! as is known. Programs that are not installed are skipped, by name.
+//! Each sample is one complete run: a wrong exit status, a wrong result or a run that does not end is a failure. The
+//! checker's findings are counted (`findings`); as far as is known, the programs have no faults. Programs that are not
+//! installed are skipped, by name.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::measure::{Case, Sample, Sampler};
 use crate::plan::Plan;
 use crate::result::{Params, Unit, Variant, Warning};
 
-/// Who takes part.
+/// The contestants.
 pub(super) fn contestants() -> impl Iterator<Item = Contestant> {
     Way::ALL.into_iter().map(|way| Contestant {
         name: way.name(),
@@ -36,10 +36,10 @@ fn command() -> Option<&'static Path> {
     found.as_deref()
 }
 
-/// A program and its work, of which `do_it` says how much was done in a second.
+/// A program and its work, where `do_it` returns how much was done per second.
 struct Program {
     case: Variant,
-    /// What has to be there, and the Debian package that brings it.
+    /// The required program, and the Debian package that provides it.
     needs: &'static str,
     package: &'static str,
     do_it: fn(&Run) -> io::Result<f64>,
@@ -102,14 +102,14 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// The cases of all programs that are there.
+/// The cases of all installed programs.
 pub(super) fn prepare(plan: &Plan, cases: &mut Vec<Case>, warnings: &mut Vec<Warning>) {
     let Some(command) = command() else { return };
     let ways = Way::ALL
         .into_iter()
         .filter(|way| plan.wants(Way::Glibc.name(), way.name()));
     let ways: Vec<Way> = ways.collect();
-    // Somebody asked for other contestants only.
+    // The user has requested other contestants only.
     if ways == [Way::Glibc] && !plan.names(Way::Glibc.name()) {
         return;
     }
@@ -169,12 +169,12 @@ fn wrong(text: &str) -> io::Error {
     io::Error::other(format!("not what it should have said: {end}"))
 }
 
-/// Eight threads at 4,096 mutexes, with work in between: what sysbench does unless told otherwise.
+/// Eight threads that use 4,096 mutexes, with work in between: sysbench's defaults.
 fn sysbench_mutex(run: &Run) -> io::Result<f64> {
     sysbench_mutexes(run, run.much(20_000), &[])
 }
 
-/// The same threads at four mutexes, with nothing else to do.
+/// The same threads with four mutexes, and no other work.
 fn sysbench_contended(run: &Run) -> io::Result<f64> {
     let few = ["--mutex-num=4", "--mutex-loops=10"];
     sysbench_mutexes(run, run.much(150_000), &few)
@@ -188,12 +188,12 @@ fn sysbench_mutexes(run: &Run, locks: u32, more: &[&str]) -> io::Result<f64> {
     );
     let arguments = [&["mutex", &threads, &locks_each], more, &["run"]].concat();
     let (said, seconds) = run.to_end("sysbench", &arguments)?;
-    // An event is all that one thread has to do.
+    // An event is all the work of one thread.
     expect(&said, "total number of events:", THREADS)?;
     Ok(f64::from(THREADS * locks) / seconds)
 }
 
-/// Four threads at four mutexes, each of which gives the processor away in its section.
+/// Four threads that use four mutexes, and yield in their critical sections.
 fn sysbench_threads(run: &Run) -> io::Result<f64> {
     let events = run.much(1_500);
     let wanted = format!("--events={events}");
@@ -212,7 +212,7 @@ fn sysbench_threads(run: &Run) -> io::Result<f64> {
     Ok(f64::from(events) / seconds)
 }
 
-/// Whether it has said so.
+/// Checks that the output contains a number.
 fn expect(said: &str, what: &str, number: u32) -> io::Result<()> {
     let is_it = |line: &str| {
         let rest = line.trim().strip_prefix(what);
@@ -252,7 +252,7 @@ print(total)
     Ok(f64::from(4 * each) / seconds)
 }
 
-/// Python itself, where `python3` is a script that looks for it.
+/// Python itself, if `python3` is a script that starts it.
 fn interpreter() -> &'static str {
     static FOUND: OnceLock<String> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -283,12 +283,12 @@ fn sqlite(run: &Run) -> io::Result<f64> {
     Ok(f64::from(rows) / seconds)
 }
 
-/// Stressors of one kind, for a second or two. (Asked for a number of operations, its semaphore stressor may hang
-/// without anybody's help.)
+/// Stressors of one kind, for a second or two. (With a given number of operations instead, its semaphore stressor may
+/// hang even without this library.)
 ///
-/// Its mutex stressor gives its two threads real-time priorities, of which the checker may rightly say that they are
-/// inverted. With several at a time they keep the thread that starts them from its processor until the time is over, and
-/// it says then that it could start none (status 3), also without anybody's help.
+/// Its mutex stressor gives its two threads real-time priorities, for which the checker may correctly report an
+/// inversion. Several stressors at a time keep the thread that starts them from its processor until the time is over;
+/// it then reports that it could start none (status 3), also without this library.
 fn stress(run: &Run, kind: &str, count: &str) -> io::Result<f64> {
     let time = if run.quick { "1s" } else { "2s" };
     let arguments = [

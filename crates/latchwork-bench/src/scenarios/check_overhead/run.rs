@@ -1,5 +1,5 @@
-//! One run of a whole program, with what is behind its locks: in a folder of its own, which goes with it, and killed
-//! if it does not end.
+//! One run of a whole program with given locks, in a folder of its own, which is removed afterwards; the program is
+//! killed if it does not end.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A program that has not ended after this never will.
+/// A program that has not ended after this time hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is behind a program's locks.
+/// The locks that a program uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Glibc,
@@ -53,12 +53,12 @@ impl Run {
         })
     }
 
-    /// How much there is to do.
+    /// The amount of work.
     pub(super) fn much(&self, full: u32) -> u32 {
         if self.quick { full / 10 } else { full }
     }
 
-    /// A file that goes with the run.
+    /// A file that is removed after the run.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.0.join(name)
     }
@@ -89,7 +89,7 @@ impl Run {
         Ok(Running(child))
     }
 
-    /// Runs a program to its end: what it wrote, and how many seconds that took.
+    /// Runs a program to its end; returns its output, and how many seconds it took.
     pub(super) fn to_end(&self, program: &str, arguments: &[&str]) -> io::Result<(String, f64)> {
         let began = Instant::now();
         let status = self.start(program, arguments)?.end()?;
@@ -98,7 +98,7 @@ impl Run {
         Ok((std::fs::read_to_string(self.file("stdout"))?, seconds))
     }
 
-    /// An error that says what a program said, if it has not ended well.
+    /// Fails with the program's output, if it has not ended successfully.
     pub(super) fn well(&self, status: ExitStatus) -> io::Result<()> {
         if status.success() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Run {
     }
 }
 
-/// A program that is killed if nobody waits for its end.
+/// A program that is killed if its end is not waited for.
 pub(super) struct Running(Child);
 
 impl Running {
@@ -150,7 +150,7 @@ impl Drop for Running {
     }
 }
 
-/// A folder that goes with its files.
+/// A folder that is removed with its files.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -166,7 +166,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it is nobody's loss.
+        // An error is ignored: leftovers do no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Servers at work: clients of this process ask one for what they have put there, and compare it.
+//! Servers under load: clients in this process request the values that they have stored, and compare them.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,29 +10,29 @@ use rustix::process::{Signal, geteuid, kill_process};
 
 use super::run::{Run, Running};
 
-/// At a time.
+/// How many run at the same time.
 const CLIENTS: u32 = 8;
 /// Requests that a client sends before it reads the answers.
 const AT_ONCE: u32 = 16;
-/// Of a value.
+/// The size of a value.
 const BYTES: usize = 100;
-/// A server listens by then.
+/// The time within which a server must listen.
 const START: Duration = Duration::from_secs(30);
 
-/// A request, and its one right answer.
+/// A request, and the only correct answer to it.
 struct Exchange {
     request: String,
     answer: String,
 }
 
-/// What one client asks, again and again: it puts a value there, and gets it.
+/// The repeated requests of a client: it stores a value, and reads it.
 type Talk = fn(key: &str, value: &str) -> [Exchange; 2];
 
 /// Four threads of memcached.
 pub(super) fn memcached(run: &Run) -> io::Result<f64> {
     let mut arguments = vec!["-s", "socket", "-t", "4"];
     if geteuid().is_root() {
-        // It wants to be told so.
+        // It refuses to run as root without this.
         arguments.extend(["-u", "root"]);
     }
     let talk: Talk = |key, value| {
@@ -56,8 +56,8 @@ pub(super) fn memcached(run: &Run) -> io::Result<f64> {
     Ok(figure)
 }
 
-/// Redis as it is installed: one thread that serves, and others for what can wait. (More threads for its sockets wait
-/// for each other awake, and take the clients' processors.)
+/// Redis as installed: one thread that serves, and others for background work. (More threads for its sockets spin for
+/// each other, and take the clients' processors.)
 pub(super) fn redis(run: &Run) -> io::Result<f64> {
     let talk: Talk = |key, value| {
         [
@@ -83,7 +83,7 @@ pub(super) fn redis(run: &Run) -> io::Result<f64> {
     ];
     let server = run.start("redis-server", &arguments)?;
     let figure = load(run, talk)?;
-    // It does not answer that.
+    // It does not answer this request.
     connect(&run.file("socket"))?.write_all(b"SHUTDOWN NOSAVE\r\n")?;
     end(run, server)?;
     Ok(figure)

@@ -1,10 +1,9 @@
-//! Tasks that do the same small thing time and again, for a while.
+//! Tasks that repeat one small operation for a while.
 //!
-//! They are threads, and begin together, each on a CPU of its own as in RTEMS, where there are as many;
-//! else the scheduler places them. (Left to the scheduler, two could share one CPU for a window, and would
-//! neither scale nor meet.) Each looks at the clock itself, once in
-//! so many operations: a real-time task that waited to be told the end would keep the CPU from whoever is
-//! to tell it.
+//! They are threads, and begin together. If there are enough CPUs, each has its own, as in RTEMS; else the scheduler
+//! places them. (With free placement two tasks could share one CPU for a window, and would neither scale nor contend.)
+//! Each task reads the clock itself, once in so many operations: a real-time task that waited to be notified of the end
+//! would keep the CPU from the task that notifies.
 
 use std::io;
 use std::sync::OnceLock;
@@ -19,32 +18,32 @@ use crate::machine;
 use crate::measure::{EACH, Sample};
 use crate::peers::{enter_fifo, pin_to};
 
-/// Operations from one look at the clock to the next.
+/// The operations between two readings of the clock.
 const BATCH: u32 = 64;
 
-/// Who works.
+/// The tasks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crew {
     pub(super) tasks: u32,
-    /// In SCHED_FIFO, if there is one.
+    /// Their priority in SCHED_FIFO, if they run in it.
     pub(super) priority: Option<c_int>,
     pub(super) window: Duration,
 }
 
-/// What tasks do.
+/// The work of the tasks.
 pub(super) trait Work: Sync {
-    /// What a task has for it.
+    /// A task's own state.
     type Task<'a>
     where
         Self: 'a;
 
-    /// Makes a task ready, on its thread.
+    /// Prepares a task, on its thread.
     fn enter(&self, number: usize) -> io::Result<Self::Task<'_>>;
 
     /// One step, counted.
     fn step(&self, task: &mut Self::Task<'_>, tally: &mut Tally) -> io::Result<()>;
 
-    /// Whether the first task waits for what the others do, and ends after them.
+    /// Whether the first task waits for the others' operations, and ends after them.
     fn first_serves(&self) -> bool {
         false
     }
@@ -55,17 +54,17 @@ pub(super) trait Work: Sync {
     }
 }
 
-/// What a task has done.
+/// The results of a task.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) operations: u64,
-    /// By the first task, to which the others sent: how often it received.
+    /// For the first task, if the others send to it: how many times it received.
     pub(super) received: u64,
-    /// What was sent in vain, since there was no room.
+    /// How many sends failed for lack of room.
     pub(super) refused: u64,
 }
 
-/// All of `crew` does `work`: operations in a second, and what else was counted.
+/// All of `crew` does `work`; returns operations per second, and the further counts.
 pub(super) fn measure<W: Work>(work: &W, crew: Crew) -> io::Result<Sample> {
     let (tallies, elapsed) = run(work, crew)?;
     let seconds = elapsed.as_secs_f64();
@@ -91,12 +90,12 @@ pub(super) fn measure<W: Work>(work: &W, crew: Crew) -> io::Result<Sample> {
     })
 }
 
-/// What each task did, and the time from their beginning to the end of the last.
+/// The results of each task, and the time from their start to the end of the last.
 pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Duration)> {
     let tasks = crew.tasks as usize;
     let cpus = machine::cpus();
     let (start, begun) = (Start::default(), OnceLock::new());
-    // Set when all others have ended: the first has nothing more to wait for.
+    // Set when all others have ended: the first task has nothing more to wait for.
     let alone = AtomicBool::new(false);
 
     let life = |number: usize| {
@@ -114,7 +113,8 @@ pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Dura
         let begun = *begun.get_or_init(Instant::now);
         let mut tally = Tally::default();
         if number == 0 && work.first_serves() {
-            // Once at least, as the others, however late it comes: what they left, or `release`, ends the wait.
+            // At least once, like the others, however late it starts: messages that they left, or `release`, end the
+            // wait.
             while {
                 work.step(&mut task, &mut tally)?;
                 // Relaxed: it only ends the loop; `release` comes after it.
@@ -149,8 +149,8 @@ pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Dura
     Ok((tallies, elapsed.unwrap_or_default()))
 }
 
-/// A task's steps until `end`, a batch of them at least. Kept out of line, so that the loop's code does not
-/// depend on what surrounds it.
+/// A task's steps until `end`, at least one batch. Kept out of line, so that the loop's code does not depend on what
+/// surrounds it.
 #[inline(never)]
 fn live<W: Work>(
     work: &W,
@@ -158,7 +158,7 @@ fn live<W: Work>(
     tally: &mut Tally,
     end: Instant,
 ) -> io::Result<()> {
-    // Counted in registers.
+    // A local copy, so that the counts are kept in registers.
     let mut counted = *tally;
     while {
         for _ in 0..BATCH {
@@ -182,7 +182,7 @@ mod tests {
         window: Duration::from_millis(1),
     };
 
-    /// Counts how many are at it; whoever has the number cannot begin, or fails later.
+    /// Counts the tasks that have entered; the task with the given number cannot begin, or fails later.
     struct Counting {
         stranger: Option<usize>,
         failing: Option<usize>,

@@ -1,32 +1,32 @@
-//! What operations on synchronisation objects cost where each task has its own, and where all have one: do
-//! they meet anywhere in between?
+//! The cost of operations on synchronisation objects if each task has its own object, and if all share one: is there a
+//! common bottleneck?
 //!
-//! Source: RTEMS's `tmfine01`, the benchmark of its way from one lock for the whole kernel to locks in each
-//! object. 1 to N tasks (threads of one region) do one thing for a window; the figure is the operations of
-//! all of them in a second. Nothing is subtracted. Where tasks share nothing, twice the tasks on twice the
-//! CPUs do twice as much: `scaling` is the figure over that of one task in the same round.
+//! Source: RTEMS's `tmfine01`, the benchmark of its development from one lock for the whole kernel to locks in each
+//! object. 1 to N tasks (threads of one region) do one thing for a window; the figure is operations per second of all
+//! of them. Nothing is subtracted. If tasks share nothing, twice the tasks on twice the CPUs do twice as much:
+//! `scaling` is the figure divided by that of one task in the same round.
 //!
 //! | case | an operation |
 //! | --- | --- |
-//! | event-self | send an event to oneself, and receive it |
+//! | event-self | a task sends an event to itself, and receives it |
 //! | event-many-to-one | all but the first send to the first, which receives: a send |
-//! | private-mutex | lock and unlock a mutex, each task its own, its datum incremented |
+//! | private-mutex | lock and unlock a mutex, each task its own, incrementing its datum |
 //! | contested-mutex | the same, one mutex for all |
-//! | message-self | send 4 bytes to a queue of one's own, of 3 places, and receive them |
+//! | message-self | a task sends 4 bytes to its own queue, of 3 places, and receives them |
 //! | message-many-to-one | all but the first send to the first's queue, which receives: a message sent |
 //!
-//! RTEMS's own *event to one* has sent to oneself since 2015; here others send. Events are not counted, so
-//! that one receive may answer many sends: `received_per_1000` of them. A full queue is tolerated, and
-//! counted: `full_per_1000`. One task alone sends to itself.
+//! RTEMS's own *event to one* has sent to oneself since 2015; here other tasks send. Events are not counted, so one
+//! receive may answer many sends: `received_per_1000` of them. A full queue is tolerated, and counted: `full_per_1000`.
+//! One task alone sends to itself.
 //!
-//! `task_min_ops` and `task_max_ops` are those of the slowest and the fastest that sends. Contestants with
-//! a ceiling of the kernel's run in SCHED_FIFO, and never more of them than CPUs. The contestants `giant-lock …` are
-//! ours with one lock of this benchmark around each operation, in the cases in which no operation sleeps;
-//! `of_giant_lock` is ours over theirs. RTEMS's figures stand beside ours where the case and the number of tasks are
-//! the same. `of_hand_off` is a contested lock's figure over that of a direct hand-over by a plain futex, and `fall` by
-//! how much it is less than that of one task; RTEMS's own fell 85-fold.
+//! `task_min_ops` and `task_max_ops` are those of the slowest and the fastest sender. Contestants with a ceiling in the
+//! kernel run in SCHED_FIFO, and with at most as many tasks as CPUs. The contestants `giant-lock …` are Latchwork's
+//! objects with one lock of this benchmark around each operation, in the cases in which no operation sleeps;
+//! `of_giant_lock` is the plain figure divided by theirs. RTEMS's figures are shown where the case and the number of
+//! tasks are the same. `of_hand_off` is a contended lock's figure divided by that of a direct hand-off by a plain
+//! futex, and `fall` is the factor by which it is below that of one task; RTEMS's own fell 85-fold.
 //!
-//! `each` in the results holds what each task did; `--rtems-json` gives that in RTEMS's shape ([`rtems`]).
+//! `each` in the results holds what each task did; `--rtems-json` gives that in RTEMS's format ([`rtems`]).
 
 mod crew;
 mod published;
@@ -52,14 +52,14 @@ use crate::result::{Kind, Params, Placement, Sched, Unit, Variant, Warning};
 
 pub(super) struct FineGrained;
 
-/// Somebody who takes part in a case.
+/// A contestant of a case.
 #[derive(Clone, Copy)]
 enum Entrant {
     Lock(&'static Peer),
     Event,
     Queue,
     PosixMq,
-    /// Another one under this name, with one lock around all of its operations, none of which sleeps.
+    /// A contestant of this name, with one lock around all of its operations, none of which sleeps.
     Giant(&'static str, &'static Self),
 }
 
@@ -69,7 +69,8 @@ const fn of(peer: &'static Peer) -> Entrant {
     Entrant::Lock(peer)
 }
 
-/// Those behind one lock first, and the bare hand-over: in each case ours are compared with them.
+/// The contestants with the giant lock and the direct hand-off come first: in each case the others are compared with
+/// them.
 const CASES: &[(Variant, &[Entrant])] = &[
     (
         Variant::EventSelf,
@@ -201,7 +202,7 @@ impl Entrant {
             PosixMq => {
                 Box::new(move || crew::measure(&Messages::<PosixQueues, U>::new(tasks, to)?, crew))
             }
-            // What `Giant` holds is none of its kind.
+            // `Giant` does not contain another `Giant`.
             Giant(..) => return None,
         })
     }
@@ -328,10 +329,10 @@ impl Scenario for FineGrained {
     }
 }
 
-/// The latest figure of a row; 0: none yet.
+/// The latest figure of a row; 0 if there is none yet.
 type Figure = Rc<Cell<f64>>;
 
-/// Leaves each figure for others to compare theirs with.
+/// Stores each figure for comparison with others.
 fn noted(mut sampler: Sampler, figure: &Figure) -> Sampler {
     let figure = Rc::clone(figure);
     Box::new(move || {
@@ -341,7 +342,7 @@ fn noted(mut sampler: Sampler, figure: &Figure) -> Sampler {
     })
 }
 
-/// Says how many times another figure each one is, if there is another.
+/// Adds the ratio of each figure to another one, if that exists.
 fn compared(mut sampler: Sampler, name: &'static str, other: &Figure) -> Sampler {
     let other = Rc::clone(other);
     Box::new(move || {
@@ -353,7 +354,7 @@ fn compared(mut sampler: Sampler, name: &'static str, other: &Figure) -> Sampler
     })
 }
 
-/// Says, beside [`compared`], by which factor it fell from one task to these: RTEMS's own figure is such a one.
+/// Adds, after [`compared`], the factor by which the figure fell from one task to these: RTEMS publishes such a factor.
 fn fallen(sampler: Sampler, one: &Figure) -> Sampler {
     let (mut sampler, one) = (compared(sampler, "scaling", one), Rc::clone(one));
     Box::new(move || {

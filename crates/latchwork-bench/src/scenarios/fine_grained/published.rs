@@ -1,14 +1,14 @@
-//! What others have published: operations per second of all tasks.
+//! Published figures: operations per second of all tasks.
 
 use crate::result::Variant::{
     self, ContestedMutex, EventSelf, MessageManyToOne, MessageSelf, PrivateMutex,
 };
 
-/// By case and contestant: whose figures, and those by the number of tasks.
+/// Case, contestant, publisher, and figures by the number of tasks.
 type Published = (Variant, &'static str, &'static str, &'static [(u32, f64)]);
 
-/// RTEMS on a Freescale T4240 of 24 CPUs, in March 2015, as fine-grained locking came, and in October
-/// 2017; and on a NGMP of 4 CPUs at 50 MHz, before and after, on one of them.
+/// RTEMS on a Freescale T4240 of 24 CPUs, in March 2015, when fine-grained locking was introduced, and in October 2017;
+/// and on a NGMP of 4 CPUs at 50 MHz, before and after, with one of them.
 const ALL: &[Published] = &[
     (EventSelf, "giant-lock event", T2015, &[(1, 1_367_189.0)]),
     (
@@ -112,12 +112,12 @@ const ALL: &[Published] = &[
 const T2015: &str = "published_t4240-2015_ops/s";
 const T2017: &str = "published_t4240-2017_ops/s";
 const NGMP: &str = "published_ngmp_ops/s";
-/// How much less than one task 24 got done that contended for one mutex, in 2017.
+/// The factor by which 24 tasks that contended for one mutex did less than one task, in 2017.
 const FALL: (&str, f64) = ("published_t4240-2017_fall_to_24", 4.93 / 0.058);
-/// What comes closest to their classic semaphore.
+/// The counterpart of their classic semaphore.
 const INHERIT: &str = "latchwork semaphore-inherit";
 
-/// What stands beside a row.
+/// The published figures for a row.
 pub(super) fn beside(case: Variant, contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
     let rows = ALL
         .iter()
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(many, [(T2015, 0.126e6), (T2017, 0.058e6), FALL]);
         assert_eq!(beside(ContestedMutex, INHERIT, 2), [FALL]);
         assert!((84.5..85.5).contains(&FALL.1));
-        // RTEMS's many send to themselves.
+        // In RTEMS's benchmark the many tasks send to themselves.
         assert!(beside(Variant::EventManyToOne, "latchwork event", 24).is_empty());
     }
 }

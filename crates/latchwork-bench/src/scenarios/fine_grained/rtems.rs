@@ -1,4 +1,4 @@
-//! The counters of a run in the shape in which RTEMS's parallel tests print theirs.
+//! The counters of a run in the format in which RTEMS's parallel tests print theirs.
 //!
 //! ```json
 //! [
@@ -18,12 +18,12 @@
 //! ]
 //! ```
 //!
-//! One object for each case of `tmfine01`, by its name there and in its order; one array for each number of
-//! tasks that was measured, from the least on, and in it each task's operations. RTEMS counts those of one second:
-//! ours are operations in a second, of the round whose figure is the median (of an even number of rounds, the lower
-//! one in the middle). Each case is done by ours that is of its kind: see the table. In the many-to-one cases
-//! the first task only receives, and so has done 0, and what is sent in vain is not counted; RTEMS's first task sends,
-//! too, and its counters have all attempts.
+//! There is one object for each case of `tmfine01`, with RTEMS's name and in its order; in it one array for each number
+//! of tasks that was measured, in ascending order, with each task's operations. RTEMS counts the operations of one
+//! second; these are operations per second, of the round whose figure is the median (of an even number of rounds, the
+//! lower one in the middle). Each case uses Latchwork's contestant of that kind: see the table. In the many-to-one
+//! cases the first task only receives, so its count is 0, and failed sends are not counted; RTEMS's first task sends,
+//! too, and its counters include all attempts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ use crate::result::Variant::{
     self, ContestedMutex, EventManyToOne, EventSelf, MessageManyToOne, MessageSelf, PrivateMutex,
 };
 
-/// RTEMS's name of a case, and ours.
+/// RTEMS's name of a case, the case, and the contestant.
 const CASES: &[(&str, Variant, &str)] = &[
     ("SelfEvent", EventSelf, "latchwork event"),
     ("AllToOneEvent", EventManyToOne, "latchwork event"),
@@ -58,12 +58,12 @@ const CASES: &[(&str, Variant, &str)] = &[
     ("ManyPthreadMutexProtect", PrivateMutex, "latchwork protect"),
 ];
 
-/// Whether there is anything to say of a scenario.
+/// Whether a scenario has such counters.
 pub(crate) fn is_about(scenario: &str) -> bool {
     scenario == FineGrained.name()
 }
 
-/// What was measured, of the cases that RTEMS has.
+/// The measurements of RTEMS's cases.
 pub(crate) fn json(result: &ScenarioResult) -> String {
     let cases = CASES.iter().filter_map(|(name, case, contestant)| {
         let rows = result.rows.iter();

@@ -1,4 +1,4 @@
-//! What the tasks do: take locks, send events, send messages.
+//! The tasks' operations: acquire locks, send events, send messages.
 
 use std::io;
 use std::pin::Pin;
@@ -14,26 +14,26 @@ use super::crew::{Tally, Work};
 use crate::peers::mail::ShallowMq;
 use crate::peers::{Lock, Place, placed};
 
-/// As in RTEMS's benchmark: messages that a queue holds, and their bytes.
+/// As in RTEMS's benchmark: the capacity of a queue, and the size of a message.
 const PLACES: u32 = 3;
 const BYTES: usize = 4;
 
 /// A new region for so many tasks.
 fn region(tasks: u32) -> io::Result<Region> {
-    // And whoever makes the objects.
+    // Also for the task that makes the objects.
     let most = u16::try_from(tasks + 2).unwrap_or(u16::MAX);
     let options = RegionOptions::new().max_bytes(16 << 20).max_tasks(most);
     let region = options.label("bench fine-grained").create_anonymous();
     region.map_err(io::Error::other)
 }
 
-/// What each operation is done under, beside the object's own locks.
+/// A lock that is held around each operation, in addition to the object's own locks.
 pub(super) trait Under: Default + Sync + 'static {
-    /// An operation begins. It ends as the result is dropped.
+    /// An operation begins. It ends when the result is dropped.
     fn begin(&self) -> impl Sized;
 }
 
-/// Nothing.
+/// No lock.
 #[derive(Default)]
 pub(super) struct Free;
 
@@ -42,8 +42,8 @@ impl Under for Free {
     fn begin(&self) -> impl Sized {}
 }
 
-/// One lock for all objects: what RTEMS had before, and the base of its figures. An operation that sleeps would
-/// sleep with it held, so that it is for those that do not.
+/// One lock for all objects, as RTEMS had before; the base of its figures. An operation that sleeps would sleep with
+/// this lock held, so it is only for operations that do not sleep.
 #[repr(align(128))]
 pub(super) struct OneLock(Mutex<(), WaitWake<Shared>>);
 
@@ -60,7 +60,7 @@ impl Under for OneLock {
     }
 }
 
-/// Increments the datum beside a lock: one for all tasks, or for each its own.
+/// Increments the datum beside a lock: one lock for all tasks, or one for each.
 pub(super) struct Locks<L, U> {
     locks: Vec<Place<L>>,
     under: U,
@@ -100,7 +100,7 @@ impl<L: Lock, U: Under> Work for Locks<L, U> {
     }
 }
 
-/// To whom tasks send.
+/// The receivers of what tasks send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
     Self_,
@@ -108,7 +108,7 @@ pub(super) enum To {
     First,
 }
 
-/// What a task does with what is sent.
+/// What a task does with events or messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Both,
@@ -139,7 +139,7 @@ pub(super) struct Signals<U> {
     first: OnceLock<TaskId>,
 }
 
-/// What is sent: each task has an event of its own, as far as they go.
+/// The events that are sent: each task has one of its own, as far as there are enough.
 const ALL: EventSet = EventSet::all();
 
 pub(super) struct Signalling<'a> {
@@ -206,14 +206,14 @@ impl<U: Under> Work for Signals<U> {
 
     fn release(&self) -> io::Result<()> {
         if let Some(first) = self.first.get() {
-            // Where nobody waits any more, it may have gone.
+            // An error is ignored: if the receiver no longer waits, it may have ended.
             let _ = Events::new(&self.region).send(*first, ALL);
         }
         Ok(())
     }
 }
 
-/// Queues for the tasks, by their numbers.
+/// The tasks' queues, by task number.
 pub(super) trait Queues: Sized + Sync {
     type Handle<'a>: Handle
     where
@@ -225,14 +225,14 @@ pub(super) trait Queues: Sized + Sync {
 }
 
 pub(super) trait Handle {
-    /// Sends a message if there is room; whether there was.
+    /// Sends a message if there is room; returns whether there was.
     fn try_send(&self, message: &[u8; BYTES]) -> io::Result<bool>;
 
     /// Waits for a message.
     fn receive(&self, buffer: &mut [u8; BYTES]) -> io::Result<()>;
 }
 
-/// Ours, in a region.
+/// Latchwork's queues, in a region.
 pub(super) struct OurQueues(Region);
 
 impl Queues for OurQueues {
@@ -265,7 +265,7 @@ impl Handle for Queue<'_> {
     }
 }
 
-/// The kernel's.
+/// The kernel's queues.
 pub(super) struct PosixQueues(Vec<ShallowMq>);
 
 impl Queues for PosixQueues {
@@ -349,7 +349,7 @@ impl<Q: Queues, U: Under> Work for Messages<Q, U> {
 
     fn release(&self) -> io::Result<()> {
         if self.first_serves() {
-            // Where it is full, nobody waits.
+            // If it is full, no task waits for a message.
             self.queues.handle(0)?.try_send(&[0; BYTES])?;
         }
         Ok(())
@@ -363,7 +363,7 @@ mod tests {
     use super::super::crew::{Crew, run};
     use super::*;
 
-    /// What was sent and what was received, by all.
+    /// The numbers of sent and received messages, of all tasks.
     fn counts(work: &impl Work, tasks: u32) -> (u64, u64) {
         let crew = Crew {
             tasks,
@@ -379,7 +379,7 @@ mod tests {
         let (sent, received) = counts(&Messages::<Q, Free>::new(2, To::Self_).unwrap(), 2);
         assert!(sent > 0 && sent == received);
         let (sent, received) = counts(&Messages::<Q, Free>::new(3, To::First).unwrap(), 3);
-        // The last one may be what releases the receiver; some may be left when it has gone.
+        // The last one may be what releases the receiver; some may be left when it has ended.
         let left = (sent + 1).checked_sub(received).unwrap();
         assert!(left <= u64::from(PLACES) + 1, "{sent}, {received}");
         let (sent, received) = counts(&Messages::<Q, Free>::new(1, To::First).unwrap(), 1);

@@ -1,8 +1,8 @@
-//! Whole programs in C, with semaphores and with mutexes: what is in `text`, `data` and `bss`.
+//! Whole programs in C, with semaphores and with mutexes: the sizes of `text`, `data` and `bss`.
 //!
-//! The program is `test-mutex`, before the migration of `examples/migrate` and after its third step, compiled
-//! with `-Os` and not linked: what is counted is the program's own, with all that the headers put into it. Where
-//! sources or a compiler are missing, so are the figures.
+//! The program is `test-mutex`, before the migration of `examples/migrate` and after its third step, compiled with
+//! `-Os` and not linked: the sizes are those of the program's own code, with everything that the headers add. If
+//! sources or a compiler are missing, there are no figures.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use object::{Object, ObjectSection, SectionFlags, SectionKind, elf};
 use crate::contestant::{Absent, Contestant};
 use crate::result::Variant;
 
-/// A program, its source, and what the kernel that was built so had in 2005: text, data, bss.
+/// A program, its source, and the sizes in 2005 of the kernel that was built this way: text, data, bss.
 pub(super) struct Program {
     pub(super) name: &'static str,
     source: &'static str,
@@ -89,7 +89,7 @@ impl Program {
     }
 }
 
-/// A file that goes when it was read.
+/// A file that is removed after it was read.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -104,7 +104,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may never have been made.
+        // An error is ignored: it may never have been created.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -5,10 +5,10 @@ use super::{ClassicSemaphores, NO_PRIORITY, attribute, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
 
-/// A ceiling that is, or is not, at least as high as the caller.
+/// Ceilings that are, and are not, at least as high as the caller's priority.
 const CEILING_ABOVE: u32 = CALLER - 10;
 const CEILING_BELOW: u32 = CALLER + 10;
-/// Something that no call writes.
+/// A value that no call writes.
 const UNTOUCHED: u32 = 0x7777_7777;
 
 pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver + use<S> {
@@ -96,7 +96,7 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
     look_at(&crew, caller, id, count, seen)
 }
 
-/// Uses up all semaphores.
+/// Allocates all remaining semaphores.
 fn fill<S: ClassicSemaphores>(crew: &Crew<S>, member: Member) {
     for _ in 0..=crew.capacity() {
         let (answer, id) = crew.call(member, |semaphores| {
@@ -114,7 +114,7 @@ fn fill<S: ClassicSemaphores>(crew: &Crew<S>, member: Member) {
     panic!("there are more semaphores than the capacity");
 }
 
-/// Finds out what kind of semaphore was made.
+/// Determines what kind of semaphore was made.
 fn look_at<S: ClassicSemaphores>(
     crew: &Crew<S>,
     caller: Member,
@@ -187,7 +187,7 @@ fn variant_of_mutex<S: ClassicSemaphores>(
     variant
 }
 
-/// Who is served first of two, when `holder` releases the semaphore, which has a count of 0.
+/// Which of two waiters is served first when `holder` releases the semaphore, whose count is 0.
 fn discipline<S: ClassicSemaphores>(crew: &Crew<S>, holder: Member, id: u32) -> &'static str {
     let members = [crew.member(LOWER), crew.member(LOW)];
     let waiting = members.map(|member| crew.obtain(member, id));

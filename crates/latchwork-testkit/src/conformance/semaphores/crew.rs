@@ -1,8 +1,8 @@
-//! The tasks of one combination: threads that do as they are told, one call at a time.
+//! The tasks of one combination: threads that make one call at a time, as the driver requests.
 //!
-//! A call has *settled* when it is over, or its task waits in it: it sleeps in a futex call, or the
-//! semaphore counts it among its waiters. The crew is still when all of its calls have settled: then
-//! nothing changes by itself any more (but for timeouts).
+//! A call has *settled* when it has returned, or when its task waits in it: the task sleeps in a futex call, or the
+//! semaphore counts it among its waiters. When all calls of a crew have settled, nothing changes any more by itself
+//! (except for time-outs).
 #![allow(unsafe_code)]
 
 use super::{Class, ClassicSemaphores, Discipline, attribute, status};
@@ -16,9 +16,9 @@ use std::thread::{JoinHandle, yield_now};
 
 /// The name of semaphores under test.
 pub(super) const NAME: u32 = u32::from_be_bytes(*b"TEST");
-/// The ceiling of those that have one.
+/// The ceiling of those semaphores that have one.
 pub(super) const CEILING: u32 = 30;
-/// A priority above it, the one of most callers below it, and lower ones.
+/// A priority above it, the priority of most callers, which is below it, and lower ones.
 pub(super) const HIGH: u32 = 20;
 pub(super) const CALLER: u32 = 40;
 pub(super) const LOW: u32 = 60;
@@ -27,7 +27,7 @@ pub(super) const LOWER: u32 = 70;
 type Job<S> = Box<dyn FnOnce(&S) + Send>;
 
 const IDLE: u8 = 0;
-/// It has a job, and may sleep still.
+/// It has a job, and may still be asleep.
 const TOLD: u8 = 1;
 const WORKING: u8 = 2;
 
@@ -40,7 +40,7 @@ struct Hand<S> {
     shared: Arc<Shared>,
     task: u64,
     thread: Option<JoinHandle<()>>,
-    /// The semaphore that it obtains, if it does.
+    /// The semaphore that it is obtaining, if any.
     obtains: Cell<Option<u32>>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// What it returned; `None` if it waits.
+    /// The call's result; `None` if it waits.
     pub(super) fn result(&self) -> Option<u32> {
         self.result.try_recv().ok()
     }
@@ -65,7 +65,7 @@ impl Begun {
 pub(super) struct Crew<S: ClassicSemaphores> {
     semaphores: Arc<S>,
     hands: RefCell<Vec<Hand<S>>>,
-    /// Semaphores that go with the crew.
+    /// Semaphores that are deleted with the crew.
     ids: RefCell<Vec<u32>>,
     is_abandoned: Cell<bool>,
 }
@@ -80,7 +80,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         }
     }
 
-    /// One more member.
+    /// Adds a member.
     pub(super) fn member(&self, priority: u32) -> Member {
         let (jobs, todo) = channel::<Job<S>>();
         let (tell, told) = channel();
@@ -89,7 +89,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         let own = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             own.thread.store(thread_id(), Ordering::Release);
-            // The crew may have gone by a panic.
+            // The crew may be gone, after a panic.
             let _ = tell.send(semaphores.join(priority));
             for job in todo {
                 own.state.store(WORKING, Ordering::Release);
@@ -109,7 +109,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         Member(hands.len() - 1)
     }
 
-    /// Lets a member begin a call that may wait, and lets it settle.
+    /// Lets a member begin a call that may wait, and waits until it has settled.
     fn start<T: Send + 'static>(
         &self,
         member: Member,
@@ -143,7 +143,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         result.try_recv().expect("a call that does not wait")
     }
 
-    /// Lets a member obtain a semaphore, waiting if need be for so many ticks (0: for ever).
+    /// Lets a member obtain a semaphore, with a time-out of so many ticks (0: none).
     pub(super) fn obtain_for(&self, member: Member, id: u32, ticks: u32) -> Begun {
         let result = self.start(member, Some(id), move |semaphores| {
             semaphores.obtain(id, attribute::WAIT, ticks)
@@ -151,7 +151,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         Begun { result }
     }
 
-    /// Lets a member obtain a semaphore, waiting if need be.
+    /// Lets a member obtain a semaphore, without a time-out.
     pub(super) fn obtain(&self, member: Member, id: u32) -> Begun {
         self.obtain_for(member, id, 0)
     }
@@ -166,7 +166,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         self.call(member, move |semaphores| semaphores.release(id))
     }
 
-    /// How often the member can obtain it without waiting, up to `most` times.
+    /// How many times the member can obtain it without waiting, up to `most`.
     pub(super) fn drain(&self, member: Member, id: u32, most: u32) -> u32 {
         let free = |_: &u32| self.try_obtain(member, id) == status::SUCCESSFUL;
         (0..most).take_while(free).count() as u32
@@ -191,8 +191,8 @@ impl<S: ClassicSemaphores> Crew<S> {
         self.semaphores.capacity()
     }
 
-    /// Makes a semaphore under test, which goes with the crew. Of a count of 0 the member becomes the
-    /// owner, if it can have one.
+    /// Makes a semaphore under test, which is deleted with the crew. If its count is 0, the member becomes its owner,
+    /// where the class has owners.
     pub(super) fn create(
         &self,
         member: Member,
@@ -211,7 +211,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         id
     }
 
-    /// The semaphore goes with the crew.
+    /// The semaphore will be deleted with the crew.
     pub(super) fn keep(&self, id: u32) {
         self.ids.borrow_mut().push(id);
     }
@@ -219,7 +219,7 @@ impl<S: ClassicSemaphores> Crew<S> {
     /// Waits until all calls have settled.
     pub(super) fn settle(&self) {
         let mut still = 0;
-        // Twice: a task that is seen asleep may be woken by one that was seen before it.
+        // Checked twice: a task that is seen asleep may be woken by one that was checked before it.
         while still < 2 {
             still = if self.has_settled() { still + 1 } else { 0 };
             if still == 0 {
@@ -243,12 +243,12 @@ impl<S: ClassicSemaphores> Crew<S> {
         })
     }
 
-    /// Waits until a call has ended by itself.
+    /// Waits until a call has returned by itself.
     pub(super) fn wait(&self, begun: &Begun) -> u32 {
         begun.result.recv().expect("a living member")
     }
 
-    /// Leaves tasks and semaphores where they are: they wait for each other.
+    /// Abandons tasks and semaphores that wait for each other.
     pub(super) fn abandon(&self) {
         self.is_abandoned.set(true);
     }
@@ -288,7 +288,7 @@ impl<S: ClassicSemaphores> Drop for Crew<S> {
             return;
         }
         if std::thread::panicking() {
-            // Others are to have a fair chance; tasks that cannot be freed stay where they are.
+            // The panic must not disturb other tests; tasks that cannot be freed are abandoned.
             let _ = catch_unwind(AssertUnwindSafe(|| self.clean_up()));
             return;
         }
@@ -312,7 +312,7 @@ impl<S> Hand<S> {
         self.state() != IDLE
     }
 
-    /// Whether its thread sleeps in a futex call of its job's.
+    /// Whether its thread sleeps in a futex call of its job.
     fn is_asleep(&self) -> bool {
         let thread = self.shared.thread.load(Ordering::Acquire);
         self.state() == WORKING && is_in_futex(&format!("/proc/self/task/{thread}"))
@@ -320,6 +320,6 @@ impl<S> Hand<S> {
 }
 
 fn thread_id() -> i32 {
-    // SAFETY: no preconditions.
+    // SAFETY: `gettid` has no preconditions.
     unsafe { libc::gettid() }
 }

@@ -1,10 +1,10 @@
-//! `score/tq/enqueue-…`: where a task stands that begins to wait, and what its owner inherits.
+//! `score/tq/enqueue-…`: the place in the queue of a task that begins to wait, and what the owner inherits from it.
 
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
-/// In which order the waiters of a semaphore get it, as each holder in turn releases it.
+/// The order in which the waiters of a semaphore get it, as each holder in turn releases it.
 pub(super) fn order<S: ClassicSemaphores>(
     crew: &Crew<S>,
     id: u32,
@@ -25,7 +25,7 @@ pub(super) fn order<S: ClassicSemaphores>(
     order
 }
 
-/// Where the last of those who wait stands among two at most.
+/// The position of the last waiter among at most two others.
 fn position(order: &[usize]) -> &'static str {
     match order {
         [0] => "InitialFirst",
@@ -34,7 +34,7 @@ fn position(order: &[usize]) -> &'static str {
     }
 }
 
-/// A semaphore of which nothing is left, a task that may release it, and its waiters, one by one.
+/// A semaphore with count 0, a task that may release it, and waiters that are added one by one.
 fn queue<S: ClassicSemaphores>(
     crew: &Crew<S>,
     class: Class,
@@ -53,7 +53,7 @@ fn queue<S: ClassicSemaphores>(
     (id, holder, waiting.collect())
 }
 
-/// The priority of one who waits already, relative to the caller's.
+/// The priority of an earlier waiter, relative to the caller's.
 fn earlier(combination: &Combination) -> Option<u32> {
     match combination.pre("QueueEligible") {
         "None" => None,
@@ -134,7 +134,7 @@ pub(super) fn mrsp<S: ClassicSemaphores>(
     }
 }
 
-/// `score/tq/enqueue-deadlock`: the owner waits for the caller, or for one who does.
+/// `score/tq/enqueue-deadlock`: the owner waits for the caller, or for a task that does.
 pub(super) fn deadlock<S: ClassicSemaphores>(
     crew: &Crew<S>,
     class: Class,
@@ -168,13 +168,13 @@ pub(super) fn deadlock<S: ClassicSemaphores>(
         other => format!("{other:?}"),
     };
     if result != "Status" {
-        // The tasks of a circle cannot be freed.
+        // The tasks of a cycle cannot be freed.
         crew.abandon();
     }
     Ok(Seen::new().state("Result", result))
 }
 
-/// The owner of a queue, which may wait in another one itself, and that one's owner.
+/// The owner of a queue, which may wait in another queue itself, and the owner of that one.
 pub(super) struct Chain {
     pub(super) id: u32,
     pub(super) owner: Member,
@@ -182,7 +182,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// A semaphore that inherits, and its owner; nobody waits yet.
+    /// An inheriting semaphore and its owner; there are no waiters yet.
     pub(super) fn new<S: ClassicSemaphores>(crew: &Crew<S>, owner: u32) -> Self {
         let owner = crew.member(owner);
         let id = crew.create(owner, Class::PrioInherit, Discipline::Priority, 1);
@@ -231,7 +231,7 @@ pub(super) fn inherit<S: ClassicSemaphores>(
     if class != Class::PrioInherit {
         return Err(NOT_CLASSIC);
     }
-    // With one that waits already, and is as high, nothing is left for the owner to gain.
+    // If an earlier waiter has the same priority, the owner gains nothing more.
     let gains = combination.pre("PriorityForOwner") == "Vital";
     let mut chain = Chain::new(crew, if gains { LOW } else { HIGH });
     let mut waiting: Vec<(Member, Begun)> = Vec::new();

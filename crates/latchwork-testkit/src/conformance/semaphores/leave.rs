@@ -1,4 +1,4 @@
-//! `score/tq/{flush,surrender,timeout}…`: how those who wait cease to, and what becomes of what their
+//! `score/tq/{flush,surrender,timeout}…`: how waiters stop waiting, and what then happens to the priorities that their
 //! owner inherits.
 
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
@@ -6,8 +6,8 @@ use super::enqueue::Chain;
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
-/// Lets a member wait for a semaphore until its time is over, and looks meanwhile and after. The time
-/// doubles until it is long enough for the look.
+/// Lets a member wait for a semaphore until its time-out, and makes observations during the wait and after it. The
+/// time-out is doubled until it is long enough for the observation.
 pub(super) fn expire<S: ClassicSemaphores, T>(
     crew: &Crew<S>,
     member: Member,
@@ -36,7 +36,7 @@ struct Waiter {
     begun: Begun,
 }
 
-/// A semaphore that its holder has, and two waiters, the first of which is lower.
+/// A held semaphore with two waiters, the first of which has the lower priority.
 fn with_waiters<S: ClassicSemaphores>(
     crew: &Crew<S>,
     class: Class,
@@ -60,7 +60,7 @@ fn flush<S: ClassicSemaphores>(crew: &Crew<S>, id: u32) -> u32 {
     answer
 }
 
-/// What a flush does to waiters, if there are any.
+/// The effect of a flush on waiters, if there are any.
 fn flushed<S: ClassicSemaphores>(
     crew: &Crew<S>,
     class: Class,
@@ -155,7 +155,7 @@ pub(super) fn flush_inherit<S: ClassicSemaphores>(
         .state("PriorityUpdate", update))
 }
 
-/// Who got it: the first, which is lower, or the second.
+/// Which waiter got the semaphore: the first, which has the lower priority, or the second.
 fn dequeued(waiting: &[Waiter; 2]) -> (&'static str, &'static str) {
     match waiting.each_ref().map(|waiter| waiter.begun.result()) {
         [Some(status::SUCCESSFUL), None] => ("FIFO", "Yes"),
@@ -173,7 +173,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
     let has_owner = combination.pre("HasOwner") == "Yes";
-    // Those that inherit, and MrsP, have tables of their own.
+    // Inheriting and MrsP semaphores have tables of their own.
     let is_plain = !matches!(class, Class::PrioInherit | Class::MrsP);
     if !is_plain
         || has_owner != class.is_mutex()
@@ -233,7 +233,7 @@ pub(super) fn surrender_inherit<S: ClassicSemaphores>(
         .state("NewPriority", change))
 }
 
-/// Releases a semaphore, and looks what the owner loses by that.
+/// Releases a semaphore, and observes what priority the owner loses by that.
 fn previous_owner<S: ClassicSemaphores>(
     crew: &Crew<S>,
     id: u32,
@@ -343,7 +343,7 @@ pub(super) fn timeout_inherit<S: ClassicSemaphores>(
         .state("OwnerOwnerPriority", change(1)))
 }
 
-/// One more task that waits for a semaphore.
+/// A further task that waits for a semaphore.
 fn wait_for<S: ClassicSemaphores>(crew: &Crew<S>, id: u32, priority: u32) {
     let begun = crew.obtain(crew.member(priority), id);
     assert_eq!(begun.result(), None);

@@ -1,8 +1,8 @@
-//! Drivers of the actions on semaphores, over any that offer [`ClassicSemaphores`].
+//! Drivers of the actions on semaphores, over any type that implements [`ClassicSemaphores`].
 //!
-//! [`run`] runs all tables. Each combination has its own tasks (threads) and semaphores. What the library
-//! records is not looked at, but for the tasks' priorities: a semaphore's class, count, owner and
-//! discipline show in what its calls answer, and whom they wake.
+//! [`run`] runs all tables. Each combination has its own tasks (threads) and semaphores. The library's records are not
+//! read, except for the tasks' priorities: the drivers observe a semaphore's class, count, owner and discipline by the
+//! results of calls, and by which tasks they wake.
 
 mod create;
 mod crew;
@@ -52,10 +52,10 @@ pub mod attribute {
     pub const NO_WAIT: u32 = 1;
 }
 
-/// No class of semaphores is like that.
+/// No class of semaphores has these properties.
 const NOT_CLASSIC: NotApplicable = NotApplicable("NotClassic");
 
-/// What a table calls an answer: "Ok" if it is successful, else one of these.
+/// A table's name for a result: "Ok" for success, else one of these.
 fn text_of(answer: u32, others: &[(u32, &str)]) -> String {
     match others.iter().find(|(status, _)| *status == answer) {
         _ if answer == status::SUCCESSFUL => "Ok".to_owned(),
@@ -64,15 +64,15 @@ fn text_of(answer: u32, others: &[(u32, &str)]) -> String {
     }
 }
 
-/// RTEMS's classic semaphores, as their calls are. Priorities are RTEMS's: 1 is the highest.
+/// RTEMS's classic semaphores, with the signatures of their directives. Priorities are RTEMS's: 1 is the highest.
 ///
-/// Calls are made by the calling thread as a task, and return RTEMS's [`status`] numbers.
+/// The calling thread makes each call as a task, and gets RTEMS's [`status`] numbers.
 pub trait ClassicSemaphores: Send + Sync + 'static {
-    /// Makes the calling thread a task of this priority, before its first call; names it.
+    /// Makes the calling thread a task of this priority, before its first call; returns the task's number.
     fn join(&self, priority: u32) -> u64;
     /// Changes the calling task's own priority.
     fn set_own_priority(&self, priority: u32);
-    /// The current priority of a task, with what it inherits and the ceilings that it uses.
+    /// The current priority of a task, including what it inherits and the ceilings of the semaphores that it holds.
     fn priority_of(&self, task: u64) -> u32;
     /// `rtems_semaphore_create`
     fn create(
@@ -87,7 +87,7 @@ pub trait ClassicSemaphores: Send + Sync + 'static {
     fn ident(&self, name: u32, id: Option<&mut u32>) -> u32;
     /// `rtems_semaphore_delete`
     fn delete(&self, id: u32) -> u32;
-    /// `rtems_semaphore_obtain`; 0 ticks are for ever.
+    /// `rtems_semaphore_obtain`; 0 ticks mean no time-out.
     fn obtain(&self, id: u32, options: u32, ticks: u32) -> u32;
     /// `rtems_semaphore_release`
     fn release(&self, id: u32) -> u32;
@@ -97,13 +97,13 @@ pub trait ClassicSemaphores: Send + Sync + 'static {
     fn set_priority(&self, id: u32, scheduler: u32, priority: u32, old: Option<&mut u32>) -> u32;
     /// The ID of the tasks' scheduler.
     fn scheduler(&self) -> u32;
-    /// The most semaphores that there can be.
+    /// The most semaphores that can exist.
     fn capacity(&self) -> u32;
     /// Whether there are MrsP semaphores.
     fn has_mrsp(&self) -> bool {
         true
     }
-    /// How many tasks wait for a semaphore, if those may wait without sleeping.
+    /// How many tasks wait for a semaphore, if waiters may spin instead of sleeping.
     fn waiters(&self, _id: u32) -> Option<u32> {
         None
     }
@@ -114,7 +114,7 @@ const NO_ID: u32 = u32::MAX;
 /// A priority that no task can have.
 const NO_PRIORITY: u32 = u32::MAX;
 
-/// What kind of semaphore.
+/// The class of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Counting,
@@ -135,7 +135,7 @@ impl Class {
         Self::MrsP,
     ];
 
-    /// The class that tables call so.
+    /// The class that tables call by this name.
     fn named(name: &str) -> Self {
         let class = Self::ALL.into_iter().find(|class| class.name() == name);
         class.unwrap_or_else(|| panic!("there is no class {name}"))
@@ -165,7 +165,7 @@ impl Class {
     }
 }
 
-/// In which order waiters are queued.
+/// The order in which waiters are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Discipline {
     Fifo,
@@ -198,7 +198,7 @@ impl Discipline {
     }
 }
 
-/// Runs all tables against semaphores; those that no driver runs yet are counted.
+/// Runs all tables against semaphores; combinations that no driver runs yet are counted.
 pub fn run<S: ClassicSemaphores>(semaphores: &Arc<S>) -> Report {
     let actions = Table::all()
         .iter()
@@ -207,7 +207,7 @@ pub fn run<S: ClassicSemaphores>(semaphores: &Arc<S>) -> Report {
     Report { actions }
 }
 
-/// Leaves out what is about MrsP semaphores, if there are none.
+/// Excludes combinations about MrsP semaphores, if there are none.
 struct Among<D> {
     driver: D,
     has_mrsp: bool,
@@ -215,7 +215,7 @@ struct Among<D> {
 
 impl<D: Driver> Driver for Among<D> {
     fn run(&mut self, combination: &Combination) -> Result<Seen, NotApplicable> {
-        // Attributes that ask for it are refused then; by what comes before that they may be anyway.
+        // Attributes that request MrsP are then refused; an earlier check may refuse the call in any case.
         let is_refused = combination.expected().any(|state| {
             ["InvName", "InvAddr", "NotDef"]
                 .map(|status| ("Status", status))
@@ -272,7 +272,7 @@ pub fn run_action<S: ClassicSemaphores>(
         "score/tq/timeout" => one_class(leave::timeout),
         "score/tq/timeout-mrsp" => one_class(leave::timeout_mrsp),
         "score/tq/timeout-priority-inherit" => one_class(leave::timeout_inherit),
-        // Nothing of the others (`rtems/sem/mrsp-obtain`) applies.
+        // No part of the other tables (`rtems/sem/mrsp-obtain`) applies.
         _ => table.survey(),
     }
 }

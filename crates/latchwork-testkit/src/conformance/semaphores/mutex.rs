@@ -4,7 +4,7 @@ use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, attribute, status, text_of};
 use crate::conformance::{Combination, NOT_APPLICABLE, NotApplicable, Seen};
 
-/// The class with this protocol; `Other` is none, or inheritance.
+/// Whether a class has this protocol; `Other` means no protocol, or inheritance.
 fn has_protocol(class: Class, protocol: &str) -> bool {
     match protocol {
         "None" => class == Class::Binary,
@@ -15,7 +15,7 @@ fn has_protocol(class: Class, protocol: &str) -> bool {
     }
 }
 
-/// Whether the combination is about this class and discipline.
+/// Whether the combination applies to this class and discipline.
 fn is_about(class: Class, discipline: Discipline, combination: &Combination) -> bool {
     let is_recursive = combination.pre("Recursive") == "Allowed";
     let of_discipline = |name| name == discipline.name() || name == NOT_APPLICABLE;
@@ -24,7 +24,7 @@ fn is_about(class: Class, discipline: Discipline, combination: &Combination) -> 
         && is_recursive == (class != Class::MrsP)
 }
 
-/// A priority that is so relative to the ceiling (or to whatever is at the same height).
+/// A priority in this relation to the ceiling (or to whatever has the ceiling's priority).
 fn relative(state: &str) -> u32 {
     match state {
         "High" => HIGH,
@@ -33,12 +33,12 @@ fn relative(state: &str) -> u32 {
     }
 }
 
-/// Where a semaphore to be seized is: with whom, and the caller at which priority.
+/// A semaphore to be seized, its owner, and the caller's priority.
 struct Scene {
     id: u32,
     caller: Member,
     owner: Member,
-    /// Whether the caller uses the ceiling already.
+    /// Whether the caller already holds a semaphore with that ceiling.
     uses_ceiling: bool,
     priority: u32,
 }
@@ -73,7 +73,7 @@ fn set_up<S: ClassicSemaphores>(
 }
 
 impl Scene {
-    /// What has become of the priority of the caller, which does not wait.
+    /// The effect on the priority of the caller, which does not wait.
     fn priority<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> String {
         let now = crew.priority(self.caller);
         crew.set_own_priority(self.caller, LOWER);
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// Who owns the semaphore; it is taken from them.
+    /// Determines who owns the semaphore, by taking it from the owner.
     fn owner<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> &'static str {
         if crew.release(self.caller, self.id) == status::SUCCESSFUL {
             "Caller"
@@ -167,7 +167,7 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
     };
     let inherits = crew.priority(scene.owner) != before;
     let seen = seen.state("Priority", priority);
-    // A later one that is higher; not of use where the ceiling makes all equal.
+    // A later waiter of higher priority; useless where the ceiling makes all equal.
     let order = (class != Class::MrsP && scene.priority == CALLER).then(|| {
         let rival = crew.obtain(crew.member(CALLER - 5), scene.id);
         let owner = owner_of(crew, &scene);
@@ -188,7 +188,7 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
     })
 }
 
-/// Whether the semaphore is still its owner's, who releases it.
+/// Whether the semaphore still belongs to its owner, which releases it.
 fn owner_of<S: ClassicSemaphores>(crew: &Crew<S>, scene: &Scene) -> &'static str {
     let released = crew.release(scene.owner, scene.id);
     crew.settle();
@@ -199,7 +199,7 @@ fn owner_of<S: ClassicSemaphores>(crew: &Crew<S>, scene: &Scene) -> &'static str
     }
 }
 
-/// In which order the first of two was served, of whom the later one is higher.
+/// The order of service of two waiters, the later of which has the higher priority.
 fn served<S: ClassicSemaphores>(crew: &Crew<S>, waiting: [&Begun; 2]) -> &'static str {
     crew.settle();
     match waiting.map(Begun::result) {
@@ -233,7 +233,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
         });
         assert_eq!(again, status::SUCCESSFUL);
     }
-    // What a waiter gives by inheritance is as high as a ceiling.
+    // The priority that a waiter lends by inheritance equals that of a ceiling.
     let highest = match class {
         Class::PrioInherit => CEILING,
         _ => LOW,
@@ -274,7 +274,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
             },
         );
     Ok(match order {
-        // At the ceiling all are equal.
+        // At the ceiling all waiters have equal priority.
         "FIFO" if class == Class::MrsP => seen.state("Surrender", "MrsP"),
         "Priority" => seen.one_of("Surrender", ["Priority", "PriorityInherit", "MrsP"]),
         other => seen.state("Surrender", other),

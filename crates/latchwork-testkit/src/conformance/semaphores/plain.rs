@@ -1,10 +1,10 @@
-//! `score/sem/…`: semaphores without owner.
+//! `score/sem/…`: semaphores without an owner.
 
 use super::crew::{CALLER, Crew, LOW, LOWER};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
-/// The count of a semaphore that has some.
+/// The count of an available semaphore.
 fn positive(class: Class) -> u32 {
     if class == Class::Counting { 2 } else { 1 }
 }
@@ -101,7 +101,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     let answer = crew.release(caller, id);
     crew.settle();
     let results: Vec<Option<u32>> = waiting.iter().map(|begun| begun.result()).collect();
-    // So many can be counted.
+    // As many as can be counted.
     let count = match crew.drain(caller, id, 5) {
         5 if before == u32::MAX => "Nop".to_owned(),
         after if class == Class::Counting && after == before + 1 => "PlusOne".to_owned(),

@@ -6,7 +6,7 @@ use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
 
 const NEW: u32 = CEILING - 5;
-/// Something that no call writes.
+/// A value that no call writes.
 const UNTOUCHED: u32 = 0x7777_7777;
 
 pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver + use<S> {
@@ -73,7 +73,7 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
             "SemPrio",
             match (asked, now) {
                 (status::SUCCESSFUL, NEW) => "Set".to_owned(),
-                // One without a priority has none to change.
+                // A semaphore without a priority has none to change.
                 (status::SUCCESSFUL, CEILING) | (status::NOT_DEFINED, _) => "Nop".to_owned(),
                 other => format!("{other:?}"),
             },

@@ -1,7 +1,7 @@
-//! Actions that RTEMS specifies by others: to obtain, to release.
+//! Actions that RTEMS specifies by other actions: obtain and release.
 //!
-//! An action of these (`SemSeizeTry`, say) is seen where all combinations of its own table that apply to
-//! the class and discipline pass.
+//! A sub-action (`SemSeizeTry`, say) is observed if all combinations of its own table that apply to the class and
+//! discipline pass.
 
 use super::crew::{CALLER, Crew};
 use super::{
@@ -29,7 +29,7 @@ pub(super) fn each<S: ClassicSemaphores>(
                     continue;
                 }
                 let seen = action(&Crew::new(&semaphores), class, discipline, combination);
-                // The first that is not as expected is what was seen.
+                // The observation is the first result that is not as expected.
                 match seen {
                     Ok(seen) if !seen.meets(combination) => return Ok(seen),
                     Ok(seen) => result = Ok(seen),
@@ -46,7 +46,7 @@ fn exists(class: Class, discipline: Discipline) -> bool {
         || matches!(class, Class::Counting | Class::Simple | Class::Binary)
 }
 
-/// Whether a semaphore does a sub-action: its name, or what was seen instead.
+/// Whether a semaphore performs a sub-action: returns its name, or what was observed instead.
 fn tried<S: ClassicSemaphores>(
     semaphores: &Arc<S>,
     class: Class,
@@ -133,7 +133,7 @@ pub(super) fn release<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver 
     }
 }
 
-/// What a call with an ID answers that no semaphore has, while there is one.
+/// The result of a call with an ID that no semaphore has, while a semaphore exists.
 fn invalid<S: ClassicSemaphores>(
     semaphores: &Arc<S>,
     class: Class,

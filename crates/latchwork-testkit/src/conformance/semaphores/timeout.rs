@@ -11,7 +11,7 @@ pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver +
     move |combination: &Combination| Ok(run(&semaphores, combination))
 }
 
-/// One task waits for ever, and then a higher one until its time is over.
+/// One task waits without a time-out, and then a task of higher priority until its time-out.
 fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
     let crew = Crew::new(semaphores);
     let [owner, patient, caller] = [LOWER, LOW, CALLER].map(|priority| crew.member(priority));

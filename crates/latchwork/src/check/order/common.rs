@@ -1,19 +1,20 @@
-//! Whose a lock is: one task's so far, or *common*, taken by at least two.
+//! Whether a lock was taken by one task so far, or is *common*: taken by at least two.
 //!
-//! | [`Entry::task`] | says |
+//! | [`Entry::task`] | meaning |
 //! | --- | --- |
-//! | [`NOBODY`] | nobody has taken it; or it is gone, has no owner, or is common anyhow, since processes share it |
-//! | a task's number | that one has, and no other |
-//! | [`COMMON`] | at least two have |
+//! | [`NOBODY`] | no task has taken it; or it is gone, has no owner, or counts as common since processes share it |
+//! | a task's number | only that task has taken it |
+//! | [`COMMON`] | at least two tasks have taken it |
 //!
-//! A task that wants a lock counts as one that takes it. The usual way of taking a lock, in `quick.rs`, goes on only if
-//! nothing is new about this; so each lock comes here at its first use, and at that of its second task.
+//! A task that wants a lock counts as one that takes it. The fast path of taking a lock, in `quick.rs`, applies only if
+//! this state does not change; so each lock comes here at its first use, and at the first use by a second task.
 //!
-//! An edge that was made with a lock that was not common yet must learn of it when it becomes so. Each lock
-//! remembers the edges that it was last wanted for and last held for ([`Entry::pair`]), which are marked then; and
-//! its node's number gets another bit, so that all threads look at their chains with it again.
+//! An edge that was made with a lock that was not common yet must be updated when the lock becomes common. Each lock
+//! remembers the edges for which it was last wanted and last held ([`Entry::pair`]), and these are marked then. The
+//! lock's node number also gets a flag, so that all threads check their chains with it again.
 //!
-//! In the child of a fork a lock that one task had taken is nobody's: its thread has another number there.
+//! In the child of a fork, the task of a lock that one task had taken becomes [`NOBODY`], since the thread has another
+//! number there.
 
 use super::graph::{GRAPH, HELD_COMMON, WANTED_COMMON};
 use super::search::{Circle, search};
@@ -37,7 +38,7 @@ pub(super) fn is_common(entry: &Entry) -> bool {
     entry.task.load(Ordering::Relaxed) == COMMON || unpack(0, what).0.is_shared()
 }
 
-/// One more task, of which a word names the only one, or says that there are more.
+/// Counts a task in a word that names the only task, or says that there are several.
 pub(super) fn count_task(word: &AtomicU32, task: u32) {
     // Relaxed: under the lock.
     match word.load(Ordering::Relaxed) {
@@ -47,7 +48,7 @@ pub(super) fn count_task(word: &AtomicU32, task: u32) {
     }
 }
 
-/// The calling task takes a lock, or wants to. A cycle that is no longer harmless by that.
+/// The calling task takes a lock, or wants to. Returns a cycle that is no longer harmless because of that.
 #[inline]
 pub(in crate::check) fn used(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
     let known = entry.task.load(Ordering::Relaxed);
@@ -96,12 +97,12 @@ fn become_common(entry: &Entry) -> Option<Circle> {
     worse(wanted, mark(edges as u32, HELD_COMMON))
 }
 
-/// Two locks have made an edge, the one that was held and the one that was wanted.
+/// Two locks have made an edge: the held one and the wanted one.
 pub(super) fn remember(held: &Entry, wanted: &Entry, edge: u32) {
     let change = |entry: &Entry, change: fn(u64, u64) -> u64| {
         let before = entry.pair.load(Ordering::Relaxed);
         let after = change(before, edge.into());
-        // Two tasks at the same time: then it is common.
+        // If two tasks change the word at the same time, the lock is common.
         if after != before && !is_common(entry) {
             entry.pair.store(after, Ordering::Relaxed);
         }

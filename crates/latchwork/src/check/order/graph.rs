@@ -1,8 +1,8 @@
 //! The graph: nodes, edges, and how they are found.
 //!
-//! What counts are the nodes' keys, classes and flags, and the edges with a key. All else follows: the lists of edges of
-//! each node, the index, components and levels. While it is being changed the graph says so ([`Head::changing`]), and the
-//! child of a fork that finds it so derives all of it anew ([`Graph::settle`]).
+//! The primary data are the nodes' keys, classes and flags, and the edges that have a key. All else is derived from
+//! them: the lists of edges of each node, the index, components and levels. While derived data are being changed,
+//! [`Head::changing`] is set; the child of a fork that finds it set derives all of them again ([`Graph::settle`]).
 
 use super::store::{Index, Row, Rows, Scratch};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -11,64 +11,64 @@ use crate::check::layout::{Entry, REMADE};
 pub(super) const TASKS: usize = 3;
 pub(super) const GATES: usize = 4;
 
-/// In [`Node::flags`]: the locks of this class are nodes of their own. Its edges count no more.
+/// In [`Node::flags`]: the class is split, its locks are nodes of their own. Its edges no longer count.
 pub(super) const SPLIT: u32 = 1;
-/// The lock is no more, and its edges do not count.
+/// The lock no longer exists, and its edges do not count.
 pub(super) const RETIRED: u32 = 2;
 
 /// In [`Edge::modes`]: more tasks than fit have made this edge.
 pub(super) const MANY: u32 = 1 << 8;
-/// A call that was to wait for the lock has made it, other than the end of a wait for a condition.
+/// A call that could wait for the lock has made it, other than the end of a wait for a condition.
 pub(super) const ASKED: u32 = 1 << 9;
-/// It was made with a lock held that at least two tasks have taken.
+/// It was made while the held lock was common.
 pub(super) const HELD_COMMON: u32 = 1 << 10;
-/// The same of the one that was wanted.
+/// The same for the wanted lock.
 pub(super) const WANTED_COMMON: u32 = 1 << 11;
 
-/// A class, or a lock of its own.
+/// A class, or a lock with a node of its own.
 #[repr(C)]
 pub(in crate::check) struct Node {
-    /// What a class is known by: the key of its name, or a site.
+    /// The key of a class: that of its name, or a site.
     pub(super) key: AtomicU64,
-    /// The first edge that begins here; of a node that is free, the next one that is.
+    /// The first edge that begins here; for a free node, the next free node.
     pub(super) first: AtomicU32,
     pub(super) flags: AtomicU32,
-    /// Of a lock of its own: its class's node.
+    /// The node of its class, if this is a lock's own node; else 0.
     pub(super) class: AtomicU32,
-    /// Its place in the order, if it stands for its component.
+    /// Its level in the order, if it is the root of its component.
     pub(super) level: AtomicU32,
-    /// A node nearer to the one that stands for its component; 0: it does so itself.
+    /// A node nearer to the root of its component; 0 if it is the root.
     pub(super) component: AtomicU32,
-    /// Of the edges that leave its component, in a ring, the last one, if it stands for it.
+    /// The last edge of the ring of edges that leave its component, if it is the root.
     pub(super) leaving: AtomicU32,
-    /// The same of those that enter it.
+    /// The same for the edges that enter it.
     pub(super) entering: AtomicU32,
-    /// The walk that has come here last along edges.
+    /// The latest walk along edges that has come here.
     pub(super) ahead: AtomicU32,
-    /// The same against them.
+    /// The same for walks against the edges.
     pub(super) behind: AtomicU32,
 }
 
-/// See the head of [`order`](super). What searches look at comes first.
+/// See the head of [`order`](super). The fields that searches read come first.
 #[repr(C)]
 pub(in crate::check) struct Edge {
-    /// Both nodes; 0: free.
+    /// Both nodes; 0 if the edge is free.
     pub(super) key: AtomicU64,
-    /// The next edge from the same node; of an edge that is free, the next one that is.
+    /// The next edge from the same node; for a free edge, the next free one.
     pub(super) next: AtomicU32,
-    /// The next one that leaves the component, and the next one that enters the other.
+    /// The next edge that leaves the same component, and the next one that enters the same component.
     pub(super) next_leaving: AtomicU32,
     pub(super) next_entering: AtomicU32,
-    /// A bit for each pair of modes: how the one was held, and the other wanted; and the flags above.
+    /// A bit for each pair of modes (held, wanted), and the flags above.
     pub(super) modes: AtomicU32,
     pub(super) tasks: [AtomicU32; TASKS],
     /// Their threads.
     pub(super) threads: [AtomicU32; TASKS],
-    /// The locks that were held each time, beside.
+    /// The further locks that were held each time.
     pub(super) gates: [AtomicU64; GATES],
     pub(in crate::check) held_at: AtomicU64,
     pub(in crate::check) wanted_at: AtomicU64,
-    /// The two locks, and what they are, when it was made.
+    /// The addresses of the two locks, and what they were when it was made.
     pub(in crate::check) held: AtomicU64,
     pub(in crate::check) wanted: AtomicU64,
     pub(in crate::check) held_what: AtomicU32,
@@ -76,33 +76,33 @@ pub(in crate::check) struct Edge {
     pub(super) name: [AtomicU64; 2],
 }
 
-// SAFETY: atomics.
+// SAFETY: all fields are atomics, for which zero is a value.
 #[allow(unsafe_code)]
 unsafe impl Row for Node {}
-// SAFETY: as above.
+// SAFETY: all fields are atomics, for which zero is a value.
 #[allow(unsafe_code)]
 unsafe impl Row for Edge {}
 
-/// Under the lock, but for what is lost.
+/// Changed under the lock, except `lost`.
 pub(super) struct Head {
-    /// Numbers of nodes and edges in use, free ones among them included: from 1 on.
+    /// How many numbers of nodes and of edges are in use, including free ones among them; numbers begin at 1.
     pub(super) nodes: AtomicU32,
     pub(super) edges: AtomicU32,
-    /// The first node that is free again; each leads to the next.
+    /// The first free node; each leads to the next.
     pub(super) free_nodes: AtomicU32,
     pub(super) free_edges: AtomicU32,
-    /// Nodes that are retired, and not free yet.
+    /// How many nodes are retired, and not free yet.
     pub(super) retired: AtomicU32,
     /// The highest level that was given.
     pub(super) levels: AtomicU32,
     pub(super) walks: AtomicU32,
     /// The only task that has made edges so far; or [`COMMON`](super::COMMON).
     pub(super) task: AtomicU32,
-    /// What searches have looked at, beyond what new edges have allowed them.
+    /// How many edges searches have visited, beyond what new edges have allowed them.
     pub(super) debt: AtomicU32,
-    /// Orders that found no room.
+    /// How many orders found no room.
     pub(super) lost: AtomicU32,
-    /// What follows from nodes and edges is being changed.
+    /// Set while data that are derived from nodes and edges are being changed.
     pub(super) changing: AtomicU32,
 }
 
@@ -110,9 +110,9 @@ pub(super) struct Head {
 pub(super) struct Graph {
     nodes: Rows<Node>,
     edges: Rows<Edge>,
-    /// Edges by both nodes.
+    /// The edges, by both nodes.
     pub(super) by_key: Index,
-    /// Classes by key.
+    /// The classes, by key.
     classes: Index,
     pub(super) scratch: Scratch,
     pub(super) head: Head,
@@ -144,7 +144,7 @@ impl Graph {
         }
     }
 
-    /// A node by its number; 0 is none, and without edges.
+    /// A node by its number; number 0 is a node without edges.
     pub(super) fn node(&self, number: u32) -> &'static Node {
         static NONE: Node = Node {
             key: AtomicU64::new(0),
@@ -162,7 +162,7 @@ impl Graph {
         row.unwrap_or(&NONE)
     }
 
-    /// An edge by its number; 0 is none, and free.
+    /// An edge by its number; number 0 is a free edge.
     pub(super) fn edge(&self, number: u32) -> &'static Edge {
         static NONE: Edge = Edge {
             key: AtomicU64::new(0),
@@ -192,7 +192,7 @@ impl Graph {
         self.by_key.find(key, is_it)
     }
 
-    /// All edges, for whoever saves them.
+    /// All edges, for saving them.
     pub(in crate::check) fn edges(&self) -> impl Iterator<Item = &'static Edge> {
         let count = self.head.edges.load(Ordering::Acquire);
         (1..=count)
@@ -200,20 +200,20 @@ impl Graph {
             .filter(|edge| edge.key.load(Ordering::Acquire) != 0)
     }
 
-    /// Changes what follows from nodes and edges. Under the lock.
+    /// Runs a change of the derived data. Under the lock.
     pub(super) fn change<R>(&self, change: impl FnOnce() -> R) -> R {
         let changing = &self.head.changing;
         changing.store(1, Ordering::Relaxed);
-        // A fork of another thread copies nothing of the change without the mark before it,
+        // A fork by another thread copies no part of the change without the mark,
         fence(Ordering::SeqCst);
         let result = change();
-        // nor the mark's end without all of the change.
+        // and copies the cleared mark only with all of the change.
         fence(Ordering::SeqCst);
         changing.store(0, Ordering::Relaxed);
         result
     }
 
-    /// What a parent's thread was changing when this process was forked is made good. Under the lock, before all else.
+    /// Repairs what a thread of the parent was changing when this process was forked. Under the lock, before all else.
     pub(super) fn settle(&self) {
         if self.head.changing.load(Ordering::Relaxed) != 0 {
             self.rebuild();
@@ -250,7 +250,7 @@ impl Graph {
         Some(number)
     }
 
-    /// An edge that is free. Under the lock.
+    /// A free edge. Under the lock.
     pub(super) fn new_edge(&self) -> Option<u32> {
         let head = &self.head;
         let is_free = || head.free_edges.load(Ordering::Relaxed) != 0;
@@ -278,11 +278,11 @@ impl Graph {
         Some(next)
     }
 
-    /// Puts an edge, all of which is there but its key, where it is found. Under the lock.
+    /// Publishes an edge, all of which but its key is stored. Under the lock.
     pub(super) fn publish(&self, number: u32, key: u64) {
         let edge = self.edge(number);
         self.change(|| {
-            // Release: who finds it by its key finds all of it.
+            // Release: a reader that finds the key finds the rest of the edge.
             edge.key.store(key, Ordering::Release);
             self.link(number);
             self.by_key.enter(key, number);
@@ -293,7 +293,7 @@ impl Graph {
     pub(super) fn link(&self, number: u32) {
         let edge = self.edge(number);
         let (from, to) = edge.ends();
-        // Relaxed: the list is gone along under the lock.
+        // Relaxed: the list is read only under the lock.
         let before = self.node(from).first.swap(number, Ordering::Relaxed);
         edge.next.store(before, Ordering::Relaxed);
         if self.counts(from) && self.counts(to) {
@@ -321,20 +321,20 @@ impl Graph {
         self.node(number).flags.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// Whether a node is a lock of its own.
+    /// Whether a node belongs to a single lock.
     pub(super) fn is_single(&self, number: u32) -> bool {
         self.node(number).class.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a lock is to have a node of its own, and has its class's: that is split; or where it is first taken
-    /// says nothing of what it is, as with one that follows others on a stack.
+    /// Whether a lock must get a node of its own and still has its class's: because the class is split, or because the
+    /// place of its first use does not identify it, as with a lock that follows others on a stack.
     pub(super) fn is_to_be_single(&self, entry: &Entry) -> bool {
         let node = super::node_of(entry);
         let is_class = node != 0 && !self.is_single(node);
         is_class && (self.has(node, SPLIT) || entry.what.load(Ordering::Relaxed) & REMADE != 0)
     }
 
-    /// Gives a lock a node of its own, if it is to have one. Under the lock.
+    /// Gives a lock a node of its own, if it must have one. Under the lock.
     pub(super) fn single_out(&self, entry: &Entry) {
         if self.is_to_be_single(entry) {
             let class = super::node_of(entry);
@@ -344,8 +344,8 @@ impl Graph {
         }
     }
 
-    /// The node for a lock of a class that is known by `key`. If the one before it at its address, of node `before`, had
-    /// one of its own, so has this one from the beginning: threads know their chains by nodes. Under the lock.
+    /// The node for a lock of the class `key`. If the lock before it at its address, of node `before`, had a node of
+    /// its own, this one gets one from the beginning, since threads know their chains by nodes. Under the lock.
     pub(super) fn node_for(&self, key: u64, before: u32) -> u32 {
         let find = || {
             let class = self.class(key)?;
@@ -357,7 +357,7 @@ impl Graph {
 }
 
 impl Edge {
-    /// Whether the task is a new one.
+    /// Adds a task. Returns whether it is new.
     pub(super) fn add_task(&self, task: u32, thread: u32) -> bool {
         if self.has_many_tasks() {
             return false;
@@ -377,7 +377,8 @@ impl Edge {
         true
     }
 
-    /// Whether two tasks cannot make the two at the same time: by a lock that both hold, one of them alone.
+    /// Whether two tasks cannot make both edges at the same time, because both hold a common gate, one of them
+    /// exclusively.
     pub(super) fn excludes(&self, other: &Self) -> bool {
         use super::READ_GATE;
         let gates = |edge: &Self| {
@@ -414,14 +415,14 @@ impl Edge {
             .filter(|task| *task != 0)
     }
 
-    /// The thread of a task that has made it; 0: not known.
+    /// The thread of a task that has made the edge; 0 if unknown.
     pub(in crate::check) fn thread_of(&self, task: u32) -> u32 {
         let is_it = |place: &AtomicU32| place.load(Ordering::Relaxed) == task;
         let place = self.tasks.iter().position(is_it).filter(|_| task != 0);
         place.map_or(0, |place| self.threads[place].load(Ordering::Relaxed))
     }
 
-    /// Whether a task was the first to make it.
+    /// Whether a task was the first to make the edge.
     pub(in crate::check) fn is_by(&self, task: u32) -> bool {
         self.tasks[0].load(Ordering::Relaxed) == task
     }
@@ -430,7 +431,7 @@ impl Edge {
         self.has(MANY)
     }
 
-    /// The thread's name that made it first.
+    /// The name of the thread that made the edge first.
     pub(in crate::check) fn name(&self) -> [u8; 16] {
         let mut name = [0; 16];
         for (place, eight) in self.name.iter().zip(name.chunks_exact_mut(8)) {

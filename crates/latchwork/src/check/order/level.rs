@@ -1,40 +1,43 @@
-//! An order in which each edge leads from a lower node to a higher one, kept up as edges come.
+//! A topological order of the graph, in which each edge leads from a lower node to a higher one, maintained as edges
+//! are added.
 //!
 //! Source: D. J. Pearce and P. H. J. Kelly, *A dynamic topological sort algorithm for directed acyclic graphs*, ACM
 //! Journal of Experimental Algorithmics 11 (2006). Each node has a *level*, no two the same. An edge to a higher level
-//! agrees with the order: nothing is done, and it closes no cycle. Otherwise what lies between the two levels is looked
-//! at, ahead of the one end and behind the other; those nodes change places among themselves, and no others.
+//! agrees with the order: nothing is done, and it completes no cycle. Otherwise the nodes between the two levels are
+//! visited, ahead of the one end and behind the other; those nodes exchange levels among themselves, and no others
+//! move.
 //!
-//! *Cycles* stay in the graph, since most are harmless, and a later edge may belong to another one. So the nodes that lie
-//! on a cycle are joined into one *component* (strongly connected), and the order is one of components. Each has a node
-//! that stands for it, to which the others lead ([`Node::component`], a union-find forest), and which has two rings of
-//! edges, those that leave the component and those that enter it. To join two is to join their rings; an edge that lies
-//! within a component by now leaves its ring when it is met there. Only an edge within a component can close a cycle.
+//! *Cycles* stay in the graph, since most are harmless, and a later edge may complete another one. So the nodes that
+//! lie on a cycle are joined into one *component* (strongly connected), and the order is one of components. Each
+//! component has a root node that represents it, to which the others lead ([`Node::component`], a union-find forest).
+//! The root has two rings of edges: those that leave the component and those that enter it. Two components are joined
+//! by joining their rings; an edge that now lies within a component leaves its ring when a walk meets it there. Only an
+//! edge within a component can complete a cycle.
 //!
-//! *Edges that go* leave the order as it is: it is valid for what is left. Components may be larger than needed until
-//! all is [rebuilt](super::recycle). No edge is taken back because its lock was not got after all: the task has asked
-//! for it, and would have waited.
+//! *Removed edges* leave the order valid for what remains. Components may be larger than needed until the graph is
+//! [rebuilt](super::recycle). An edge is not removed when its task did not get the lock after all: the task requested
+//! the lock, and would have waited.
 //!
-//! Invariants, while nobody has the lock:
-//! 1. Of an edge between two components, both ends of which count, the first has the lower level.
-//! 2. Two nodes from each of which edges that count lead to the other are of one component.
-//! 3. Levels of nodes that stand for components differ from each other.
+//! Invariants, while no task has the lock:
+//! 1. Of an edge between two components, both ends of which count, the first end has the lower level.
+//! 2. Two nodes that lead to each other along edges that count are of one component.
+//! 3. The levels of the components' roots differ from each other.
 //! 4. Each edge between two components that counts is in the rings of both.
 
 use super::graph::{Edge, Graph, Node, RETIRED, SPLIT};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Edges and nodes that were looked at for orders so far.
+/// How many edges and nodes were visited for orders so far.
 static WORK: AtomicU64 = AtomicU64::new(0);
 
-/// What was looked at for orders of locks so far, in edges and nodes: for tests.
+/// The work for lock orders so far, in visited edges and nodes: for tests.
 #[doc(hidden)]
 #[must_use]
 pub fn order_work() -> u64 {
     WORK.load(Ordering::Relaxed)
 }
 
-/// So much more was looked at. Under the lock.
+/// Adds to the work counter. Under the lock.
 pub(super) fn worked(count: u32) {
     WORK.store(
         WORK.load(Ordering::Relaxed) + u64::from(count),
@@ -42,21 +45,21 @@ pub(super) fn worked(count: u32) {
     );
 }
 
-/// Which way edges are followed.
+/// The direction in which edges are followed.
 #[derive(Clone, Copy)]
 enum Way {
     Ahead,
     Behind,
 }
 
-/// A level and its node as a number: they sort by level.
+/// A level and its node as one number, which sorts by level.
 const fn pair(level: u32, node: u32) -> u64 {
     (level as u64) << 32 | node as u64
 }
 
 // Relaxed, in all of this file: under the lock.
 impl Graph {
-    /// The node that stands for a node's component.
+    /// The root of a node's component: the node that represents it.
     pub(super) fn root(&self, mut number: u32) -> u32 {
         loop {
             let up = self.node(number).component.load(Ordering::Relaxed);
@@ -75,12 +78,12 @@ impl Graph {
         self.node(root).level.load(Ordering::Relaxed)
     }
 
-    /// Whether what leads to a node and from it counts.
+    /// Whether edges to and from a node count.
     pub(super) fn counts(&self, number: u32) -> bool {
         !self.has(number, SPLIT | RETIRED)
     }
 
-    /// The order has an edge more, between these. There is room in the lists for all nodes.
+    /// Adds an edge between these nodes to the order. There is room in the lists for all nodes.
     pub(super) fn place(&self, from: u32, to: u32) {
         worked(1);
         let (from, to) = (self.root(from), self.root(to));
@@ -89,7 +92,7 @@ impl Graph {
             return;
         }
         let walk = self.head.walks.fetch_add(1, Ordering::Relaxed) + 1;
-        // SAFETY: under the lock, and nothing below asks for them.
+        // SAFETY: the caller has the lock, and nothing below calls `lists` again.
         #[allow(unsafe_code)]
         let [ahead, behind, levels] = unsafe { self.scratch.lists() };
         let ahead = self.walk(Way::Ahead, to, low..=high, walk, ahead);
@@ -97,7 +100,7 @@ impl Graph {
         let is_in = |number: u64, way: Way| {
             seen(self.node(number as u32), way).load(Ordering::Relaxed) == walk
         };
-        // The levels of all of them, which they share out anew.
+        // The levels of all of these nodes, which are distributed among them again.
         let only_ahead = ahead.iter().filter(|number| !is_in(**number, Way::Behind));
         let all = only_ahead.chain(behind.iter());
         let mut count = 0;
@@ -107,7 +110,7 @@ impl Graph {
         }
         let levels = &mut levels[..count];
         levels.sort_unstable();
-        // What is both ahead and behind lies on a cycle through the new edge.
+        // A node that is both ahead and behind lies on a cycle through the new edge.
         let mut cycle = None;
         for number in ahead.iter().filter(|number| is_in(**number, Way::Behind)) {
             match cycle {
@@ -117,7 +120,8 @@ impl Graph {
         }
         let behind = self.by_level(behind, |number| !is_in(number, Way::Ahead));
         let ahead = self.by_level(ahead, |number| !is_in(number, Way::Behind));
-        // Those behind take the lowest, so none moves up; those ahead the highest, so none moves down.
+        // The nodes behind get the lowest levels, so none of them moves up; those ahead get the highest, so none moves
+        // down.
         let set = |number: u64, level: u64| {
             self.node(number as u32)
                 .level
@@ -135,7 +139,7 @@ impl Graph {
         }
     }
 
-    /// The components that edges lead to from one, at these levels. They are marked as seen.
+    /// The components that edges lead to from one, within these levels. They are marked as visited.
     fn walk(
         &self,
         way: Way,
@@ -175,7 +179,7 @@ impl Graph {
         &mut list[..count]
     }
 
-    /// Those of a list that are wanted, from the lowest level on.
+    /// The wanted entries of a list, by ascending level.
     fn by_level<'l>(&self, list: &'l mut [u64], is_wanted: impl Fn(u64) -> bool) -> &'l [u64] {
         let mut count = 0;
         for at in 0..list.len() {
@@ -192,7 +196,7 @@ impl Graph {
         list
     }
 
-    /// Goes round a ring of a component's; an edge stays in it if `stays` says so.
+    /// Walks round a ring of a component; `stays` decides whether an edge stays in it.
     fn go_round(&self, root: u32, way: Way, mut stays: impl FnMut(&Edge) -> bool) {
         let ring = ring(self.node(root), way);
         let mut last = ring.load(Ordering::Relaxed);
@@ -208,7 +212,7 @@ impl Graph {
                 let after = self::link(edge, way).load(Ordering::Relaxed);
                 link.store(after, Ordering::Relaxed);
                 if is_last {
-                    // The only one leads to itself.
+                    // The only edge of a ring links to itself.
                     last = if number == before { 0 } else { before };
                     ring.store(last, Ordering::Relaxed);
                 }
@@ -219,7 +223,7 @@ impl Graph {
         }
     }
 
-    /// Puts an edge into the rings of the components of both ends.
+    /// Puts an edge into the rings of the components at both ends.
     pub(super) fn put_in_rings(&self, number: u32) {
         let edge = self.edge(number);
         let (from, to) = edge.ends();
@@ -229,7 +233,7 @@ impl Graph {
         }
     }
 
-    /// Puts the ring to which an edge belongs into a component's.
+    /// Joins the ring of an edge with a component's ring.
     fn join_ring(&self, root: u32, way: Way, other: u32) {
         let ring = ring(self.node(root), way);
         let mine = ring.load(Ordering::Relaxed);
@@ -243,7 +247,7 @@ impl Graph {
         }
     }
 
-    /// Joins two components; the first one's node stands for both.
+    /// Joins two components; the first one's root becomes the root of both.
     fn join(&self, root: u32, other: u32) {
         for way in [Way::Ahead, Way::Behind] {
             let theirs = ring(self.node(other), way).swap(0, Ordering::Relaxed);
@@ -258,7 +262,7 @@ impl Graph {
     /// lists for all nodes.
     pub(super) fn level_anew(&self) {
         let nodes = self.head.nodes.load(Ordering::Relaxed);
-        // SAFETY: as in `place`.
+        // SAFETY: the caller has the lock, and nothing below calls `lists` again.
         #[allow(unsafe_code)]
         let [list, ..] = unsafe { self.scratch.lists() };
         let list = &mut list[..nodes as usize];
@@ -286,7 +290,7 @@ fn seen(node: &Node, way: Way) -> &AtomicU32 {
     }
 }
 
-/// An edge of a component's ring, the last one; 0: it has none.
+/// The last edge of a component's ring; 0 if it has none.
 fn ring(node: &Node, way: Way) -> &AtomicU32 {
     match way {
         Way::Ahead => &node.leaving,
@@ -306,7 +310,7 @@ fn link(edge: &Edge, way: Way) -> &AtomicU32 {
 mod tests {
     use super::*;
 
-    /// A small generator: one after Knuth's numbers.
+    /// A small random number generator with Knuth's constants.
     struct Random(u64);
 
     impl Random {
@@ -319,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Which nodes lead to which, by the edges that count.
+    /// Which nodes lead to which, along the edges that count.
     fn reach(graph: &Graph, count: u32) -> Vec<Vec<bool>> {
         let mut reach = vec![vec![false; count as usize + 1]; count as usize + 1];
         for edge in graph.edges() {
@@ -336,7 +340,7 @@ mod tests {
         reach
     }
 
-    /// The invariants; if nothing has gone, components are no larger than they must be.
+    /// Checks the invariants; if no edge was removed, components are also no larger than necessary.
     fn check(graph: &Graph, count: u32, is_exact: bool) {
         let reach = reach(graph, count);
         let mut levels: Vec<u32> = Vec::new();
@@ -398,7 +402,7 @@ mod tests {
             for _ in 0..30 {
                 connect(&graph, 1 + random.below(NODES), 1 + random.below(NODES));
             }
-            // As if any store had come, and any had not.
+            // As if an arbitrary subset of the stores had been copied.
             graph.head.changing.store(1, Ordering::Relaxed);
             for number in 1..=NODES {
                 let node = graph.node(number);

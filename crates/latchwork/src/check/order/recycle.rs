@@ -1,28 +1,28 @@
-//! Room for new orders, by forgetting those of locks that are no more; and the graph derived anew.
+//! Recycling of nodes and edges: the orders of destroyed locks are dropped, and the graph is rebuilt.
 //!
-//! A lock of its own that ends leaves its node, and edges to it and from it, which count no more. They stay until more
-//! memory would be needed, and they are a good part of what there is: then all of them are dropped at once, which
-//! takes a look at everything.
+//! When a lock with a node of its own is destroyed, its node and edges stay, and no longer count. They stay until more
+//! memory would be needed and they are a good part of the graph. Then all of them are dropped at once, in one pass over
+//! everything.
 //!
-//! *Without a lock* edges are looked up meanwhile. Who does not find one looks again under the lock; who compares with
-//! an edge looks at its key again in the end. A node gets its next lock only when no edge leads to it or from it; and all
-//! threads forget which chains they know, in which the number may stand for the lock that was.
+//! *Lookups without the lock* go on meanwhile. A task that does not find an edge looks again under the lock; a task
+//! that compares with an edge reads its key again at the end. A node gets a new lock only when no edge leads to it or
+//! from it; and all threads forget their known chains, in which its number may stand for the old lock.
 
 use super::SPLITS;
 use super::graph::{Graph, RETIRED};
 use crate::atomic::Ordering;
 use crate::check::sink;
 
-/// Fewer locks that have ended are not worth the look.
+/// With fewer destroyed locks than this, a pass is not worth its cost.
 const WORTH: u32 = 1024;
 
-/// In a node's flags: it is retired, and was so when this began. (Others are retired meanwhile.)
+/// In a node's flags: it was retired when this pass began. (Others are retired meanwhile.)
 const GOES: u32 = 4;
 
-/// The class of a node that is free.
+/// The class of a free node.
 const NONE: u32 = u32::MAX;
 
-// Under the lock, all of it; so Relaxed does, but where others look without.
+// All of this runs under the lock; so Relaxed suffices, except where others read without it.
 impl Graph {
     /// A node or an edge has found no room.
     pub(super) fn has_no_room(&self) {
@@ -33,7 +33,7 @@ impl Graph {
         }
     }
 
-    /// Drops all edges of retired nodes, and frees these, if they are many.
+    /// Drops all edges of retired nodes, and frees these nodes, if they are many.
     pub(super) fn drop_if_worth(&self) {
         let head = &self.head;
         let retired = head.retired.load(Ordering::Relaxed);
@@ -52,8 +52,8 @@ impl Graph {
         SPLITS.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Derives all that follows from nodes and edges, without those that are to go. (There is room in the lists: each
-    /// node has seen to that.)
+    /// Rebuilds all derived data from nodes and edges, without those that are to be dropped. (There is room in the
+    /// lists: the creation of each node has reserved it.)
     #[cold]
     pub(super) fn rebuild(&self) {
         self.change(|| {
@@ -76,7 +76,7 @@ impl Graph {
         });
     }
 
-    /// Takes the keys of edges and nodes that go, and the lists of all.
+    /// Clears the keys of edges and nodes that are to be dropped, and all lists.
     fn drop_what_goes(&self) {
         let head = &self.head;
         let edges = head.edges.load(Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Graph {
             let edge = self.edge(number);
             let (from, to) = edge.ends();
             if self.has(from, GOES) || self.has(to, GOES) {
-                // Release: who finds something else in the edge finds another key.
+                // Release: a reader that finds other contents in the edge finds another key.
                 edge.key.store(0, Ordering::Release);
             }
         }

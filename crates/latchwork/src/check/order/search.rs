@@ -1,6 +1,7 @@
 //! Cycles of edges, and which of them are harmless: see the head of [`order`](super).
 //!
-//! A search is bounded: by the length of a cycle, and by the edges that it looks at. The short ones come first.
+//! A search is bounded: by the length of a cycle, and by the number of edges that it visits. Shorter cycles are tried
+//! first.
 
 use super::common::COMMON;
 use super::graph::{ASKED, Edge, GRAPH, Graph, HELD_COMMON, WANTED_COMMON};
@@ -8,29 +9,29 @@ use super::level::worked;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::check::{board, sink};
 
-/// The longest cycle that is looked for.
+/// The longest cycle that is searched for.
 const LONGEST: usize = 32;
-/// How many edges a search looks at.
+/// The most edges that a search visits.
 const BUDGET: u32 = 20_000;
-/// The same when a cycle was found that one task has made alone, for a worse one.
+/// The same after a cycle of one task was found, for a worse one.
 const BUDGET_FOR_WORSE: u32 = 2_000;
-/// What all searches look at together,
+/// The most edges that all searches together visit,
 const BUDGET_OF_ALL: u32 = 1 << 20;
-/// and how much more for each search.
+/// plus this many for each search.
 const EACH: u32 = 64;
 
-/// The shapes of cycles of one task that were reported: as many as are.
+/// The shapes of the reported cycles of one task, up to this many.
 static SHAPES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Has them reported again.
+/// Forgets the reported shapes, so that they are reported again.
 pub(in crate::check) fn forget_shapes() {
     for place in &SHAPES {
-        // Relaxed: tests take their turns.
+        // Relaxed: tests run one after the other.
         place.store(0, Ordering::Relaxed);
     }
 }
 
-/// Edges of which each begins where the last one ends, in a cycle; with a task for each.
+/// A cycle of edges, each of which begins where the one before ends; with a task for each.
 #[derive(Clone, Copy)]
 pub(in crate::check) struct Circle {
     edges: [u32; LONGEST],
@@ -40,7 +41,7 @@ pub(in crate::check) struct Circle {
 }
 
 impl Circle {
-    /// The edges, with a task that has made each.
+    /// The edges, each with a task that has made it.
     pub(in crate::check) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
         let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
         pairs.map(|(edge, task)| (GRAPH.edge(*edge), *task))
@@ -52,14 +53,14 @@ impl Circle {
     }
 }
 
-/// A cycle through an edge that is not harmless. Under the lock.
+/// Searches for a cycle through an edge that is not harmless. Under the lock.
 pub(super) fn search(edge: u32) -> Option<Circle> {
     let (from, to) = GRAPH.edge(edge).ends();
     let root = GRAPH.root(from);
     if root != GRAPH.root(to) || !GRAPH.counts(from) || !GRAPH.counts(to) {
         return None;
     }
-    // Relaxed: under the lock, as all of this.
+    // Relaxed: under the lock, as all accesses here.
     let debt = &GRAPH.head.debt;
     let owed = debt.load(Ordering::Relaxed).saturating_sub(EACH);
     let budget = BUDGET.min(BUDGET_OF_ALL.saturating_sub(owed));
@@ -85,12 +86,12 @@ pub(super) fn search(edge: u32) -> Option<Circle> {
 struct Search {
     graph: &'static Graph,
     goal: u32,
-    /// Of the component in which all cycles through the edge lie.
+    /// The root of the component in which all cycles through the edge lie.
     root: u32,
     budget: u32,
     looked_at: u32,
     path: [u32; LONGEST],
-    /// The first one found that one task has made.
+    /// The first cycle found whose edges one task has made.
     by_one: Option<Circle>,
 }
 
@@ -102,7 +103,7 @@ impl Search {
         self.judge(2)
     }
 
-    /// Goes along all paths up to a length; the first cycle that more than one task has made.
+    /// Follows all paths up to a length. Returns the first cycle that more than one task has made.
     fn go(&mut self, longest: usize) -> Option<Circle> {
         let first_after = |edge: u32| {
             let (_, to) = self.graph.edge(edge).ends();
@@ -126,7 +127,7 @@ impl Search {
             let (_, to) = edge.ends();
             self.path[length] = next;
             if to == self.goal {
-                // Those of two were looked at before.
+                // Cycles of two edges were judged before.
                 let circle = (length > 1).then(|| self.judge(length + 1)).flatten();
                 if circle.is_some() {
                     return circle;
@@ -141,7 +142,8 @@ impl Search {
         None
     }
 
-    /// Whether the path, of so many edges, goes on from a node: it may be part of a cycle, and is new.
+    /// Whether the path, of so many edges, may go on through a node: the node may be part of a cycle, and is not on the
+    /// path.
     fn goes_on(&self, node: u32, length: usize) -> bool {
         let mut path = self.path[..length].iter();
         self.graph.counts(node)
@@ -149,11 +151,11 @@ impl Search {
             && path.all(|edge| self.graph.edge(*edge).ends().0 != node)
     }
 
-    /// The path as a cycle, unless it is harmless; one that a task has made alone is kept.
+    /// Returns the path as a cycle, unless it is harmless; a cycle of one task is kept aside.
     fn judge(&mut self, length: usize) -> Option<Circle> {
         let path = self.path;
         let edges = || path[..length].iter().map(|number| self.graph.edge(*number));
-        // Two of them, each with its task, at the same time: that is what one gate forbids.
+        // Two edges, each with its task, at the same time: this is what a common gate forbids.
         let is_gated = |(number, edge): (usize, &Edge)| {
             edges().skip(number + 1).any(|other| edge.excludes(other))
         };
@@ -161,7 +163,7 @@ impl Search {
             return None;
         }
         let pairs = || edges().zip(edges().skip(1).chain(edges().take(1)));
-        // At each lock: wanted by the one in a mode that the other's hold excludes.
+        // At each lock, the mode in which one task wants it excludes the mode in which the other holds it.
         let excludes = pairs().all(|(edge, next)| edge.has(0b0101) || next.has(0b0011));
         if !excludes {
             return None;
@@ -192,9 +194,9 @@ impl Search {
         None
     }
 
-    /// Whether at the node between two edges there are locks that at least two tasks have taken.
+    /// Whether the locks at the node between two edges were taken by at least two tasks.
     fn is_of_common(&self, edge: &Edge, next: &Edge) -> bool {
-        // A lock of its own has then been taken by the tasks of both.
+        // The lock of a single lock's node was taken by the tasks of both edges.
         self.graph.is_single(edge.ends().1)
             || (edge.has(WANTED_COMMON) || is_common_now(&edge.wanted))
                 && (next.has(HELD_COMMON) || is_common_now(&next.held))
@@ -234,7 +236,7 @@ impl Search {
                 }
             }
         }
-        // There are others, whose names were not kept.
+        // There are more tasks, which were not recorded.
         tasks[at] = 0;
         edge.has_many_tasks() && self.assign(tasks, at + 1)
     }
@@ -247,7 +249,7 @@ fn is_common_now(address: &AtomicU64) -> bool {
     entry.is_some_and(super::common::is_common)
 }
 
-/// A cycle's classes and places, wherever it begins.
+/// A hash of a cycle's classes and places, independent of where it begins.
 fn shape(circle: &Circle) -> u64 {
     let of_edge = |(edge, _): (&Edge, u32)| {
         let (from, to) = edge.ends();

@@ -1,21 +1,21 @@
-//! Room that grows: rows, and an index of them, without the program's allocator. Nothing moves while it is read.
+//! Growing storage without the program's allocator: rows, and an index of them. Nothing moves while it is read.
 //!
-//! Rows lie in pieces, each twice as large as the one before: a row's piece follows from its number. An index that is
-//! full is copied into one of twice the size; the old one stays mapped for whoever reads it still, and finds nothing
-//! new there. (So all old ones together are no larger than the latest.)
+//! Rows lie in pieces, each twice as large as the one before, so a row's piece follows from its number. A full index is
+//! copied into one of twice the size; the old one stays mapped for tasks that still read it, and gets no new entries.
+//! (So all old ones together are no larger than the latest.)
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::board as memory;
 use core::ptr::{self, NonNull};
 
-/// Rows of the first piece.
+/// The rows of the first piece.
 const FIRST: usize = 1024;
-/// Two million rows, all together.
+/// Enough for two million rows.
 const PIECES: usize = 11;
 
 /// # Safety
-/// All of it is atomics, for which zero is a value.
+/// All fields are atomics, for which zero is a value.
 pub(super) unsafe trait Row: Sync + 'static {}
 
 /// Rows by number.
@@ -30,7 +30,7 @@ impl<T: Row> Rows<T> {
         }
     }
 
-    /// Which piece, and which row of that.
+    /// The piece of a row, and its index in it.
     const fn place(row: u32) -> (usize, usize) {
         let row = row as usize;
         let piece = (row / FIRST + 1).ilog2() as usize;
@@ -46,11 +46,11 @@ impl<T: Row> Rows<T> {
         let (piece, at) = Self::place(row);
         // Acquire: pairs with the Release in `make`.
         let piece = NonNull::new(self.pieces.get(piece)?.load(Ordering::Acquire))?;
-        // SAFETY: within the piece, which stays; zero is a value.
+        // SAFETY: the row lies within the piece, which stays mapped; zero is a value of it.
         Some(unsafe { piece.add(at).as_ref() })
     }
 
-    /// Sees to it that a row is there. Under the lock.
+    /// Ensures that a row exists. Under the lock.
     pub(super) fn make(&self, row: u32) -> bool {
         let (piece, _) = Self::place(row);
         let Some(place) = self.pieces.get(piece) else {
@@ -66,10 +66,10 @@ impl<T: Row> Rows<T> {
     }
 }
 
-/// Numbers by the hash of what they stand for; 0 is none. Found without a lock, entered under it.
+/// Row numbers by the hash of the rows' keys; 0 is none. Searched without a lock, changed under it.
 pub(super) struct Index(AtomicPtr<AtomicU32>);
 
-/// The memory of an index: how many slots by their logarithm, how many are in use, and the slots.
+/// The memory of an index: the logarithm of the number of slots, how many are in use, and the slots.
 #[derive(Clone, Copy)]
 struct Table(&'static [AtomicU32]);
 
@@ -78,9 +78,9 @@ const FEWEST_SLOTS: u32 = 11;
 
 impl Table {
     /// # Safety
-    /// At `base` there is a table, for good.
+    /// At `base` there is a table, which stays mapped.
     unsafe fn at(base: NonNull<AtomicU32>) -> Self {
-        // SAFETY: by the contract: its first word says how long it is.
+        // SAFETY: by the contract there is a table, whose first word says how long it is.
         unsafe {
             let logarithm = base.as_ref().load(Ordering::Relaxed);
             let length = SLOTS_AT + (1 << logarithm);
@@ -96,7 +96,7 @@ impl Table {
         &self.0[1]
     }
 
-    /// The slots in the order in which they are tried.
+    /// The slots in the order of probing.
     fn probe(self, hash: u64) -> impl Iterator<Item = &'static AtomicU32> {
         let slots = &self.0[SLOTS_AT..];
         let first = (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.logarithm())) as usize;
@@ -106,7 +106,7 @@ impl Table {
     fn enter(self, hash: u64, number: u32) {
         let mut slots = self.probe(hash);
         if let Some(free) = slots.find(|slot| slot.load(Ordering::Relaxed) == 0) {
-            // Release: who finds the number finds what it stands for.
+            // Release: a reader that finds the number finds the row that it stands for.
             free.store(number, Ordering::Release);
             self.used().fetch_add(1, Ordering::Relaxed);
         }
@@ -121,7 +121,7 @@ impl Index {
     fn table(&self) -> Option<Table> {
         // Acquire: pairs with the Release in `make_room`.
         let base = NonNull::new(self.0.load(Ordering::Acquire))?;
-        // SAFETY: stored by `make_room`.
+        // SAFETY: `make_room` stored the address of a table, which stays mapped.
         Some(unsafe { Table::at(base) })
     }
 
@@ -134,7 +134,7 @@ impl Index {
             .find(|number| is_it(*number))
     }
 
-    /// Sees to it that one more number can be entered. Under the lock.
+    /// Ensures that one more number can be entered. Under the lock.
     pub(super) fn make_room(&self, hash_of: impl Fn(u32) -> u64) -> bool {
         let old = self.table();
         let is_full =
@@ -148,7 +148,7 @@ impl Index {
             return false;
         };
         let base = base.cast::<AtomicU32>();
-        // SAFETY: fresh memory of that size, which stays.
+        // SAFETY: fresh memory of that size, which stays mapped.
         let new = unsafe {
             base.as_ref().store(logarithm, Ordering::Relaxed);
             Table::at(base)
@@ -170,7 +170,7 @@ impl Index {
         }
     }
 
-    /// Takes all numbers out: whoever looks meanwhile finds none. Under the lock.
+    /// Removes all numbers: a search meanwhile finds none. Under the lock.
     pub(super) fn clear(&self) {
         if let Some(table) = self.table() {
             for slot in &table.0[SLOTS_AT..] {
@@ -181,7 +181,7 @@ impl Index {
     }
 }
 
-/// Three lists of numbers, for whoever has the lock.
+/// Three lists of numbers, for the task that has the lock.
 pub(super) struct Scratch {
     memory: AtomicPtr<u64>,
     room: AtomicUsize,
@@ -195,7 +195,7 @@ impl Scratch {
         }
     }
 
-    /// Sees to it that each has room for so many. Under the lock, while nobody uses them.
+    /// Ensures that each list has room for `count` numbers. Under the lock, while no list is in use.
     pub(super) fn make_room(&self, count: usize) -> bool {
         let old = self.room.load(Ordering::Relaxed);
         if count <= old {
@@ -209,7 +209,7 @@ impl Scratch {
         let before = self.memory.swap(fresh.as_ptr().cast(), Ordering::Relaxed);
         self.room.store(room, Ordering::Relaxed);
         if let Some(before) = NonNull::new(before) {
-            // SAFETY: made here, with that many bytes; by the contract nobody uses it.
+            // SAFETY: this function mapped it, with that many bytes; by the contract nothing uses it.
             unsafe { memory::leave_arena(before.cast(), bytes(old)) };
         }
         true
@@ -218,11 +218,12 @@ impl Scratch {
     /// The lists.
     ///
     /// # Safety
-    /// Under the lock, and until these are used no more nobody calls this again, or [`Self::make_room`].
+    /// The caller has the lock, and until it has finished with the lists nothing calls this again, or
+    /// [`Self::make_room`].
     pub(super) unsafe fn lists(&self) -> [&'static mut [u64]; 3] {
         let room = self.room.load(Ordering::Relaxed);
         let base = NonNull::new(self.memory.load(Ordering::Relaxed)).unwrap_or(NonNull::dangling());
-        // SAFETY: three times `room` numbers, or none; by the contract nobody else uses them.
+        // SAFETY: the memory has three times `room` numbers, or none; by the contract nothing else uses them.
         [0, 1, 2].map(|list| unsafe {
             NonNull::slice_from_raw_parts(base.add(list * room), room).as_mut()
         })
