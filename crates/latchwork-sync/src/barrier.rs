@@ -83,7 +83,7 @@ impl Barrier<Shared> {
     /// For `tasks` tasks of all processes that map it.
     ///
     /// In a region, a task that is killed as it opens the barrier leaves no waiter asleep. A process that uses
-    /// this after a fork, through inherited references alone, has to [join](crate::region::Region::join) the
+    /// this after a fork, through inherited references alone, has to join (`latchwork::region::Region::join`) the
     /// region first.
     ///
     /// # Panics

@@ -113,7 +113,7 @@ impl Completion<Shared> {
     ///
     /// In a region, a task that is killed while it waits, or as it completes, leaves no waiter asleep. A
     /// process that uses this after a fork, through inherited references alone, has to
-    /// [join](crate::region::Region::join) the region first.
+    /// join (`latchwork::region::Region::join`) the region first.
     #[must_use]
     pub const fn shared() -> Self {
         Self::new_in()

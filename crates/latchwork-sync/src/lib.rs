@@ -24,6 +24,10 @@
 //! swept after a death, and a checker that is to be told of locks, register themselves (`sleep`, `task`, `hook`). Modules
 //! that are hidden here are for the crates above, and may change in any version.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "of hidden modules, for readers of the source"
+)]
 
 #[doc(hidden)]
 pub mod backoff;

@@ -5,7 +5,7 @@
 //! no waiter asleep. Neither does a task that changed what the others wait for and was killed before it could
 //! notify them. Only *tasks* of the region are watched. A waiter becomes one here. A process that wakes others
 //! through references that it inherited, and has no thread that is a task, has to
-//! [join](crate::region::Region::join) first. (A wake-up does not attach its caller: that would be too late for
+//! join (`latchwork::region::Region::join`) first. (A wake-up does not attach its caller: that would be too late for
 //! a kill before it, and is not async-signal-safe.)
 //!
 //! *Deaths are counted from the beginning of a [`Watch`]*, which has to come before the waiter's last check of

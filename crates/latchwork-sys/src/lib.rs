@@ -11,6 +11,10 @@
 //! | `text` | text cut to whole characters | nothing |
 //! | `model` | under loom: the scene of a model, its faults, tasks that die between two steps | `sys`, `atomic` |
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "of hidden modules, for readers of the source"
+)]
 #![allow(missing_docs, reason = "internal, but for `time`")]
 
 #[doc(hidden)]

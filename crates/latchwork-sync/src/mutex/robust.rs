@@ -145,7 +145,7 @@ impl<P: Slow> RobustProtocol for P {}
 /// 40 bytes: it is a node of libc's own robust list, so that a task can hold pthread robust mutexes and these side by
 /// side, and release them in any order. It must not move while it is in use, hence the pinned methods: put it in a
 /// `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region (whose objects come pinned), in a field of a
-/// pinned struct ([`PinnedFields`](crate::region::PinnedFields)), or behind [`std::pin::pin!`].
+/// pinned struct (`PinnedFields`), or behind [`std::pin::pin!`].
 ///
 /// | `P` | made by | for |
 /// | --- | --- | --- |

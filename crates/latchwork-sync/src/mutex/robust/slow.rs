@@ -14,7 +14,7 @@ pub trait Slow: Protocol {
     /// Whether a lock can be free, by its word, while its data is not whole.
     const HIDES_STATE: bool = false;
 
-    /// Takes the word. If it was a dead owner's, [`Node::owner_died`] has been called. If it is not
+    /// Takes the word. If it was a dead owner's, `owner_died` has been called. If it is not
     /// taken, what was [entered](Slow::enter) has been left.
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<Self::Fault>>;
 
