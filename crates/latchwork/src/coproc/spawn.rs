@@ -284,6 +284,7 @@ impl Coprocs {
     /// Starts a coproc that runs a closure on a copy of this process's memory as it is now (see
     /// [`Attributes::snapshot`], which this implies).
     ///
+    /// # Safety
     /// After the call, everything that the closure reaches exists twice, except *shared* memory, which exists once: the
     /// coproc uses no guard, no owner and no exclusive reference that leads into a region or another shared mapping.
     /// The closure's captures are dropped in both processes; so, with [`Attributes::share_files`], it captures no owned
