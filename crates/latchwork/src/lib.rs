@@ -68,14 +68,7 @@ mod queue {
     pub(crate) mod ring;
     pub(crate) mod sleepers;
 }
-#[cfg(not(loom))]
-pub mod region;
 pub mod semaphore;
-#[cfg(loom)]
-#[path = "region/wait_record.rs"]
-pub(crate) mod wait_record;
-#[cfg(loom)]
-pub use model::region;
 
 /// What the C interface is made of.
 #[cfg(all(feature = "foreign", not(loom)))]
@@ -85,6 +78,8 @@ pub mod foreign {
     pub use latchwork_sync::foreign::*;
 }
 
+#[doc(inline)]
+pub use latchwork_region::region;
 pub use latchwork_sync::TaskError;
 #[cfg(not(loom))]
 #[doc(inline)]
@@ -96,7 +91,7 @@ pub use latchwork_sync::{completion, condvar, mutex, rwlock, sharing, time};
 pub use latchwork_sys::negative_twin;
 
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sync::{backoff, hook, sleep, task, torn_safe};
+use latchwork_sync::{backoff, hook, sleep, task};
 #[cfg(not(loom))]
 use latchwork_sys::text;
 #[allow(unused_imports, reason = "each file names them by `crate::`")]

@@ -2,9 +2,9 @@
 
 use super::gather::Gathering;
 use super::picture::{Key, Kind, Lock, Membership, Place, Role, State, Task, Waiter};
-use latchwork::queue::inspect::{QueueReport, QueueWait};
+use latchwork::queue::inspect::{QueueReport, QueueReports as _, QueueWait};
 use latchwork::region::inspect::{Contents, TaskReport, TaskState, TaskWait};
-use latchwork::semaphore::inspect::SemaphoreReport;
+use latchwork::semaphore::inspect::{SemaphoreReport, SemaphoreReports as _};
 use std::collections::HashMap;
 
 /// A region whose tables are added.

@@ -7,6 +7,7 @@ use latchwork::mutex::{Inherit, Mutex, Robust, Throughput, WaitWake};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::RawRwLock;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
 };

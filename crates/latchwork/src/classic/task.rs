@@ -31,7 +31,7 @@ impl Classic<'_> {
             return Status::InvalidAddress;
         };
         let ground = self.region.inner();
-        // So that others detect a kill during the call, as with `TaskId::set_priority`.
+        // So that others detect a kill during the call, as with `TaskPriority::set_priority`.
         let _ = ground.task();
         let task = match self.task_number(id) {
             Ok(task) => task,
@@ -52,10 +52,10 @@ impl Classic<'_> {
     }
 
     /// Mirrors a task's priority in the kernel from now on, or no longer, as
-    /// [`TaskId::mirror`](crate::region::TaskId::mirror) does; has no effect if that is so already. Not RTEMS's.
+    /// [`TaskPriority::mirror`](crate::semaphore::TaskPriority::mirror) does; has no effect if that is so already. Not RTEMS's.
     pub fn task_mirror(&self, id: Id, on: bool) -> Status {
         let ground = self.region.inner();
-        // So that others detect a kill during the call, as with `TaskId::mirror`.
+        // So that others detect a kill during the call, as with `TaskPriority::mirror`.
         let _ = ground.task();
         let task = match self.task_number(id) {
             Ok(task) => task,

@@ -4,11 +4,10 @@
 #![allow(unsafe_code)]
 
 mod check;
-#[path = "../region/events.rs"]
-pub(crate) mod events;
 mod semaphore;
 
 pub use check::Tasks;
+pub use latchwork_region::model::Events;
 pub use latchwork_sync::model::{RobustLock, RobustReadWrite, Taken};
 pub use latchwork_sys::model::{
     Fault, SOON, Scene, WakeOrder, as_task, has, scene, somebody_died, step,
@@ -109,55 +108,6 @@ impl Lane {
     }
 }
 
-/// `region/events.rs`, with the futex in place of `region/park.rs`.
-#[derive(Default)]
-pub struct Events(events::Set);
-
-impl Events {
-    /// A new task's empty set.
-    pub fn begin(&self, generation: u32) {
-        self.0.begin(generation);
-    }
-
-    /// Sends; returns whether that took a system call, or `None` if the task is gone.
-    pub fn send(&self, to: u32, events: u32) -> Option<bool> {
-        let wake = self.0.send(to, events)?;
-        let needed = wake.is_needed();
-        wake.carry_out();
-        Some(needed)
-    }
-
-    /// Whether the task waits for events and was given none.
-    pub fn is_awaited(&self) -> bool {
-        self.0.is_awaited()
-    }
-
-    /// The task's pending events.
-    pub fn pending(&self) -> u32 {
-        self.0.pending()
-    }
-
-    /// Receives at least one of `events`, or `all` of them; `None` at the deadline.
-    pub fn receive(&self, events: u32, all: bool, deadline: Option<Deadline>) -> Option<u32> {
-        let condition = if all {
-            events::Condition::all(events)
-        } else {
-            events::Condition::any(events)
-        };
-        let sleep = |word: &crate::atomic::AtomicU64, seen| match futex::wait_high(
-            word,
-            seen,
-            u32::MAX,
-            futex::Sharing::Shared,
-            deadline,
-        ) {
-            (futex::Wait::TimedOut, _) => Err(()),
-            _ => Ok(()),
-        };
-        self.0.receive(condition, sleep).ok()
-    }
-}
-
 /// One of the two users of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -238,17 +188,5 @@ impl Ring {
             }
             self.0.rise(me);
         }
-    }
-}
-
-/// What of regions the locks name.
-pub mod region {
-    pub(crate) use crate::wait_record;
-
-    /// Stands in for the type in `region/park.rs`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Parked {
-        Again,
-        TimedOut,
     }
 }

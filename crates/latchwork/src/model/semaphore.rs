@@ -1,6 +1,7 @@
 //! Access to `semaphore/` for models: objects, and the records of three tasks, without a region.
 
-use super::region::Parked;
+use crate::region::Parked;
+use crate::region::wait_record::{BUSY, WaitRecord};
 use crate::semaphore::ground::Ground;
 use crate::semaphore::object::{Core, Discipline, Form, Kind, owner_of, slot_of};
 use crate::semaphore::owned::Told;
@@ -9,7 +10,6 @@ use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{Refusal, counting, owned, priority};
 use crate::sys::futex::{self, Sharing, Wait};
 use crate::time::Deadline;
-use crate::wait_record::{BUSY, WaitRecord};
 
 const TASKS: u16 = 4;
 

@@ -53,85 +53,92 @@ unsafe impl AnyBytes for Core {}
 // SAFETY: all fields are numbers.
 unsafe impl AnyBytes for spsc::Core {}
 
-impl Contents {
+/// A region's queues and rings, as a method of its [`Contents`].
+pub trait QueueReports {
     /// The region's queues and rings.
     #[must_use]
-    pub fn queues(&self) -> Vec<QueueReport> {
+    fn queues(&self) -> Vec<QueueReport>;
+}
+
+impl QueueReports for Contents {
+    fn queues(&self) -> Vec<QueueReport> {
         let report = |object: &crate::region::inspect::ObjectReport| {
             let (name, address) = (object.name.clone(), object.address);
             match object.fingerprint {
-                FINGERPRINT => self.queue(name, address),
-                spsc::FINGERPRINT => self.ring(name, address),
+                FINGERPRINT => queue(self, name, address),
+                spsc::FINGERPRINT => ring(self, name, address),
                 _ => None,
             }
         };
         self.objects.iter().filter_map(report).collect()
     }
+}
 
-    fn queue(&self, name: String, address: u64) -> Option<QueueReport> {
-        let core = self.read::<Core>(address).filter(|core| core.is_alive())?;
-        let (sending, receiving) = (&core.sending, &core.receiving);
-        // If the queue is in use, these values are of different moments.
-        let lane = |put: &AtomicU32, taken: &AtomicU32| {
-            put.load(Relaxed)
-                .wrapping_sub(taken.load(Relaxed))
-                .min(core.capacity())
-        };
-        let on_lane = lane(&sending.sent, &receiving.taken);
-        let ready = receiving.ready_count.load(Relaxed).saturating_add(on_lane);
-        let freed = lane(&receiving.freed, &sending.fetched);
-        let free = sending.stash_count.load(Relaxed).saturating_add(freed);
-        let kept = free.saturating_add(ready);
-        let in_order = core.discipline() != 0;
-        // The cells that may be neither free nor ready; the spare cells of a racing queue count only if they are
-        // boards.
-        let (spares, given) = (&core.fixed.spares, &core.fixed.given);
-        let others = if in_order { spares } else { given }.load(Relaxed);
-        let most = core.capacity().saturating_add(others);
-        let mut receivers: Vec<_> = self
-            .tasks
-            .iter()
-            .filter(|task| task.state != TaskState::Unswept)
-            .filter_map(|task| match task.waits_for {
-                Some(TaskWait::Message { queue, arrival }) if queue == address => {
-                    Some((arrival, task.slot))
-                }
-                _ => None,
-            })
-            .collect();
-        receivers.sort_unstable();
-        Some(QueueReport {
-            name,
-            address,
-            capacity: core.capacity(),
-            max_message: core.max_message(),
-            ready: ready.min(most),
-            in_flight: most.saturating_sub(kept),
-            redelivered: receiving.redelivered.load(Relaxed),
-            discipline: Some(Discipline::of_code(core.discipline())),
-            receivers: receivers.into_iter().map(|(_, slot)| slot).collect(),
-            ends: [None; 2],
+fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport> {
+    let core = contents
+        .read::<Core>(address)
+        .filter(|core| core.is_alive())?;
+    let (sending, receiving) = (&core.sending, &core.receiving);
+    // If the queue is in use, these values are of different moments.
+    let lane = |put: &AtomicU32, taken: &AtomicU32| {
+        put.load(Relaxed)
+            .wrapping_sub(taken.load(Relaxed))
+            .min(core.capacity())
+    };
+    let on_lane = lane(&sending.sent, &receiving.taken);
+    let ready = receiving.ready_count.load(Relaxed).saturating_add(on_lane);
+    let freed = lane(&receiving.freed, &sending.fetched);
+    let free = sending.stash_count.load(Relaxed).saturating_add(freed);
+    let kept = free.saturating_add(ready);
+    let in_order = core.discipline() != 0;
+    // The cells that may be neither free nor ready; the spare cells of a racing queue count only if they are
+    // boards.
+    let (spares, given) = (&core.fixed.spares, &core.fixed.given);
+    let others = if in_order { spares } else { given }.load(Relaxed);
+    let most = core.capacity().saturating_add(others);
+    let mut receivers: Vec<_> = contents
+        .tasks
+        .iter()
+        .filter(|task| task.state != TaskState::Unswept)
+        .filter_map(|task| match task.waits_for {
+            Some(TaskWait::Message { queue, arrival }) if queue == address => {
+                Some((arrival, task.slot))
+            }
+            _ => None,
         })
-    }
+        .collect();
+    receivers.sort_unstable();
+    Some(QueueReport {
+        name,
+        address,
+        capacity: core.capacity(),
+        max_message: core.max_message(),
+        ready: ready.min(most),
+        in_flight: most.saturating_sub(kept),
+        redelivered: receiving.redelivered.load(Relaxed),
+        discipline: Some(Discipline::of_code(core.discipline())),
+        receivers: receivers.into_iter().map(|(_, slot)| slot).collect(),
+        ends: [None; 2],
+    })
+}
 
-    fn ring(&self, name: String, address: u64) -> Option<QueueReport> {
-        let core = self
-            .read::<spsc::Core>(address)
-            .filter(|core| core.is_alive())?;
-        let end = |claim: u64| (claim != 0).then_some(((claim >> 16) as u16, (claim >> 32) as u32));
-        Some(QueueReport {
-            name,
-            address,
-            capacity: core.capacity(),
-            max_message: core.max_message(),
-            ready: core.ring.length(),
-            in_flight: 0,
-            redelivered: 0,
-            discipline: None,
-            receivers: Vec::new(),
-            ends: [0, 1].map(|side| end(core.claims[side].load(Relaxed))),
-        })
-    }
+fn ring(contents: &Contents, name: String, address: u64) -> Option<QueueReport> {
+    let core = contents
+        .read::<spsc::Core>(address)
+        .filter(|core| core.is_alive())?;
+    let end = |claim: u64| (claim != 0).then_some(((claim >> 16) as u16, (claim >> 32) as u32));
+    Some(QueueReport {
+        name,
+        address,
+        capacity: core.capacity(),
+        max_message: core.max_message(),
+        ready: core.ring.length(),
+        in_flight: 0,
+        redelivered: 0,
+        discipline: None,
+        receivers: Vec::new(),
+        ends: [0, 1].map(|side| end(core.claims[side].load(Relaxed))),
+    })
 }
 
 impl QueueReport {

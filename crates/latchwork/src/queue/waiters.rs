@@ -35,7 +35,7 @@ pub enum Discipline {
     /// The receiver that has waited longest.
     Fifo,
     /// The receiver of the highest priority; among equals, the one that has waited longest. The priority is the task's
-    /// [priority](crate::region::TaskId::current_priority) in the region, whose changes take effect while it waits; or
+    /// [priority](crate::semaphore::TaskPriority::current_priority) in the region, whose changes take effect while it waits; or
     /// the thread's real-time priority when the wait began, if that is higher.
     Priority,
 }

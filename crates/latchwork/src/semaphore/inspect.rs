@@ -52,10 +52,15 @@ pub struct SemaphoreReport {
 // SAFETY: all fields are numbers, but for the node of a lock, whose links are not followed in a copy.
 unsafe impl AnyBytes for Core {}
 
-impl Contents {
+/// A region's semaphores, as a method of its [`Contents`].
+pub trait SemaphoreReports {
     /// The region's semaphores: the named ones, and those that a task waits for.
     #[must_use]
-    pub fn semaphores(&self) -> Vec<SemaphoreReport> {
+    fn semaphores(&self) -> Vec<SemaphoreReport>;
+}
+
+impl SemaphoreReports for Contents {
+    fn semaphores(&self) -> Vec<SemaphoreReport> {
         let mut queues: BTreeMap<u64, Vec<(u32, u64, u16)>> = self
             .objects
             .iter()
@@ -78,55 +83,59 @@ impl Contents {
         }
         queues
             .into_iter()
-            .filter_map(|(address, queue)| self.semaphore(address, queue))
+            .filter_map(|(address, queue)| semaphore(self, address, queue))
             .collect()
     }
+}
 
-    fn semaphore(&self, address: u64, mut queue: Vec<(u32, u64, u16)>) -> Option<SemaphoreReport> {
-        let aligned = address.is_multiple_of(align_of::<Core>() as u64);
-        let place = self.place(address.checked_sub(self.base)?)?;
-        let name = match place {
-            RegionPlace::Object { name, offset: 0 } => name.to_owned(),
-            RegionPlace::Object { name, offset } => format!("{name}+{offset:#x}"),
-            RegionPlace::Heap => format!("{address:#x}"),
-            RegionPlace::Lock(_) | RegionPlace::Tables => return None,
-        };
-        let core = aligned.then(|| self.read::<Core>(address))??;
-        let word = core.word.load(Relaxed);
-        if word & DELETED != 0 {
-            return None;
-        }
-        let form = core.form();
-        let kind = form.kind();
-        if !form.is_by_priority() {
-            queue.iter_mut().for_each(|(priority, ..)| *priority = 0);
-        }
-        queue.sort_unstable();
-        let owner = Some(owner_of(word)).filter(|owner| kind.has_owner() && *owner != 0);
-        Some(SemaphoreReport {
-            name,
-            address,
-            kind: match kind {
-                Kind::Counting => SemaphoreKind::Counting,
-                Kind::SimpleBinary => SemaphoreKind::SimpleBinary,
-                Kind::Binary => SemaphoreKind::Binary,
-                Kind::Ceiling => SemaphoreKind::Ceiling,
-                Kind::Inherit => SemaphoreKind::Inherit,
-                Kind::Mrsp => SemaphoreKind::Mrsp,
-            },
-            by_priority: form.is_by_priority(),
-            count: match kind.has_owner() {
-                true => u32::from(owner.is_none()),
-                false => (word >> 32) as u32,
-            },
-            owner: owner.map(|owner| (slot_of(owner), (owner >> 32) as u32)),
-            owner_died: word & DIED != 0,
-            ceiling: match kind {
-                Kind::Ceiling => Some(core.ceiling.load(Relaxed)),
-                Kind::Mrsp => Some(core.in_force.load(Relaxed)).filter(|_| owner.is_some()),
-                _ => None,
-            },
-            waiters: queue.into_iter().map(|(.., slot)| slot).collect(),
-        })
+fn semaphore(
+    contents: &Contents,
+    address: u64,
+    mut queue: Vec<(u32, u64, u16)>,
+) -> Option<SemaphoreReport> {
+    let aligned = address.is_multiple_of(align_of::<Core>() as u64);
+    let place = contents.place(address.checked_sub(contents.base)?)?;
+    let name = match place {
+        RegionPlace::Object { name, offset: 0 } => name.to_owned(),
+        RegionPlace::Object { name, offset } => format!("{name}+{offset:#x}"),
+        RegionPlace::Heap => format!("{address:#x}"),
+        _ => return None,
+    };
+    let core = aligned.then(|| contents.read::<Core>(address))??;
+    let word = core.word.load(Relaxed);
+    if word & DELETED != 0 {
+        return None;
     }
+    let form = core.form();
+    let kind = form.kind();
+    if !form.is_by_priority() {
+        queue.iter_mut().for_each(|(priority, ..)| *priority = 0);
+    }
+    queue.sort_unstable();
+    let owner = Some(owner_of(word)).filter(|owner| kind.has_owner() && *owner != 0);
+    Some(SemaphoreReport {
+        name,
+        address,
+        kind: match kind {
+            Kind::Counting => SemaphoreKind::Counting,
+            Kind::SimpleBinary => SemaphoreKind::SimpleBinary,
+            Kind::Binary => SemaphoreKind::Binary,
+            Kind::Ceiling => SemaphoreKind::Ceiling,
+            Kind::Inherit => SemaphoreKind::Inherit,
+            Kind::Mrsp => SemaphoreKind::Mrsp,
+        },
+        by_priority: form.is_by_priority(),
+        count: match kind.has_owner() {
+            true => u32::from(owner.is_none()),
+            false => (word >> 32) as u32,
+        },
+        owner: owner.map(|owner| (slot_of(owner), (owner >> 32) as u32)),
+        owner_died: word & DIED != 0,
+        ceiling: match kind {
+            Kind::Ceiling => Some(core.ceiling.load(Relaxed)),
+            Kind::Mrsp => Some(core.in_force.load(Relaxed)).filter(|_| owner.is_some()),
+            _ => None,
+        },
+        waiters: queue.into_iter().map(|(.., slot)| slot).collect(),
+    })
 }

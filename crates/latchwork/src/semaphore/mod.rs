@@ -111,7 +111,7 @@ pub(crate) use error::{Refusal, ReleaseRefusal};
 pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
 pub use object::Discipline;
 #[cfg(not(loom))]
-pub use task::{NoSuchTask, Priority};
+pub use task::{NoSuchTask, Priority, TaskPriority};
 
 use crate::atomic::AtomicU32;
 use crate::sys::futex::{self, Sharing};

@@ -30,7 +30,7 @@
 //! 4. No recursion: an obtain by the owner is refused, even one that does not wait.
 //!
 //! *Which waiters spin.* Spinning helps only if the kernel knows the priorities of both owner and waiter. So a task
-//! spins, and lends its CPU, if it is [mirrored](crate::region::TaskId::mirror), the kernel accepted its priority, it
+//! spins, and lends its CPU, if it is [mirrored](crate::semaphore::TaskPriority::mirror), the kernel accepted its priority, it
 //! may run on one CPU only, and the owner is mirrored, too. All others sleep, in the same queue, by the same rules, at
 //! the same recorded priorities.
 //!
@@ -64,7 +64,7 @@
 //! Waiters wait for a stopped owner, spinning ones until their deadlines. An owner that replaces its program (`execve`)
 //! counts as dead for the semaphore, and the new program keeps priority and affinity, as of any mirrored task. A thread
 //! or process that is created in a critical section, or by a waiter, begins with the ceiling and the lent CPUs: the
-//! kernel copies them. A task whose mirroring ends ([`mirror`](crate::region::TaskId::mirror)) in a critical section
+//! kernel copies them. A task whose mirroring ends ([`mirror`](crate::semaphore::TaskPriority::mirror)) in a critical section
 //! keeps the ceiling. A signal handler must not use a semaphore that the interrupted code may be using.
 //!
 //! *Limits of Linux.* A thread has one priority: where the ceilings of CPUs differ, a helped owner runs with the

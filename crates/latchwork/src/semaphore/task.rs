@@ -9,7 +9,7 @@ use core::fmt;
 /// A priority in RTEMS's numbers: 1 is the highest, 255 the lowest.
 ///
 /// It decides the order of service where that is by priority, and is inherited. The kernel gets it if the task is
-/// [mirrored](TaskId::mirror): 1 to 98 are then `SCHED_FIFO` 99 to 2, 99 to 254 are `SCHED_FIFO` 1, and 255 is an
+/// [mirrored](TaskPriority::mirror): 1 to 98 are then `SCHED_FIFO` 99 to 2, 99 to 254 are `SCHED_FIFO` 1, and 255 is an
 /// ordinary task. A real-time thread begins as a task with the priority that it has in the kernel; any other with 255.
 ///
 /// Lower numbers are higher priorities; there is no `Ord` here, since it would be misread.
@@ -59,32 +59,25 @@ impl fmt::Display for Priority {
 #[error("there is no such task")]
 pub struct NoSuchTask;
 
-/// The task's priority, which decides the order of service, and is inherited.
-impl TaskId {
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::region::TaskId {}
+}
+
+/// A task's priority, which decides the order of service, and is inherited: methods of [`TaskId`].
+pub trait TaskPriority: sealed::Sealed {
     /// The task's own priority.
     ///
     /// # Errors
     /// [`NoSuchTask`].
-    pub fn priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
-        let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: the value may be stale when the call returns.
-        Ok(Priority::recorded(
-            record.standing.base.load(Ordering::Relaxed),
-        ))
-    }
+    fn priority(self, region: &Region) -> Result<Priority, NoSuchTask>;
 
     /// The effective priority at this moment: the best of the task's own, of the ceilings of the semaphores that it
     /// owns, and of the effective priorities of the tasks that wait for inheriting semaphores that it owns.
     ///
     /// # Errors
     /// [`NoSuchTask`].
-    pub fn current_priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
-        let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: the value may be stale when the call returns.
-        Ok(Priority::recorded(
-            record.standing.effective.load(Ordering::Relaxed) & !BUSY,
-        ))
-    }
+    fn current_priority(self, region: &Region) -> Result<Priority, NoSuchTask>;
 
     /// Sets the task's own priority; returns the one before. If the task waits, its position in the queue changes at
     /// once, and so does the priority of each task that inherits from it. The calling thread becomes a task of the
@@ -92,12 +85,7 @@ impl TaskId {
     ///
     /// # Errors
     /// [`NoSuchTask`].
-    pub fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask> {
-        let _ = region.inner().task();
-        priority::set_base(region.inner(), self.to_raw(), priority.0.into())
-            .map(Priority::recorded)
-            .ok_or(NoSuchTask)
-    }
+    fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask>;
 
     /// Mirrors the task's priority in the kernel from now on, or no longer. This works where the process that changes
     /// the priority has the privilege (`CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`); elsewhere only the recorded priority
@@ -109,7 +97,34 @@ impl TaskId {
     ///
     /// # Errors
     /// [`NoSuchTask`].
-    pub fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask> {
+    fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask>;
+}
+
+impl TaskPriority for TaskId {
+    fn priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
+        let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
+        // Relaxed: the value may be stale when the call returns.
+        Ok(Priority::recorded(
+            record.standing.base.load(Ordering::Relaxed),
+        ))
+    }
+
+    fn current_priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
+        let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
+        // Relaxed: the value may be stale when the call returns.
+        Ok(Priority::recorded(
+            record.standing.effective.load(Ordering::Relaxed) & !BUSY,
+        ))
+    }
+
+    fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask> {
+        let _ = region.inner().task();
+        priority::set_base(region.inner(), self.to_raw(), priority.0.into())
+            .map(Priority::recorded)
+            .ok_or(NoSuchTask)
+    }
+
+    fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask> {
         let _ = region.inner().task();
         priority::set_mirrored(region.inner(), self.to_raw(), on).ok_or(NoSuchTask)
     }

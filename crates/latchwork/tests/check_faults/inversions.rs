@@ -7,6 +7,7 @@ use crate::run::{Row, fault, harmless, name_thread, thread};
 use latchwork::check::{self, Checked, Rule};
 use latchwork::mutex::{Protocol, WaitWake};
 use latchwork::region::Region;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
 };

@@ -9,6 +9,7 @@ use latchwork::check::{self, Checked, Rule};
 use latchwork::mutex::{Protocol, WaitWake};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Held, MrspHeld, MrspSemaphore,
     ObtainError, Priority, SimpleBinarySemaphore, UseError,

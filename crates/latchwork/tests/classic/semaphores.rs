@@ -3,6 +3,7 @@
 use super::semaphore_support::{until, watched};
 use super::*;
 use latchwork::classic::{NO_TIMEOUT, NO_WAIT, WAIT};
+use latchwork::semaphore::TaskPriority as _;
 use std::thread;
 
 #[test]

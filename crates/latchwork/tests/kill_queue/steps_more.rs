@@ -6,6 +6,7 @@ use super::{LARGE, MAX_MESSAGE, Operation, drain, region};
 use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region, TaskId};
 use latchwork::semaphore::Priority;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork_testkit::{Child, Page, Trial, step};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

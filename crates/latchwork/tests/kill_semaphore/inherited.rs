@@ -3,6 +3,7 @@
 use super::{priority, region};
 use core::time::Duration;
 use latchwork::region::{Region, TaskId};
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, ObtainError};
 use latchwork_testkit::Trial;
 use latchwork_testkit::step;

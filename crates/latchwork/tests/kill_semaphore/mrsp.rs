@@ -3,6 +3,7 @@
 use super::bound::{bind, bound_task, processors_of, real_time_of, thread_id, two_processors};
 use super::{priority, region};
 use latchwork::region::{Region, TaskId};
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{BinaryOptions, BinarySemaphore, MrspSemaphore, ObtainError};
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Page, Trial};

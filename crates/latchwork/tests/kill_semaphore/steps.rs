@@ -4,6 +4,7 @@ use super::{all_binary, die, priority, region};
 use core::cell::Cell;
 use core::time::Duration;
 use latchwork::region::{Region, TaskId};
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError,
 };

@@ -4,6 +4,7 @@ use super::{all_binary, priority, region};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::region::Region;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{BinarySemaphore, CountingSemaphore, Discipline, ObtainError};
 use latchwork_testkit::{Page, Storm, Trial, Worker, fastrand};
 

@@ -4,6 +4,7 @@ use super::semaphore_support::{current, me_at, priority, region, until, watched}
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::region::{Region, RegionOptions, TaskId};
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, MrspSemaphore, NoSuchTask,
     ObtainError, SemaphoreError, UseError,

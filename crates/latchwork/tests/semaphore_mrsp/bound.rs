@@ -4,6 +4,7 @@
 
 use latchwork::region::{Region, TaskId};
 use latchwork::semaphore::Priority;
+use latchwork::semaphore::TaskPriority as _;
 
 type Mask = [u64; 128];
 

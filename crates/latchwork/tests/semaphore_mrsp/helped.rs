@@ -9,6 +9,7 @@ use super::semaphore_support::{current, priority, region};
 use core::hint::spin_loop;
 use core::time::Duration;
 use latchwork::region::{Region, TaskId};
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{Helping, MrspSemaphore, ObtainError};
 use latchwork_testkit::{Child, Page, Trial};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

@@ -5,6 +5,7 @@ use super::make;
 use super::semaphore_support::{current, priority, region};
 use core::time::Duration;
 use latchwork::region::Region;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{MrspSemaphore, ObtainError};
 use latchwork_testkit::fastrand::Rng;
 use latchwork_testkit::{Child, Page, Trial};

@@ -4,6 +4,7 @@ use super::bound::{bind, processors_of};
 use super::make;
 use super::semaphore_support::{current, me_at, priority, region, until, watched};
 use core::time::Duration;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinarySemaphore, Helping, MrspSemaphore, ObtainError, ReleaseError, SemaphoreError, UseError,
 };

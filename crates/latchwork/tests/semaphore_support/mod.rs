@@ -3,6 +3,7 @@
 
 use latchwork::region::{Region, RegionOptions, TaskId};
 use latchwork::semaphore::Priority;
+use latchwork::semaphore::TaskPriority as _;
 use latchwork_testkit::Watchdog;
 
 pub(crate) fn region() -> Region {

@@ -92,7 +92,7 @@ pub(crate) fn release_from(
 pub enum Helping {
     /// The calling task spins and lends as a waiter, and is helped as an owner.
     Works,
-    /// The kernel does not know the task's priority: see [`TaskId::mirror`].
+    /// The kernel does not know the task's priority: see [`TaskPriority::mirror`](crate::semaphore::TaskPriority::mirror).
     NotMirrored,
     /// The task may run on several CPUs: bind it to one.
     NotPinned,
@@ -115,7 +115,7 @@ pub enum Helping {
 /// | a critical section takes at most its own time, multiplied by the number of CPUs that use the semaphore, even if its owner is preempted | where [`Self::helping`] returns [`Helping::Works`] to all tasks that use it, until the kernel's share of time for real-time tasks is used up |
 /// | no lower task runs on the owner's CPU while the owner is helped, or sleeps in a critical section | nowhere: Linux has no such placeholder |
 ///
-/// Helping needs real-time tasks: each bound to one CPU, [mirrored](TaskId::mirror), with the privilege for the
+/// Helping needs real-time tasks: each bound to one CPU, [mirrored](crate::semaphore::TaskPriority::mirror), with the privilege for the
 /// ceilings' real-time priorities. [`Self::helping`] reports whether the calling task is one. All others sleep while
 /// they wait, and run on their own CPUs only; the rules are the same. A ceiling should be one better than the best
 /// priority of any task that uses the semaphore, and all CPUs should have the same ceiling where possible: a Linux
@@ -128,7 +128,7 @@ pub enum Helping {
 ///
 /// ```
 /// use latchwork::region::RegionOptions;
-/// use latchwork::semaphore::{MrspSemaphore, ObtainError, Priority};
+/// use latchwork::semaphore::{MrspSemaphore, ObtainError, Priority, TaskPriority as _};
 ///
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let ceiling = Priority::new(50).expect("it is not 0");

@@ -12,7 +12,8 @@ use rustix::fd::{AsRawFd, RawFd};
 
 impl Inner {
     /// The life-word of a task and its current value; `None` once the task is gone.
-    pub(crate) fn life_word(&self, task: Owner) -> Option<(&AtomicU32, u32)> {
+    #[doc(hidden)]
+    pub fn life_word(&self, task: Owner) -> Option<(&AtomicU32, u32)> {
         let word = self.slots().get(usize::from(task.slot()))?.life_word();
         // Before the check of the generation: a later change of the word wakes a task that waits with this value.
         // Acquire: pairs with the Release that ends a life.
@@ -21,7 +22,8 @@ impl Inner {
     }
 
     /// Whether the calling process may have other tasks in this region.
-    pub(crate) fn has_fellows(&self, task: Task<'_>) -> bool {
+    #[doc(hidden)]
+    pub fn has_fellows(&self, task: Task<'_>) -> bool {
         // The fast path: the usual coproc has none.
         if !task.slot.has_had_company() {
             return false;
@@ -38,7 +40,8 @@ impl Inner {
 }
 
 /// Whether the calling thread, which is `me`, has messages of any region in flight.
-pub(crate) fn has_messages(me: Me) -> bool {
+#[doc(hidden)]
+pub fn has_messages(me: Me) -> bool {
     me.attachments().any(|attachment| {
         // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
         let slot: &Slot = unsafe { attachment.slot.cast().as_ref() };
@@ -48,7 +51,8 @@ pub(crate) fn has_messages(me: Me) -> bool {
 
 impl Region {
     /// Whether `value` is a whole named object, which is not freed while the region is in use.
-    pub(crate) fn is_object<T: Shareable>(&self, value: &T) -> bool {
+    #[doc(hidden)]
+    pub fn is_object<T: Shareable>(&self, value: &T) -> bool {
         let address = ptr::from_ref(value).addr();
         // Acquire: pairs with the Release of `ready`. The directory's lock is not needed: an entry that changes
         // meanwhile cannot be that of an object to which the caller has a reference.
@@ -65,6 +69,7 @@ impl Region {
 ///
 /// # Safety
 /// No region is dropped meanwhile.
-pub(crate) unsafe fn files() -> impl Iterator<Item = RawFd> {
+#[doc(hidden)]
+pub unsafe fn files() -> impl Iterator<Item = RawFd> {
     registry::all().map(|region| region.file.as_raw_fd())
 }

@@ -25,32 +25,41 @@ use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::mutex::Robust;
 
 /// The offset of the receivers' lock in a queue.
-pub(crate) const LOCK: usize = 0;
+#[doc(hidden)]
+pub const LOCK: usize = 0;
 
 /// See the module's documentation.
 #[repr(C)]
-pub(crate) struct Inbox {
-    pub(crate) queue: AtomicUsize,
-    pub(crate) arrival: AtomicU64,
-    pub(crate) urgency: AtomicU32,
-    pub(crate) given: AtomicU32,
+#[doc(hidden)]
+pub struct Inbox {
+    #[doc(hidden)]
+    pub queue: AtomicUsize,
+    #[doc(hidden)]
+    pub arrival: AtomicU64,
+    #[doc(hidden)]
+    pub urgency: AtomicU32,
+    #[doc(hidden)]
+    pub given: AtomicU32,
 }
 
 impl Inbox {
     /// The urgency of a task of a priority from 1, the highest, to 255; higher numbers are served first.
-    pub(crate) const fn urgency_of(priority: u32) -> u32 {
+    #[doc(hidden)]
+    pub const fn urgency_of(priority: u32) -> u32 {
         256_u32.saturating_sub(priority)
     }
 
     /// Follows a change of the task's priority: if the task waits, its place in an order by priority changes.
-    pub(crate) fn follow(&self, priority: u32) {
+    #[doc(hidden)]
+    pub fn follow(&self, priority: u32) {
         // Release: after the store of the priority itself, which a task that begins to wait reads after its own store.
         self.urgency
             .store(Self::urgency_of(priority), Ordering::Release);
     }
 
     /// Resets the inbox: the task waits for nothing.
-    pub(crate) fn reset(&self) {
+    #[doc(hidden)]
+    pub fn reset(&self) {
         // Relaxed: ordered by the queue's lock, or by the life-word of the slot's new task.
         self.queue.store(0, Ordering::Relaxed);
         self.given.store(0, Ordering::Relaxed);
@@ -70,7 +79,8 @@ impl Inner {
     }
 
     /// The living tasks that wait at a queue, whether or not they were given a message.
-    pub(crate) fn waiters(&self, queue: usize) -> impl Iterator<Item = (Owner, &Inbox)> {
+    #[doc(hidden)]
+    pub fn waiters(&self, queue: usize) -> impl Iterator<Item = (Owner, &Inbox)> {
         self.slots()[..usize::from(self.slots_used())]
             .iter()
             // Relaxed, here and below: the lock of the queue's receivers orders it.

@@ -67,23 +67,23 @@ use crate::sys::futex::{self, Sharing};
 
 /// The condition that a task waits for.
 #[derive(Clone, Copy)]
-pub(crate) struct Condition {
+pub struct Condition {
     events: u32,
     all: bool,
 }
 
 impl Condition {
     /// At least one of `events`.
-    pub(crate) fn any(events: u32) -> Self {
+    pub fn any(events: u32) -> Self {
         Self { events, all: false }
     }
 
     /// All of `events`.
-    pub(crate) fn all(events: u32) -> Self {
+    pub fn all(events: u32) -> Self {
         Self { events, all: true }
     }
 
-    pub(crate) fn events(self) -> u32 {
+    pub fn events(self) -> u32 {
         self.events
     }
 
@@ -169,7 +169,10 @@ impl State {
             };
         }
         #[cfg(loom)]
-        if waits && self.given != 0 && crate::model::has(crate::model::Fault::EventsMerge) {
+        if waits
+            && self.given != 0
+            && latchwork_sys::model::has(latchwork_sys::model::Fault::EventsMerge)
+        {
             let given = self.given | pending & self.condition.events;
             let pending = pending & !given;
             return Self {
@@ -204,7 +207,7 @@ fn given(second: u64) -> u32 {
 
 /// One set of events of one task.
 #[repr(C)]
-pub(crate) struct Set {
+pub struct Set {
     words: AtomicPair,
 }
 
@@ -219,16 +222,16 @@ impl Default for Set {
 
 /// A wake-up that the sender must carry out.
 #[must_use]
-pub(crate) struct Wake<'a>(Option<&'a AtomicU64>);
+pub struct Wake<'a>(Option<&'a AtomicU64>);
 
 impl Wake<'_> {
     #[cfg(loom)]
-    pub(crate) fn is_needed(&self) -> bool {
+    pub fn is_needed(&self) -> bool {
         self.0.is_some()
     }
 
     /// Makes the system call, if one is needed. Preserves `errno`.
-    pub(crate) fn carry_out(self) {
+    pub fn carry_out(self) {
         if let Some(word) = self.0 {
             futex::wake_high(word, 1, u32::MAX, Sharing::Shared);
         }
@@ -237,7 +240,7 @@ impl Wake<'_> {
 
 impl Set {
     /// Empties the set for a new task, before its first use.
-    pub(crate) fn begin(&self, generation: u32) {
+    pub fn begin(&self, generation: u32) {
         // A sender to this task got its generation from the task, and so comes later. The generation is stored first:
         // a sender to the previous task finds it changed, or its events are overwritten.
         self.words.store(State::empty(generation).pack());
@@ -268,7 +271,7 @@ impl Set {
 
     /// Adds events to those of the task of this generation; `None` if that task is gone.
     #[inline]
-    pub(crate) fn send(&self, to: u32, events: u32) -> Option<Wake<'_>> {
+    pub fn send(&self, to: u32, events: u32) -> Option<Wake<'_>> {
         loop {
             // The generation was set before the sender got it.
             let before = self.look();
@@ -288,7 +291,7 @@ impl Set {
     }
 
     /// The pending events. For the owning task.
-    pub(crate) fn pending(&self) -> u32 {
+    pub fn pending(&self) -> u32 {
         // Acquire: pairs with the Release in `send`.
         pending(self.words.load_second(Ordering::Acquire))
     }
@@ -296,7 +299,7 @@ impl Set {
     /// Takes the wanted events if they meet the condition; otherwise returns those of them that are pending. For the
     /// owning task.
     #[inline]
-    pub(crate) fn take(&self, condition: Condition) -> Result<u32, u32> {
+    pub fn take(&self, condition: Condition) -> Result<u32, u32> {
         loop {
             let now = self.look();
             let present = now.pending & condition.events;
@@ -313,7 +316,7 @@ impl Set {
     /// Takes the wanted events as soon as they meet the condition. `sleep` sleeps while the high half of the word has
     /// the given value, or returns an error to end the wait. For the owning task.
     #[inline]
-    pub(crate) fn receive<E>(
+    pub fn receive<E>(
         &self,
         condition: Condition,
         sleep: impl FnMut(&AtomicU64, u64) -> Result<(), E>,
@@ -358,7 +361,7 @@ impl Set {
     }
 
     #[cfg(loom)]
-    pub(crate) fn is_awaited(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         let now = self.look();
         now.condition.events != 0 && now.given == 0
     }
@@ -415,11 +418,11 @@ impl Set {
 
 /// Both sets of a task, on a cache line of their own.
 #[repr(C, align(64))]
-pub(crate) struct EventSets {
+pub struct EventSets {
     /// The application's events.
-    pub(crate) user: Set,
+    pub user: Set,
     /// System events, of the layers below the application.
-    pub(crate) system: Set,
+    pub system: Set,
 }
 
 #[cfg(not(loom))]

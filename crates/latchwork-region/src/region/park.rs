@@ -30,7 +30,8 @@ const RECHECK: Duration = Duration::from_millis(100);
 
 /// Why [`Inner::park`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parked {
+#[doc(hidden)]
+pub enum Parked {
     /// Something may have changed: the caller must check again.
     Again,
     /// The deadline has passed.
@@ -40,13 +41,15 @@ pub(crate) enum Parked {
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
     /// left partly changed, and pass it to [`Self::park`].
-    pub(crate) fn deaths(&self) -> u32 {
+    #[doc(hidden)]
+    pub fn deaths(&self) -> u32 {
         // Acquire: pairs with the Release in `outlast_the_dead`.
         self.header().deaths.load(Ordering::Acquire)
     }
 
     /// Sleeps while each of `words` has its value and no task dies. At most 8 words.
-    pub(crate) fn park(
+    #[doc(hidden)]
+    pub fn park(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],
@@ -57,7 +60,8 @@ impl Inner {
     }
 
     /// The same. Also returns whether a wake-up ended the sleep, on one of `words` or for a death.
-    pub(crate) fn park_told(
+    #[doc(hidden)]
+    pub fn park_told(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],

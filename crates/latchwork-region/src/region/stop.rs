@@ -50,7 +50,8 @@ fn is_requested() -> bool {
 
 impl Inner {
     /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
-    pub(crate) fn park_in_directive(
+    #[doc(hidden)]
+    pub fn park_in_directive(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],
@@ -61,7 +62,8 @@ impl Inner {
     }
 
     /// The same, with the result of [`Self::park_told`].
-    pub(crate) fn park_in_directive_told(
+    #[doc(hidden)]
+    pub fn park_in_directive_told(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],

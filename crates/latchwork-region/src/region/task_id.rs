@@ -44,7 +44,8 @@ impl TaskId {
         NonZero::new(raw).map(Self)
     }
 
-    pub(crate) fn owner(self) -> Option<Owner> {
+    #[doc(hidden)]
+    pub fn owner(self) -> Option<Owner> {
         let generation = NonZero::new(self.generation())?;
         let owner = Owner::new(self.slot(), generation);
         (owner.raw() == self.to_raw()).then_some(owner)

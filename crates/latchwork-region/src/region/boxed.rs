@@ -118,7 +118,8 @@ impl<'r> Box<'r, [u8]> {
 
     /// # Safety
     /// The block is in the region, has that many initialised bytes, and belongs to the caller.
-    pub(crate) unsafe fn of_block(block: NonNull<u8>, bytes: usize, region: &'r Inner) -> Self {
+    #[doc(hidden)]
+    pub unsafe fn of_block(block: NonNull<u8>, bytes: usize, region: &'r Inner) -> Self {
         Self {
             value: NonNull::slice_from_raw_parts(block, bytes),
             region,
@@ -132,7 +133,8 @@ impl<'r> Box<'r, [u8]> {
     }
 
     /// Whether the box lies in this region.
-    pub(crate) fn is_in(&self, region: &Inner) -> bool {
+    #[doc(hidden)]
+    pub fn is_in(&self, region: &Inner) -> bool {
         core::ptr::eq(self.region, region)
     }
 }

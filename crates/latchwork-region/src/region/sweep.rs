@@ -64,7 +64,8 @@ impl Region {
 
 impl Inner {
     /// Whether a task died whose slot was not swept yet.
-    pub(crate) fn has_unswept(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_unswept(&self) -> bool {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         self.slots()
@@ -73,7 +74,8 @@ impl Inner {
             .any(|slot| slot.life() == Life::Dead)
     }
 
-    pub(crate) fn sweep(&self) -> Result<Swept, AttachError> {
+    #[doc(hidden)]
+    pub fn sweep(&self) -> Result<Swept, AttachError> {
         let mut swept = Swept::default();
         if !self.has_unswept() {
             return Ok(swept);

@@ -36,7 +36,8 @@ impl Region {
     }
 
     /// The object of this name, of any size, and its size; made by `make` if there is none yet.
-    pub(crate) fn raw_object(
+    #[doc(hidden)]
+    pub fn raw_object(
         &self,
         name: &str,
         fingerprint: u64,
@@ -59,7 +60,8 @@ impl Region {
 
     /// Runs `begin` on the object of this name. If there is none, runs it on an object that has ended, or never
     /// began, which `begin` then starts. The directory's lock is held, without which no object begins.
-    pub(crate) fn reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
+    #[doc(hidden)]
+    pub fn reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,
         name: &str,
         begin: impl FnOnce(&'r T) -> Result<R, E>,
@@ -100,7 +102,8 @@ impl Region {
     }
 
     /// Runs `open` on the object of this name, under the directory's lock.
-    pub(crate) fn find_reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
+    #[doc(hidden)]
+    pub fn find_reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,
         name: &str,
         open: impl FnOnce(&'r T) -> Result<R, E>,
@@ -116,7 +119,8 @@ impl Region {
     }
 
     /// The object of this name and fingerprint, and its size.
-    pub(crate) fn find_raw_object(
+    #[doc(hidden)]
+    pub fn find_raw_object(
         &self,
         name: &str,
         fingerprint: u64,
@@ -169,7 +173,8 @@ impl Region {
 
 /// A kind of objects whose memory is reused only for the same kind: handles may read it after the object's end, and
 /// detect that it has ended. See `names.rs`.
-pub(crate) trait Reused: Sized {
+#[doc(hidden)]
+pub trait Reused: Sized {
     const FINGERPRINT: u64;
     const KIND: SpareKind;
 
@@ -199,14 +204,16 @@ fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r 
 
 impl Inner {
     /// Runs `step` under the directory's lock, if that can be acquired.
-    pub(crate) fn with_names(self: &Arc<Self>, step: impl FnOnce()) {
+    #[doc(hidden)]
+    pub fn with_names(self: &Arc<Self>, step: impl FnOnce()) {
         if let Ok(_directory) = Directory::lock(self) {
             step();
         }
     }
 
     /// Frees the name of an object that has ended. If that fails, the next creation of an object of the kind does it.
-    pub(crate) fn give_up_name<T: Reused>(self: &Arc<Self>, object: *const T) {
+    #[doc(hidden)]
+    pub fn give_up_name<T: Reused>(self: &Arc<Self>, object: *const T) {
         if let Ok(directory) = Directory::lock(self) {
             directory.shelve_ended::<T>(|other| core::ptr::eq(other, object));
         }

@@ -19,8 +19,10 @@ use std::sync::Arc;
 
 /// The calling thread in its slot.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'r> {
-    pub(crate) slot: &'r Slot,
+#[doc(hidden)]
+pub struct Task<'r> {
+    #[doc(hidden)]
+    pub slot: &'r Slot,
     owner: Owner,
 }
 
@@ -31,7 +33,8 @@ impl<'r> Task<'r> {
 
     /// Slot and generation, which identify this task for ever.
     #[inline]
-    pub(crate) fn owner(self) -> Owner {
+    #[doc(hidden)]
+    pub fn owner(self) -> Owner {
         self.owner
     }
 
@@ -56,14 +59,16 @@ impl Inner {
 
     /// Whether the calling thread is this task. It is not in the child of a fork. It still is in a thread that is
     /// about to end, after it has forgotten its attachments.
-    pub(crate) fn is_me(&self, owner: Owner) -> bool {
+    #[doc(hidden)]
+    pub fn is_me(&self, owner: Owner) -> bool {
         let life = self.slots()[usize::from(owner.slot())].life();
         // The life-word decides (a thread that is known here has an ID other than 0).
         Me::get().is_ok_and(|me| life == Life::Alive(me.tid())) && self.is_alive(owner)
     }
 
     /// Whether a task is still alive.
-    pub(crate) fn is_alive(&self, owner: Owner) -> bool {
+    #[doc(hidden)]
+    pub fn is_alive(&self, owner: Owner) -> bool {
         let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
             return false;
         };
@@ -74,7 +79,8 @@ impl Inner {
 
     /// The calling thread as a task, attached at its first use.
     #[inline]
-    pub(crate) fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
+    #[doc(hidden)]
+    pub fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
         match self.known_task(me) {
             Some(task) => Ok(task),
@@ -84,7 +90,8 @@ impl Inner {
 
     /// The calling thread as a task, if it is one already.
     #[inline]
-    pub(crate) fn known_task(&self, me: Me) -> Option<Task<'_>> {
+    #[doc(hidden)]
+    pub fn known_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base().addr().get();
         let attachment = me
             .attachments()
@@ -95,7 +102,8 @@ impl Inner {
     /// The fast path of [`Self::task`], with one comparison: `None` if the thread's first attachment is to another
     /// region.
     #[inline(always)]
-    pub(crate) fn task_at_hand(&self) -> Option<Task<'_>> {
+    #[doc(hidden)]
+    pub fn task_at_hand(&self) -> Option<Task<'_>> {
         let attachment = Me::whoever().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
     }
@@ -193,14 +201,16 @@ impl Inner {
     }
 
     /// The number of slots that were ever used.
-    pub(crate) fn slots_used(&self) -> u16 {
+    #[doc(hidden)]
+    pub fn slots_used(&self) -> u16 {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         used.min(self.slots().len()) as u16
     }
 
     /// The thread of the living task in a slot.
-    pub(crate) fn thread_in(&self, slot: u16) -> Option<u32> {
+    #[doc(hidden)]
+    pub fn thread_in(&self, slot: u16) -> Option<u32> {
         match self.slots().get(usize::from(slot))?.life() {
             Life::Alive(tid) => Some(tid),
             _ => None,

@@ -56,7 +56,8 @@ mod attach;
 mod boxed;
 mod create;
 mod error;
-pub(crate) mod events;
+#[doc(hidden)]
+pub mod events;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod ground;
@@ -64,7 +65,8 @@ mod grow;
 mod handed;
 mod hash_map;
 mod header;
-pub(crate) mod heap;
+#[doc(hidden)]
+pub mod heap;
 mod homes;
 mod inbox;
 pub mod inspect;
@@ -85,8 +87,10 @@ mod task_id;
 mod task_table;
 mod undo;
 mod vec;
-pub(crate) mod wait_record;
-pub(crate) mod watch;
+#[doc(hidden)]
+pub mod wait_record;
+#[doc(hidden)]
+pub mod watch;
 
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
@@ -97,9 +101,11 @@ pub use hash_map::HashMap;
 pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
-pub(crate) use names::SpareKind;
+#[doc(hidden)]
+pub use names::SpareKind;
 pub use object::Object;
-pub(crate) use objects::Reused;
+#[doc(hidden)]
+pub use objects::Reused;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned};
@@ -113,9 +119,12 @@ pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
 
-pub(crate) use inbox::{Inbox, LOCK as QUEUE_LOCK};
-pub(crate) use park::Parked;
-pub(crate) use task::Task;
+#[doc(hidden)]
+pub use inbox::{Inbox, LOCK as QUEUE_LOCK};
+#[doc(hidden)]
+pub use park::Parked;
+#[doc(hidden)]
+pub use task::Task;
 
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::hook::TaskRecord;
@@ -137,13 +146,15 @@ use task_table::{Life, Slot};
 
 /// The checker's record in the slot of a task.
 #[inline]
-pub(crate) fn check_record(attachment: &crate::task::Attachment) -> &TaskRecord {
+#[doc(hidden)]
+pub fn check_record(attachment: &crate::task::Attachment) -> &TaskRecord {
     // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
     unsafe { &attachment.slot.cast::<Slot>().as_ref().check }
 }
 
 /// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to.
-pub(crate) fn check_records(
+#[doc(hidden)]
+pub fn check_records(
     attachment: &crate::task::Attachment,
 ) -> impl Iterator<Item = &'static TaskRecord> + use<> {
     // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
@@ -158,7 +169,8 @@ pub(crate) fn check_records(
 /// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread
 /// is not yet a task of it.
 #[inline]
-pub(crate) fn join_at(address: usize) {
+#[doc(hidden)]
+pub fn join_at(address: usize) {
     let is_here =
         |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
     if registry::may_contain(address)
@@ -172,7 +184,8 @@ pub(crate) fn join_at(address: usize) {
 
 /// The effective recorded priority of a thread of any process, as a task of the regions that this process has mapped:
 /// the best one, 1 being the highest. `None` if the thread is a task of none of them.
-pub(crate) fn recorded_priority(thread: u32) -> Option<u32> {
+#[doc(hidden)]
+pub fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
         let used = usize::from(region.slots_used());
         let slot = region.slots()[..used]
@@ -184,7 +197,8 @@ pub(crate) fn recorded_priority(thread: u32) -> Option<u32> {
 }
 
 /// The same for the calling thread, without searching the slots of others.
-pub(crate) fn own_recorded_priority() -> Option<u32> {
+#[doc(hidden)]
+pub fn own_recorded_priority() -> Option<u32> {
     let attachments = Me::whoever().attachments();
     attachments
         // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
@@ -198,13 +212,15 @@ fn recorded_in(slot: &Slot) -> u32 {
 }
 
 /// Whether an address lies in a region of this process.
-pub(crate) fn contains(address: usize) -> bool {
+#[doc(hidden)]
+pub fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
 }
 
 /// Whether an address lies in an anonymous region that this process has made and whose only task belongs to this
 /// process.
-pub(crate) fn is_lone(address: usize) -> bool {
+#[doc(hidden)]
+pub fn is_lone(address: usize) -> bool {
     let Some(region) = Inner::containing(address) else {
         return false;
     };
@@ -216,7 +232,8 @@ pub(crate) fn is_lone(address: usize) -> bool {
 }
 
 /// Writes the name of the object that contains an address in a region of this process.
-pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
+#[doc(hidden)]
+pub fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     let Some(region) = Inner::containing(address) else {
         return;
     };
@@ -259,7 +276,8 @@ pub struct Region {
     inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
+#[doc(hidden)]
+pub struct Inner {
     file: OwnedFd,
     /// It contains atomics, tables under robust locks, and blocks whose users are responsible for them. The registry
     /// unmaps it.
@@ -293,7 +311,8 @@ impl Inner {
         self.mapping.base()
     }
 
-    pub(crate) fn slots(&self) -> &[Slot] {
+    #[doc(hidden)]
+    pub fn slots(&self) -> &[Slot] {
         let count = self.layout.heap_layout.slots as usize;
         // SAFETY: the layout places that many slots there; they consist of atomics.
         unsafe {
@@ -592,7 +611,8 @@ impl Region {
         unsafe { Pin::new_unchecked(object) }
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    #[doc(hidden)]
+    pub fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
 }

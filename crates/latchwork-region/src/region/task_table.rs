@@ -71,7 +71,8 @@ pub enum Orphans {
 
 /// One task's place in the table.
 #[repr(C, align(128))]
-pub(crate) struct Slot {
+#[doc(hidden)]
+pub struct Slot {
     pub(super) life: Node,
     pub(super) generation: AtomicU32,
     pub(super) process: AtomicU32,
@@ -81,15 +82,19 @@ pub(crate) struct Slot {
     /// Whether the task's process has, or has had in the meantime, another task here.
     company: AtomicU8,
     /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
-    pub(crate) takes_turns: AtomicU8,
+    #[doc(hidden)]
+    pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
     /// uses it.
     messages: AtomicU32,
-    pub(crate) inbox: Inbox,
+    #[doc(hidden)]
+    pub inbox: Inbox,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
-    pub(crate) events: EventSets,
-    pub(crate) wait: WaitRecord,
+    #[doc(hidden)]
+    pub events: EventSets,
+    #[doc(hidden)]
+    pub wait: WaitRecord,
     /// The locks that the task holds and waits for, if its locks are checked.
     pub(crate) check: TaskRecord,
 }
@@ -217,12 +222,14 @@ impl Slot {
     }
 
     /// Counts a message that the task has taken.
-    pub(crate) fn message_taken(&self) {
+    #[doc(hidden)]
+    pub fn message_taken(&self) {
         self.messages.store(self.messages() + 1, Ordering::Relaxed);
     }
 
     /// Counts a message that the task has finished, or returned.
-    pub(crate) fn message_finished(&self) {
+    #[doc(hidden)]
+    pub fn message_finished(&self) {
         self.messages.store(self.messages() - 1, Ordering::Relaxed);
     }
 
@@ -243,7 +250,8 @@ impl Slot {
         self.generation.store(next.max(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn set_name(&self, name: &str) {
+    #[doc(hidden)]
+    pub fn set_name(&self, name: &str) {
         let mut bytes = whole_characters(name, NAME_BYTES).bytes();
         for place in &self.name {
             // Relaxed: a name read during the change is garbled, which is harmless.

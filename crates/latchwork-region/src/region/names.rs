@@ -164,9 +164,10 @@ const MOST: usize = 1 << 24;
 
 /// A list of spares, and the offset of the link in its members.
 #[derive(Clone, Copy)]
-pub(crate) struct SpareKind {
-    pub(crate) list: usize,
-    pub(crate) link: usize,
+#[doc(hidden)]
+pub struct SpareKind {
+    pub list: usize,
+    pub link: usize,
 }
 
 /// The lists, and access to their members: `reach` returns the word at an offset in an object, if there is one. The

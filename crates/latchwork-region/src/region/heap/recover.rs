@@ -23,7 +23,6 @@ pub enum OnDeath {
     /// They become shared, and stay until a task frees them.
     Keep,
     /// They become private blocks of this living task, as if it had allocated them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a choice that no user has yet"))]
     Adopt(Owner),
 }
 

@@ -50,7 +50,7 @@ use core::ptr::NonNull;
 ///
 /// If a region lives as long as the process, `Box::leak(Box::new(region))` is simpler: everything that borrows from
 /// it, queues included, is then `'static`. If there are many regions, open their queues where they are used
-/// ([`Queue::open`](crate::queue::Queue::open)).
+/// (`latchwork::queue::Queue::open`).
 ///
 /// *Owner death, fork:* as for a reference to the object.
 pub struct Object<T> {

@@ -30,99 +30,99 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::mutex::Acquired;
 use crate::mutex::Robust;
 
-pub(crate) const IDLE: u32 = 0;
-pub(crate) const WAITING: u32 = 1;
-pub(crate) const GRANTED: u32 = 2;
-pub(crate) const FLUSHED: u32 = 3;
-pub(crate) const DELETED: u32 = 4;
+pub const IDLE: u32 = 0;
+pub const WAITING: u32 = 1;
+pub const GRANTED: u32 = 2;
+pub const FLUSHED: u32 = 3;
+pub const DELETED: u32 = 4;
 /// The bits of the state in the word.
-pub(crate) const STATE: u32 = 7;
+pub const STATE: u32 = 7;
 /// The increment for one more wait.
-pub(crate) const EPOCH: u32 = 8;
+pub const EPOCH: u32 = 8;
 
 /// The lowest priority, which is also that of a task for which none was recorded.
-pub(crate) const LOWEST: u32 = 255;
+pub const LOWEST: u32 = 255;
 
 /// The offset of the lock in an object.
 #[cfg(not(loom))]
-pub(crate) const LOCK: usize = 56;
+pub const LOCK: usize = 56;
 
 /// See the module's documentation. Zero is the record of a task that waits for nothing.
 #[repr(C, align(64))]
-pub(crate) struct WaitRecord {
+pub struct WaitRecord {
     /// State and epoch; the task sleeps on this word.
-    pub(crate) word: AtomicU32,
+    pub word: AtomicU32,
     /// Slot + 1 of the next and the previous task in the queue; 0: none.
-    pub(crate) next: AtomicU32,
-    pub(crate) previous: AtomicU32,
+    pub next: AtomicU32,
+    pub previous: AtomicU32,
     /// The priority that determines the task's place in the queue.
-    pub(crate) priority: AtomicU32,
+    pub priority: AtomicU32,
     /// The address of the object that the task waits for, or that was granted and not yet acknowledged; else 0.
-    pub(crate) object: AtomicU64,
+    pub object: AtomicU64,
     /// Orders the waiters of one object, or those of one priority there.
-    pub(crate) ticket: AtomicU64,
+    pub ticket: AtomicU64,
     /// The task to which the record belongs: slot and generation as one number. Any task reads it.
-    pub(crate) task: AtomicU64,
-    pub(crate) standing: Standing,
+    pub task: AtomicU64,
+    pub standing: Standing,
     #[cfg(not(loom))]
-    pub(crate) lending: Lending,
+    pub lending: Lending,
 }
 
 /// A task's priority, and the state that it is computed from.
 #[repr(C, align(64))]
-pub(crate) struct Standing {
+pub struct Standing {
     /// The effective priority: the best of all that the task has. [`BUSY`] is set while it is being computed.
-    pub(crate) effective: AtomicU32,
+    pub effective: AtomicU32,
     /// The task's own priority.
-    pub(crate) base: AtomicU32,
+    pub base: AtomicU32,
     /// The number of owned objects that the task has obtained and not released. Only the task itself uses it.
-    pub(crate) held: AtomicU32,
+    pub held: AtomicU32,
     /// Whether the kernel is informed of each change.
-    pub(crate) mirrored: AtomicU32,
+    pub mirrored: AtomicU32,
     /// The address of the object with a ceiling that the task obtained last. Only the task itself links these.
-    pub(crate) ceilings: AtomicU64,
+    pub ceilings: AtomicU64,
     /// The ceiling at which the task waits for a MrsP semaphore, or owns one that is not yet on its list, or any
     /// owned semaphore that is no longer on its list; 0: none. Only the task itself uses it.
     #[cfg(not(loom))]
-    pub(crate) waits_at: AtomicU32,
+    pub waits_at: AtomicU32,
     /// The priority that the kernel gets while the task waits in this way; 0: the effective one. Only the task itself
     /// uses it.
     #[cfg(not(loom))]
-    pub(crate) spins_at: AtomicU32,
+    pub spins_at: AtomicU32,
     /// The priority that the kernel was last set to; 0: unknown. Under the lock.
     #[cfg(not(loom))]
-    pub(crate) told: AtomicU32,
+    pub told: AtomicU32,
     /// 0 if no task waits for an object that the task owns and inherits by. A task that begins to wait sets it, and a
     /// task that hands over; it is cleared under the lock: see `semaphore/priority.rs`.
-    pub(crate) inherits: AtomicU32,
+    pub inherits: AtomicU32,
     /// Held while the effective priority is computed.
-    pub(crate) lock: Robust,
+    pub lock: Robust,
 }
 
 /// The processors that a task may run on while it owns MrsP semaphores: see `semaphore/mrsp/lend.rs`.
 #[cfg(not(loom))]
 #[repr(C, align(64))]
-pub(crate) struct Lending {
+pub struct Lending {
     /// Held while the processors that the task may run on are changed.
-    pub(crate) lock: Robust,
+    pub lock: Robust,
     /// The only processor that the task could run on when it obtained its first MrsP semaphore, or began to wait for
     /// it, plus 1; 0: there were several, or the task is not mirrored. Only the task itself uses it.
-    pub(crate) home: AtomicU32,
+    pub home: AtomicU32,
     /// The number of MrsP semaphores that the task owns. Only the task itself uses it.
-    pub(crate) sections: AtomicU32,
+    pub sections: AtomicU32,
     /// Whether the kernel may have been set to processors other than its home, or is about to be: see
     /// `semaphore/mrsp/lend.rs`. Under the lock.
-    pub(crate) lent: AtomicU32,
+    pub lent: AtomicU32,
     /// A superset of the processors that the kernel was then set to. Under the lock.
-    pub(crate) told: [AtomicU64; crate::sys::scheduling::MAX_CPUS / 64],
+    pub told: [AtomicU64; crate::sys::scheduling::MAX_CPUS / 64],
 }
 
 /// A flag in [`Standing::effective`].
-pub(crate) const BUSY: u32 = 1 << 31;
+pub const BUSY: u32 = 1 << 31;
 
 impl WaitRecord {
     #[cfg(loom)]
-    pub(crate) fn new(task: u64) -> Self {
+    pub fn new(task: u64) -> Self {
         Self {
             word: AtomicU32::new(IDLE),
             next: AtomicU32::new(0),
@@ -208,18 +208,18 @@ pub(super) fn pass_through(lock: &Robust) {
 
 impl Standing {
     /// The number of owned objects that the task holds.
-    pub(crate) fn held(&self) -> u32 {
+    pub fn held(&self) -> u32 {
         // Relaxed, and no read-modify-write, here and below: only the task's own thread calls this.
         self.held.load(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(crate) fn obtained(&self) {
+    pub fn obtained(&self) {
         self.held.store(self.held() + 1, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn released(&self) {
+    pub fn released(&self) {
         self.held
             .store(self.held().wrapping_sub(1), Ordering::Relaxed);
     }
@@ -229,7 +229,7 @@ impl Standing {
 ///
 /// 99 is recorded as 1, the highest, and 1 as 99; a thread without a real-time priority gets the lowest, [`LOWEST`].
 #[cfg(not(loom))]
-pub(crate) fn recorded(real_time: u8) -> u32 {
+pub fn recorded(real_time: u8) -> u32 {
     match real_time {
         1..=99 => 100 - u32::from(real_time),
         _ => LOWEST,
@@ -239,7 +239,7 @@ pub(crate) fn recorded(real_time: u8) -> u32 {
 /// The real-time priority for a recorded one; 0 means none. The reverse of [`recorded`]; recorded priorities from 99
 /// to 254 all give 1.
 #[cfg(not(loom))]
-pub(crate) fn real_time(recorded: u32) -> u8 {
+pub fn real_time(recorded: u32) -> u8 {
     match recorded {
         0 => 99,
         1..=99 => (100 - recorded) as u8,

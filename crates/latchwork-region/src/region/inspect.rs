@@ -48,7 +48,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory of named regions' files.
-pub(crate) const DIRECTORY: &str = super::create::DIRECTORY;
+#[doc(hidden)]
+pub const DIRECTORY: &str = super::create::DIRECTORY;
 
 /// A region, or a file that claims to be one, as seen from outside.
 #[derive(Debug)]
@@ -424,7 +425,8 @@ impl Snapshot {
 
 impl Contents {
     /// A copy of the value at an address in every task. `None` if the address is outside, or its memory is gone.
-    pub(crate) fn read<T: AnyBytes>(&self, address: u64) -> Option<ManuallyDrop<T>> {
+    #[doc(hidden)]
+    pub fn read<T: AnyBytes>(&self, address: u64) -> Option<ManuallyDrop<T>> {
         let offset = usize::try_from(address.checked_sub(self.base)?).ok()?;
         let end = offset.checked_add(size_of::<T>())?;
         (end <= self.snapshot.layout.total).then_some(())?;
@@ -472,7 +474,8 @@ pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
 ///
 /// # Safety
 /// It consists of integers, atomic or not, and padding, and no method that is used on a copy follows pointers in it.
-pub(crate) unsafe trait AnyBytes {}
+#[doc(hidden)]
+pub unsafe trait AnyBytes {}
 
 // SAFETY: numbers, counters and the nodes of locks, whose links are not followed here.
 unsafe impl AnyBytes for Header {}

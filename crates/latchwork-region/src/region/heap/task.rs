@@ -31,13 +31,15 @@ impl Owner {
 
     /// The identity as a number, which is never 0.
     #[inline(always)]
-    pub(crate) const fn raw(self) -> u64 {
+    #[doc(hidden)]
+    pub const fn raw(self) -> u64 {
         self.0.get()
     }
 
     /// The reverse of [`Self::raw`].
     #[inline(always)]
-    pub(crate) fn from_raw(raw: u64) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn from_raw(raw: u64) -> Option<Self> {
         NonZero::new(raw).map(Self)
     }
 }

@@ -17,7 +17,8 @@ impl Inner {
     /// # Safety
     /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
     /// caller.
-    pub(crate) unsafe fn hand_in(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
+    #[doc(hidden)]
+    pub unsafe fn hand_in(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
         let address = block.as_ptr().expose_provenance();
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
         unsafe { self.heap.publish(&task.heap_task(), block, word, address) };
@@ -27,7 +28,8 @@ impl Inner {
     ///
     /// # Safety
     /// As for [`Self::hand_in`], which stored the address; and the block is not used any more.
-    pub(crate) unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
+    #[doc(hidden)]
+    pub unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
         if let Some(block) = super::ground::reach_within(word) {
             crate::hook::freed(|| self.heap.addresses_of(block));
             // SAFETY: the caller guarantees the contract of `retire`: a protected word, and a block that is not used
@@ -41,7 +43,8 @@ impl Inner {
     ///
     /// # Safety
     /// As for [`Self::discard`].
-    pub(crate) unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
+    #[doc(hidden)]
+    pub unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
         super::ground::reach_within(word).is_some_and(|block| {
             // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
             // will use.
@@ -50,11 +53,8 @@ impl Inner {
     }
 
     /// Allocates a block that is private to the task.
-    pub(crate) fn alloc_block(
-        &self,
-        task: Task<'_>,
-        layout: Layout,
-    ) -> Result<NonNull<u8>, AllocError> {
+    #[doc(hidden)]
+    pub fn alloc_block(&self, task: Task<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         self.heap.alloc(&task.heap_task(), layout)
     }
 
@@ -62,19 +62,22 @@ impl Inner {
     ///
     /// # Safety
     /// The block belongs to the caller.
-    pub(crate) unsafe fn free_block(&self, task: Task<'_>, block: NonNull<u8>) {
+    #[doc(hidden)]
+    pub unsafe fn free_block(&self, task: Task<'_>, block: NonNull<u8>) {
         // SAFETY: the caller guarantees that the block belongs to it.
         unsafe { self.heap.free(&task.heap_task(), block) };
     }
 
     /// Whether there is a block of at least `bytes` bytes at this address.
-    pub(crate) fn has_block_at(&self, address: usize, bytes: usize) -> bool {
+    #[doc(hidden)]
+    pub fn has_block_at(&self, address: usize, bytes: usize) -> bool {
         let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
         self.has_block(block, bytes)
     }
 
     /// Releases the block of a box of bytes of this region. Returns its address and length.
-    pub(crate) fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
+    #[doc(hidden)]
+    pub fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
         let bytes = ManuallyDrop::new(bytes).as_raw();
         (bytes.cast(), bytes.len())
     }
@@ -83,7 +86,8 @@ impl Inner {
     ///
     /// # Safety
     /// The task is the calling thread.
-    pub(crate) unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
+    #[doc(hidden)]
+    pub unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
         Task::new(&self.slots()[usize::from(owner.slot())], owner)
     }
 }
