@@ -48,8 +48,6 @@
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 
 #[cfg(not(loom))]
-pub mod check;
-#[cfg(not(loom))]
 pub mod classic;
 #[cfg(not(loom))]
 pub mod coproc;
@@ -78,6 +76,9 @@ pub mod foreign {
     pub use latchwork_sync::foreign::*;
 }
 
+#[cfg(not(loom))]
+#[doc(inline)]
+pub use latchwork_check::check;
 #[doc(inline)]
 pub use latchwork_region::region;
 pub use latchwork_sync::TaskError;

@@ -3,10 +3,9 @@
 //! Exists under `--cfg loom` only.
 #![allow(unsafe_code)]
 
-mod check;
 mod semaphore;
 
-pub use check::Tasks;
+pub use latchwork_check::model::Tasks;
 pub use latchwork_region::model::Events;
 pub use latchwork_sync::model::{RobustLock, RobustReadWrite, Taken};
 pub use latchwork_sys::model::{

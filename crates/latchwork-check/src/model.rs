@@ -1,6 +1,6 @@
 //! The checker's search for wait-for cycles, for models.
 
-#[path = "../check/circle.rs"]
+#[path = "check/circle.rs"]
 pub(crate) mod circle;
 
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
