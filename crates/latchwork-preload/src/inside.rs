@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::mutex::foreign::{
-    Inherit as InheritWords, Throughput as ThroughputWords, wait_wake,
+    Inherit as InheritWords, OtherOwner, Throughput as ThroughputWords, wait_wake,
 };
 use latchwork::mutex::{InheritFault, RawLock};
 use latchwork::time::Deadline;
@@ -189,10 +189,20 @@ impl Inside for Inherit {
             return 0;
         }
         let words = Self::words(mutex);
-        if let Some(owner) = words.other_owner(me) {
-            counts::released_by_other(mutex, me, owner, at);
-            mutex.release_elsewhere();
-            return 0;
+        match words.other_owner(me) {
+            Some(OtherOwner::Running(owner)) => {
+                counts::released_by_other(mutex, me, owner, at);
+                mutex.release_elsewhere();
+                return 0;
+            }
+            // Its joiner may release what it has held.
+            Some(OtherOwner::Ending(owner)) => {
+                if !words.unlock_of_ending(owner) {
+                    mutex.release_elsewhere();
+                }
+                return 0;
+            }
+            None => {}
         }
         if words.unlock_contended(me) {
             0

@@ -87,12 +87,14 @@ impl Kind {
     ];
 
     /// From its number; [`Kind::Unknown`] for one that has no kind.
+    #[inline]
     #[must_use]
     pub fn from_number(number: u8) -> Self {
         *Self::ALL.get(usize::from(number)).unwrap_or(&Self::Unknown)
     }
 
     /// Whether who takes it owns it until releasing it.
+    #[inline]
     #[must_use]
     pub const fn has_owner(self) -> bool {
         matches!(
@@ -142,6 +144,7 @@ bitflags::bitflags! {
 }
 
 /// Those of a lock, and who uses it.
+#[inline]
 pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     match S::FLAG {
         Flag::Private => traits,
@@ -149,23 +152,31 @@ pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     }
 }
 
-/// A lock, or anything that tasks wait for, as its address and what it is.
+/// A lock, or anything that tasks wait for, as its address and what it is. Safe code cannot claim that memory beside the
+/// address is the lock's:
+///
+/// ```compile_fail,E0451
+/// use latchwork::check::hook::{Kind, Lock};
+///
+/// let lock = Lock { has_tag: true, ..Lock::new(0x1000, Kind::Mutex) };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// Its first byte, in the calling process. Private, since a word beside it may be read and written.
-    pub address: usize,
+    address: usize,
     /// What it is.
     pub kind: Kind,
     /// What is special about it.
     pub traits: Traits,
     /// A checked lock's tag stands there.
-    pub has_tag: bool,
+    has_tag: bool,
     /// At so many bytes from the address a word says who holds it; 0: there is none.
-    pub word: u8,
+    word: u8,
 }
 
 impl Lock {
     /// A lock of one process without anything special.
+    #[inline]
     #[must_use]
     pub const fn new(address: usize, kind: Kind) -> Self {
         Self {
@@ -185,6 +196,7 @@ impl Lock {
     }
 
     /// The same with other traits.
+    #[inline]
     #[must_use]
     pub const fn with(mut self, traits: Traits) -> Self {
         self.traits = traits;
@@ -192,6 +204,7 @@ impl Lock {
     }
 
     /// Whether other processes use it, too.
+    #[inline]
     #[must_use]
     pub const fn is_shared(self) -> bool {
         self.traits.contains(Traits::SHARED)
@@ -211,10 +224,44 @@ impl Lock {
         self
     }
 
-    /// That word, for as long as the call lasts that reported the lock.
+    /// The same without its word.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const fn without_word(mut self) -> Self {
+        self.word = 0;
+        self
+    }
+
+    /// The same, as a lock whose memory begins with the tag of a checked lock.
+    ///
+    /// # Safety
+    /// The address is that of such a tag, exposed, which stays valid during every call that reports this lock.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const unsafe fn with_tag(mut self) -> Self {
+        self.has_tag = true;
+        self
+    }
+
+    /// Whether a checked lock's tag is at the address.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const fn has_tag(self) -> bool {
+        self.has_tag
+    }
+
+    /// The word that names the owner.
+    ///
+    /// # Safety
+    /// The reference is used only during the call that reported the lock.
     #[cfg(not(loom))]
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn word(self) -> Option<&'static AtomicU32> {
+    #[must_use]
+    pub unsafe fn word(self) -> Option<&'static AtomicU32> {
         let word =
             core::ptr::with_exposed_provenance::<AtomicU32>(self.address + usize::from(self.word));
         // SAFETY: by the contract of `with_word`.
@@ -268,6 +315,7 @@ impl Site {
     pub const UNKNOWN: Self = Self(0);
 
     /// The instruction that a call returns to.
+    #[inline]
     #[must_use]
     pub fn from_return_address(address: usize) -> Self {
         // Code may begin at an odd address; the one before is in the same call then.
@@ -290,12 +338,19 @@ impl Site {
     }
 
     /// A place that is known by its text alone, which stands on the board under this number.
+    #[doc(hidden)]
+    #[must_use]
     pub const fn of_text(key: u64) -> Self {
         Self(key | TEXT_ONLY | 1)
     }
 
-    /// What this task's own record says.
-    pub const fn of_own_record(raw: u64) -> Self {
+    /// A site that the calling task's own record contains.
+    ///
+    /// # Safety
+    /// A [`Site`] of this process, or of one that this process is a copy of, has been converted to this number.
+    #[doc(hidden)]
+    #[must_use]
+    pub const unsafe fn of_own_record(raw: u64) -> Self {
         Self(raw)
     }
 
@@ -307,6 +362,7 @@ impl Site {
     }
 
     /// Whether it is a place in a source.
+    #[inline]
     #[must_use]
     pub const fn is_location(self) -> bool {
         self.0 & 1 != 0
@@ -336,6 +392,7 @@ impl RecordedSite {
     pub const UNKNOWN: Self = Self(0);
 
     /// What a record says.
+    #[inline]
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
@@ -347,6 +404,7 @@ impl RecordedSite {
     }
 
     /// Whether it is a place in a source.
+    #[inline]
     #[must_use]
     pub const fn is_location(self) -> bool {
         self.0 & 1 != 0

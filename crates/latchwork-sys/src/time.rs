@@ -36,6 +36,7 @@ pub struct Deadline {
 impl Deadline {
     /// The current time.
     #[cfg(not(loom))]
+    #[inline]
     #[must_use]
     pub fn now() -> Self {
         Self::from_nanoseconds(crate::sys::clock::monotonic())
@@ -44,6 +45,7 @@ impl Deadline {
     /// The point `duration` from now, or the end of representable time (some 584 years after boot) if that is
     /// earlier.
     #[cfg(not(loom))]
+    #[inline]
     #[must_use]
     pub fn after(duration: Duration) -> Self {
         Self::now().saturating_add(duration)
@@ -62,6 +64,7 @@ impl Deadline {
     }
 
     /// This point moved by `duration`, at most to the end of representable time.
+    #[inline]
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         let added = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -70,6 +73,7 @@ impl Deadline {
 
     /// How long it is from now until this point; zero if it has passed.
     #[cfg(not(loom))]
+    #[inline]
     #[must_use]
     pub fn remaining(self) -> Duration {
         Duration::from_nanos(self.nanoseconds.saturating_sub(Self::now().nanoseconds))
@@ -77,6 +81,7 @@ impl Deadline {
 
     /// Whether this point has been reached.
     #[cfg(not(loom))]
+    #[inline]
     #[must_use]
     pub fn has_passed(self) -> bool {
         self <= Self::now()

@@ -2,8 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// The crates whose modules users see.
+const CRATES: [&str; 5] = [
+    "latchwork",
+    "latchwork-check",
+    "latchwork-region",
+    "latchwork-sync",
+    "latchwork-sys",
+];
+
+fn folder(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .with_file_name(of)
+        .join("src")
 }
 
 /// The file of a module in a folder.
@@ -43,17 +54,24 @@ fn front(file: &Path) -> String {
 
 #[test]
 fn each_page_begins_with_an_example() {
-    let pages = public_modules(&folder().join("lib.rs"));
+    let modules_of = |of: &&str| {
+        let folder = folder(of);
+        let modules = public_modules(&folder.join("lib.rs"));
+        modules
+            .into_iter()
+            .map(move |module| (folder.clone(), module))
+    };
+    let mut pages: Vec<_> = CRATES.iter().flat_map(modules_of).collect();
     assert!(pages.len() >= 17, "{pages:?}");
     let inner = [
-        "mutex/throughput",
-        "queue/spsc",
-        "region/inspect",
-        "region/leftovers",
+        ("latchwork-sync", "mutex/throughput"),
+        ("latchwork", "queue/spsc"),
+        ("latchwork-region", "region/inspect"),
+        ("latchwork-region", "region/leftovers"),
     ];
-    let pages = pages.iter().map(String::as_str).chain(inner);
-    for page in pages {
-        let front = front(&file_of(&folder(), page));
+    pages.extend(inner.map(|(of, page)| (folder(of), page.to_string())));
+    for (folder, page) in pages {
+        let front = front(&file_of(&folder, &page));
         assert!(front.contains("```"), "{page} has no example:\n{front}");
         // Of how it works nothing stands before the example.
         let before = &front[..front.find("```").unwrap()];
@@ -73,6 +91,6 @@ fn each_page_begins_with_an_example() {
 
 #[test]
 fn what_is_public_of_a_region_is_for_its_users() {
-    let modules = public_modules(&folder().join("region/mod.rs"));
+    let modules = public_modules(&folder("latchwork-region").join("region/mod.rs"));
     assert_eq!(modules, ["inspect", "leftovers"]);
 }

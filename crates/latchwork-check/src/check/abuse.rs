@@ -14,7 +14,7 @@ use crate::sys::look;
 
 /// The flags of an object on the board.
 fn marks_of(object: Lock) -> Option<u32> {
-    let entry = board::board()?.lock(object.address)?;
+    let entry = board::board()?.lock(object.address())?;
     Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
 }
 
@@ -23,7 +23,7 @@ fn marks_of(object: Lock) -> Option<u32> {
 pub fn failed(object: Lock, call: &str, error: i32, site: Site) {
     let Some(own) = Own::enter() else { return };
     own.know_site(site);
-    if own.broken.replace(0) != object.address {
+    if own.broken.replace(0) != object.address() {
         found::failed_call(&own, object, call, look::error_name(error), site);
     }
 }
@@ -38,8 +38,8 @@ pub fn is_unknown(object: Lock) -> bool {
     board::board().is_some_and(|board| {
         // If the board is full, there are threads that do not report their uses.
         let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
-        all_tell && board.has_room(object.address) && !marks_of(object).is_some_and(is_there)
-    }) && !look::is_shared_memory(object.address as u64)
+        all_tell && board.has_room(object.address()) && !marks_of(object).is_some_and(is_there)
+    }) && !look::is_shared_memory(object.address() as u64)
 }
 
 /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
@@ -54,8 +54,8 @@ pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
     let Some(own) = Own::enter() else { return };
     let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
     if marks_of(object).is_some_and(is_made)
-        && look::keeps_what_it_is(object.address as u64, sees_frees)
-        && own.find(object.address).is_none()
+        && look::keeps_what_it_is(object.address() as u64, sees_frees)
+        && own.find(object.address()).is_none()
     {
         own.know_site(site);
         let what = format_args!("initialises again, without having destroyed it,");
@@ -68,7 +68,7 @@ pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
 /// all notified: they are not blocked, wherever the C library lets them sleep until they return.
 pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
     let Some(own) = Own::enter() else { return };
-    let known = board::board().and_then(|board| board.lock(object.address));
+    let known = board::board().and_then(|board| board.lock(object.address()));
     let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
     if object.kind == Kind::Condvar && were_notified {
         return;
@@ -76,9 +76,9 @@ pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
     let Some(here) = Here::new(&own) else { return };
     let sleeping = here.locals().filter(|who| {
         let waits = who.record.view().wants;
-        waits.is_some_and(|wants| wants.lock.address == object.address)
+        waits.is_some_and(|wants| wants.lock.address() == object.address())
             && look::sleeps_at(who.thread)
-                .is_some_and(|word| (object.address..object.address + bytes).contains(&word))
+                .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
     });
     let count = sleeping.count();
     if count > 0 {
@@ -99,7 +99,7 @@ pub fn notifies_without_mutex(condvar: Lock, site: Site) {
     let mutex = here.locals().find_map(|who| {
         let view = who.record.view();
         let wants = view.wants?;
-        (wants.lock.address == condvar.address).then_some(view.also?)
+        (wants.lock.address() == condvar.address()).then_some(view.also?)
     });
     if let Some(mutex) = mutex
         && own.find(mutex as usize).is_none()

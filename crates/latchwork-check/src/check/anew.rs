@@ -24,11 +24,11 @@ use crate::hook::{Lock, Site};
 pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     let Some(own) = Own::enter() else { return };
     own.know_site(site);
-    let known = board::board().and_then(|board| board.lock(lock.address));
+    let known = board::board().and_then(|board| board.lock(lock.address()));
     // Relaxed, here and below: a task that reads the mark, or what was stored with it, has synchronised by a lock of
     // the program, or holds the lock under which this is changed.
     let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
-    own.leave_to_parent(lock.address);
+    own.leave_to_parent(lock.address());
     let is_free = || {
         let here = Here::new(&own);
         let other = here.as_ref().and_then(|here| here.holder(&own, lock));
@@ -36,7 +36,7 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     };
     let old = known.filter(|_| is_free());
     if old.is_some()
-        && let Some((held, _)) = own.find(lock.address)
+        && let Some((held, _)) = own.find(lock.address())
     {
         let what = format_args!("uses what overwrote, while it held it,");
         found::misuse(&own, Rule::NotRemadeWhileHeld, lock, site, None, what);
@@ -47,7 +47,8 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
             if let Some(entry) = old {
                 known::begin_anew(entry, lock, site);
             }
-            if let Some(word) = lock.word() {
+            // SAFETY: used within this call.
+            if let Some(word) = unsafe { lock.word() } {
                 let is_held = known.is_some() && old.is_none();
                 word.store(if is_held { LOST } else { 0 }, Ordering::Relaxed);
             }

@@ -35,7 +35,9 @@ pub(super) struct Holder(&'static AtomicU32);
 impl Holder {
     #[inline(always)]
     pub(super) fn of(lock: Lock, entry: &'static Entry) -> Self {
-        Self(lock.word().unwrap_or(&entry.holder))
+        // SAFETY: a `Holder` is used within the call that reported its lock.
+        let word = unsafe { lock.word() };
+        Self(word.unwrap_or(&entry.holder))
     }
 
     /// Whether nobody else has it.
@@ -74,13 +76,13 @@ impl Own {
     #[inline(always)]
     pub(super) fn note_release(&self, lock: Lock, entry: &'static Entry, taken: Site, site: Site) {
         if let Some(board) = self.board.get() {
-            let note = board.note(self.index.get() as usize, lock.address);
+            let note = board.note(self.index.get() as usize, lock.address());
             note.taken.store(taken.raw(), Ordering::Relaxed);
             note.released.store(site.raw(), Ordering::Relaxed);
             note.thread.store(self.thread.get(), Ordering::Relaxed);
             let generation = entry.generation.load(Ordering::Relaxed);
             note.generation.store(generation, Ordering::Relaxed);
-            note.lock.store(lock.address as u64, Ordering::Relaxed);
+            note.lock.store(lock.address() as u64, Ordering::Relaxed);
         }
         let Holder(word) = Holder::of(lock, entry);
         word.store(self.number() | FREE, Ordering::Relaxed);

@@ -60,15 +60,16 @@ pub(crate) trait Field {
 /// Whether the task of a record keeps another task from getting the lock. (A private lock's address is meaningful only
 /// in its process: the field must take care of that.)
 pub(crate) fn keeps(record: &TaskRecord, lock: Lock, mode: Mode) -> bool {
-    let holds = record.holds(lock.address as u64).is_some_and(|place| {
+    let holds = record.holds(lock.address() as u64).is_some_and(|place| {
         // Relaxed, here and below: the epochs confirm the values.
         let what = record.held[place].what.load(Ordering::Relaxed);
         mode == Mode::Exclusive || unpack(0, what).1 == Mode::Exclusive
     });
     let stands_before = mode == Mode::Shared
         && lock.traits.contains(crate::hook::Traits::WRITERS_FIRST)
-        && wait_of(record)
-            .is_some_and(|wait| wait.lock.address == lock.address && wait.mode == Mode::Exclusive);
+        && wait_of(record).is_some_and(|wait| {
+            wait.lock.address() == lock.address() && wait.mode == Mode::Exclusive
+        });
     holds || stands_before
 }
 
@@ -283,14 +284,14 @@ mod tests {
     impl Overtaken {
         fn holds(&self, task: usize, place: usize, lock: Lock, mode: Mode) {
             self.records[task].push(place, place + 1, |entry| {
-                entry.write(lock.address as u64, 0, 0, pack(lock, mode), 0);
+                entry.write(lock.address() as u64, 0, 0, pack(lock, mode), 0);
             });
         }
 
         fn wants(&self, task: usize, lock: Lock) {
             let what = pack(lock, Mode::Exclusive);
             let wanted = &self.records[task].wanted;
-            wanted.begin(lock.address as u64, 0, 0, what, 0);
+            wanted.begin(lock.address() as u64, 0, 0, what, 0);
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) fn settle(entry: &Entry, kind: Kind) {
 
 /// The calling task is about to wait. Returns whether all blocked tasks have the same mutex.
 pub(super) fn begins(own: &Own, entry: &Entry, mutex: Lock) -> bool {
-    let address = mutex.address as u64;
+    let address = mutex.address() as u64;
     // Relaxed, here and below: if two tasks come first at the same time, both may count as the first.
     let is_first = entry.waiters.fetch_add(1, Ordering::Relaxed) == 0;
     own.round.set(round(entry));

@@ -85,7 +85,7 @@ fn keep(own: &Own, mine: &Mine) -> bool {
         let free = ENDED
             .iter()
             .find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
-        free.lock.store(lock.address as u64, Ordering::Relaxed);
+        free.lock.store(lock.address() as u64, Ordering::Relaxed);
         free.what.store(pack(lock, mode), Ordering::Relaxed);
         free.site.store(mine.site.raw(), Ordering::Relaxed);
         free.process.store(process, Ordering::Relaxed);
@@ -112,7 +112,7 @@ fn set_name(ended: &Ended, name: &str) {
 }
 
 fn generation_of(lock: Lock) -> Option<u32> {
-    let entry = board::board()?.lock(lock.address)?;
+    let entry = board::board()?.lock(lock.address())?;
     Some(entry.generation.load(Ordering::Relaxed))
 }
 
@@ -127,7 +127,7 @@ pub fn joined(handle: usize) {
 #[inline]
 pub(super) fn is_wanted(lock: Lock) {
     tell_all("has ended, and holds what is wanted:", |ended| {
-        ended.lock.load(Ordering::Relaxed) == lock.address as u64
+        ended.lock.load(Ordering::Relaxed) == lock.address() as u64
     });
 }
 

@@ -107,7 +107,7 @@ impl<'p> Seen<'p> {
         let count = self.place.record.count.load(Ordering::Relaxed) as usize;
         let all = self.place.record.held.iter().take(count);
         let mut all = all.chain(&self.place.more).filter_map(|entry| entry.view());
-        all.find(|held| self.process.same(held.lock.address) == lock)
+        all.find(|held| self.process.same(held.lock.address()) == lock)
     }
 
     /// The lock that it needs to go on.
@@ -153,7 +153,7 @@ impl Field for &Picture<'_> {
     }
 
     fn blocks(&self, other: usize, waiter: usize, lock: Lock, mode: Mode) -> bool {
-        let wanted = self.0[waiter].process.same(lock.address);
+        let wanted = self.0[waiter].process.same(lock.address());
         let excludes = |held: Mode| mode == Mode::Exclusive || held == Mode::Exclusive;
         let stands_before = || {
             mode == Mode::Shared

@@ -55,7 +55,7 @@ impl<'f> Who<'f> {
         let entry = place.map_or_else(more, |place| Some(&self.record.held[place]))?;
         entry
             .view()
-            .filter(|held| held.lock.address as u64 == address)
+            .filter(|held| held.lock.address() as u64 == address)
     }
 
     /// The locks that it holds beyond its record. (Entries behind the count belong to earlier threads of the place.)
@@ -140,12 +140,12 @@ impl Here {
 
     /// The tasks that can hold a lock that a task wants: those of the region that it lies in, or of the process.
     fn candidates(&self, waiter: Who<'_>, lock: Lock) -> impl Iterator<Item = Who<'_>> {
-        let is_common = region_of(lock.address);
+        let is_common = region_of(lock.address());
         let is_local = waiter.process == self.process;
         let locals = self.locals().filter(move |_| is_local || is_common);
         let others = self.others(move |range| {
             if is_common {
-                range.contains(&lock.address)
+                range.contains(&lock.address())
             } else {
                 !is_local
             }
@@ -173,7 +173,7 @@ impl<'h> Field for &'h Here {
         let more = || {
             let mut more = other.more().iter();
             let entry =
-                more.find(|entry| entry.lock.load(Ordering::Acquire) == lock.address as u64)?;
+                more.find(|entry| entry.lock.load(Ordering::Acquire) == lock.address() as u64)?;
             let held = unpack(0, entry.what.load(Ordering::Relaxed)).1;
             Some(mode == Mode::Exclusive || held == Mode::Exclusive)
         };
@@ -194,12 +194,14 @@ impl<'h> Field for &'h Here {
         // if a lock can have only one holder, and no entry names one, the holder runs.
         if waiter.process == self.process
             && lock.kind != Kind::RwLock
-            && !region_of(lock.address)
-            && let Some(entry) = self.board.lock(lock.address)
+            && !region_of(lock.address())
+            && let Some(entry) = self.board.lock(lock.address())
         {
-            let itself = self.wanted.filter(|wanted| wanted.address == lock.address);
+            let itself = self
+                .wanted
+                .filter(|wanted| wanted.address() == lock.address());
             // A lock that stores its holder also knows a holder that runs.
-            let holders = [Some(Lock { word: 0, ..lock }), itself]
+            let holders = [Some(lock.without_word()), itself]
                 .map(|lock| lock.and_then(|lock| Holder::of(lock, entry).place()));
             let once = holders[1].filter(|place| holders[0] != Some(*place));
             let places = holders[0].into_iter().chain(once);

@@ -58,7 +58,7 @@ fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
 
 /// Another task, with a lock that it holds.
 fn holder(who: Who<'_>, lock: Lock) -> TaskText {
-    let held = who.held(lock.address as u64);
+    let held = who.held(lock.address() as u64);
     TaskText {
         holds: held.map(|held| words::use_of_held(who.process, &held)),
         does: words::doing(who.process, who.thread),
@@ -75,11 +75,11 @@ pub(super) fn misuse(
     other: Option<Who<'_>>,
     what: fmt::Arguments<'_>,
 ) {
-    own.broken.set(lock.address);
+    own.broken.set(lock.address());
     report(rule, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, Mode::Exclusive, site);
         me.uses = me.wants.take();
-        if let Some((_, mine)) = own.find(lock.address) {
+        if let Some((_, mine)) = own.find(lock.address()) {
             me.holds = Some(use_of_mine(own, &mine));
         }
         summarise(finding, &me, format_args!("{what}"));
@@ -98,7 +98,7 @@ pub(super) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: 
     report(Rule::NoFailedCall, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, Mode::Exclusive, site);
         me.uses = me.wants.take();
-        if let Some((_, mine)) = own.find(lock.address) {
+        if let Some((_, mine)) = own.find(lock.address()) {
             me.holds = Some(use_of_mine(own, &mine));
         }
         summarise(finding, &me, format_args!("gets {error} from {call} for"));
@@ -160,7 +160,7 @@ fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
 
 /// The calling task wants a lock that it holds.
 pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &Mine, site: Site) {
-    own.broken.set(lock.address);
+    own.broken.set(lock.address());
     let holds = || Here::new(own).is_some_and(|here| lasts(&here, core::iter::once(lock)));
     report(Rule::NoRecursion, sure(timed, holds), |finding| {
         let mut me = me_at(own, lock, mode, site);
@@ -203,7 +203,7 @@ pub(super) fn lone_wait(own: &Own, object: Lock, site: Site) {
 
 /// Adds the other locks that the calling task holds, as far as there is room.
 fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
-    for mine in own.locks().filter(|mine| mine.address != but.address) {
+    for mine in own.locks().filter(|mine| mine.address != but.address()) {
         let of = use_of_mine(own, &mine);
         let _ = write!(finding.note, "; {} ({})", of.lock.name, of.at);
     }
@@ -489,7 +489,7 @@ mod tests {
         }));
         let all = Barrier::new(2);
         let task = |mine: Lock, theirs: Lock| {
-            let at = Site::from_return_address(mine.address);
+            let at = Site::from_return_address(mine.address());
             for round in 0..2_000 {
                 tell::taken(mine, Mode::Exclusive, How::Locked, at);
                 all.wait();

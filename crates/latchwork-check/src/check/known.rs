@@ -21,7 +21,7 @@ use core::ops::Range;
 pub(super) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> {
     own.know_site(site);
     let board = board::board()?;
-    match board.lock(lock.address) {
+    match board.lock(lock.address()) {
         // Relaxed: the word is changed together with the rest of the entry.
         Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
         entry => {
@@ -57,10 +57,10 @@ fn enter(
     marks: u32,
 ) -> Option<&'static Entry> {
     // Each use of a lock without room comes here, so nothing more is done for it.
-    if !board.has_room(lock.address) {
+    if !board.has_room(lock.address()) {
         return None;
     }
-    note_page(lock.address);
+    note_page(lock.address());
     let tag = Tag::of(lock).filter(|tag| tag.is_live());
     if let Some(tag) = tag {
         return enter_tagged(board, lock, tag);
@@ -73,11 +73,11 @@ fn enter(
     let is_static = name.is_none()
         && marks & MADE == 0
         && lock.kind != Kind::Join
-        && is_static(lock.address, &mut symbol);
+        && is_static(lock.address(), &mut symbol);
     let name = if is_static { Some(&*symbol) } else { name };
     board::alone(|_| {
         let mut is_new = false;
-        let entry = board.enter_lock(lock.address, |entry| {
+        let entry = board.enter_lock(lock.address(), |entry| {
             is_new = true;
             describe(board, entry, lock, name, site, marks);
         })?;
@@ -118,10 +118,10 @@ pub(super) fn enter_place(tag: &Tag) -> Site {
 /// Enters a lock whose tag says its name and its place of initialisation; enters it again, if the tag is settled again.
 pub(super) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
     let site = enter_place(tag);
-    note_page(lock.address);
+    note_page(lock.address());
     board::alone(|_| {
         let is_settled_anew = tag.settle();
-        let known = board.lock(lock.address);
+        let known = board.lock(lock.address());
         let is_gone = |entry: &Entry| entry.what.load(Ordering::Relaxed) & GONE != 0;
         let describe = |entry: &Entry| describe(board, entry, lock, tag.name(), site, MADE);
         match known {
@@ -131,7 +131,7 @@ pub(super) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'stat
                 }
                 Some(entry)
             }
-            None => board.enter_lock(lock.address, describe),
+            None => board.enter_lock(lock.address(), describe),
         }
     })
     .flatten()

@@ -18,7 +18,7 @@ use crate::sys::{look, process, thread};
 /// Whether a deadlock of tasks that hold these locks lasts.
 pub(super) fn lasts(here: &Here, locks: impl Iterator<Item = Lock>) -> bool {
     let is_open = |lock: &Lock| lock.traits.contains(Traits::ANYONE);
-    let is_common = |lock: Lock| lock.is_shared() || look::is_shared_memory(lock.address as u64);
+    let is_common = |lock: Lock| lock.is_shared() || look::is_shared_memory(lock.address() as u64);
     let mut open = locks.filter(is_open).peekable();
     open.peek().is_none() || (!open.any(is_common) && nobody_runs(here))
 }
@@ -52,7 +52,7 @@ fn is_stuck(here: &Here, who: Who<'_>) -> bool {
     let waits_for_others = match wants.lock.kind {
         Kind::Join => true,
         kind if kind.has_owner() => {
-            let waits_for_itself = who.held(wants.lock.address as u64).is_some();
+            let waits_for_itself = who.held(wants.lock.address() as u64).is_some();
             waits_for_itself || here.any_that_blocks(who, wants.lock, wants.mode, &mut |_| true)
         }
         _ => false,

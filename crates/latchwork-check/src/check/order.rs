@@ -152,7 +152,7 @@ pub(super) fn note(
         return learned;
     }
     let node = entry.node.load(Ordering::Relaxed);
-    let chain = chain(own, lock.address, pack(lock, mode), node);
+    let chain = chain(own, lock.address(), pack(lock, mode), node);
     let [latest, before] = &own.chains[place_of(chain)];
     // The end of a wait for a condition does not add all that an ordinary call for the chain would.
     let is_again = how == How::Again;
@@ -187,10 +187,10 @@ fn note_chain(
     let mut found = None;
     for mine in own.locks() {
         let (held, held_mode) = mine.lock();
-        if held.address == lock.address || !held.kind.has_owner() {
+        if held.address() == lock.address() || !held.kind.has_owner() {
             continue;
         }
-        let Some(entry) = board.lock(held.address) else {
+        let Some(entry) = board.lock(held.address()) else {
             continue;
         };
         let both = [entry, wanted];
@@ -264,7 +264,7 @@ impl New {
     /// The locks that the task holds beside the two; those that it holds exclusively come first.
     fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
         let held = self.mine.address;
-        let wanted = self.lock.address;
+        let wanted = self.lock.address();
         let beside = own
             .locks()
             .filter(move |mine| mine.address != held && mine.address != wanted);
@@ -343,7 +343,7 @@ impl New {
         }
         edge.held_at.store(self.mine.site.raw(), Ordering::Relaxed);
         edge.wanted_at.store(self.site.raw(), Ordering::Relaxed);
-        let (held, wanted) = (self.mine.address as u64, self.lock.address as u64);
+        let (held, wanted) = (self.mine.address as u64, self.lock.address() as u64);
         edge.held.store(held, Ordering::Relaxed);
         edge.wanted.store(wanted, Ordering::Relaxed);
         edge.held_what.store(self.mine.what, Ordering::Relaxed);

@@ -78,7 +78,7 @@ impl Line {
             let site = RecordedSite::new(site.load(Ordering::Relaxed));
             (lock, mode, words::place(process, site))
         });
-        let (from, to_name) = (class_name(held.0.address), class_name(wanted.0.address));
+        let (from, to_name) = (class_name(held.0.address()), class_name(wanted.0.address()));
         if *from == *to_name {
             return Ok(false);
         }

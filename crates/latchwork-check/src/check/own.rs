@@ -481,8 +481,8 @@ impl Own {
         self.say_what_is_held();
         let now = clock::monotonic();
         self.wait_began.set(now);
-        self.wanted.set(lock.address);
-        let (address, also) = (lock.address as u64, mutex.address as u64);
+        self.wanted.set(lock.address());
+        let (address, also) = (lock.address() as u64, mutex.address() as u64);
         self.publish(|record| record.wanted.begin(address, site.raw(), now, what, also));
     }
 
@@ -548,7 +548,7 @@ impl Mine {
         entry: Option<&'static Entry>,
     ) -> Self {
         Self {
-            address: lock.address,
+            address: lock.address(),
             what: pack(lock, mode),
             depth: 0,
             node,

@@ -37,7 +37,7 @@ const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
 
 #[inline(always)]
 fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
-    let address = lock.address;
+    let address = lock.address();
     let Some(own) = Own::enter_if_known() else {
         return false;
     };
@@ -128,7 +128,7 @@ pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
 #[inline(always)]
 fn release(lock: Lock, site: Site) -> Option<Since> {
     let own = Own::enter_if_known()?;
-    let place = own.place_of(lock.address)?;
+    let place = own.place_of(lock.address())?;
     let mine = own.held[place].get();
     if mine.depth > 0 {
         own.change(place, |mine| mine.depth -= 1);
@@ -210,9 +210,9 @@ mod tests {
                 .collect();
             let board = board::board().expect("a board");
             let entries = locks.map(|(lock, _)| {
-                let entry = board.lock(lock.address)?;
+                let entry = board.lock(lock.address())?;
                 let is_held = Holder::of(lock, entry).is(&own);
-                let note = board.note(own.index.get() as usize, lock.address);
+                let note = board.note(own.index.get() as usize, lock.address());
                 let note = [&note.lock, &note.taken, &note.released];
                 Some((is_held, note.map(|part| part.load(Ordering::Relaxed))))
             });

@@ -77,10 +77,9 @@ impl Tag {
     /// The lock that begins with this tag.
     #[inline]
     pub(super) fn lock(&self, kind: Kind, traits: Traits) -> Lock {
-        let lock = Lock {
-            has_tag: true,
-            ..Lock::new(core::ptr::from_ref(self).expose_provenance(), kind).with(traits)
-        };
+        let lock = Lock::new(core::ptr::from_ref(self).expose_provenance(), kind).with(traits);
+        // SAFETY: the address of this tag; the lock is in use, and so alive, as it is reported.
+        let lock = unsafe { lock.with_tag() };
         if lock.is_shared() {
             return lock;
         }
@@ -90,10 +89,10 @@ impl Tag {
 
     /// The tag of a lock that is flagged as having one.
     pub(super) fn of(lock: Lock) -> Option<&'static Self> {
-        // SAFETY: only `Tag::lock` sets the flag, for a lock that is in use as long as this reference. (All fields are
+        // SAFETY: by the contract of `Lock::with_tag`: `Tag::lock` alone sets the flag, for a lock that is in use as long as this reference. (All fields are
         // valid for any contents of the memory.)
-        lock.has_tag
-            .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address) })
+        lock.has_tag()
+            .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address()) })
     }
 
     /// Checks the tag, before each use of its lock.
@@ -113,7 +112,7 @@ impl Tag {
         let what = match self.magic.load(Ordering::Relaxed) {
             LIVE if address == 0 => return tell::introduced(lock, self),
             // Another task used it for the first time after the check that led here.
-            LIVE if address == lock.address as u64 => return,
+            LIVE if address == lock.address() as u64 => return,
             LIVE => NoLock::Copied,
             0 => NoLock::Zeroed,
             ENDED => NoLock::Ended,
@@ -194,7 +193,7 @@ mod tests {
         assert_eq!(FOUND.get(), 0);
         // A copy would have been reported.
         tag.address
-            .store(lock.address as u64 + 64, Ordering::Relaxed);
+            .store(lock.address() as u64 + 64, Ordering::Relaxed);
         tag.explain(lock, Site::UNKNOWN);
         set_reporter(None);
         assert_eq!(FOUND.get(), 1);

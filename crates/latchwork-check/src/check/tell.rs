@@ -24,7 +24,7 @@ use core::ops::Range;
 /// A lock was made at this address, by the interface.
 pub fn initialised(lock: Lock, name: Option<&str>, site: Site) {
     let Some(own) = Own::enter() else { return };
-    own.leave_to_parent(lock.address);
+    own.leave_to_parent(lock.address());
     if is_known(lock) {
         refuse_if_held(&own, lock, site, "initialises again, while it is held,");
     }
@@ -43,10 +43,10 @@ pub(super) fn introduced(lock: Lock, tag: &Tag) {
     // What was there before it, and is held, was overwritten. Nobody can have taken the new one while its tag is
     // not settled, which is looked at under the lock.
     let held = board::alone(|_| {
-        let entry = board.lock(lock.address)?;
+        let entry = board.lock(lock.address())?;
         let is_old = !tag.is_settled() && entry.what.load(Ordering::Relaxed) & GONE == 0;
         let other = here.as_ref().and_then(|here| here.holder(&own, lock));
-        (is_old && (other.is_some() || own.find(lock.address).is_some())).then_some(other)
+        (is_old && (other.is_some() || own.find(lock.address()).is_some())).then_some(other)
     });
     if let Some(other) = held.flatten() {
         let rule = Rule::NotRemadeWhileHeld;
@@ -60,12 +60,12 @@ pub(super) fn introduced(lock: Lock, tag: &Tag) {
 /// A lock is about to be destroyed, by the interface.
 pub(super) fn destroyed(lock: Lock, site: Site) {
     let Some(own) = Own::enter() else { return };
-    let Some(entry) = board::board().and_then(|board| board.lock(lock.address)) else {
+    let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) else {
         return;
     };
     own.know_site(site);
-    own.leave_to_parent(lock.address);
-    if let Some((place, _)) = own.find(lock.address) {
+    own.leave_to_parent(lock.address());
+    if let Some((place, _)) = own.find(lock.address()) {
         refuse_if_held(&own, lock, site, "destroys, and holds,");
         own.pop(place);
     } else {
@@ -75,7 +75,7 @@ pub(super) fn destroyed(lock: Lock, site: Site) {
 }
 
 fn is_known(lock: Lock) -> bool {
-    board::board().is_some_and(|board| board.lock(lock.address).is_some())
+    board::board().is_some_and(|board| board.lock(lock.address()).is_some())
 }
 
 fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
@@ -85,7 +85,7 @@ fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
     join_region(lock);
     let here = Here::new(own);
     let other = here.as_ref().and_then(|here| here.holder(own, lock));
-    if other.is_some() || own.find(lock.address).is_some() {
+    if other.is_some() || own.find(lock.address()).is_some() {
         let rule = Rule::NotRemadeWhileHeld;
         found::misuse(own, rule, lock, site, other, format_args!("{what}"));
     }
@@ -98,7 +98,7 @@ pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) {
     own.know_site(site);
     let here = Here::new(&own);
     let other = here.as_ref().and_then(|here| here.holder(&own, lock));
-    let rule = if other.is_some() || own.find(lock.address).is_some() {
+    let rule = if other.is_some() || own.find(lock.address()).is_some() {
         Rule::NotRemadeWhileHeld
     } else {
         rule
@@ -118,7 +118,7 @@ pub(super) fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict 
     let flag = if timed { TIMED } else { 0 };
     if lock.kind.has_owner()
         && !lock.traits.contains(Traits::RECURSIVE)
-        && let Some((_, mine)) = own.find(lock.address)
+        && let Some((_, mine)) = own.find(lock.address())
         && (mode == Mode::Exclusive || mine.lock().1 == Mode::Exclusive)
     {
         own.begin_wait(lock, pack(lock, mode) | flag, site);
@@ -167,7 +167,7 @@ pub(super) fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict 
 
 /// Whether the calling task holds a lock.
 pub(super) fn holds(lock: Lock) -> bool {
-    Own::enter().is_some_and(|own| own.find(lock.address).is_some())
+    Own::enter().is_some_and(|own| own.find(lock.address()).is_some())
 }
 
 /// When the wait that is under way will deserve a word, in nanoseconds on CLOCK_MONOTONIC: a call that can is
@@ -199,14 +199,14 @@ pub(super) fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
 #[inline(never)]
 pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     let Some(own) = Own::enter() else { return };
-    if own.wanted.get() == lock.address {
+    if own.wanted.get() == lock.address() {
         end_wait(&own);
     } else {
         join_region(lock);
     }
     let entry = known::know(&own, lock, site);
     let again = lock.traits.contains(Traits::RECURSIVE) || mode == Mode::Shared;
-    if again && let Some((place, _)) = own.find(lock.address) {
+    if again && let Some((place, _)) = own.find(lock.address()) {
         return own.change(place, |mine| mine.depth += 1);
     }
     if let Some(circle) = order::note(&own, lock, entry, mode, how, site) {
@@ -278,7 +278,7 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
     let Some(own) = Own::enter() else {
         return Verdict::Go;
     };
-    match own.find(lock.address) {
+    match own.find(lock.address()) {
         Some((place, mine)) if mine.depth > 0 => own.change(place, |mine| mine.depth -= 1),
         Some((place, mine)) => {
             own.know_site(site);
@@ -316,7 +316,7 @@ fn forget_holder(own: &Own, lock: Lock, mine: &Mine, site: Site) {
 /// The calling task is about to release what it owns, by what the object itself says. What it has had before
 /// anybody listened is not known here.
 pub(super) fn releases(lock: Lock, site: Site) {
-    let is_told = Own::enter().is_some_and(|own| own.find(lock.address).is_some());
+    let is_told = Own::enter().is_some_and(|own| own.find(lock.address()).is_some());
     if is_told {
         let _ = releasing(lock, site);
     }
@@ -333,11 +333,11 @@ pub fn seen(lock: Lock, site: Site) {
 /// There is an object of this name.
 pub(super) fn named(lock: Lock, name: &str, site: Site) {
     let Some(own) = Own::enter() else { return };
-    let known = board::board().and_then(|board| board.lock(lock.address));
+    let known = board::board().and_then(|board| board.lock(lock.address()));
     let is_new = known.is_none_or(|entry| {
         entry.what.load(Ordering::Relaxed) & GONE != 0 || entry.name.load(Ordering::Relaxed) == 0
     });
-    if is_new && own.find(lock.address).is_none() {
+    if is_new && own.find(lock.address()).is_none() {
         known::made(&own, lock, Some(name), site);
     }
 }
@@ -345,7 +345,7 @@ pub(super) fn named(lock: Lock, name: &str, site: Site) {
 /// An object was deleted, which nobody owned.
 pub(super) fn ended(lock: Lock) {
     let Some(_own) = Own::enter() else { return };
-    if let Some(entry) = board::board().and_then(|board| board.lock(lock.address)) {
+    if let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) {
         known::gone(entry);
     }
 }
@@ -403,7 +403,7 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
         return Verdict::Go;
     }
     join_region(lock);
-    if lock.has_tag {
+    if lock.has_tag() {
         known::know(own, lock, site);
     }
     if !is_known(lock) || !lock.kind.has_owner() {
@@ -437,7 +437,7 @@ pub(super) fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site
         let what = format_args!("waits, with another mutex than others, for");
         found::misuse(&own, Rule::OneMutexPerCondition, condvar, site, None, what);
     }
-    let verdict = match own.find(mutex.address) {
+    let verdict = match own.find(mutex.address()) {
         // A recursive one is released once, and held still.
         Some((place, mine)) if mine.depth > 0 => {
             own.change(place, |mine| mine.depth -= 1);
@@ -466,7 +466,7 @@ pub(super) fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site
 /// That wait is over, and the mutex taken again, unless it could not be.
 pub(super) fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
     if let Some(own) = Own::enter() {
-        if let Some(entry) = board::board().and_then(|board| board.lock(condvar.address)) {
+        if let Some(entry) = board::board().and_then(|board| board.lock(condvar.address())) {
             condition::ends(&own, entry);
         }
         own.end_wait();
@@ -478,7 +478,7 @@ pub(super) fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Si
 
 /// A condition variable is about to be notified: one of its waiters, or all. (By whomever: a signal handler may.)
 pub(super) fn condvar_notifies(condvar: Lock, all: bool) {
-    let entry = board::made().and_then(|board| board.lock(condvar.address));
+    let entry = board::made().and_then(|board| board.lock(condvar.address()));
     if let Some(entry) = entry {
         condition::notified(entry, all);
     }
@@ -488,7 +488,9 @@ pub(super) fn condvar_notifies(condvar: Lock, all: bool) {
 pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
     let wait = Own::enter().map(|own| {
         let site = own.record().wanted.site.load(Ordering::Relaxed);
-        (own.wanted.get(), Site::of_own_record(site))
+        // SAFETY: the task's own record, in which only this process's sites are written.
+        let site = unsafe { Site::of_own_record(site) };
+        (own.wanted.get(), site)
     });
     let (condvar, site) = wait.unwrap_or((0, Site::UNKNOWN));
     condvar_ends(Lock::new(condvar, Kind::Condvar), mutex, has_mutex, site);
@@ -544,7 +546,7 @@ fn freed_with_locks(range: Range<usize>, site: Site) {
         let (lock, _) = crate::hook::record::unpack(address, what);
         let here = Here::new(&own);
         let other = here.as_ref().and_then(|here| here.holder(&own, lock));
-        let mine = own.find(lock.address);
+        let mine = own.find(lock.address());
         // What the parent's thread holds in memory that it shares stays there.
         let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
             && look::is_shared_memory(address);
@@ -577,7 +579,7 @@ pub fn forked() {
 /// A lock that the calling task holds was really taken elsewhere: by who called a wrapper.
 pub fn re_site(lock: Lock, site: Site) {
     if let Some(own) = Own::enter()
-        && let Some((place, _)) = own.find(lock.address)
+        && let Some((place, _)) = own.find(lock.address())
     {
         own.know_site(site);
         own.change(place, |mine| mine.site = site);
@@ -588,6 +590,6 @@ pub fn re_site(lock: Lock, site: Site) {
 #[inline]
 fn join_region(lock: Lock) {
     if lock.is_shared() {
-        region::join_at(lock.address);
+        region::join_at(lock.address());
     }
 }

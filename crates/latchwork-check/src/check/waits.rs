@@ -85,7 +85,7 @@ impl Wait {
         blocker: Option<Who<'_>>,
     ) -> Self {
         let blocker = blocker.and_then(|who| {
-            let held = who.held(lock.address as u64)?;
+            let held = who.held(lock.address() as u64)?;
             Some(Blocker {
                 process: who.process,
                 thread: who.thread,
@@ -105,7 +105,7 @@ impl Wait {
             blocker,
             told_inversion: false,
             told_long: false,
-            looks_far: lock.is_shared() && !region::contains(lock.address),
+            looks_far: lock.is_shared() && !region::contains(lock.address()),
             may_stand_behind_writers: mode == Mode::Shared
                 && lock.kind == Kind::RwLock
                 && !lock.traits.contains(Traits::WRITERS_FIRST),

@@ -43,19 +43,19 @@ pub(super) fn lock(process: u32, lock: Lock) -> LockText {
     let mut made_at = PlaceText::EMPTY;
     let known = if process == thread::process_id() {
         board()
-            .and_then(|board| board.lock(lock.address))
+            .and_then(|board| board.lock(lock.address()))
             .map(|entry| {
                 let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
                 (load(&entry.name), RecordedSite::new(load(&entry.site)))
             })
     } else {
-        foreign::lock(process, lock.address as u64)
+        foreign::lock(process, lock.address() as u64)
     };
     if let Some((key, site)) = known {
         made_at = place(process, site);
         if let Some(given) = (key != 0).then(|| text_of(process, key)).flatten() {
             let is_named = process == thread::process_id()
-                && look::write_variable(lock.address, &given, &mut shown).is_some();
+                && look::write_variable(lock.address(), &given, &mut shown).is_some();
             if !is_named {
                 shown = Shown(Text::EMPTY);
                 let _ = shown.write_str(&given);
@@ -63,19 +63,19 @@ pub(super) fn lock(process: u32, lock: Lock) -> LockText {
         }
     }
     if shown.0.is_empty() {
-        crate::region::write_object_name(lock.address, &mut shown);
+        crate::region::write_object_name(lock.address(), &mut shown);
     }
     let Shown(mut name) = shown;
     if name.is_empty() && !made_at.is_empty() {
         let _ = write!(name, "<{made_at}>");
     }
     if name.is_empty() {
-        let _ = write!(name, "{:#x}", lock.address);
+        let _ = write!(name, "{:#x}", lock.address());
     }
     LockText {
         name,
         kind: lock.kind,
-        address: lock.address as u64,
+        address: lock.address() as u64,
         made_at,
     }
 }
@@ -109,14 +109,14 @@ pub(super) fn use_of_held(process: u32, held: &Held) -> Use {
 /// The last release of a lock, if a task of this process made it.
 pub(super) fn released(lock: Lock) -> Option<Released> {
     let board = board()?;
-    let entry = board.lock(lock.address)?;
+    let entry = board.lock(lock.address())?;
     let process = thread::process_id();
     // Relaxed: if several releases happen at the same time, any of them, or parts of two, will do.
     let load = |field: &crate::atomic::AtomicU64| RecordedSite::new(field.load(Ordering::Relaxed));
     let note_of = |index: usize| {
-        let note = board.note(index, lock.address);
+        let note = board.note(index, lock.address());
         let generation = note.generation.load(Ordering::Relaxed);
-        let is_of_it = note.lock.load(Ordering::Relaxed) == lock.address as u64
+        let is_of_it = note.lock.load(Ordering::Relaxed) == lock.address() as u64
             && generation == entry.generation.load(Ordering::Relaxed);
         is_of_it.then_some(note)
     };

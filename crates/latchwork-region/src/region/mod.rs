@@ -59,6 +59,7 @@ mod error;
 #[doc(hidden)]
 pub mod events;
 #[cfg(feature = "foreign")]
+#[doc(hidden)]
 pub mod foreign;
 mod ground;
 mod grow;

@@ -196,7 +196,7 @@ impl Slot {
             let Life::Alive(tid) = life_of(word) else {
                 return true;
             };
-            if process == thread::process_id() || !proc_file::is_ending(process, tid) {
+            if process == thread::process_id() || !proc_file::is_ending_in(process, tid) {
                 return true;
             }
             if until.has_passed() {

@@ -33,6 +33,7 @@ pub struct Budget {
 impl Budget {
     /// At most `most` polls for the lock, or the part of a lock, at this address.
     #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
+    #[inline]
     pub fn at(address: usize, most: u32) -> Self {
         #[cfg(loom)]
         return Self { most: 0 };
@@ -57,17 +58,20 @@ impl Budget {
     }
 
     /// How many polls this wait may make.
+    #[inline]
     pub fn most(&self) -> u32 {
         self.most
     }
 
     /// Whether polls do not pay, and this wait is no probe.
+    #[inline]
     pub fn is_spent(&self) -> bool {
         self.most == 0
     }
 
     /// To be called after the wait has made so many polls; `success`: it got the lock by them.
     #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
+    #[inline]
     pub fn made(&self, polls: u32, success: bool) {
         #[cfg(not(loom))]
         if !self.is_spent() {

@@ -174,6 +174,7 @@ impl TaskRecord {
     }
 
     /// Says whose record this is, and that it holds and wants nothing.
+    #[inline]
     pub fn begin(&self, process: u32, thread: u32, priority: u32, name: &str) {
         self.end();
         self.process.store(process, Ordering::Relaxed);
@@ -195,6 +196,7 @@ impl TaskRecord {
     }
 
     /// It is nobody's record any more.
+    #[inline]
     pub fn end(&self) {
         self.thread.store(0, Ordering::Relaxed);
         self.count.store(0, Ordering::Relaxed);
@@ -222,6 +224,7 @@ impl TaskRecord {
     }
 
     /// Whether the task holds a lock, and how; the place in [`Self::held`].
+    #[inline]
     pub fn holds(&self, lock: u64) -> Option<usize> {
         // Acquire: pairs with `push`.
         let count = self.count.load(Ordering::Acquire) as usize;
@@ -306,6 +309,7 @@ impl Wanted {
     }
 
     /// The epoch of the wait that is under way.
+    #[inline]
     pub fn waits(&self) -> Option<u32> {
         // Acquire: pairs with `begin`.
         let epoch = self.epoch.load(Ordering::Acquire);

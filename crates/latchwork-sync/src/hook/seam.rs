@@ -12,6 +12,7 @@ pub fn freed(range: impl FnOnce() -> Range<usize>) {
 }
 
 /// A condition variable that tasks wait for is about to be notified.
+#[inline]
 pub fn notifies(condvar: Lock, all: bool) {
     if is_observed() {
         Registered::notifies(condvar, all);

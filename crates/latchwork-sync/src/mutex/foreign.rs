@@ -86,11 +86,13 @@ pub struct Inherit<'a> {
     pub gate: &'a AtomicU32,
 }
 
-/// Whether this process has a thread of this ID that does not end.
-fn is_here(thread: u32) -> bool {
-    let is_ending = || proc_file::is_ending(crate::sys::thread::process_id(), thread);
-    // The file in `/proc` may have gone between the first question and the second.
-    !is_outside(thread) && !is_ending() && !is_outside(thread)
+/// The owner of an inheriting lock, another thread of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherOwner {
+    /// It runs.
+    Running(u32),
+    /// It is ending: a thread may have joined it, but the kernel still knows it.
+    Ending(u32),
 }
 
 impl Inherit<'_> {
@@ -109,14 +111,31 @@ impl Inherit<'_> {
         Way::<Private, false>::new(self.word(), InheritGate::of(self.gate)).go(me, deadline)
     }
 
-    /// The owner, if it is another thread of this process than `me`, and is not ending. (After a join, the kernel still has
-    /// the thread for a moment.)
+    /// The owner, if it is another thread of this process than `me`.
     #[cold]
     #[must_use]
-    pub fn other_owner(self, me: u32) -> Option<u32> {
+    pub fn other_owner(self, me: u32) -> Option<OtherOwner> {
         // Relaxed: the caller knows that the owner does not release the lock meanwhile.
         let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-        (owner != me && owner != 0 && owner != TID_MASK && is_here(owner)).then_some(owner)
+        if owner == me || owner == 0 || owner == TID_MASK || is_outside(owner) {
+            return None;
+        }
+        if proc_file::is_ending(owner) {
+            return Some(OtherOwner::Ending(owner));
+        }
+        // The thread may have ended between the two questions.
+        (!is_outside(owner)).then_some(OtherOwner::Running(owner))
+    }
+
+    /// Releases the lock of a thread that is ending; returns false, and changes nothing, if a task waits, or the lock
+    /// is another task's by now. (With waiters the kernel may be about to pass the lock on, as it does when the owner
+    /// ends.)
+    #[must_use]
+    pub fn unlock_of_ending(self, owner: u32) -> bool {
+        self.word
+            // Release: pairs with the Acquire of the task that takes it.
+            .compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Releases the lock where the fast path failed: the word was not `me` without waiters. Returns false if the lock
@@ -137,7 +156,7 @@ impl Inherit<'_> {
                     Pi::Again | Pi::Inconsistent => futex_pi::stand_back(),
                     _ => return false,
                 }
-            } else if word & WAITERS != 0 && is_here(word & TID_MASK) {
+            } else if word & WAITERS != 0 && !is_outside(word & TID_MASK) {
                 return false;
             } else if self
                 .word

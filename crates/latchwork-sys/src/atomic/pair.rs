@@ -132,6 +132,7 @@ impl AtomicPair {
     }
 
     #[track_caller]
+    #[inline]
     pub fn load(&self) -> [u64; 2] {
         Self::unpack(self.0.load(Ordering::Relaxed))
     }

@@ -7,6 +7,7 @@
 use libc::clockid_t;
 
 /// The time on `CLOCK_MONOTONIC`.
+#[inline]
 pub fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }

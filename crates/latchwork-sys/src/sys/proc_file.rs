@@ -30,20 +30,26 @@ fn parse(text: &str) -> Option<Stat> {
     })
 }
 
-/// Whether a thread of a process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
+/// Whether a thread of this process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
 /// Allocates nothing.
-pub fn is_ending(process: u32, thread: u32) -> bool {
+pub fn is_ending(thread: u32) -> bool {
+    is_ending_at(format_args!("/proc/self/task/{thread}/stat"))
+}
+
+/// As [`is_ending`], for a thread of another process.
+pub fn is_ending_in(process: u32, thread: u32) -> bool {
+    is_ending_at(format_args!("/proc/{process}/task/{thread}/stat"))
+}
+
+fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
     let mut room = [0; 1024];
-    super::look::read_beginning(
-        format_args!("/proc/{process}/task/{thread}/stat"),
-        &mut room,
-    )
-    .and_then(|stat| {
-        // The name before it may contain any bytes.
-        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-        parse_ending(str::from_utf8(&stat[name_end..]).ok()?)
-    })
-    .unwrap_or(false)
+    super::look::read_beginning(stat, &mut room)
+        .and_then(|stat| {
+            // The name before it may contain any bytes.
+            let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+            parse_ending(str::from_utf8(&stat[name_end..]).ok()?)
+        })
+        .unwrap_or(false)
 }
 
 /// When a process has to end, the kernel adds a SIGKILL to the pending signals of each of its threads before
@@ -113,8 +119,7 @@ mod tests {
         assert_eq!(stat("R", 0x40_0444, 0), Some(true));
         assert_eq!(stat("D", 0x40_0044, 0), Some(true));
         assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
-        let this = crate::sys::thread::process_id();
-        assert!(!is_ending(this, crate::sys::thread::thread_id()));
+        assert!(!is_ending(crate::sys::thread::thread_id()));
     }
 
     #[test]

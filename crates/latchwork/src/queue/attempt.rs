@@ -144,7 +144,7 @@ impl<'r> Queue<'r> {
     pub(super) fn report_end(&self, site: Site) {
         if hook::is_observed() {
             let mut name = String::new();
-            crate::region::write_object_name(self.watched().address, &mut name);
+            crate::region::write_object_name(self.watched().address(), &mut name);
             Registered::named(self.watched(), &name, site);
             Registered::ended(self.watched());
         }

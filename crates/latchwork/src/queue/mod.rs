@@ -17,13 +17,6 @@
 //! | check that all work is done | [`Queue::is_drained`] |
 //! | connect two tasks at the lowest cost | [`spsc`] |
 //!
-//! *Where a message becomes visible to receivers:* in `Cells::commit` (`cells.rs`), which every send calls under the
-//! lock. The commit point is the store of the state `READY` in the message's cell: if the sender is killed before the
-//! store, nothing was sent; if it is killed after it, the message is delivered. The next step makes receivers find the
-//! cell: `Lane::put` (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order.
-//! Receivers read it in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::put_up` (`waiters.rs`), a
-//! ring's message in `Ring::advance` (`ring.rs`).
-//!
 //! | a task that dies | when | then |
 //! | --- | --- | --- |
 //! | a sender | before the commit | nothing of the message is visible, and its place is free again |
@@ -59,7 +52,14 @@
 //! or before it, whichever are fewer. A broadcast, and each message to a waiting receiver that is served in order,
 //! reads a word of every task of the region. A broadcast is copied under the locks.
 //!
-//! # Where things are
+//! # How it works
+//!
+//! *Where a message becomes visible to receivers:* in `Cells::commit` (`cells.rs`), which every send calls under the
+//! lock. The commit point is the store of the state `READY` in the message's cell: if the sender is killed before the
+//! store, nothing was sent; if it is killed after it, the message is delivered. The next step makes receivers find the
+//! cell: `Lane::put` (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order.
+//! Receivers read it in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::put_up` (`waiters.rs`), a
+//! ring's message in `Ring::advance` (`ring.rs`).
 //!
 //! | file | what |
 //! | --- | --- |
