@@ -55,7 +55,7 @@ impl Tasks {
     pub fn takes(&self, task: usize, number: usize) {
         let what = pack(lock(number), Mode::Exclusive);
         self.records[task].push(0, 1, |entry| {
-            entry.write(lock(number).address as u64, 0, 0, what, 0);
+            entry.write(lock(number).address() as u64, 0, 0, what, 0);
         });
     }
 
@@ -74,7 +74,7 @@ impl Tasks {
         }
         self.records[task]
             .wanted
-            .begin(wanted.address as u64, 0, 0, what, 0);
+            .begin(wanted.address() as u64, 0, 0, what, 0);
         let closes = circle::look(&self, task).circle.is_some();
         if is_late {
             self.says_what_it_holds(task);
@@ -106,7 +106,7 @@ impl Field for &Tasks {
         mode: Mode,
         visit: &mut dyn FnMut(usize) -> bool,
     ) -> bool {
-        if let Some(said) = self.said.get(lock.address - 1) {
+        if let Some(said) = self.said.get(lock.address() - 1) {
             // Relaxed: a statement that precedes a published wait is visible. The value is a hint that is
             // compared with the record.
             let holder = (said.load(Ordering::Relaxed) as usize).checked_sub(1);

@@ -3,6 +3,7 @@
 //! The robust lock keeps libc's 40 bytes, so it carries no tag: what its memory was before, the checker knows only
 //! by its address. A call that would close a circle of waits fails with
 //! [`LockError::Deadlock`](crate::mutex::LockError::Deadlock), as a robust lock's own check for recursion does.
+#![allow(unsafe_code)]
 
 use super::checked::{Checked, Reports};
 use super::kinds::Checkable;
@@ -11,7 +12,8 @@ use crate::mutex::{Patience, RawError, Slow};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
-impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
+// SAFETY: the wrapped protocol takes and releases the word.
+unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
     type Observer = Checker;
     const MARK: usize = P::MARK;
     const HIDES_STATE: bool = P::HIDES_STATE;

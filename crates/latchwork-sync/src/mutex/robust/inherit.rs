@@ -52,7 +52,8 @@ use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
 
-impl<S: Sharing> Slow for Inherit<S> {
+// SAFETY: the word of the node names one owner, which the kernel or a compare-and-swap enters.
+unsafe impl<S: Sharing> Slow for Inherit<S> {
     type Observer = ByFeature;
     const MARK: usize = if cfg!(target_env = "musl") { 0 } else { PI };
     const HIDES_STATE: bool = true;

@@ -24,7 +24,8 @@ use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::{Ceilings, HIGHEST, Me};
 
-impl<S: Sharing> Slow for Protect<S> {
+// SAFETY: the word of the node names one owner, which a compare-and-swap enters.
+unsafe impl<S: Sharing> Slow for Protect<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);

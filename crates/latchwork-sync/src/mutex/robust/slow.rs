@@ -1,4 +1,5 @@
-//! What a protocol brings to its robust form. Sealed: only this crate's have one.
+//! What a protocol brings to its robust form. Hidden: only the protocols of this crate and the checker's wrapper have one.
+#![allow(unsafe_code)]
 
 use super::RawError;
 use crate::hook::Observer;
@@ -8,7 +9,10 @@ use crate::task::Me;
 
 /// What a protocol decides of its robust form. All but the ceilings' part is called with the node
 /// announced.
-pub trait Slow: Protocol {
+///
+/// # Safety
+/// When `take` succeeds, no other task has the lock until `free`, `pass_on` or the fast path of the release.
+pub unsafe trait Slow: Protocol {
     /// How links to its nodes are marked.
     const MARK: usize = 0;
     /// Whether a lock can be free, by its word, while its data is not whole.

@@ -29,6 +29,7 @@
 //!
 //! *Without the robust list*, too, a dead owner is detected: a top waiter checks every 100 ms of its sleep, and at its
 //! deadline, whether there is a task with the owner's ID (needed after exec by a thread that is not the first).
+#![allow(unsafe_code)]
 
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
@@ -42,7 +43,8 @@ use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 use core::marker::PhantomData;
 
-impl<S: Sharing> Slow for Throughput<S> {
+// SAFETY: the word of the node names one owner, which a compare-and-swap enters.
+unsafe impl<S: Sharing> Slow for Throughput<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
         // Relaxed: only a compare-and-swap takes the lock.

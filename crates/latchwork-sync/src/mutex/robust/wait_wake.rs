@@ -1,4 +1,5 @@
 //! The robust form of the wait-wake protocol. The states and the argument are in the [parent](super).
+#![allow(unsafe_code)]
 
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
@@ -11,7 +12,8 @@ use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
-impl<S: Sharing> Slow for WaitWake<S> {
+// SAFETY: the word of the node names one owner, which a compare-and-swap enters.
+unsafe impl<S: Sharing> Slow for WaitWake<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
         take_by(node, me, patience, |expected| {
