@@ -19,7 +19,7 @@ pub struct Args {
 /// What to do other than run.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Verb {
-    /// Name the scenarios and their contestants, and what brings those that are absent
+    /// List the scenarios and their contestants, and how to install missing ones
     List,
 }
 

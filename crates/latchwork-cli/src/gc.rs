@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Look at these regions only [default: all]
+    /// Examine these regions only [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Say what would be removed, and remove nothing
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object instead of a table

@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show what this process's threads have and wait for, and where that leads
+    /// Show what this process's threads hold and wait for, and where these chains of waits lead
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     /// Show what lies in this region only
     #[arg(long, value_name = "NAME")]
     region: Vec<String>,
-    /// Show waits for events, too: conditions, counts, messages, unknown words
+    /// Show waits for events, too: condition variables, semaphore counts, messages, unknown words
     #[arg(long)]
     all: bool,
     /// Print one JSON object instead of tables (with --watch: one a line)
     #[arg(long)]
     json: bool,
-    /// Look again every so many seconds; on a terminal, on a screen of its own, which `q` gives back
+    /// Repeat every so many seconds; a terminal shows this on a screen of its own: press q to leave
     #[arg(
         long,
         value_name = "SECONDS",

@@ -38,29 +38,34 @@ struct Cli {
 enum Verb {
     /// See tasks that share memory survive a kill (what happens without a verb)
     Tour(tour::Args),
-    /// Say what this system has, allows and lacks, and what follows
+    /// Report what this system has, allows and lacks, and the consequences
     Doctor(doctor::Args),
     /// Show regions, their tasks, and the processes that these run in
     Ps(ps::Args),
-    /// Show who has which lock and who waits for it, in all processes
+    /// Show which tasks hold and wait for which locks, in all processes
     ///
-    /// The time behind a waiter is for how long it has waited, if the program is checked and says so. "~3.2 s" is an
-    /// estimate of how long it has slept. "≥0.7 s" is the same of a sleep with a time limit: the waiter may have slept
-    /// before, and waited for longer. Waiters of robust and throughput locks sleep like that, of a robust lock for a
-    /// second at a time, so that no look can tell since when they wait. With --watch, and in `top`, "seen 14 s" says
-    /// for how long each look has found the waiter waiting for the same lock, which had the same owner. Between two
-    /// looks it may have had the lock.
+    /// The time after a waiter is the time for which it has waited:
+    ///
+    /// "3.2 s": reported by a checked program.
+    ///
+    /// "~3.2 s": an estimate of how long the waiter has slept.
+    ///
+    /// "≥0.7 s": an estimate for its current timed sleep; it may have waited longer. Waiters of robust and throughput
+    /// locks sleep in this way, those of a robust lock for a second at a time.
+    ///
+    /// "seen 14 s" (with --watch, and in `top`): each sample in that time has shown the same waiter, lock and owner.
+    /// Between two samples the waiter may have held the lock.
     Locks(locks::Args),
     /// Watch tasks, locks, queues and regions on the whole screen
     Top(top::Args),
-    /// Remove the named regions that no process has any more
+    /// Remove the named regions that no process uses any more
     Gc(gc::Args),
     /// Run a program that is not recompiled, with this library's mutexes or under its checker
     Run(run::Args),
     /// Print a report with lines of sources: the checker starts it
     #[command(hide = true)]
     Symbolise(symbolise::Args),
-    /// Show, merge and compare the orders of locks that checked programs have written
+    /// Show, merge and compare the lock orders that checked programs have written
     Order(order::Args),
     /// Measure this library against others
     Bench(latchwork_bench::Args),
@@ -77,7 +82,7 @@ enum Failure {
     Directory(rustix::io::Errno),
     #[error("order: {0}")]
     Order(#[from] order::Unreadable),
-    #[error("the tour came to no end: {0}")]
+    #[error("the tour failed: {0}")]
     Tour(Box<dyn std::error::Error>),
     #[error(transparent)]
     Bench(#[from] latchwork_bench::Error),

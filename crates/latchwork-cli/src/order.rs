@@ -22,23 +22,23 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show the edges, and circles that any of these runs together would allow
+    /// Show the edges, and potential deadlock cycles across these runs
     Show {
-        /// Files that checked programs wrote
+        /// Order files (`run --report DIR` writes DIR/order)
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Write the edges of all files, each once
     Merge {
-        /// Files that checked programs wrote
+        /// Order files (`run --report DIR` writes DIR/order)
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Say which edges are new, and fail if any is
+    /// Print the edges that are new, and fail if there is any
     Diff {
-        /// What was known
+        /// The order file of the known edges
         old: PathBuf,
-        /// What is to be compared with it
+        /// The order file to compare with it
         new: PathBuf,
     },
 }
@@ -88,7 +88,7 @@ fn show(graph: &Graph, out: &mut impl Write) -> Result<ExitCode, Failure> {
     }
     let circles = graph.circles();
     for circle in &circles {
-        writeln!(out, "circle: {}", printable(&circle.join(" -> ")))?;
+        writeln!(out, "cycle: {}", printable(&circle.join(" -> ")))?;
     }
     Ok(if circles.is_empty() {
         ExitCode::SUCCESS

@@ -293,7 +293,7 @@ fn remarks(contents: &Contents) -> Vec<String> {
     let mut remarks = Vec::new();
     if !contents.pid_namespace_is_ours {
         remarks.push(format!(
-            "its tasks are of PID namespace {}: they cannot be looked up here",
+            "its tasks are of PID namespace {}: their processes cannot be found from here",
             contents.pid_namespace
         ));
     }

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which lock is to be inside of the program's mutexes
+    /// Replace the program's mutexes by this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
     /// Watch what the program does with its locks, and report what is wrong (threads with stacks below 128 KiB get 64
@@ -30,35 +30,35 @@ pub(crate) struct Args {
     /// Write findings and the summary as JSON, one object a line
     #[arg(long, requires = "check")]
     json: bool,
-    /// Also append findings to DIR/findings.jsonl, and the order of locks to DIR/order
+    /// Also append findings to DIR/findings.jsonl, and the lock order to DIR/order
     #[arg(long, value_name = "DIR", requires = "check")]
     report: Option<PathBuf>,
-    /// Abort the program at the first finding, whatever its confidence; otherwise its exit status is its own
+    /// Abort the program at the first finding, whatever its confidence; otherwise the exit status is the program's
     #[arg(long, requires = "check")]
     fatal: bool,
-    /// Report locks that are held longer, in milliseconds, when they are released; 0: none
+    /// Report, at its release, each lock that was held for longer than MS milliseconds [default: 0, which means none]
     #[arg(long, value_name = "MS", requires = "check")]
     long_hold: Option<u64>,
-    /// Also give hints: a condition that is notified without the mutex of its waiters
+    /// Also give hints: a condition variable that is notified without the mutex of its waiters
     #[arg(long, requires = "check")]
     hints: bool,
     /// Also report locks that are held when the process ends
     #[arg(long, requires = "check")]
     exit_holding: bool,
-    /// Have a call that would close a circle of waits fail with EDEADLK
+    /// Have a call that would close a cycle of waits fail with EDEADLK
     #[arg(long, requires = "check")]
     refuse: bool,
     /// Leave out findings whose suppression lines are in FILE
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
-    /// Leave out all findings of a rule: one-task-order, for instance, which says of one task alone that it takes
-    /// locks in two orders (several times: several rules)
+    /// Do not report this rule (repeatable). Example: one-task-order, which reports that a single task takes locks in
+    /// two orders
     #[arg(long, value_name = "RULE", requires = "check", value_parser = rule)]
     without: Vec<Rule>,
-    /// Report waits that last longer, in milliseconds; 0: none
+    /// Report waits that last longer than MS milliseconds; 0 means none [default: 10,000]
     #[arg(long, value_name = "MS", requires = "check")]
     long: Option<u64>,
-    /// Say nothing at the end
+    /// Print no line at the end
     #[arg(long)]
     quiet: bool,
     /// The program and its arguments
@@ -79,7 +79,7 @@ fn rule(name: &str) -> Result<Rule, String> {
 enum Mutex {
     /// Throughput: most work done with many threads
     Tp,
-    /// Wait-wake: the plain one
+    /// Wait-wake: the plain mutex; its waiters sleep, and a release wakes one of them
     WaitWake,
     /// Inheriting: the owner runs at the priority of its waiters. A mutex that another thread releases inherits nothing
     /// from then on, which is reported
@@ -102,7 +102,7 @@ impl Mutex {
 /// Why a program was not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("run: say what for: --check, or --mutex=tp")]
+    #[error("run: one option is missing: --check, or --mutex=tp")]
     NothingToDo,
     #[error("run: cannot use {path:?}: {error}")]
     Report { path: PathBuf, error: io::Error },
@@ -110,7 +110,7 @@ pub(crate) enum Error {
     Comma(PathBuf),
     #[error(
         "run: cannot find {name}, which `cargo install` leaves out: crates/latchwork-cli/install.sh brings it \
-         (with `--prefix ~/.cargo`, for instance); looked at {places}"
+         (with `--prefix ~/.cargo`, for instance); not found at {places}"
     )]
     NoLibrary { name: &'static str, places: String },
     #[error(

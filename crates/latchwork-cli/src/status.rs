@@ -7,11 +7,11 @@ use std::process::ExitCode;
 /// The rule, for `--help` and the manual.
 pub(crate) const RULE: &str = "\
 Exit status:
-  0  What was named is there, and what was asked for is shown or done.
-  1  Something that was named is not there, or cannot be looked at or done; standard error says what, in a line for \
-each, and the rest is shown or done. Also where `order show` finds a cycle, `order diff` a new edge, or `doctor` that \
-something required is missing.
-  2  The command line is not understood.
+  0  Success.
+  1  A named process, region or file does not exist or is not accessible, or something could not be done: standard \
+error has a line for each, and the rest was still done. Also if `order show` finds a cycle, `order diff` a new edge, \
+or `doctor` that something required is missing.
+  2  The command line is invalid.
 `run` ends as the program does; or with 127 if there is no such program, 126 if it cannot be run, 125 for any other \
 error.";
 

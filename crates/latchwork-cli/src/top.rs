@@ -31,7 +31,7 @@ use watch::Watch;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds from one look to the next
+    /// Seconds between samples
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::locks::seconds)]
     interval: Duration,
     /// Begin with this pane
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Print one frame as text and end
     #[arg(long)]
     once: bool,
-    /// Of that frame, columns and lines
+    /// The frame's columns and lines (with --once)
     #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "80x24", value_parser = size)]
     size: (u16, u16),
 }

@@ -86,7 +86,7 @@ fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppress
         count >= 2 && shown.contains("right -> left \"one\""),
         "{shown}"
     );
-    assert_eq!(shown.matches("circle: ").count(), 1, "{shown}");
+    assert_eq!(shown.matches("cycle: ").count(), 1, "{shown}");
 }
 
 const FOLDER: &str = "LATCHWORK_TEST_FOLDER";

@@ -64,7 +64,7 @@ fn a_circle_that_no_run_has_alone_is_found_in_the_merged_file() {
     assert_eq!(merged.lines().count(), 2, "{merged}");
     let (is_success, text) = files.run(&["show", "one", "two"]);
     assert!(!is_success);
-    assert_eq!(text.matches("circle: ").count(), 1, "{text}");
+    assert_eq!(text.matches("cycle: ").count(), 1, "{text}");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn a_name_cannot_speak_to_the_terminal() {
 #[test]
 fn the_rule_is_in_the_help() {
     let help = shown(&run(&["--help"]));
-    for part in ["Exit status:", "is not there", "127"] {
+    for part in ["Exit status:", "does not exist", "127"] {
         assert!(help.contains(part), "{help}");
     }
 }

@@ -125,7 +125,7 @@ fn prepare() -> Mode {
     } else if !crate::thread::prepare() {
         "the kernel does not tell where glibc keeps a thread's ID"
     } else if wanted == Mode::Inherit && !crate::memory::can_inherit() {
-        "this system has no futexes that inherit priority"
+        "this system has no priority-inheritance futexes"
     } else {
         crate::thread::prepare_process();
         return wanted;

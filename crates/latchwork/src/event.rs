@@ -90,7 +90,7 @@ pub struct InvalidTask(pub TaskId);
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The deadline has passed. Nothing was taken.
-    #[error("the events did not come in time")]
+    #[error("timed out waiting for the events")]
     TimedOut,
     /// The calling thread cannot become a task of the region.
     #[error(transparent)]

@@ -38,7 +38,7 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     if old.is_some()
         && let Some((held, _)) = own.find(lock.address())
     {
-        let what = format_args!("uses what overwrote, while it held it,");
+        let what = format_args!("uses a lock that was initialised over one that it held:");
         found::misuse(&own, Rule::NotRemadeWhileHeld, lock, site, None, what);
         own.pop(held);
     }

@@ -74,7 +74,14 @@ pub(super) fn ends_with(own: &Own, mine: &Mine, site: Site) {
 fn report(own: &Own, mine: &Mine, site: Site) {
     let (lock, mode) = mine.lock();
     let who = words::me(own);
-    found::ends_holding(who, lock, mode, mine.site.into(), site, "ends, and holds");
+    found::ends_holding(
+        who,
+        lock,
+        mode,
+        mine.site.into(),
+        site,
+        "ended while holding",
+    );
 }
 
 /// Stores an end. Returns whether there was room.
@@ -118,7 +125,7 @@ fn generation_of(lock: Lock) -> Option<u32> {
 
 /// A thread was joined: it has ended, and the process goes on.
 pub fn joined(handle: usize) {
-    tell_all("has ended, and holds", |ended| {
+    tell_all("ended while holding", |ended| {
         ended.handle.load(Ordering::Relaxed) == handle as u64
     });
 }
@@ -126,14 +133,15 @@ pub fn joined(handle: usize) {
 /// A task wants a lock that is not free.
 #[inline]
 pub(super) fn is_wanted(lock: Lock) {
-    tell_all("has ended, and holds what is wanted:", |ended| {
-        ended.lock.load(Ordering::Relaxed) == lock.address() as u64
-    });
+    tell_all(
+        "ended while holding, and another task now wants,",
+        |ended| ended.lock.load(Ordering::Relaxed) == lock.address() as u64,
+    );
 }
 
 /// The process ends in good order: an `atexit` handler.
 pub(super) extern "C" fn process_ends() {
-    tell_all("has ended, and holds as the process ends", |_| true);
+    tell_all("ended while holding (process exit)", |_| true);
     let Some(here) = Here::without_me() else {
         return;
     };
@@ -141,7 +149,7 @@ pub(super) extern "C" fn process_ends() {
         let view = who.record.view();
         for held in view.held() {
             let task = words::task(who);
-            let what = "holds, as the process ends,";
+            let what = "holds at process exit";
             found::ends_holding(task, held.lock, held.mode, held.site, Site::UNKNOWN, what);
         }
     }

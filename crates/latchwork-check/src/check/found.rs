@@ -166,7 +166,7 @@ pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &M
         let mut me = me_at(own, lock, mode, site);
         me.holds = Some(use_of_mine(own, mine));
         let how = match (mine.lock().1, mode) {
-            (Mode::Shared, Mode::Exclusive) => "holds to read and now wants alone",
+            (Mode::Shared, Mode::Exclusive) => "holds for reading and now requests for writing",
             _ => "wants again",
         };
         summarise(finding, &me, format_args!("{how}"));
@@ -191,10 +191,10 @@ pub(super) fn lone_wait(own: &Own, object: Lock, site: Site) {
         summarise(
             finding,
             &me,
-            format_args!("waits, the only task there is, for"),
+            format_args!("waits, although no other task exists, for"),
         );
         finding.note = Text::new(format_args!(
-            "its process has no other thread and no child, and made the region, which has no other task"
+            "no other thread, child process or task of the region exists that could signal it"
         ));
         finding.tasks.push(me);
         add_others_of_mine(own, object, finding);
@@ -282,10 +282,10 @@ fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confi
             let _ = write!(summary, "{}", WhoIs(first));
         }
         finding.note = Text::new(format_args!(
-            "each of these {} tasks waits for what the next one holds, and the last for the first{}",
+            "each of these {} tasks waits for a lock that the next one holds. The last waits for the first{}",
             tasks.len(),
             if ends {
-                "; until a deadline passes"
+                "; one wait has a deadline"
             } else {
                 ""
             }
@@ -341,12 +341,12 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
         }
         finding.note = match circle.is_by_one() {
             true => Text::new(format_args!(
-                "one task so far has taken locks in these {} orders; no lock in common around it, and modes that \
-                 exclude each other",
+                "one task so far has taken locks in these {} orders; it holds no common lock around these acquisitions, \
+                 and the lock modes conflict",
                 tasks.len()
             )),
             false => Text::new(format_args!(
-                "{} different tasks, no lock in common around it, and modes that exclude each other",
+                "{} different tasks; the tasks hold no common lock around these acquisitions, and the lock modes conflict",
                 tasks.len()
             )),
         };

@@ -50,14 +50,14 @@ fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
 
 /// The file for the lock order cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the file for the order of locks cannot be opened")]
+#[error("the lock order file cannot be opened")]
 pub struct CannotOpen;
 
 pub(super) extern "C" fn save_at_exit() {
     if let Some(path) = settings::order_path()
         && !append(path).is_ok_and(|(_, is_whole)| is_whole)
     {
-        super::sink::complain(format_args!("cannot save the order of locks to {path}"));
+        super::sink::complain(format_args!("cannot save the lock order to {path}"));
     }
 }
 

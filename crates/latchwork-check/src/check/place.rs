@@ -51,11 +51,8 @@ impl NoLock {
                 Rule::InitialisedByInterface,
                 "uses zeroed memory, not initialised by the interface, as",
             ),
-            Self::Unmade => (
-                Rule::InitialisedByInterface,
-                "uses, without its initialisation,",
-            ),
-            Self::Ended => (Rule::InitialisedByInterface, "uses, after its end,"),
+            Self::Unmade => (Rule::InitialisedByInterface, "uses an uninitialised"),
+            Self::Ended => (Rule::InitialisedByInterface, "uses a destroyed"),
             Self::Overwritten => (Rule::InitialisedByInterface, "uses overwritten memory as"),
         }
     }

@@ -134,44 +134,46 @@ impl Rule {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::OneHolder => "only one task at a time can hold a lock",
-            Self::OwnerUnlocks => "only the owner can unlock a lock",
-            Self::NoDoubleUnlock => "a lock that nobody holds cannot be unlocked",
-            Self::NoRecursion => "a task cannot take a lock again that it holds",
+            Self::OneHolder => "two tasks must not hold a lock at the same time",
+            Self::OwnerUnlocks => "a task must not unlock a lock that another task owns",
+            Self::NoDoubleUnlock => "a lock that no task holds must not be unlocked",
+            Self::NoRecursion => "a task must not acquire a lock that it already holds",
             Self::InitialisedByInterface => {
-                "a lock must be initialised by the interface, and not be used after its end"
+                "a lock must be initialised by its initialiser or init function, and not used after destruction"
             }
             Self::NotRemadeWhileHeld => {
                 "a lock that is held must not be initialised, overwritten or destroyed"
             }
             Self::NotCopied => "a lock must not be copied or moved once it was used",
             Self::NoExitHolding => "a task must not end with a lock held",
-            Self::NoFreeHolding => "memory with a held lock in it must not be given back",
+            Self::NoFreeHolding => "memory with a held lock in it must not be freed",
             Self::OneMutexPerCondition => {
-                "all who wait for a condition at a time must do so with the same mutex"
+                "all waiters of a condition variable must use the same mutex"
             }
-            Self::WaitsWithMutex => "who waits for a condition must hold the mutex",
+            Self::WaitsWithMutex => {
+                "a task must hold the mutex when it waits for a condition variable"
+            }
             Self::WithinCeiling => "a task must not use a lock whose ceiling is below its priority",
             Self::NoDeleteInUse => {
                 "an object must not be deleted while a task owns it or waits for it"
             }
-            Self::NoLoneWait => "a task must not wait for what nobody else can bring about",
-            Self::NoDeadlock => "tasks must not wait for each other in a circle",
+            Self::NoLoneWait => "a task must not wait for an event that no other task can signal",
+            Self::NoDeadlock => "tasks must not wait for each other in a cycle",
             Self::OneOrder => "locks must be taken in one order by all tasks",
             Self::OneTaskOrder => {
                 "a task should take locks in one order, even while no other task takes them"
             }
             Self::NoInversion => {
-                "a task should not wait for one of lower priority that does not run at its own"
+                "a task should not wait for a lower-priority task that does not inherit the waiter's priority"
             }
             Self::NoLongWait => "a wait should not last that long",
             Self::NoLongHold => "a lock should not be held for that long",
             Self::InitialisedOnce => {
                 "an object must not be initialised again before it is destroyed"
             }
-            Self::NoFailedCall => "a call should not fail for how it is made",
+            Self::NoFailedCall => "a call must be valid in the object's state",
             Self::NotifiesWithMutex => {
-                "a condition should be notified by a task that holds the mutex of its waiters"
+                "a condition variable should be notified by a task that holds the mutex of its waiters"
             }
         }
     }

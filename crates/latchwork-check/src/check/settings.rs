@@ -274,7 +274,7 @@ fn keep_order_path(path: &str) {
         crate::sys::process::at_exit(super::order_file::save_at_exit);
     } else {
         super::sink::complain(format_args!(
-            "LATCHWORK_CHECK: too long a path for the order of locks"
+            "LATCHWORK_CHECK: the path for the lock order is too long"
         ));
     }
 }

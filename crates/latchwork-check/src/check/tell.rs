@@ -26,7 +26,7 @@ pub fn initialised(lock: Lock, name: Option<&str>, site: Site) {
     let Some(own) = Own::enter() else { return };
     own.leave_to_parent(lock.address());
     if is_known(lock) {
-        refuse_if_held(&own, lock, site, "initialises again, while it is held,");
+        refuse_if_held(&own, lock, site, "initialises again a held");
     }
     known::made(&own, lock, name, site);
 }
@@ -50,7 +50,7 @@ pub(super) fn introduced(lock: Lock, tag: &Tag) {
     });
     if let Some(other) = held.flatten() {
         let rule = Rule::NotRemadeWhileHeld;
-        let what = format_args!("uses what overwrote, while it was held,");
+        let what = format_args!("uses a lock that was initialised over a held one:");
         let site = known::enter_place(tag);
         found::misuse(&own, rule, lock, site, other, what);
     }
@@ -66,10 +66,10 @@ pub(super) fn destroyed(lock: Lock, site: Site) {
     own.know_site(site);
     own.leave_to_parent(lock.address());
     if let Some((place, _)) = own.find(lock.address()) {
-        refuse_if_held(&own, lock, site, "destroys, and holds,");
+        refuse_if_held(&own, lock, site, "destroys a lock that it holds:");
         own.pop(place);
     } else {
-        refuse_if_held(&own, lock, site, "destroys, while it is held,");
+        refuse_if_held(&own, lock, site, "destroys a held");
     }
     known::ended(entry);
 }
@@ -237,7 +237,7 @@ fn two_holders(own: &Own, lock: Lock, site: Site) {
     let other = here.as_ref().and_then(|here| here.holder(own, lock));
     // The death of a robust lock's owner is its successor's to see.
     if other.is_some() && !lock.traits.contains(Traits::ROBUST) {
-        let what = format_args!("has got, while another task holds it,");
+        let what = format_args!("acquired a lock that another task holds:");
         found::misuse(own, Rule::OneHolder, lock, site, other, what);
     }
 }
@@ -374,12 +374,12 @@ pub(super) fn misused(lock: Lock, misuse: Misuse, site: Site) {
         Misuse::AfterEnd => say(
             Rule::InitialisedByInterface,
             None,
-            format_args!("uses, after its end,"),
+            format_args!("uses a destroyed"),
         ),
         Misuse::DeleteOwned => say(
             Rule::NoDeleteInUse,
             holder(),
-            format_args!("deletes, while a task owns it,"),
+            format_args!("deletes an owned"),
         ),
         Misuse::DeleteAwaited { waiting } => say(
             Rule::NoDeleteInUse,
@@ -434,7 +434,7 @@ pub(super) fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site
         && !condition::begins(&own, entry, mutex)
         && !condvar.is_shared()
     {
-        let what = format_args!("waits, with another mutex than others, for");
+        let what = format_args!("waits with a different mutex than the other waiters for");
         found::misuse(&own, Rule::OneMutexPerCondition, condvar, site, None, what);
     }
     let verdict = match own.find(mutex.address()) {
@@ -453,7 +453,7 @@ pub(super) fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site
         None => {
             let here = Here::new(&own);
             let other = here.as_ref().and_then(|here| here.holder(&own, mutex));
-            let what = format_args!("waits for a condition without holding");
+            let what = format_args!("waits for a condition variable without holding");
             found::misuse(&own, Rule::WaitsWithMutex, mutex, site, other, what);
             Verdict::NotHeld
         }
@@ -552,7 +552,7 @@ fn freed_with_locks(range: Range<usize>, site: Site) {
             && look::is_shared_memory(address);
         if other.is_some() || mine.is_some() && !is_parents {
             own.know_site(site);
-            let what = format_args!("gives memory back in which somebody holds");
+            let what = format_args!("frees memory that contains a held");
             found::misuse(&own, Rule::NoFreeHolding, lock, site, other, what);
         }
         if let Some((place, _)) = mine {

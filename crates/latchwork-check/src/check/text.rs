@@ -33,13 +33,13 @@ impl fmt::Display for Finding {
                 &*released.name
             };
             let how = if released.by_guard {
-                ", as the guard ended of what it took"
+                ", when it dropped the guard of the lock taken"
             } else {
-                ""
+                ","
             };
             writeln!(
                 to,
-                "   released last by {by} ({}){how}, {}",
+                "   released last by {by} ({}){how} {}",
                 released.thread, released.at
             )?;
         }
@@ -154,7 +154,7 @@ impl Finding {
             if is_new {
                 writeln!(
                     to,
-                    "   lock {} at {:#x}, made {}",
+                    "   lock {} at {:#x}, created {}",
                     lock.name, lock.address, lock.made_at
                 )?;
             }

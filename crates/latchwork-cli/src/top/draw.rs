@@ -77,7 +77,7 @@ fn summary_line(app: &App, width: u16) -> Line<'static> {
         ]
     };
     let inversions = count(&|lock| lock.flags.inversion);
-    let cost = format!("a look takes {} ms", view.cost.as_millis());
+    let cost = format!("a sample takes {} ms", view.cost.as_millis());
     let parts = vec![
         vec![Span::styled("latchwork top", TITLE)],
         number(picture.cycles.len(), "deadlock", BAD),
@@ -302,7 +302,7 @@ mod tests {
         });
         let all = summary_line(&app, u16::MAX).to_string();
         assert!(
-            all.contains("0 threads  0 hidden  a look takes 40 ms"),
+            all.contains("0 threads  0 hidden  a sample takes 40 ms"),
             "{all}"
         );
         for width in 13..120 {

@@ -69,7 +69,9 @@ impl Watch {
             Ok(view) => Ok(Some(view)),
             Err(TryRecvError::Empty) => Ok(None),
             // The thread has reported the reason.
-            Err(TryRecvError::Disconnected) => Err(io::Error::other("the look has ended")),
+            Err(TryRecvError::Disconnected) => {
+                Err(io::Error::other("the sampling thread has ended"))
+            }
         }
     }
 }

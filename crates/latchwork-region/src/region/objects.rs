@@ -299,7 +299,7 @@ impl<'r> Directory<'r> {
             Err(RawError::Deadlock) => {
                 return Err(ObjectError::Locked("the calling task holds it already"));
             }
-            Err(_) => return Err(ObjectError::Locked("it was given up")),
+            Err(_) => return Err(ObjectError::Locked("it is not recoverable")),
         }
         Ok(Self { region })
     }

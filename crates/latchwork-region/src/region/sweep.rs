@@ -88,7 +88,7 @@ impl Inner {
             Err(RawError::Deadlock) => return Ok(swept),
             Err(RawError::Unavailable(error)) => return Err(AttachError::Task(error)),
             // The library never makes this lock unusable; a malicious file may claim it.
-            Err(_) => return Err(AttachError::Damaged("nobody can take its sweep lock")),
+            Err(_) => return Err(AttachError::Damaged("its sweep lock is unusable")),
         }
         let (dead, done_with) = self.outlast_the_dead();
         for index in dead {

@@ -426,7 +426,7 @@ impl<T: Shareable + Unpin> Vec<T> {
         let _hold = self.hold();
         self.settle();
         let len = self.count();
-        assert!(index < len, "no element {index} in {len}");
+        assert!(index < len, "index {index} out of range for length {len}");
         // SAFETY: a value, which is no element any more once the state has changed.
         let value = unsafe { self.first().add(index).read() };
         if index + 1 == len {
@@ -450,7 +450,7 @@ impl<T: Shareable + Unpin> Vec<T> {
         let _hold = self.hold();
         self.settle();
         let (first, len) = (self.first(), self.count());
-        assert!(index <= len, "no place {index} in {len}");
+        assert!(index <= len, "index {index} out of range for length {len}");
         if index == len {
             return self.push(value);
         }
@@ -483,7 +483,7 @@ impl<T: Shareable + Unpin> Vec<T> {
         let _hold = self.hold();
         self.settle();
         let (first, len) = (self.first(), self.count());
-        assert!(index < len, "no element {index} in {len}");
+        assert!(index < len, "index {index} out of range for length {len}");
         // SAFETY: a value. It belongs to the caller once the copy without it has replaced the buffer.
         let value = core::mem::ManuallyDrop::new(unsafe { first.add(index).read() });
         // SAFETY: the other elements move; the old buffer is freed without dropping them.

@@ -141,7 +141,7 @@ pub enum InheritFault {
     #[error("the kernel has no memory for the wait")]
     NoMemory,
     /// The kernel, or a sandbox, refuses the system call. A free lock can still be taken.
-    #[error("this system has no futexes that inherit priority")]
+    #[error("this system has no priority-inheritance futexes")]
     Unsupported,
     /// The lock's memory has a value that no state of the lock has: it was overwritten, or waited for by other means.
     #[error("the lock's memory was overwritten")]

@@ -53,7 +53,7 @@ pub enum ProtectFault {
     /// If the limit reaches the ceiling, the system has another reason: a control group without real-time runtime, or a
     /// `SCHED_IDLE` task without an `RLIMIT_NICE`.
     #[error(
-        "no right to priority {ceiling}: it takes CAP_SYS_NICE, or an RLIMIT_RTPRIO of {ceiling} (it is {limit})"
+        "no permission for priority {ceiling}: it needs CAP_SYS_NICE, or an RLIMIT_RTPRIO of {ceiling} (it is {limit})"
     )]
     Permission {
         /// The ceiling.

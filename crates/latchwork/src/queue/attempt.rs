@@ -271,7 +271,7 @@ fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {
         RawError::Unavailable(error) => AttachError::Task(error),
         // No task marks it so; a corrupted file may.
-        RawError::NotRecoverable => AttachError::Damaged("nobody can take a lock of a queue"),
+        RawError::NotRecoverable => AttachError::Damaged("a lock of the queue is not recoverable"),
         _ => crate::fatal(format_args!(
             "a queue was used by a signal handler that interrupted its use"
         )),

@@ -136,7 +136,7 @@ mod of_handles {
         #[error("the task does not own the semaphore")]
         NotOwner,
         /// The count is at its limit, 2³² − 1.
-        #[error("the semaphore's count is at its end")]
+        #[error("the semaphore's count is at its maximum")]
         Overflow,
         /// The semaphore was deleted.
         #[error("the semaphore was deleted")]

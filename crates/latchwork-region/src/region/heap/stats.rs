@@ -133,7 +133,7 @@ impl Heap {
                 {
                     1
                 }
-                Some(Kind::Free | Kind::Hollow) => return fail("a free span belongs to somebody"),
+                Some(Kind::Free | Kind::Hollow) => return fail("a free span has an owner"),
                 Some(Kind::Small) => {
                     self.check_small(span, state.class()).or_else(fail)?;
                     1
@@ -155,7 +155,7 @@ impl Heap {
                 Some(Kind::Part) => return fail("a part has no head"),
                 Some(Kind::Init) => return fail("a span was not initialised"),
                 Some(Kind::Transit) => return fail("a run was not finished"),
-                None => return fail("the state is none"),
+                None => return fail("unknown span state"),
             };
         }
         for span in committed..self.layout.max_spans {
@@ -173,13 +173,11 @@ impl Heap {
         for span in 0..self.committed() {
             let state = self.state(span);
             let what = match state.kind() {
-                Some(Kind::Small) if !state.is_orphan() => "a span belongs to nobody who lives",
+                Some(Kind::Small) if !state.is_orphan() => "a span has a dead owner",
                 Some(Kind::Small) if self.desc(span).place.load(Relaxed) != place::LOOSE => {
                     "an orphan span is in a list"
                 }
-                Some(Kind::Head) if state.owner().is_some() => {
-                    "a block belongs to nobody who lives"
-                }
+                Some(Kind::Head) if state.owner().is_some() => "a block has a dead owner",
                 _ => continue,
             };
             return Err(Corruption { span, what });
@@ -214,7 +212,7 @@ impl Heap {
             return Err("the cursor is out of range");
         }
         if used == 0 && desc.place.load(Relaxed) != place::CURRENT {
-            return Err("an empty span was not given back");
+            return Err("an empty span was not released");
         }
         Ok(())
     }

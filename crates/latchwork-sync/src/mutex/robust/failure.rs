@@ -34,7 +34,7 @@ pub enum LockFailure<F = Infallible> {
     #[error("the owner of the lock died while it held it, and the data is not repaired")]
     OwnerDied,
     /// An owner died and the next owner released the lock without repairing the data.
-    #[error("the lock was given up after its owner's death")]
+    #[error("the lock is not recoverable: its owner died and the data was not repaired")]
     NotRecoverable,
     /// Another task holds it.
     #[error("the lock is held by another task")]

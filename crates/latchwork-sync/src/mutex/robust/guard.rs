@@ -51,7 +51,9 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::OwnerDied(_) => "the owner of the lock died while it held it",
-            Self::NotRecoverable => "the lock was given up after its owner's death",
+            Self::NotRecoverable => {
+                "the lock is not recoverable: its owner died and the data was not repaired"
+            }
             Self::WouldBlock => "the lock is held by another task",
             Self::Interrupted => "a signal handler ran",
             Self::TimedOut => "the deadline passed before the lock was free",

@@ -50,7 +50,9 @@ impl<T: ?Sized, const READERS: usize> fmt::Display for LockError<'_, T, READERS>
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::OwnerDied(_) => "a writer died while it held the lock",
-            Self::NotRecoverable => "the lock was given up after a writer's death",
+            Self::NotRecoverable => {
+                "the lock is not recoverable: a writer died and the data was not repaired"
+            }
             Self::WouldBlock => "the lock is held by another task",
             Self::Interrupted => "a signal handler ran",
             Self::TimedOut => "the deadline passed before the lock was free",
