@@ -143,7 +143,10 @@ fn findings_and_orders_that_find_no_room_are_told_of_and_end_no_program() {
         let errors = String::from_utf8_lossy(&output.stderr);
         let status = output.status;
         assert!(status.success(), "{case}: {status}: {errors}");
-        for lost in ["a finding could not be written", "cannot save the lock order"] {
+        for lost in [
+            "a finding could not be written",
+            "cannot save the lock order",
+        ] {
             assert!(errors.contains(lost), "{case}: {errors}");
         }
     }

@@ -407,7 +407,7 @@ impl RecordedSite {
     #[inline]
     #[must_use]
     pub const fn is_location(self) -> bool {
-        self.0 & 1 != 0
+        Site(self.0).is_location()
     }
 }
 

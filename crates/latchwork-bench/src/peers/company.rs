@@ -178,10 +178,8 @@ mod tests {
         assert_eq!(ids.len(), 2);
         // By SIGKILL.
         drop(benchmark);
-        // Only a watchdog: it usually takes an instant.
-        let begun = std::time::Instant::now();
+        let _watchdog = latchwork_testkit::Watchdog::start(format!("they spin on: {ids:?}"));
         while ids.iter().any(|id| lives(*id)) {
-            assert!(begun.elapsed().as_secs() < 120, "they spin on: {ids:?}");
             thread::yield_now();
         }
     }
