@@ -9,6 +9,10 @@
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
 //! | [`compile`] | a program in C |
+//! | [`bodies`] | what every lock must do, for the tests of several crates |
+//! | [`priority`] | policies and priorities |
+//! | [`Mapped`] | any value in memory that forks share |
+//! | [`ThreadId`] | a thread, as others see it |
 //! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
 //! | [`Leftover`] | a file or folder that is removed when the test ends, however it ends |
 //!
@@ -26,15 +30,19 @@
 //!
 //! No test result depends on a measured time: the watchdog only ends a test that would never end.
 
+pub mod bodies;
 mod child;
 mod compile;
 pub mod conformance;
 mod leftover;
+mod mapped;
 mod page;
+pub mod priority;
 mod program;
 mod seed;
 pub mod step;
 mod storm;
+mod thread_id;
 mod trial;
 mod watchdog;
 
@@ -42,9 +50,11 @@ pub use child::{Child, Exit};
 pub use compile::compile;
 pub use fastrand;
 pub use leftover::Leftover;
+pub use mapped::Mapped;
 pub use page::Page;
 pub use program::output_of;
 pub use seed::Seed;
 pub use storm::{Storm, Worker};
+pub use thread_id::ThreadId;
 pub use trial::Trial;
 pub use watchdog::Watchdog;

@@ -13,18 +13,13 @@ use latchwork::sharing::{Private, Shared};
 use latchwork_testkit::{Child, Exit, Page, Trial, Watchdog};
 use std::thread;
 
-#[macro_use]
-#[path = "bodies/condvar.rs"]
-mod bodies;
 mod condvar_support;
-mod lock_support;
-mod protect_support;
 mod pthread;
-use bodies::*;
 use condvar_support::*;
-use lock_support::{Mapped, ThreadId};
+use latchwork_testkit::bodies::condvar::Contestant;
+use latchwork_testkit::{Mapped, ThreadId};
 
-conformance! {
+latchwork_testkit::condvar_conformance! {
     by_word: Of<ByWord>;
     by_kernel: Of<ByKernel>;
     by_kernel_past_gate: Of<ByKernelPastGate>;

@@ -13,8 +13,7 @@ use latchwork_testkit::{Child, Trial, Watchdog};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-mod lock_support;
-use lock_support::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId};
 
 fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
     // SAFETY: the handlers below are made for it.

@@ -14,12 +14,11 @@ use std::thread;
 
 mod condvar_support;
 mod inherit_support;
-mod lock_support;
-mod protect_support;
 mod pthread;
 use condvar_support::*;
 use inherit_support::{Task, make_real_time, may_be_real_time, ordinary};
-use lock_support::ThreadId;
+use latchwork_testkit::ThreadId;
+use latchwork_testkit::bodies::condvar::{asleep, settled};
 
 /// How often the calling thread has gone to sleep.
 fn sleeps() -> i64 {

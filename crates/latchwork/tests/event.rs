@@ -13,8 +13,7 @@ use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::sync::mpsc;
 use std::thread;
 
-mod lock_support;
-use lock_support::ThreadId;
+use latchwork_testkit::ThreadId;
 
 const A: EventSet = EventSet::event(0);
 const B: EventSet = EventSet::event(7);

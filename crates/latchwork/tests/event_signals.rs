@@ -10,8 +10,7 @@ use std::process::abort;
 use std::sync::OnceLock;
 use std::thread;
 
-mod lock_support;
-use lock_support::ThreadId;
+use latchwork_testkit::ThreadId;
 
 const SIGNALLED: EventSet = EventSet::event(4);
 const OTHER: EventSet = EventSet::event(5);

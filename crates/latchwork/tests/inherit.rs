@@ -12,12 +12,11 @@ use std::sync::{Barrier, Mutex as StdMutex};
 use std::thread;
 
 mod inherit_support;
-mod lock_support;
 use inherit_support::{
     Lock, Task, far, is_asleep, make_real_time, may_be_real_time, ordinary, wait_until_asleep,
     wait_until_asleep_at,
 };
-use lock_support::Mapped;
+use latchwork_testkit::Mapped;
 
 /// Declares each body as the tests of both sizes and both sharings.
 macro_rules! of_each_kind {

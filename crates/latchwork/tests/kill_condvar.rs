@@ -14,9 +14,8 @@ use std::cell::RefCell;
 use std::thread;
 
 mod kill_support;
-mod lock_support;
 use kill_support::{region, warm_up};
-use lock_support::Mapped;
+use latchwork_testkit::Mapped;
 
 const ROOM: u64 = 3;
 

@@ -13,9 +13,8 @@ use latchwork::sharing::Shared;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Exit, Storm, Trial, Worker, fastrand};
 
-mod protect_support;
 mod robust_kinds;
-use protect_support::{OTHER, now};
+use latchwork_testkit::priority::{OTHER, now};
 use robust_kinds::Kind;
 
 /// Declares each body as the tests of all protocols, and those after the `;` as those of all but the

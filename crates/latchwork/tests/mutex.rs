@@ -14,14 +14,12 @@ use latchwork::spin::Spin;
 use latchwork::time::Deadline;
 use std::sync::TryLockError;
 
-#[macro_use]
-#[path = "bodies/mutex.rs"]
-mod bodies;
-mod lock_support;
-mod protect_support;
 mod pthread;
-use bodies::*;
-use protect_support::may_use_priorities;
+use latchwork_testkit::bodies::mutex::{Contestant, Halves};
+use latchwork_testkit::priority::may_use_priorities;
+
+/// A mutex of the library, or another's, as a contestant.
+struct Of<M>(M);
 
 trait IsShared {
     const SHARED: bool;
@@ -45,20 +43,22 @@ is_shared!(
     Spin: true
 );
 
-impl<P: RawLock + IsShared + Send + Sync> Contestant for Mutex<Halves, P> {
+impl<P: RawLock + IsShared + Send + Sync> Contestant for Of<Mutex<Halves, P>> {
     const SHARED: bool = P::SHARED;
     const TIMED: bool = true;
     fn make() -> Self {
-        Self::from_raw(P::make(), Halves::default())
+        Self(Mutex::from_raw(P::make(), Halves::default()))
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.lock())
+        body(&mut self.0.lock())
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.try_lock().map(|mut guard| body(&mut guard))
+        self.0.try_lock().map(|mut guard| body(&mut guard))
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.lock_until(deadline).map(|mut guard| body(&mut guard))
+        self.0
+            .lock_until(deadline)
+            .map(|mut guard| body(&mut guard))
     }
 }
 
@@ -83,24 +83,24 @@ fn inside<R>(
     }
 }
 
-impl Contestant for Mutex<Halves, Robust> {
+impl Contestant for Of<Mutex<Halves, Robust>> {
     const SHARED: bool = true;
     const TIMED: bool = true;
     fn make() -> Self {
-        Self::robust(Halves::default())
+        Self(Mutex::robust(Halves::default()))
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        inside(pinned(self).lock(), body).expect("a lock without a deadline")
+        inside(pinned(&self.0).lock(), body).expect("a lock without a deadline")
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        inside(pinned(self).try_lock(), body)
+        inside(pinned(&self.0).try_lock(), body)
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        inside(pinned(self).lock_until(deadline), body)
+        inside(pinned(&self.0).lock_until(deadline), body)
     }
 }
 
-impl<S: Sharing> Contestant for Mutex<Halves, Protect<S>>
+impl<S: Sharing> Contestant for Of<Mutex<Halves, Protect<S>>>
 where
     WaitWake<S>: IsShared,
     Protect<S>: Send + Sync,
@@ -111,23 +111,26 @@ where
         may_use_priorities(test)
     }
     fn make() -> Self {
-        Self::from_raw(Protect::with_ceiling(20), Halves::default())
+        Self(Mutex::from_raw(
+            Protect::with_ceiling(20),
+            Halves::default(),
+        ))
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.lock().unwrap())
+        body(&mut self.0.lock().unwrap())
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.try_lock().unwrap().map(|mut guard| body(&mut guard))
+        self.0.try_lock().unwrap().map(|mut guard| body(&mut guard))
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        let taken = self.lock_until(deadline).unwrap();
+        let taken = self.0.lock_until(deadline).unwrap();
         taken.map(|mut guard| body(&mut guard))
     }
 }
 
 macro_rules! inheriting {
     ($($lock:ident)*) => {$(
-        impl<S: Sharing + Sync> Contestant for Mutex<Halves, $lock<S>>
+        impl<S: Sharing + Sync> Contestant for Of<Mutex<Halves, $lock<S>>>
         where
             WaitWake<S>: IsShared,
             $lock<S>: Sync,
@@ -135,16 +138,16 @@ macro_rules! inheriting {
             const SHARED: bool = WaitWake::<S>::SHARED;
             const TIMED: bool = true;
             fn make() -> Self {
-                Self::from_raw($lock::new(), Halves::default())
+                Self(Mutex::from_raw($lock::new(), Halves::default()))
             }
             fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-                body(&mut self.lock().unwrap())
+                body(&mut self.0.lock().unwrap())
             }
             fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-                self.try_lock().unwrap().map(|mut guard| body(&mut guard))
+                self.0.try_lock().unwrap().map(|mut guard| body(&mut guard))
             }
             fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-                let taken = self.lock_until(deadline).unwrap();
+                let taken = self.0.lock_until(deadline).unwrap();
                 taken.map(|mut guard| body(&mut guard))
             }
         }
@@ -152,39 +155,41 @@ macro_rules! inheriting {
 }
 inheriting!(Inherit InheritPlain);
 
-impl Contestant for lock_api::Mutex<WaitWake<Shared>, Halves> {
+impl Contestant for Of<lock_api::Mutex<WaitWake<Shared>, Halves>> {
     const SHARED: bool = true;
     const TIMED: bool = true;
     fn make() -> Self {
-        Self::new(Halves::default())
+        Self(lock_api::Mutex::new(Halves::default()))
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.lock())
+        body(&mut self.0.lock())
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.try_lock().map(|mut guard| body(&mut guard))
+        self.0.try_lock().map(|mut guard| body(&mut guard))
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.try_lock_until(deadline)
+        self.0
+            .try_lock_until(deadline)
             .map(|mut guard| body(&mut guard))
     }
 }
 
-impl Contestant for std::sync::Mutex<Halves> {
+impl Contestant for Of<std::sync::Mutex<Halves>> {
     const SHARED: bool = false;
     const TIMED: bool = false;
     fn make() -> Self {
-        Self::default()
+        Self(std::sync::Mutex::default())
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
         body(
             &mut self
+                .0
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner),
         )
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        match self.try_lock() {
+        match self.0.try_lock() {
             Ok(mut guard) => Some(body(&mut guard)),
             Err(TryLockError::Poisoned(poisoned)) => Some(body(&mut poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
@@ -195,42 +200,44 @@ impl Contestant for std::sync::Mutex<Halves> {
     }
 }
 
-impl Contestant for pthread::Mutex<Halves> {
+impl Contestant for Of<pthread::Mutex<Halves>> {
     const SHARED: bool = true;
     const TIMED: bool = true;
     fn make() -> Self {
-        Self::new(Halves::default())
+        Self(pthread::Mutex::new(Halves::default()))
     }
     fn settle(&self) {
-        self.initialise();
+        self.0.initialise();
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.lock())
+        body(&mut self.0.lock())
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.try_lock().map(|mut guard| body(&mut guard))
+        self.0.try_lock().map(|mut guard| body(&mut guard))
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.lock_until(deadline).map(|mut guard| body(&mut guard))
+        self.0
+            .lock_until(deadline)
+            .map(|mut guard| body(&mut guard))
     }
 }
 
-conformance! {
-    wait_wake: Mutex<Halves>;
-    wait_wake_shared: Mutex<Halves, WaitWake<Shared>>;
-    throughput: Mutex<Halves, Throughput>;
-    throughput_shared: Mutex<Halves, Throughput<Shared>>;
-    spin: Mutex<Halves, Spin>;
-    robust: Mutex<Halves, Robust>;
-    protect: Mutex<Halves, Protect>;
-    protect_shared: Mutex<Halves, Protect<Shared>>;
-    inherit: Mutex<Halves, Inherit>;
-    inherit_shared: Mutex<Halves, Inherit<Shared>>;
-    inherit_plain: Mutex<Halves, InheritPlain>;
-    inherit_plain_shared: Mutex<Halves, InheritPlain<Shared>>;
-    of_lock_api: lock_api::Mutex<WaitWake<Shared>, Halves>;
-    of_std: std::sync::Mutex<Halves>;
-    of_pthread: pthread::Mutex<Halves>;
+latchwork_testkit::mutex_conformance! {
+    wait_wake: Of<Mutex<Halves>>;
+    wait_wake_shared: Of<Mutex<Halves, WaitWake<Shared>>>;
+    throughput: Of<Mutex<Halves, Throughput>>;
+    throughput_shared: Of<Mutex<Halves, Throughput<Shared>>>;
+    spin: Of<Mutex<Halves, Spin>>;
+    robust: Of<Mutex<Halves, Robust>>;
+    protect: Of<Mutex<Halves, Protect>>;
+    protect_shared: Of<Mutex<Halves, Protect<Shared>>>;
+    inherit: Of<Mutex<Halves, Inherit>>;
+    inherit_shared: Of<Mutex<Halves, Inherit<Shared>>>;
+    inherit_plain: Of<Mutex<Halves, InheritPlain>>;
+    inherit_plain_shared: Of<Mutex<Halves, InheritPlain<Shared>>>;
+    of_lock_api: Of<lock_api::Mutex<WaitWake<Shared>, Halves>>;
+    of_std: Of<std::sync::Mutex<Halves>>;
+    of_pthread: Of<pthread::Mutex<Halves>>;
 }
 
 static PLAIN: Mutex<u32> = Mutex::new(1);

@@ -15,8 +15,7 @@ use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::thread;
 
-mod lock_support;
-use lock_support::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId};
 
 fn far() -> Deadline {
     Deadline::after(Duration::from_secs(3600))

@@ -10,15 +10,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::mutex::{Mutex, Protect, ProtectFault};
 use latchwork::sharing::Shared;
+use latchwork_testkit::priority::{
+    Now, OTHER, fair, fifo, in_thread, may_use_priorities, nice, now, round_robin, set_nice,
+    thread_id, with_priorities,
+};
 use latchwork_testkit::{Child, Page, step};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-mod lock_support;
 mod protect_support;
-use protect_support::{
-    Now, OTHER, count, fair, fifo, in_thread, inside, lock, may_use_priorities, nice, now,
-    round_robin, set_nice, thread_id, with_priorities,
-};
+use protect_support::{count, inside, lock};
 
 /// Whether this process could set its `RLIMIT_RTPRIO`, for good.
 fn limit_priorities(to: u64) -> bool {
@@ -425,7 +425,7 @@ fn a_trusted_priority_notices_another_class_and_can_be_told_of_a_change() {
 #[test]
 fn processes_share_a_ceiling() {
     with_priorities(|_| {
-        let mutex = lock_support::Mapped::new(Mutex::protect_shared(50, 0_u32));
+        let mutex = latchwork_testkit::Mapped::new(Mutex::protect_shared(50, 0_u32));
         let add = || {
             for _ in 0..500 {
                 let mut value = mutex.lock().unwrap();

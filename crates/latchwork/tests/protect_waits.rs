@@ -10,12 +10,10 @@ use latchwork_testkit::Child;
 use std::sync::Mutex as StdMutex;
 use std::thread;
 
-mod lock_support;
 mod protect_support;
-use lock_support::ThreadId;
-use protect_support::{
-    Now, OTHER, fifo, in_thread, inside, lock, now, round_robin, with_priorities,
-};
+use latchwork_testkit::ThreadId;
+use latchwork_testkit::priority::{Now, OTHER, fifo, in_thread, now, round_robin, with_priorities};
+use protect_support::{inside, lock};
 
 #[test]
 fn whoever_gives_up_has_its_priority_back() {

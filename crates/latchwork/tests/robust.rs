@@ -13,9 +13,8 @@ use std::cell::RefCell;
 use std::process::abort;
 use std::thread;
 
-mod lock_support;
 mod robust_support;
-use lock_support::Mapped;
+use latchwork_testkit::Mapped;
 use robust_support::{Kind, Lock, announced, list_is_empty};
 
 type Ours = Mutex<u32, Robust>;

@@ -17,12 +17,10 @@ use latchwork_testkit::{Child, Exit, Trial};
 use std::panic::resume_unwind;
 use std::thread;
 
-mod lock_support;
-mod protect_support;
 mod robust_kinds;
 mod robust_support;
-use lock_support::{Mapped, ThreadId};
-use protect_support::{OTHER, in_thread, now};
+use latchwork_testkit::priority::{OTHER, in_thread, now};
+use latchwork_testkit::{Mapped, ThreadId};
 use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 

@@ -14,8 +14,7 @@ use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-mod lock_support;
-use lock_support::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId};
 
 type Lock = RobustRwLock<u32, 2>;
 

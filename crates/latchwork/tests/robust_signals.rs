@@ -12,9 +12,8 @@ use latchwork_testkit::Trial;
 use std::process::abort;
 use std::thread;
 
-mod lock_support;
 mod robust_support;
-use lock_support::ThreadId;
+use latchwork_testkit::ThreadId;
 use robust_support::{announced, list_is_empty};
 #[cfg(target_arch = "x86_64")]
 use robust_support::{list, list_is_whole};

@@ -19,13 +19,13 @@ use latchwork_testkit::{Child, Trial};
 use std::thread;
 
 mod inherit_support;
-mod lock_support;
-mod protect_support;
 mod robust_kinds;
 mod robust_support;
 use inherit_support::{Task, make_real_time, may_be_real_time, ordinary};
-use lock_support::{Mapped, ThreadId};
-use protect_support::{OTHER, fair, fifo, in_thread, may_use_priorities, now, with_priorities};
+use latchwork_testkit::priority::{
+    OTHER, fair, fifo, in_thread, may_use_priorities, now, with_priorities,
+};
+use latchwork_testkit::{Mapped, ThreadId};
 use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 
@@ -419,7 +419,7 @@ fn a_robust_section_runs_at_the_ceiling_whatever_became_of_its_last_owner() {
             assert_eq!(now(), own);
             // A waiter gets in at the ceiling, and sleeps at its own priority.
             let held = lock.lock().unwrap();
-            let (id, waiter) = (ThreadId::default(), protect_support::Now::of);
+            let (id, waiter) = (ThreadId::default(), latchwork_testkit::priority::Now::of);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     own.give(0);

@@ -18,78 +18,91 @@ use latchwork_testkit::{Child, Page, Trial, Watchdog};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-#[macro_use]
-#[path = "bodies/rwlock.rs"]
-mod bodies;
-mod lock_support;
-use bodies::*;
-use lock_support::{Mapped, ThreadId};
+use latchwork_testkit::bodies::rwlock::{
+    Contestant, HOUR, Halves, a_writer_is_alone, add_one, check,
+};
+use latchwork_testkit::{Mapped, ThreadId};
 
-impl<S: Sharing + Send + Sync, P: Preference + Send + Sync> Contestant for RwLock<Halves, S, P> {
+/// A reader/writer lock of the library, or another's, as a contestant.
+#[derive(latchwork::region::Shareable)]
+#[repr(C)]
+struct Of<L>(L);
+
+impl<S: Sharing + Send + Sync, P: Preference + Send + Sync> Contestant
+    for Of<RwLock<Halves, S, P>>
+{
     fn make() -> Self {
-        Self::default()
+        Self(RwLock::default())
     }
     fn read<R>(self: Pin<&Self>, body: impl FnOnce(&Halves) -> R) -> R {
-        body(&self.get_ref().read())
+        body(&self.get_ref().0.read())
     }
     fn write<R>(self: Pin<&Self>, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.get_ref().write())
+        body(&mut self.get_ref().0.write())
     }
     fn try_read(self: Pin<&Self>) -> bool {
-        self.get_ref().try_read().is_some()
+        self.get_ref().0.try_read().is_some()
     }
     fn try_write(self: Pin<&Self>) -> bool {
-        self.get_ref().try_write().is_some()
+        self.get_ref().0.try_write().is_some()
     }
     fn read_until(self: Pin<&Self>, deadline: Deadline) -> bool {
-        self.get_ref().read_until(deadline).is_some()
+        self.get_ref().0.read_until(deadline).is_some()
     }
     fn write_until(self: Pin<&Self>, deadline: Deadline) -> bool {
-        self.get_ref().write_until(deadline).is_some()
+        self.get_ref().0.write_until(deadline).is_some()
     }
 }
 
-impl<const READERS: usize> Contestant for RobustRwLock<Halves, READERS> {
+impl<const READERS: usize> Of<RobustRwLock<Halves, READERS>> {
+    fn pinned(self: Pin<&Self>) -> Pin<&RobustRwLock<Halves, READERS>> {
+        // SAFETY: the field is pinned with the whole: nothing moves it.
+        unsafe { self.map_unchecked(|whole| &whole.0) }
+    }
+}
+
+impl<const READERS: usize> Contestant for Of<RobustRwLock<Halves, READERS>> {
     fn make() -> Self {
-        Self::new(Halves::default())
+        Self(RobustRwLock::new(Halves::default()))
     }
     fn read<R>(self: Pin<&Self>, body: impl FnOnce(&Halves) -> R) -> R {
-        let guard: RobustReadGuard<'_, _, READERS> = RobustRwLock::read(self).unwrap();
+        let guard: RobustReadGuard<'_, _, READERS> = RobustRwLock::read(self.pinned()).unwrap();
         body(&guard)
     }
     fn write<R>(self: Pin<&Self>, body: impl FnOnce(&mut Halves) -> R) -> R {
-        let mut guard: RobustWriteGuard<'_, _, READERS> = RobustRwLock::write(self).unwrap();
+        let mut guard: RobustWriteGuard<'_, _, READERS> =
+            RobustRwLock::write(self.pinned()).unwrap();
         body(&mut guard)
     }
     fn try_read(self: Pin<&Self>) -> bool {
-        RobustRwLock::try_read(self).is_ok()
+        RobustRwLock::try_read(self.pinned()).is_ok()
     }
     fn try_write(self: Pin<&Self>) -> bool {
-        RobustRwLock::try_write(self).is_ok()
+        RobustRwLock::try_write(self.pinned()).is_ok()
     }
     fn read_until(self: Pin<&Self>, deadline: Deadline) -> bool {
-        RobustRwLock::read_until(self, deadline).is_ok()
+        RobustRwLock::read_until(self.pinned(), deadline).is_ok()
     }
     fn write_until(self: Pin<&Self>, deadline: Deadline) -> bool {
-        RobustRwLock::write_until(self, deadline).is_ok()
+        RobustRwLock::write_until(self.pinned(), deadline).is_ok()
     }
 }
 
-impl Contestant for std::sync::RwLock<Halves> {
+impl Contestant for Of<std::sync::RwLock<Halves>> {
     fn make() -> Self {
-        Self::default()
+        Self(std::sync::RwLock::default())
     }
     fn read<R>(self: Pin<&Self>, body: impl FnOnce(&Halves) -> R) -> R {
-        body(&self.get_ref().read().unwrap())
+        body(&self.get_ref().0.read().unwrap())
     }
     fn write<R>(self: Pin<&Self>, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.get_ref().write().unwrap())
+        body(&mut self.get_ref().0.write().unwrap())
     }
     fn try_read(self: Pin<&Self>) -> bool {
-        self.get_ref().try_read().is_ok()
+        self.get_ref().0.try_read().is_ok()
     }
     fn try_write(self: Pin<&Self>) -> bool {
-        self.get_ref().try_write().is_ok()
+        self.get_ref().0.try_write().is_ok()
     }
     fn read_until(self: Pin<&Self>, deadline: Deadline) -> bool {
         wait_for(deadline, || self.try_read())
@@ -109,31 +122,31 @@ fn wait_for(deadline: Deadline, mut got: impl FnMut() -> bool) -> bool {
     true
 }
 
-every_lock! {
-    mod writers_first = RwLock<Halves> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+latchwork_testkit::rwlock_conformance! {
+    mod writers_first = Of<RwLock<Halves>> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap a_reader_gets_in_between_writers
     }
-    mod readers_first = RwLock<Halves, Private, ReadersFirst> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+    mod readers_first = Of<RwLock<Halves, Private, ReadersFirst>> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap a_reader_gets_in_between_writers
     }
-    mod shared_writers_first = RwLock<Halves, Shared> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+    mod shared_writers_first = Of<RwLock<Halves, Shared>> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
     }
-    mod shared_readers_first = RwLock<Halves, Shared, ReadersFirst> {
+    mod shared_readers_first = Of<RwLock<Halves, Shared, ReadersFirst>> {
         a_writer_is_alone a_writer_gets_in_between_readers_that_overlap
     }
-    mod robust = RobustRwLock<Halves> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+    mod robust = Of<RobustRwLock<Halves>> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap
     }
-    mod robust_with_two_seats = RobustRwLock<Halves, 2> { a_writer_is_alone }
-    mod standard = std::sync::RwLock<Halves> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+    mod robust_with_two_seats = Of<RobustRwLock<Halves, 2>> { a_writer_is_alone }
+    mod standard = Of<std::sync::RwLock<Halves>> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
     }
 }
 
@@ -199,7 +212,7 @@ fn no_reader_passes_a_writer_that_starves() {
 #[test]
 fn locks_whose_waiters_all_starve_lose_nobody() {
     let _watchdog = Watchdog::start("all starve".into());
-    a_writer_is_alone::<RwLock<Halves, Private, Impatient>>();
+    a_writer_is_alone::<Of<RwLock<Halves, Private, Impatient>>>();
 }
 
 #[test]
@@ -276,9 +289,9 @@ fn processes_share<L: Contestant>(lock: Pin<&L>, trial: &Trial) {
             Child::fork(|| {
                 for section in 0..SECTIONS {
                     if (section + child) % 3 == 0 {
-                        lock.write(Halves::add_one);
+                        lock.write(add_one);
                     } else {
-                        lock.read(Halves::check);
+                        lock.read(check);
                         looked.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -287,7 +300,7 @@ fn processes_share<L: Contestant>(lock: Pin<&L>, trial: &Trial) {
         .collect();
     children.into_iter().for_each(Child::succeed);
     trial.progress();
-    let written = lock.read(|halves| halves.left);
+    let written = lock.read(|halves| halves[0]);
     assert_eq!(written + looked.load(Ordering::Relaxed), 4 * SECTIONS);
 }
 
@@ -295,20 +308,23 @@ fn processes_share<L: Contestant>(lock: Pin<&L>, trial: &Trial) {
 fn processes_share_a_lock_in_their_own_mapping_and_in_a_region() {
     let trial = Trial::begin("processes_share_a_lock_in_their_own_mapping_and_in_a_region");
     processes_share(
-        Mapped::new(RwLock::<_, Shared>::shared(Halves::default())).pin(),
+        Mapped::new(Of(RwLock::<_, Shared>::shared(Halves::default()))).pin(),
         &trial,
     );
-    processes_share(Mapped::new(RobustRwLock::<Halves>::make()).pin(), &trial);
+    processes_share(
+        Mapped::new(Of::<RobustRwLock<Halves>>::make()).pin(),
+        &trial,
+    );
     let region = RegionOptions::new()
         .max_bytes(4 << 20)
         .create_anonymous()
         .unwrap();
     let plain = region
-        .object("plain", RwLock::<Halves, Shared, ReadersFirst>::make)
+        .object("plain", Of::<RwLock<Halves, Shared, ReadersFirst>>::make)
         .unwrap();
     processes_share(plain, &trial);
     let robust = region
-        .object("robust", RobustRwLock::<Halves, 3>::make)
+        .object("robust", Of::<RobustRwLock<Halves, 3>>::make)
         .unwrap();
     processes_share(robust, &trial);
 }

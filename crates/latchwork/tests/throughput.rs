@@ -13,10 +13,8 @@ use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial, Watchdog};
 use std::thread;
 
-mod lock_support;
-mod protect_support;
-use lock_support::{Mapped, ThreadId};
-use protect_support::may_use_priorities;
+use latchwork_testkit::priority::may_use_priorities;
+use latchwork_testkit::{Mapped, ThreadId};
 
 type Counted = Mutex<u64, Throughput<Private, Counters>>;
 

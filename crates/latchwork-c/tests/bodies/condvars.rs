@@ -3,13 +3,8 @@
 
 use super::*;
 
-#[macro_use]
-#[path = "../../../latchwork/tests/bodies/condvar.rs"]
-mod bodies;
-use bodies::*;
-use condvar_support::Contestant;
 use core::marker::PhantomData;
-use latchwork_testkit::Watchdog;
+use latchwork_testkit::bodies::condvar::Contestant;
 
 pub(super) struct Of<L, const KIND: usize, const SHARED: bool> {
     mutex: Place<8>,
@@ -93,7 +88,7 @@ impl<L: Language, const KIND: usize, const SHARED: bool> Contestant for Of<L, KI
     }
 }
 
-conformance! {
+latchwork_testkit::condvar_conformance! {
     c_mutex: Of<C, 0, false>;
     c_shared_mutex: Of<C, 1, true>;
     c_tp_mutex: Of<C, 2, false>;

@@ -8,23 +8,13 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use latchwork::time::Deadline;
+use latchwork_testkit::priority::may_use_priorities;
 use libc::{EBUSY, ETIMEDOUT, timespec};
 use std::sync::OnceLock;
-
-#[path = "../../../latchwork/tests/condvar_support/mod.rs"]
-mod condvar_support;
-#[path = "../../../latchwork/tests/lock_support/mod.rs"]
-mod lock_support;
-#[path = "../../../latchwork/tests/protect_support/mod.rs"]
-mod protect_support;
-#[path = "../../../latchwork/tests/pthread/mod.rs"]
-mod pthread;
 
 mod condvars;
 mod mutexes;
 mod rwlocks;
-
-use protect_support::may_use_priorities;
 
 /// `struct mutex_kind` of `c/kinds.h`.
 #[repr(C)]

@@ -3,11 +3,8 @@
 
 use super::*;
 
-#[macro_use]
-#[path = "../../../latchwork/tests/bodies/mutex.rs"]
-mod bodies;
-use bodies::*;
 use core::marker::PhantomData;
+use latchwork_testkit::bodies::mutex::{Contestant, Halves};
 
 pub(super) struct Of<L, const KIND: usize, const SHARED: bool> {
     mutex: Place<8>,
@@ -66,7 +63,7 @@ impl<L: Language, const KIND: usize, const SHARED: bool> Contestant for Of<L, KI
     }
 }
 
-conformance! {
+latchwork_testkit::mutex_conformance! {
     c_mutex: Of<C, 0, false>;
     c_shared_mutex: Of<C, 1, true>;
     c_tp_mutex: Of<C, 2, false>;

@@ -3,13 +3,9 @@
 
 use super::*;
 
-#[macro_use]
-#[path = "../../../latchwork/tests/bodies/rwlock.rs"]
-mod bodies;
-use bodies::*;
 use core::marker::PhantomData;
 use core::pin::Pin;
-use latchwork_testkit::Watchdog;
+use latchwork_testkit::bodies::rwlock::{Contestant, Halves};
 
 pub(super) struct Of<L, const KIND: usize> {
     lock: Place<136>,
@@ -96,38 +92,38 @@ impl<L: Language, const KIND: usize> Contestant for Of<L, KIND> {
     }
 }
 
-every_lock! {
+latchwork_testkit::rwlock_conformance! {
     mod c_writers_first = Of<C, 0> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap a_reader_gets_in_between_writers
     }
     mod c_readers_first = Of<C, 1> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap a_reader_gets_in_between_writers
     }
     mod c_shared_writers_first = Of<C, 2> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
     }
     mod c_shared_readers_first = Of<C, 3> {
         a_writer_is_alone a_writer_gets_in_between_readers_that_overlap
     }
     mod c_robust = Of<C, 4> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap
     }
     mod cpp_writers_first = Of<Cpp, 0> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap a_reader_gets_in_between_writers
     }
     mod cpp_readers_first = Of<Cpp, 1> {
-        a_writer_is_alone who_holds_it_keeps_others_out
+        a_writer_is_alone a_holder_keeps_others_out
     }
     mod cpp_robust = Of<Cpp, 4> {
-        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap
     }

@@ -12,7 +12,13 @@ use super::{
 };
 
 /// The crates of the library, from the lowest.
-const LIBRARY: [&str; 5] = ["latchwork-sys", "latchwork-sync", "latchwork-region", "latchwork-check", "latchwork"];
+const LIBRARY: [&str; 5] = [
+    "latchwork-sys",
+    "latchwork-sync",
+    "latchwork-region",
+    "latchwork-check",
+    "latchwork",
+];
 
 fn library_root(name: &str) -> PathBuf {
     tree::root().join("crates").join(name).join("src/lib.rs")
@@ -20,19 +26,33 @@ fn library_root(name: &str) -> PathBuf {
 
 /// The paths that a file names, as the crate root of another crate sees them: `use libc::fork as f; f()` is
 /// `libc::fork`.
-fn foreign_paths<'a>(part: &'a Part, names: &'a [&str]) -> impl Iterator<Item = (&'a [String], usize)> {
+fn foreign_paths<'a>(
+    part: &'a Part,
+    names: &'a [&str],
+) -> impl Iterator<Item = (&'a [String], usize)> {
     let imports = part.uses.iter().map(|import| &import.path);
-    imports.chain(&part.paths).chain(&part.calls).filter_map(|path| {
-        names.contains(&path.segments[0].as_str()).then_some((&path.segments[..], path.line))
-    })
+    imports
+        .chain(&part.paths)
+        .chain(&part.calls)
+        .filter_map(|path| {
+            names
+                .contains(&path.segments[0].as_str())
+                .then_some((&path.segments[..], path.line))
+        })
 }
 
 /// What breaks a rule: `file:line: what`.
-fn broken(root: &Path, read: Read<'_>, rule: impl Fn(&Part, &mut dyn FnMut(usize, &str))) -> Vec<String> {
+fn broken(
+    root: &Path,
+    read: Read<'_>,
+    rule: impl Fn(&Part, &mut dyn FnMut(usize, &str)),
+) -> Vec<String> {
     let modules = Modules::read(root, read);
     let mut found = Vec::new();
     for part in modules.parts.values().flatten() {
-        rule(part, &mut |line, what| found.push(format!("{}:{line}: {what}", part.file.display())));
+        rule(part, &mut |line, what| {
+            found.push(format!("{}:{line}: {what}", part.file.display()))
+        });
     }
     found
 }
@@ -41,8 +61,10 @@ fn broken(root: &Path, read: Read<'_>, rule: impl Fn(&Part, &mut dyn FnMut(usize
 fn system_call(part: &Part, found: &mut dyn FnMut(usize, &str)) {
     for (path, line) in foreign_paths(part, &["libc", "rustix"]) {
         let last = path.last().unwrap();
-        let is_type = last.starts_with(char::is_uppercase) || last.ends_with("_t") || last.starts_with("c_");
-        let is_module = path.len() == 1 || matches!(path, [_, module] if ["fd", "io"].contains(&module.as_str()));
+        let is_type =
+            last.starts_with(char::is_uppercase) || last.ends_with("_t") || last.starts_with("c_");
+        let is_module = path.len() == 1
+            || matches!(path, [_, module] if ["fd", "io"].contains(&module.as_str()));
         if !is_type && !is_module || path.last().is_some_and(|last| last == "*") {
             found(line, &path.join("::"));
         }
@@ -51,19 +73,31 @@ fn system_call(part: &Part, found: &mut dyn FnMut(usize, &str)) {
 
 #[test]
 fn only_sys_makes_system_calls() {
-    let calls: Vec<String> =
-        LIBRARY[1..].iter().flat_map(|name| broken(&library_root(name), &tree::from_disk, system_call)).collect();
-    assert!(calls.is_empty(), "system calls outside latchwork-sys:\n{}", calls.join("\n"));
+    let calls: Vec<String> = LIBRARY[1..]
+        .iter()
+        .flat_map(|name| broken(&library_root(name), &tree::from_disk, system_call))
+        .collect();
+    assert!(
+        calls.is_empty(),
+        "system calls outside latchwork-sys:\n{}",
+        calls.join("\n")
+    );
     let planted = "use libc::{c_int, pid_t, fork as f}; use rustix::{fd::OwnedFd, io::Errno, process}; \
                    fn a() -> c_int { let _ = rustix::io::Errno::AGAIN; unsafe { libc::kill(f(), 0) } }";
-    let found = broken(Path::new("src/lib.rs"), &|_| Some(planted.into()), system_call);
+    let found = broken(
+        Path::new("src/lib.rs"),
+        &|_| Some(planted.into()),
+        system_call,
+    );
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
 /// Atomics come from `latchwork_sys::atomic`, which is loom's in a model.
 fn named_atomic(part: &Part, found: &mut dyn FnMut(usize, &str)) {
     for (path, line) in foreign_paths(part, &["core", "std", "loom"]) {
-        if path.get(1).is_some_and(|name| name == "sync") && path.get(2).is_some_and(|name| name == "atomic") {
+        if path.get(1).is_some_and(|name| name == "sync")
+            && path.get(2).is_some_and(|name| name == "atomic")
+        {
             found(line, &path.join("::"));
         }
     }
@@ -72,15 +106,27 @@ fn named_atomic(part: &Part, found: &mut dyn FnMut(usize, &str)) {
 #[test]
 fn only_one_file_names_atomics() {
     // Each names them in implementations of traits for them.
-    let allowed = ["latchwork-sys/src/atomic.rs", "latchwork-sync/src/torn_safe.rs"];
+    let allowed = [
+        "latchwork-sys/src/atomic.rs",
+        "latchwork-sync/src/torn_safe.rs",
+    ];
     let named: Vec<String> = LIBRARY
         .iter()
         .flat_map(|name| broken(&library_root(name), &tree::from_disk, named_atomic))
         .filter(|place| !allowed.iter().any(|file| place.contains(file)))
         .collect();
-    assert!(named.is_empty(), "atomics named outside atomic.rs:\n{}", named.join("\n"));
-    let planted = "use std::sync::{Arc, atomic::AtomicU32}; fn a() { core::sync::atomic::fence(Release) }";
-    let found = broken(Path::new("src/lib.rs"), &|_| Some(planted.into()), named_atomic);
+    assert!(
+        named.is_empty(),
+        "atomics named outside atomic.rs:\n{}",
+        named.join("\n")
+    );
+    let planted =
+        "use std::sync::{Arc, atomic::AtomicU32}; fn a() { core::sync::atomic::fence(Release) }";
+    let found = broken(
+        Path::new("src/lib.rs"),
+        &|_| Some(planted.into()),
+        named_atomic,
+    );
     assert_eq!(found.len(), 2, "{found:?}");
 }
 
@@ -88,11 +134,17 @@ fn only_one_file_names_atomics() {
 /// may wait for a thread that uses a lock. `thread_local!`, and rustix's clock, which looks up the vDSO, take it.
 fn loaders_lock(part: &Part, found: &mut dyn FnMut(usize, &str)) {
     for (path, line) in foreign_paths(part, &["rustix"]) {
-        if path.get(1).is_some_and(|name| name == "time") || path.last().is_some_and(|name| name == "sched_getcpu") {
+        if path.get(1).is_some_and(|name| name == "time")
+            || path.last().is_some_and(|name| name == "sched_getcpu")
+        {
             found(line, &path.join("::"));
         }
     }
-    for call in part.calls.iter().filter(|call| call.segments.last().is_some_and(|name| name == "thread_local")) {
+    for call in part.calls.iter().filter(|call| {
+        call.segments
+            .last()
+            .is_some_and(|name| name == "thread_local")
+    }) {
         found(call.line, "thread_local!");
     }
 }
@@ -100,15 +152,29 @@ fn loaders_lock(part: &Part, found: &mut dyn FnMut(usize, &str)) {
 #[test]
 fn no_lock_path_takes_the_loaders_lock() {
     // Models, definitions of what replaces `thread_local!`, and the variable of a fault's handler.
-    let allowed = ["/model", "_loom.rs", "sys/each_thread.rs", "sys/own_record.rs", "region/heap/fault.rs"];
+    let allowed = [
+        "/model",
+        "_loom.rs",
+        "sys/each_thread.rs",
+        "sys/own_record.rs",
+        "region/heap/fault.rs",
+    ];
     let taken: Vec<String> = LIBRARY
         .iter()
         .flat_map(|name| broken(&library_root(name), &tree::from_disk, loaders_lock))
         .filter(|place| !allowed.iter().any(|file| place.contains(file)))
         .collect();
-    assert!(taken.is_empty(), "what takes the loader's lock:\n{}", taken.join("\n"));
+    assert!(
+        taken.is_empty(),
+        "what takes the loader's lock:\n{}",
+        taken.join("\n")
+    );
     let planted = "use rustix::time::clock_gettime; std::thread_local! { static A: u32 = 0; } fn f() { thread_local!(static B: u8 = 1); }";
-    let found = broken(Path::new("src/lib.rs"), &|_| Some(planted.into()), loaders_lock);
+    let found = broken(
+        Path::new("src/lib.rs"),
+        &|_| Some(planted.into()),
+        loaders_lock,
+    );
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
@@ -119,19 +185,34 @@ const PARTS: [(&str, &[&str]); 6] = [
     ("semaphore", &[]),
     ("coproc", &[]),
     ("classic", &["queue", "event", "semaphore"]),
-    ("probe", &["queue", "event", "semaphore", "classic", "coproc"]),
+    (
+        "probe",
+        &["queue", "event", "semaphore", "classic", "coproc"],
+    ),
 ];
 
 fn upward(imports: &Imports) -> Vec<String> {
     // The first name after `src`, with or without `.rs`.
     let top = |file: &Path| {
-        let below = file.components().skip_while(|folder| folder.as_os_str() != "src").nth(1)?;
-        Path::new(below.as_os_str()).file_stem()?.to_str().map(str::to_owned)
+        let below = file
+            .components()
+            .skip_while(|folder| folder.as_os_str() != "src")
+            .nth(1)?;
+        Path::new(below.as_os_str())
+            .file_stem()?
+            .to_str()
+            .map(str::to_owned)
     };
-    let part = |file: &Path| PARTS.iter().find(|(name, _)| top(file).is_some_and(|top| top == *name));
+    let part = |file: &Path| {
+        PARTS
+            .iter()
+            .find(|(name, _)| top(file).is_some_and(|top| top == *name))
+    };
     let mut found = Vec::new();
     for (file, others) in &imports.0 {
-        let Some((name, may)) = part(file) else { continue };
+        let Some((name, may)) = part(file) else {
+            continue;
+        };
         for (other, reason) in others {
             if let Some((used, _)) = part(other)
                 && used != name
@@ -151,14 +232,19 @@ fn the_parts_of_the_facade_use_only_what_is_below() {
     let planted = |file: &Path| {
         Some(match file.to_str()? {
             "src/lib.rs" => "mod queue; mod semaphore; mod classic;".to_owned(),
-            "src/queue.rs" => "use crate::semaphore; pub struct Queue; fn f() { semaphore::obtain() }".to_owned(),
+            "src/queue.rs" => {
+                "use crate::semaphore; pub struct Queue; fn f() { semaphore::obtain() }".to_owned()
+            }
             "src/semaphore.rs" => "pub fn obtain() {}".to_owned(),
             "src/classic.rs" => "use super::queue::Queue; struct Classic(Queue);".to_owned(),
             _ => return None,
         })
     };
     let found = upward(&Imports::of(Path::new("src/lib.rs"), &planted));
-    assert!(found.len() == 1 && found[0].starts_with("src/queue.rs uses semaphore"), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].starts_with("src/queue.rs uses semaphore"),
+        "{found:?}"
+    );
 }
 
 /// All sources of the workspace's crates, examples and tests, with their texts.
@@ -180,7 +266,11 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(walk(&path));
-        } else if path.extension().is_some_and(|kind| ["rs", "c", "h", "hpp", "cpp"].iter().any(|known| kind == *known)) {
+        } else if path.extension().is_some_and(|kind| {
+            ["rs", "c", "h", "hpp", "cpp"]
+                .iter()
+                .any(|known| kind == *known)
+        }) {
             found.push(path);
         }
     }
@@ -201,13 +291,31 @@ fn too_long(sources: &[(PathBuf, String)]) -> Vec<String> {
 #[test]
 fn no_file_is_longer_than_five_hundred_lines() {
     let found = too_long(&all_sources());
-    assert!(found.is_empty(), "longer than {LONGEST} lines:\n{}", found.join("\n"));
-    assert_eq!(too_long(&[("a.rs".into(), "\n".repeat(501)), ("b.rs".into(), "\n".repeat(500))]).len(), 1);
+    assert!(
+        found.is_empty(),
+        "longer than {LONGEST} lines:\n{}",
+        found.join("\n")
+    );
+    assert_eq!(
+        too_long(&[
+            ("a.rs".into(), "\n".repeat(501)),
+            ("b.rs".into(), "\n".repeat(500))
+        ])
+        .len(),
+        1
+    );
 }
 
 /// The files in the layers above the regions that contain unsafe code. The workspace denies it elsewhere, and these
 /// files alone allow it: whoever adds one adds it here, with its reason in the file.
 fn files_with_unsafe(sources: &[(PathBuf, String)]) -> BTreeSet<&Path> {
-    let allows = |text: &str| text.lines().any(|line| line.trim_start().starts_with('#') && line.contains("unsafe_code"));
-    sources.iter().filter(|(_, text)| allows(text)).map(|(file, _)| file.as_path()).collect()
+    let allows = |text: &str| {
+        text.lines()
+            .any(|line| line.trim_start().starts_with('#') && line.contains("unsafe_code"))
+    };
+    sources
+        .iter()
+        .filter(|(_, text)| allows(text))
+        .map(|(file, _)| file.as_path())
+        .collect()
 }

@@ -72,12 +72,23 @@ impl Modules {
 
     fn add_file(&mut self, module: Vec<String>, file: &Path, children: &Path, read: Read<'_>) {
         let text = read(file).unwrap_or_else(|| panic!("{} cannot be read", file.display()));
-        let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let syntax =
+            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.add(module, &syntax.items, file, children, read);
     }
 
-    fn add(&mut self, module: Vec<String>, items: &[Item], file: &Path, children: &Path, read: Read<'_>) {
-        let mut part = Part { file: file.to_owned(), ..Part::default() };
+    fn add(
+        &mut self,
+        module: Vec<String>,
+        items: &[Item],
+        file: &Path,
+        children: &Path,
+        read: Read<'_>,
+    ) {
+        let mut part = Part {
+            file: file.to_owned(),
+            ..Part::default()
+        };
         for item in items {
             if is_test(attributes(item)) {
                 continue;
@@ -89,7 +100,10 @@ impl Modules {
             if let Item::Macro(rules) = item
                 && let Some(name) = &rules.ident
             {
-                self.macros.entry(name.to_string()).or_default().push(file.to_owned());
+                self.macros
+                    .entry(name.to_string())
+                    .or_default()
+                    .push(file.to_owned());
             }
             if let Some(name) = name(item) {
                 part.items.push(name);
@@ -99,7 +113,14 @@ impl Modules {
         self.parts.entry(module).or_default().push(part);
     }
 
-    fn add_child(&mut self, parent: &[String], module: &ItemMod, file: &Path, children: &Path, read: Read<'_>) {
+    fn add_child(
+        &mut self,
+        parent: &[String],
+        module: &ItemMod,
+        file: &Path,
+        children: &Path,
+        read: Read<'_>,
+    ) {
         let name = module.ident.to_string();
         let path: Vec<String> = parent.iter().cloned().chain([name.clone()]).collect();
         let below = children.join(&name);
@@ -109,11 +130,19 @@ impl Modules {
         let named = paths_of(&module.attrs);
         for given in &named {
             let file = file.parent().unwrap().join(given);
-            let children = if file.ends_with("mod.rs") { file.parent().unwrap().to_owned() } else { below.clone() };
+            let children = if file.ends_with("mod.rs") {
+                file.parent().unwrap().to_owned()
+            } else {
+                below.clone()
+            };
             self.add_file(path.clone(), &file, &children, read);
         }
         // An unconditional `path` replaces the usual place, a conditional one adds to it.
-        if module.attrs.iter().any(|attribute| attribute.path().is_ident("path")) {
+        if module
+            .attrs
+            .iter()
+            .any(|attribute| attribute.path().is_ident("path"))
+        {
             return;
         }
         let file = [children.join(format!("{name}.rs")), below.join("mod.rs")];
@@ -161,7 +190,10 @@ fn idents(tokens: TokenStream) -> Vec<String> {
 fn paths_of(attributes: &[Attribute]) -> Vec<String> {
     let value = |meta: &Meta| match meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
-            syn::Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+            syn::Expr::Lit(syn::ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => Some(text.value()),
             _ => None,
         },
         _ => None,
@@ -170,7 +202,8 @@ fn paths_of(attributes: &[Attribute]) -> Vec<String> {
     for attribute in attributes {
         found.extend(value(&attribute.meta));
         if attribute.path().is_ident("cfg_attr")
-            && let Ok(parts) = attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
+            && let Ok(parts) =
+                attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
         {
             found.extend(parts.iter().filter_map(value));
         }
@@ -199,7 +232,11 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         let is_public = !matches!(item.vis, syn::Visibility::Inherited);
         flatten(&item.tree, &mut Vec::new(), &mut |segments, alias, line| {
-            self.0.uses.push(Use { path: Named { segments, line }, alias, is_public });
+            self.0.uses.push(Use {
+                path: Named { segments, line },
+                alias,
+                is_public,
+            });
         });
     }
 
@@ -218,7 +255,11 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }
 
-fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut impl FnMut(Vec<String>, String, usize)) {
+fn flatten(
+    tree: &UseTree,
+    before: &mut Vec<String>,
+    found: &mut impl FnMut(Vec<String>, String, usize),
+) {
     let line = |name: &syn::Ident| name.span().start().line;
     match tree {
         UseTree::Path(path) => {
@@ -226,10 +267,25 @@ fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut impl FnMut(Vec<
             flatten(&path.tree, before, found);
             before.pop();
         }
-        UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, before, found)),
-        UseTree::Name(name) if name.ident == "self" => found(before.clone(), before.last().cloned().unwrap(), line(&name.ident)),
+        UseTree::Group(group) => group
+            .items
+            .iter()
+            .for_each(|tree| flatten(tree, before, found)),
+        UseTree::Name(name) if name.ident == "self" => found(
+            before.clone(),
+            before.last().cloned().unwrap(),
+            line(&name.ident),
+        ),
         UseTree::Name(name) => {
-            found(before.iter().cloned().chain([name.ident.to_string()]).collect(), name.ident.to_string(), line(&name.ident));
+            found(
+                before
+                    .iter()
+                    .cloned()
+                    .chain([name.ident.to_string()])
+                    .collect(),
+                name.ident.to_string(),
+                line(&name.ident),
+            );
         }
         UseTree::Rename(name) => {
             let mut path = before.clone();
@@ -238,14 +294,25 @@ fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut impl FnMut(Vec<
             }
             found(path, name.rename.to_string(), line(&name.ident));
         }
-        UseTree::Glob(star) => found(before.clone(), "*".into(), star.star_token.spans[0].start().line),
+        UseTree::Glob(star) => found(
+            before.clone(),
+            "*".into(),
+            star.star_token.spans[0].start().line,
+        ),
     }
 }
 
 fn named(path: &syn::Path) -> Named {
     Named {
-        segments: path.segments.iter().map(|segment| segment.ident.to_string()).collect(),
-        line: path.segments.first().map_or(0, |segment| segment.ident.span().start().line),
+        segments: path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string())
+            .collect(),
+        line: path
+            .segments
+            .first()
+            .map_or(0, |segment| segment.ident.span().start().line),
     }
 }
 
@@ -262,13 +329,20 @@ fn in_tokens(tokens: TokenStream, part: &mut Part) {
                     Some(path) if signs == "::" => path.segments.push(name.to_string()),
                     path => {
                         part.paths.extend(path.take());
-                        *path = Some(Named { segments: vec![name.to_string()], line: name.span().start().line });
+                        *path = Some(Named {
+                            segments: vec![name.to_string()],
+                            line: name.span().start().line,
+                        });
                     }
                 }
                 signs.clear();
             }
             TokenTree::Group(group) => {
-                let list = if signs == "!" { &mut part.calls } else { &mut part.paths };
+                let list = if signs == "!" {
+                    &mut part.calls
+                } else {
+                    &mut part.paths
+                };
                 list.extend(path.take());
                 signs.clear();
                 in_tokens(group.stream(), part);
@@ -281,5 +355,8 @@ fn in_tokens(tokens: TokenStream, part: &mut Part) {
 
 /// The root of the workspace.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }

@@ -2,8 +2,6 @@
 //! pthread's, which show that the bodies are right.
 #![allow(dead_code, reason = "each program uses its part")]
 
-use super::lock_support::ThreadId;
-use super::protect_support::may_use_priorities;
 use super::pthread;
 use core::cell::Cell;
 use core::pin::Pin;
@@ -15,45 +13,8 @@ use latchwork::mutex::{
 };
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::time::Deadline;
-use std::thread;
-
-/// A number, and waiting for it to change.
-pub trait Contestant: Sync {
-    const SHARED: bool;
-    /// Whether the system lets this process use it; if not, says which test is skipped.
-    fn is_permitted(_test: &str) -> bool {
-        true
-    }
-    fn make() -> Self;
-    fn settle(&self) {}
-    /// Changes the number, and tells one waiter, or all; then does the rest, under the lock if it
-    /// tells them under the lock.
-    fn change_and(&self, all: bool, change: impl FnOnce(&mut u64), rest: impl FnOnce());
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
-        self.change_and(all, change, || ());
-    }
-    /// Waits while `condition` holds, until the deadline; then leaves the number changed by `then`.
-    /// Returns false if the deadline passed first.
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl FnMut(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool;
-}
-
-pub fn settled<C: Contestant>() -> Box<C> {
-    let contestant = Box::new(C::make());
-    contestant.settle();
-    contestant
-}
-
-/// Until these threads sleep.
-pub fn asleep(threads: &[ThreadId]) {
-    while !threads.iter().all(ThreadId::is_in_futex) {
-        thread::yield_now();
-    }
-}
+use latchwork_testkit::bodies::condvar::Contestant;
+use latchwork_testkit::priority::may_use_priorities;
 
 /// A kind of mutex, and a condition variable for it.
 pub trait Way: 'static {

@@ -4,7 +4,6 @@ use crate::driver::{Crew, play};
 use crate::field::{Scene, private_lock, shared_lock, shared_store};
 use crate::locks::{CEILINGS, Ended, Kind, Lock, Repair};
 use crate::mail::Mail;
-use crate::protect_support::{fifo, may_use_priorities};
 use crate::report::{Tally, Trouble};
 use crate::stores::Store;
 use crate::task::{Spot, Verb};
@@ -19,6 +18,7 @@ use latchwork::region::{Region, Shareable};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::Trial;
+use latchwork_testkit::priority::{fifo, may_use_priorities};
 use std::thread;
 
 /// Three threads and nothing that processes share.

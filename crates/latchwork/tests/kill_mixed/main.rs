@@ -27,8 +27,6 @@ mod driver;
 mod field;
 mod locks;
 mod mail;
-#[path = "../protect_support/mod.rs"]
-mod protect_support;
 mod report;
 mod stores;
 mod task;
@@ -37,7 +35,7 @@ mod witness;
 use driver::{Crew, play};
 use field::{Everything, private_kinds};
 use latchwork_testkit::Trial;
-use protect_support::may_use_priorities;
+use latchwork_testkit::priority::may_use_priorities;
 use std::time::Instant;
 
 #[test]

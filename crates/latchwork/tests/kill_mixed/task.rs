@@ -5,12 +5,12 @@
 
 use crate::control::{Control, Id, SEATS, Ticket, at};
 use crate::locks::{CEILINGS, Game};
-use crate::protect_support::{Now, OTHER, fair, fifo, now, round_robin};
 use crate::witness::Fault;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::time::Deadline;
 use latchwork_testkit::fastrand;
+use latchwork_testkit::priority::{Now, OTHER, fair, fifo, now, round_robin};
 use std::thread;
 
 /// How long a task waits for a lock.
@@ -151,7 +151,7 @@ impl<'c> Task<'c> {
         let seat = &self.control.seats[self.seat];
         seat.process.store(std::process::id(), SeqCst);
         seat.thread
-            .store(crate::protect_support::thread_id() as u32, SeqCst);
+            .store(latchwork_testkit::priority::thread_id() as u32, SeqCst);
         while self.rest() {
             let allowed = mine & self.control.focus.load(SeqCst);
             // Mostly they leave to those who are killed what these can use, and so meet more often.

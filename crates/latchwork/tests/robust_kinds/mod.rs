@@ -1,13 +1,13 @@
 //! The robust forms of all protocols behind one trait.
 #![allow(dead_code, reason = "each program uses its part")]
 
-use crate::protect_support::{in_thread, may_use_priorities};
 use core::mem::forget;
 use core::pin::Pin;
 use latchwork::mutex::{
     Inherit, LockError, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
 };
 use latchwork::sharing::Sharing;
+use latchwork_testkit::priority::{in_thread, may_use_priorities};
 
 /// That of the locks here.
 pub const CEILING: u8 = 30;

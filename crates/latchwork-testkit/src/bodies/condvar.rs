@@ -1,17 +1,60 @@
-//! What every condition variable must do: bodies over any that is a [`Contestant`], for the tests of this crate, and for
-//! those of the interface to C and C++.
+//! What every condition variable must do: bodies over any that is a [`Contestant`], for the tests of the library, and for
+//! those of its interface to C and C++. `condvar_conformance!` makes a test of each.
 #![allow(unsafe_code)]
 
-use super::condvar_support::{Contestant, asleep, settled};
-use super::lock_support::{Mapped, ThreadId};
+use crate::{Child, Mapped, Seed, ThreadId, Trial};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Seed, Trial};
+use latchwork_sys::time::Deadline;
 use std::thread;
 
+/// How often each task changes the number.
 pub const ROUNDS: u64 = 2000;
 
+/// A number, and waiting for it to change.
+pub trait Contestant: Sync {
+    /// Whether processes can share it.
+    const SHARED: bool;
+    /// Whether the system lets this process use it; if not, prints which test is skipped.
+    fn is_permitted(_test: &str) -> bool {
+        true
+    }
+    /// With the number 0.
+    fn make() -> Self;
+    /// Called where it will stay, before its first use.
+    fn settle(&self) {}
+    /// Changes the number, and notifies one waiter, or all; then runs `rest`, under the lock if it
+    /// notifies under the lock.
+    fn change_and(&self, all: bool, change: impl FnOnce(&mut u64), rest: impl FnOnce());
+    /// Changes the number, and notifies one waiter, or all.
+    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
+        self.change_and(all, change, || ());
+    }
+    /// Waits while `condition` holds, until the deadline; then leaves the number changed by `then`.
+    /// Returns false if the deadline passed first.
+    fn wait_while(
+        &self,
+        deadline: Option<Deadline>,
+        condition: impl FnMut(u64) -> bool,
+        then: impl FnOnce(&mut u64),
+    ) -> bool;
+}
+
+/// A contestant at its final place.
+pub fn settled<C: Contestant>() -> Box<C> {
+    let contestant = Box::new(C::make());
+    contestant.settle();
+    contestant
+}
+
+/// Returns when all these threads sleep.
+pub fn asleep(threads: &[ThreadId]) {
+    while !threads.iter().all(ThreadId::is_in_futex) {
+        thread::yield_now();
+    }
+}
+
+/// One of two players: waits until the number has its parity, and adds one.
 pub fn play(contestant: &impl Contestant, parity: u64) {
     for _ in 0..ROUNDS {
         contestant.wait_while(None, |number| number % 2 != parity, |number| *number += 1);
@@ -19,6 +62,7 @@ pub fn play(contestant: &impl Contestant, parity: u64) {
     }
 }
 
+/// Two threads of one process.
 pub fn two_tasks_take_turns<C: Contestant>() {
     let contestant = settled::<C>();
     thread::scope(|scope| {
@@ -28,6 +72,7 @@ pub fn two_tasks_take_turns<C: Contestant>() {
     assert!(contestant.wait_while(None, |number| number != 2 * ROUNDS, |_| ()));
 }
 
+/// Two processes.
 pub fn two_processes_take_turns<C: Contestant>() {
     if !C::SHARED {
         return;
@@ -41,7 +86,7 @@ pub fn two_processes_take_turns<C: Contestant>() {
     assert!(contestant.wait_while(None, |number| number != 2 * ROUNDS, |_| ()));
 }
 
-/// Each notification of one reaches somebody: as many tokens as takers, whoever comes when.
+/// Each notification of one reaches a waiter: there are as many tokens as takers, in any order.
 pub fn each_token_finds_a_taker<C: Contestant>() {
     const TAKERS: u64 = 4;
     let contestant = settled::<C>();
@@ -63,7 +108,8 @@ pub fn each_token_finds_a_taker<C: Contestant>() {
     assert!(contestant.wait_while(None, |tokens| tokens != 0, |_| ()));
 }
 
-pub fn a_broadcast_releases_everybody<C: Contestant>() {
+/// Six waiters, asleep or about to sleep.
+pub fn a_broadcast_releases_every_waiter<C: Contestant>() {
     let contestant = settled::<C>();
     for round in 1..=50 {
         let ids: [ThreadId; 6] = Default::default();
@@ -75,7 +121,7 @@ pub fn a_broadcast_releases_everybody<C: Contestant>() {
                     contestant.wait_while(None, |number| number != round, |_| ());
                 });
             }
-            // In some rounds all sleep, in the others they are on their way.
+            // In some rounds all sleep, in the others they are about to.
             if round % 5 == 0 {
                 asleep(&ids);
             }
@@ -84,6 +130,7 @@ pub fn a_broadcast_releases_everybody<C: Contestant>() {
     }
 }
 
+/// A timed wait returns no earlier than its deadline.
 pub fn a_timed_wait_ends_at_its_deadline_and_not_before<C: Contestant>() {
     let contestant = settled::<C>();
     assert!(!contestant.wait_while(Some(Deadline::from_nanoseconds(1)), |_| true, |_| ()));
@@ -104,7 +151,7 @@ pub fn a_timed_wait_ends_at_its_deadline_and_not_before<C: Contestant>() {
     });
 }
 
-/// Wherever it sleeps by then: it comes back with the mutex.
+/// A waiter that was released in time returns with the mutex, however late.
 pub fn a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it<C: Contestant>() {
     let contestant = settled::<C>();
     let deadline = Deadline::after(Duration::from_millis(30));
@@ -114,18 +161,18 @@ pub fn a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it
             let contestant = &contestant;
             scope.spawn(move || {
                 id.set();
-                let mut looks = 0;
+                let mut checks = 0;
                 contestant.wait_while(
                     Some(deadline),
                     |_| {
-                        looks += 1;
-                        looks == 1
+                        checks += 1;
+                        checks == 1
                     },
                     |number| *number += 1,
                 );
             });
         }
-        // On a busy machine some may be back by then.
+        // On a busy machine some may have returned already.
         while !deadline.has_passed() && !ids.iter().all(ThreadId::is_in_futex) {
             thread::yield_now();
         }
@@ -142,14 +189,15 @@ pub fn a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it
     assert!(contestant.wait_while(None, |number| number != 5, |_| ()));
 }
 
+/// Signals that were handled.
 pub static HANDLED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn count(_: i32) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Tokens are given and taken; some takers give up, all are interrupted, and notifications of one and
-/// of all are mixed. At the end every taker has what it wants.
+/// Tokens are given and taken; some takers time out, all are interrupted by signals, and notifications of one and of all
+/// are mixed. At the end every taker has its tokens.
 pub fn no_token_is_lost_among_deadlines_and_signals<C: Contestant>() {
     const TAKERS: u64 = 6;
     const EACH: u64 = 400;
@@ -207,12 +255,14 @@ pub fn no_token_is_lost_among_deadlines_and_signals<C: Contestant>() {
     assert!(contestant.wait_while(None, |tokens| tokens != 0, |_| ()));
 }
 
-macro_rules! conformance {
+/// Makes a module for each contestant, with a test for each body.
+#[macro_export]
+macro_rules! condvar_conformance {
     ($($module:ident: $contestant:ty;)*) => {$(
         mod $module {
             use super::*;
-            conformance!(@ $contestant; two_tasks_take_turns two_processes_take_turns each_token_finds_a_taker
-                a_broadcast_releases_everybody a_timed_wait_ends_at_its_deadline_and_not_before
+            $crate::condvar_conformance!(@ $contestant; two_tasks_take_turns two_processes_take_turns each_token_finds_a_taker
+                a_broadcast_releases_every_waiter a_timed_wait_ends_at_its_deadline_and_not_before
                 a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it
                 no_token_is_lost_among_deadlines_and_signals);
         }
@@ -220,9 +270,9 @@ macro_rules! conformance {
     (@ $contestant:ty; $($body:ident)*) => {$(
         #[test]
         fn $body() {
-            if <$contestant>::is_permitted(stringify!($body)) {
-                let _watchdog = Watchdog::start(concat!(stringify!($body), " of ", stringify!($contestant)).into());
-                super::$body::<$contestant>();
+            if <$contestant as $crate::bodies::condvar::Contestant>::is_permitted(stringify!($body)) {
+                let _watchdog = $crate::Watchdog::start(concat!(stringify!($body), " of ", stringify!($contestant)).into());
+                $crate::bodies::condvar::$body::<$contestant>();
             }
         }
     )*};
