@@ -24,13 +24,18 @@ impl ThreadId {
         self.0.load(Ordering::Acquire) != 0
     }
 
+    /// The system call in which the thread sleeps, with its arguments, as the kernel prints it; `running` if it is in
+    /// none.
+    pub fn call(&self) -> String {
+        std::fs::read_to_string(format!("/proc/self/task/{}/syscall", self.number()))
+            .unwrap_or_default()
+    }
+
     /// Whether the thread sleeps in a futex call at this moment.
     pub fn is_in_futex(&self) -> bool {
-        let id = self.0.load(Ordering::Acquire);
-        let call =
-            std::fs::read_to_string(format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
+        let call = self.call();
         let number = call.split(' ').next().and_then(|call| call.parse().ok());
-        id != 0
+        self.is_set()
             && [libc::SYS_futex, libc::SYS_futex_waitv]
                 .map(Some)
                 .contains(&number)

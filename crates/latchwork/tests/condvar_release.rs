@@ -2,11 +2,10 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{InheritFault, InheritPlain, Mutex};
-use latchwork::probe::{Feature, Features};
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::time::Deadline;
 use latchwork_testkit::Watchdog;
@@ -20,36 +19,28 @@ use inherit_support::{Task, make_real_time, may_be_real_time, ordinary};
 use latchwork_testkit::ThreadId;
 use latchwork_testkit::bodies::condvar::{asleep, settled};
 
-/// How often the calling thread has gone to sleep.
-fn sleeps() -> i64 {
-    // SAFETY: the kernel fills the structure in.
-    unsafe {
-        let mut usage = core::mem::zeroed::<libc::rusage>();
-        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
-        usage.ru_nvcsw
-    }
-}
-
 const WAITERS: usize = 24;
 
-/// Lets `WAITERS` threads sleep, notifies all of them under the lock, and keeps that for a while. Then
-/// each passes the section once. Returns how often they slept in all.
-fn release<W: Way>() -> i64 {
+fn settled_of<W: Way>() -> Box<Of<W>> {
+    settled::<Of<W>>()
+}
+
+/// Lets `WAITERS` threads sleep, notifies all of them under the lock, and keeps that for a while. Then each passes the
+/// section, and none passes it twice.
+fn each_passes_the_section_once<W: Way>() {
     let contestant = settled_of::<W>();
     let ids: [ThreadId; WAITERS] = core::array::from_fn(|_| ThreadId::default());
-    let slept = AtomicI64::new(0);
+    let passed = AtomicUsize::new(0);
     thread::scope(|scope| {
         for id in &ids {
-            let (contestant, slept) = (&contestant, &slept);
+            let (contestant, passed) = (&contestant, &passed);
             scope.spawn(move || {
                 let mut guard = contestant.lock();
-                let before = sleeps();
                 id.set();
                 while *guard == 0 {
                     guard = contestant.wait_for_change(guard);
                 }
-                drop(guard);
-                slept.fetch_add(sleeps() - before, Ordering::Relaxed);
+                passed.fetch_add(1, Ordering::Relaxed);
             });
         }
         asleep(&ids);
@@ -57,31 +48,10 @@ fn release<W: Way>() -> i64 {
         *guard = 1;
         contestant.changed().notify_all();
         thread::sleep(Duration::from_millis(20));
+        assert_eq!(passed.load(Ordering::Relaxed), 0, "the mutex is held");
         drop(guard);
     });
-    slept.into_inner()
-}
-
-fn settled_of<W: Way>() -> Box<Of<W>> {
-    settled::<Of<W>>()
-}
-
-/// The first may have found the mutex held. (Half as many more for what else a thread may sleep for.)
-fn each_sleeps_once<W: Way>() {
-    let slept = release::<W>();
-    assert!(
-        slept <= (WAITERS + WAITERS / 2) as i64,
-        "{WAITERS} waiters slept {slept} times"
-    );
-}
-
-/// Each is woken while the one before it has the mutex, at the earliest; so it may find that held.
-fn each_sleeps_twice_at_most<W: Way>() {
-    let slept = release::<W>();
-    assert!(
-        slept <= (2 * WAITERS + WAITERS / 2) as i64,
-        "{WAITERS} waiters slept {slept} times"
-    );
+    assert_eq!(passed.into_inner(), WAITERS);
 }
 
 macro_rules! of_ways {
@@ -104,37 +74,16 @@ macro_rules! of_ways {
     )*};
 }
 
-/// As the kernel lets it: the former where it sends waiters on to a mutex that inherits, as its owners.
-fn each_sleeps_once_or_twice<W: Way>() {
-    if Features::probe().has(Feature::FutexRequeuePi) {
-        each_sleeps_once::<W>();
-    } else {
-        each_sleeps_twice_at_most::<W>();
-    }
-}
-
 of_ways! {
-    each_sleeps_once: ByWord;
-    each_sleeps_once_or_twice: ByKernel ByKernelPastGate;
-    each_sleeps_twice_at_most: ByRelay ByRelayUnderCeiling ByRelayToShared;
-    nobody_is_awake_before_its_turn: ByWord ByKernel ByKernelPastGate ByRelay ByRelayUnderCeiling ByRelayToShared;
+    each_passes_the_section_once: ByWord ByKernel ByKernelPastGate ByRelay ByRelayUnderCeiling ByRelayToShared;
+    no_waiter_is_woken_before_its_turn: ByWord ByKernel ByKernelPastGate ByRelay ByRelayUnderCeiling ByRelayToShared;
     all_are_woken_together: ByCrowd ByCrowdInheriting;
     several_mutexes_in_turn_lose_nothing: ByWord ByKernel ByKernelPastGate ByRelay ByRelayToShared ByCrowd;
     several_mutexes_at_once_lose_nothing: ByWord ByKernel ByKernelPastGate ByRelay ByRelayToShared ByCrowd;
 }
 
-/// How often a thread has gone to sleep.
-fn sleeps_of(id: &ThreadId) -> i64 {
-    let status = format!("/proc/self/task/{}/status", id.number());
-    let status = std::fs::read_to_string(status).unwrap();
-    let sleeps = status
-        .lines()
-        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
-        .unwrap();
-    sleeps.trim().parse().unwrap()
-}
-
-/// Notifies all, and lets `check` look, while the mutex is held, how many were woken.
+/// Notifies all, and lets `check` count, while the mutex is held, how many waiters have left the system call in which
+/// they slept. A waiter that the kernel moves to another word stays in its call.
 fn woken_while_held<W: Way>(check: impl FnOnce(&dyn Fn() -> usize)) {
     let contestant = settled_of::<W>();
     let ids: [ThreadId; WAITERS] = core::array::from_fn(|_| ThreadId::default());
@@ -143,7 +92,7 @@ fn woken_while_held<W: Way>(check: impl FnOnce(&dyn Fn() -> usize)) {
             let contestant = &contestant;
             scope.spawn(move || {
                 let mut guard = contestant.lock();
-                // Now, for who has not been in the section might sleep for the mutex, and once only.
+                // Not before: a thread that waits for the mutex would be taken for a waiter.
                 id.set();
                 while *guard == 0 {
                     guard = contestant.wait_for_change(guard);
@@ -151,30 +100,29 @@ fn woken_while_held<W: Way>(check: impl FnOnce(&dyn Fn() -> usize)) {
             });
         }
         asleep(&ids);
+        // A waiter enqueues before it releases the mutex, so from here on all are enqueued; their next call is the sleep.
         let mut guard = contestant.lock();
-        // Who is in a futex call may be on its way to sleep still.
-        thread::sleep(Duration::from_millis(5));
         asleep(&ids);
-        let before = ids.each_ref().map(sleeps_of);
+        let before = ids.each_ref().map(ThreadId::call);
         *guard = 1;
         contestant.changed().notify_all();
         check(&|| {
-            let both = ids.iter().zip(before);
-            both.filter(|(id, before)| sleeps_of(id) != *before).count()
+            let both = ids.iter().zip(&before);
+            both.filter(|(id, before)| id.call() != **before).count()
         });
         drop(guard);
     });
 }
 
-/// While the mutex is held, two waiters are woken at most.
-fn nobody_is_awake_before_its_turn<W: Way>() {
+/// While the mutex is held, at most two waiters are woken.
+fn no_waiter_is_woken_before_its_turn<W: Way>() {
     woken_while_held::<W>(|woken| {
         thread::sleep(Duration::from_millis(20));
         assert!(woken() <= 2);
     });
 }
 
-/// What the others are spared; and that it would be noticed.
+/// The twin of the test before: it shows that waiters that are woken are counted.
 fn all_are_woken_together<W: Way>() {
     woken_while_held::<W>(|woken| {
         while woken() < WAITERS {
