@@ -7,5 +7,4 @@ say "loom"
 RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test -p latchwork --release --locked --target-dir target/loom \
     --config 'profile.release.package."*".opt-level=0' \
     --config 'profile.release.package.loom.opt-level=3' --config 'profile.release.package.generator.opt-level=3' \
-    --test loom_check --test loom_mutex --test loom_condvar --test loom_completion --test loom_queue --test loom_queue_places --test loom_ring --test loom_event --test loom_semaphore \
-    --test loom_robust --test loom_robust_protocols --test loom_inherit --test loom_throughput --test loom_rwlock --test loom_robust_rwlock
+    --test 'loom_*'
