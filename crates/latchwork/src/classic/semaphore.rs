@@ -7,7 +7,8 @@ use super::{
 };
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::Site;
-use crate::semaphore::handle::{Anchor, Failure, Plan, made, make, me};
+use crate::semaphore::caller::Caller;
+use crate::semaphore::handle::{Anchor, Failure, Plan, made, make};
 use crate::semaphore::object::{Core, Discipline, Form, Kind};
 use crate::semaphore::owned::Told;
 use crate::semaphore::wait::Patience;
@@ -107,7 +108,7 @@ impl<'r> Classic<'r> {
     /// The part of a creation that runs under the table's lock.
     fn make_semaphore(&self, name: Name, plan: &Plan, site: Site) -> Result<Id, Status> {
         let ground = self.region.inner();
-        let task = me(ground.task().map_err(internal)?);
+        let task = Caller::new(ground.task().map_err(internal)?);
         let free = |entry: &&Entry| entry.core.key().is_none();
         let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
         if plan.form.kind().has_ceiling() && plan.ceiling > MAXIMUM_PRIORITY {

@@ -2,10 +2,11 @@
 
 use crate::region::Parked;
 use crate::region::wait_record::{BUSY, WaitRecord};
+use crate::semaphore::caller::Caller;
 use crate::semaphore::ground::Ground;
 use crate::semaphore::object::{Core, Discipline, Form, Kind, owner_of, slot_of};
 use crate::semaphore::owned::Told;
-use crate::semaphore::wait::{Me, Patience};
+use crate::semaphore::wait::Patience;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{Refusal, counting, owned, priority};
 use crate::sys::futex::{self, Sharing, Wait};
@@ -116,8 +117,8 @@ impl Semaphores {
         }
     }
 
-    fn me(&self, task: u16) -> Me<'_> {
-        Me {
+    fn caller(&self, task: u16) -> Caller<'_> {
+        Caller {
             task: number(task),
             record: &self.tasks.0[usize::from(task)],
         }
@@ -134,13 +135,13 @@ impl Semaphores {
             if owned::obtain_free(core, key, number(task)) {
                 return Waited::Obtained;
             }
-            owned::obtain(&self.tasks, core, key, self.me(task), patience)
+            owned::obtain(&self.tasks, core, key, self.caller(task), patience)
                 .map(|told| assert_eq!(told, Told::Clean))
         } else {
             if counting::obtain_free(core, key) {
                 return Waited::Obtained;
             }
-            counting::obtain(&self.tasks, core, key, self.me(task), patience)
+            counting::obtain(&self.tasks, core, key, self.caller(task), patience)
         };
         match obtained {
             Ok(()) => Waited::Obtained,
@@ -161,9 +162,9 @@ impl Semaphores {
         let core = &self.cores[semaphore];
         let locked = Locked::new(&self.tasks, core).expect("a task of a model");
         assert!(locked.announce(core.word.load(SeqCst)));
-        locked.enter(self.me(task));
+        locked.enter(self.caller(task));
         drop(locked);
-        priority::donate(&self.tasks, core, self.me(task));
+        priority::donate(&self.tasks, core, self.caller(task));
     }
 
     /// The task that owns a semaphore, or 0.
@@ -194,11 +195,11 @@ impl Semaphores {
         let released = if core.form().kind().has_owner() {
             if owned::release_free(core, key, number(task)) {
                 if core.form().kind() == Kind::Inherit {
-                    priority::had_more(&self.tasks, core, self.me(task));
+                    priority::had_more(&self.tasks, core, self.caller(task));
                 }
                 return;
             }
-            owned::release(&self.tasks, core, key, self.me(task), false)
+            owned::release(&self.tasks, core, key, self.caller(task), false)
         } else {
             if counting::release_free(core, key, u32::MAX) {
                 return;

@@ -1,7 +1,8 @@
 //! Handles on semaphores with an owner: binary ones, plain, with a ceiling, or inheriting.
 
+use super::caller::Caller;
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{Anchor, Failure, Plan, end_of_guard, me};
+use super::handle::{Anchor, Failure, Plan, end_of_guard};
 use super::object::{Discipline, Form, Kind, owner_of};
 use super::owned::{self, Told};
 use super::wait::Patience;
@@ -226,7 +227,7 @@ impl<'r> BinarySemaphore<'r> {
     pub(crate) fn obtain_slowly(&self, patience: Patience, site: Site) -> Result<Told, Failure> {
         let Anchor { ground, core, key } = self.anchor;
         let task = ground.task()?;
-        let obtain = |patience| owned::obtain(ground, core, key, me(task), patience);
+        let obtain = |patience| owned::obtain(ground, core, key, Caller::new(task), patience);
         Ok(watched::obtain(core, patience, site, obtain)?)
     }
 
@@ -249,7 +250,7 @@ impl<'r> BinarySemaphore<'r> {
             && let Some(task) = ground.task_at_hand()
             && owned::release_free(core, key, task.owner().raw())
         {
-            let task = me(task);
+            let task = Caller::new(task);
             task.record.standing.released();
             if self.kind == Kind::Inherit {
                 priority::had_more(ground, core, task);
@@ -263,8 +264,8 @@ impl<'r> BinarySemaphore<'r> {
     fn release_slowly(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
         let released = self.anchor.owner_at_hand().and_then(|task| {
-            watched::releases(core, key, me(task), site);
-            Ok(owned::release(ground, core, key, me(task), torn)?)
+            watched::releases(core, key, Caller::new(task), site);
+            Ok(owned::release(ground, core, key, Caller::new(task), torn)?)
         });
         if site != Site::UNKNOWN {
             watched::has_released(core, key, &released, site);

@@ -18,19 +18,19 @@
 //!
 //! A task that polls before it queues is not yet part of a cycle.
 
+use super::caller::Caller;
 use super::ground::Ground;
-use super::object::{Core, owner_of, slot_of};
-use super::wait::Me;
+use super::object::{Core, core_at, owner_of, slot_of};
 use crate::atomic::Ordering::{Acquire, SeqCst};
 use crate::region::wait_record::{STATE, WAITING};
 
 /// Whether the calling task, which waits for `core`, waits for itself.
-pub(crate) fn is_circle<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> bool {
+pub(crate) fn is_circle<G: Ground>(ground: &G, core: &Core, caller: Caller<'_>) -> bool {
     loop {
-        let Some(first) = walk(ground, core, me) else {
+        let Some(first) = walk(ground, core, caller) else {
             return false;
         };
-        if walk(ground, core, me) == Some(first) {
+        if walk(ground, core, caller) == Some(first) {
             return true;
         }
     }
@@ -38,14 +38,14 @@ pub(crate) fn is_circle<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> bool 
 
 /// Walks the chain back to the calling task; returns a number that differs for different chains, or `None` if the chain
 /// ends elsewhere.
-fn walk<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> Option<u64> {
+fn walk<G: Ground>(ground: &G, core: &Core, caller: Caller<'_>) -> Option<u64> {
     let mut core = core;
     let mut way = 0;
     // A longer chain leads round a cycle of other tasks.
     for _ in 0..=ground.used() {
         // SeqCst, here and below: ordered after the entry into the queue, as the head says.
         let owner = owner_of(core.word.load(SeqCst));
-        if owner == me.task {
+        if owner == caller.task {
             return Some(way);
         }
         if owner == 0 || !core.form().kind().has_owner() {
@@ -68,7 +68,7 @@ fn walk<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> Option<u64> {
         }
         // SAFETY: a living task waits for it, so this library stored the address. A core is never moved or freed, and
         // its memory is never used otherwise.
-        core = unsafe { super::core_at(object) };
+        core = unsafe { core_at(object) };
     }
     None
 }

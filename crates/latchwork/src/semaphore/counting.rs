@@ -9,11 +9,13 @@
 //! A unit that a task had when it died is lost, as in RTEMS: no record says that the task had it. A unit that was
 //! handed to a waiter which dies before its obtain returns counts as obtained.
 
+use super::caller::Caller;
 use super::ground::Ground;
 use super::object::{Core, DELETED, LOW, ONE, QUEUED, is_of, key_of};
-use super::wait::{Approach, Me, Patience, acknowledge, wait};
+use super::wait::{Approach, Patience, acknowledge, wait};
 use super::wait_queue::Locked;
-use super::{Refusal, ReleaseRefusal, Wake};
+use super::wake::Wake;
+use super::{Refusal, ReleaseRefusal};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::atomic::unless_fault;
 use crate::region::wait_record::GRANTED;
@@ -63,7 +65,7 @@ pub(crate) fn obtain<G: Ground>(
     ground: &G,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     patience: Patience,
 ) -> Result<(), Refusal> {
     let mut approach = Approach::new(core, patience);
@@ -82,7 +84,7 @@ pub(crate) fn obtain<G: Ground>(
         }
         match patience {
             Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if approach.goes_on(me.polls_before_queue()) => {}
+            Patience::Until(_) if approach.goes_on(caller.polls_before_queue()) => {}
             Patience::Until(_) => break,
         }
     }
@@ -108,11 +110,11 @@ pub(crate) fn obtain<G: Ground>(
             return Err(Refusal::WouldBlock);
         };
         if unless_fault!(SemaphoreQueuesUnannounced, locked.announce(word), true) {
-            locked.enter(me);
+            locked.enter(caller);
             let seen = core.recovered.load(Relaxed);
             locked.unlock(Wake::NONE);
-            wait(ground, core, me, seen, deadline)?;
-            acknowledge(me);
+            wait(ground, core, caller, seen, deadline)?;
+            acknowledge(caller);
             return Ok(());
         }
     }

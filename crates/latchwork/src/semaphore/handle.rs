@@ -1,8 +1,9 @@
 //! What the handles on all kinds have in common: a named object of a region.
 
+use super::caller::Caller;
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::object::{Core, DELETED, Form, Kind, key_of};
-use super::wait::{Me, Patience};
+use super::wait::Patience;
 use super::wait_queue::Locked;
 use super::{Refusal, counting, mrsp, owned, priority, watched};
 use crate::atomic::Ordering;
@@ -72,15 +73,6 @@ impl Plan {
     }
 }
 
-/// The calling task, in the form that semaphores use.
-#[inline]
-pub(crate) fn me(task: Task<'_>) -> Me<'_> {
-    Me {
-        task: task.owner().raw(),
-        record: &task.slot.wait,
-    }
-}
-
 impl<'r> Anchor<'r> {
     pub(super) const BYTES: usize = size_of::<Core>();
 
@@ -134,8 +126,9 @@ impl<'r> Anchor<'r> {
 
     #[cold]
     pub(crate) fn obtain_unit_slowly(&self, patience: Patience, site: Site) -> Result<(), Failure> {
-        let me = me(self.ground.task()?);
-        let obtain = |patience| counting::obtain(self.ground, self.core, self.key, me, patience);
+        let caller = Caller::new(self.ground.task()?);
+        let obtain =
+            |patience| counting::obtain(self.ground, self.core, self.key, caller, patience);
         Ok(watched::obtain_unit(self.core, patience, site, obtain)?)
     }
 
@@ -237,7 +230,7 @@ impl<'r> Anchor<'r> {
 pub(super) struct Begun<'r> {
     anchor: Anchor<'r>,
     is_new: bool,
-    me: Me<'r>,
+    caller: Caller<'r>,
 }
 
 /// Creates a semaphore in a core without one, or opens the one that is there if it has this form. `prepare` runs for a
@@ -248,7 +241,7 @@ pub(super) fn begin_in<'r>(
     plan: &Plan,
     prepare: impl FnOnce(),
 ) -> Result<Begun<'r>, SemaphoreError> {
-    let me = me(ground.task()?);
+    let caller = Caller::new(ground.task()?);
     let _locked = Locked::new(ground, core).map_err(AttachError::from)?;
     let found = core.key();
     let key = match found {
@@ -256,13 +249,13 @@ pub(super) fn begin_in<'r>(
         Some(_) => return Err(SemaphoreError::OtherKind),
         None => {
             prepare();
-            make(core, plan, me)?
+            make(core, plan, caller)?
         }
     };
     Ok(Begun {
         anchor: Anchor { ground, core, key },
         is_new: found.is_none(),
-        me,
+        caller,
     })
 }
 
@@ -272,7 +265,7 @@ impl<'r> Begun<'r> {
         let Anchor { ground, core, .. } = self.anchor;
         watched::named(core, name, site);
         if self.is_new {
-            made(ground, core, plan, self.me, site);
+            made(ground, core, plan, self.caller, site);
         }
         self.anchor
     }
@@ -295,21 +288,21 @@ impl Reused for Core {
 }
 
 /// Creates a semaphore in a core without one, under its lock; the calling task owns it if the plan says so.
-pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, SemaphoreError> {
+pub(crate) fn make(core: &Core, plan: &Plan, caller: Caller<'_>) -> Result<u64, SemaphoreError> {
     debug_assert!(key_of(DELETED) == 0);
-    if plan.obtained && plan.form.kind().has_ceiling() && me.priority() < plan.ceiling {
+    if plan.obtained && plan.form.kind().has_ceiling() && caller.priority() < plan.ceiling {
         return Err(SemaphoreError::AboveCeiling {
-            own: super::Priority::recorded(me.priority()),
+            own: super::Priority::recorded(caller.priority()),
             ceiling: super::Priority::recorded(plan.ceiling),
         });
     }
     let content = match plan.form.kind().has_owner() {
         true if plan.obtained => {
             if plan.form.kind() == Kind::Mrsp {
-                mrsp::makes(me, plan.ceiling);
+                mrsp::makes(caller, plan.ceiling);
             }
-            me.record.standing.obtained();
-            me.task
+            caller.record.standing.obtained();
+            caller.task
         }
         true => 0,
         false => u64::from(plan.count) << 32,
@@ -318,13 +311,13 @@ pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, Semaphor
 }
 
 /// The rest after [`make`], when the lock has been released.
-pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>, site: Site) {
+pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, caller: Caller<'_>, site: Site) {
     if plan.obtained {
         watched::made(core, site);
     }
     match plan.form.kind() {
-        Kind::Ceiling if plan.obtained => priority::has_ceiling(ground, core, me),
-        Kind::Mrsp if plan.obtained => mrsp::made(ground, core, me),
+        Kind::Ceiling if plan.obtained => priority::has_ceiling(ground, core, caller),
+        Kind::Mrsp if plan.obtained => mrsp::made(ground, core, caller),
         _ => {}
     }
 }

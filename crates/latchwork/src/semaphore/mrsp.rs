@@ -88,12 +88,14 @@ mod lend;
 pub use handle::{Helping, MrspHeld, MrspSemaphore};
 pub(crate) use handle::{obtain_at, release_from};
 
+use super::caller::Caller;
 use super::ground::Ground;
 use super::object::{Core, DIED, is_of, owner_of};
 use super::owned::{self, Taken, Told};
-use super::wait::{Me, Patience, acknowledge, give_up, look};
+use super::wait::{Patience, acknowledge, give_up, look};
 use super::wait_queue::Locked;
-use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
+use super::wake::Wake;
+use super::{Refusal, ReleaseRefusal, chain, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::backoff::pause;
 use crate::region::{Inner, Parked};
@@ -110,7 +112,7 @@ pub(crate) fn obtain(
     ground: &Arc<Inner>,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     patience: Patience,
     ceiling_on: impl Fn(u32) -> u32,
 ) -> Result<Told, Refusal> {
@@ -119,26 +121,26 @@ pub(crate) fn obtain(
         return Err(Refusal::NoObject);
     }
     let owner = owner_of(word);
-    if owner == me.task {
+    if owner == caller.task {
         return Err(Refusal::Deadlock);
     }
     if matches!(patience, Patience::Try) && owner != 0 && ground.is_alive(owner) {
         return Err(Refusal::WouldBlock);
     }
     // The classic interface also has priority 0, which means "none" in `waits_at`.
-    let ceiling = ceiling_on(lend::arrive(me)).max(1);
-    let own = me.priority();
+    let ceiling = ceiling_on(lend::arrive(caller)).max(1);
+    let own = caller.priority();
     if own < ceiling {
         return Err(Refusal::AboveCeiling { own, ceiling });
     }
-    let standing = &me.record.standing;
+    let standing = &caller.record.standing;
     // SeqCst: ordered before the refresh, which reads it.
     standing.waits_at.store(ceiling, SeqCst);
-    priority::refresh(ground, me.task, false);
-    let taken = take(ground, core, key, me, patience);
+    priority::refresh(ground, caller.task, false);
+    let taken = take(ground, core, key, caller, patience);
     if taken.is_ok() {
         standing.obtained();
-        own_at(ground, core, me, ceiling);
+        own_at(ground, core, caller, ceiling);
     }
     standing.spins_at.store(0, Relaxed);
     standing.waits_at.store(0, SeqCst);
@@ -146,31 +148,35 @@ pub(crate) fn obtain(
         owned::take_note(ground, core);
     }
     if taken.is_ok() {
-        acknowledge(me);
+        acknowledge(caller);
     }
     // Lowers the priority from the ceiling, or raises it to the ceiling from the level at which the task spun.
-    priority::refresh(ground, me.task, false);
+    priority::refresh(ground, caller.task, false);
     taken
 }
 
 /// Enters the semaphore, which the calling task owns, into its list, with the ceiling that the task has.
-fn own_at(ground: &Arc<Inner>, core: &Core, me: Me<'_>, ceiling: u32) {
-    let sections = &me.record.lending.sections;
+fn own_at(ground: &Arc<Inner>, core: &Core, caller: Caller<'_>, ceiling: u32) {
+    let sections = &caller.record.lending.sections;
     sections.store(sections.load(Relaxed) + 1, Relaxed);
     core.in_force.store(ceiling, SeqCst);
-    priority::has_ceiling(ground, core, me);
+    priority::has_ceiling(ground, core, caller);
 }
 
 /// The calling task is about to create a semaphore that it owns: other tasks may help as soon as it exists.
-pub(super) fn makes(me: Me<'_>, ceiling: u32) {
-    lend::arrive(me);
-    me.record.standing.waits_at.store(ceiling.max(1), SeqCst);
+pub(super) fn makes(caller: Caller<'_>, ceiling: u32) {
+    lend::arrive(caller);
+    caller
+        .record
+        .standing
+        .waits_at
+        .store(ceiling.max(1), SeqCst);
 }
 
 /// The calling task has created the semaphore, and owns it.
-pub(super) fn made(ground: &Arc<Inner>, core: &Core, me: Me<'_>) {
-    let waits_at = &me.record.standing.waits_at;
-    own_at(ground, core, me, waits_at.load(Relaxed));
+pub(super) fn made(ground: &Arc<Inner>, core: &Core, caller: Caller<'_>) {
+    let waits_at = &caller.record.standing.waits_at;
+    own_at(ground, core, caller, waits_at.load(Relaxed));
     waits_at.store(0, SeqCst);
 }
 
@@ -178,20 +184,20 @@ fn take(
     ground: &Arc<Inner>,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     patience: Patience,
 ) -> Result<Told, Refusal> {
-    if owned::obtain_free(core, key, me.task) {
+    if owned::obtain_free(core, key, caller.task) {
         return Ok(Told::Clean);
     }
-    let seen = match Locked::new(ground, core)?.take_or_enter(key, me, patience)? {
+    let seen = match Locked::new(ground, core)?.take_or_enter(key, caller, patience)? {
         Taken::Owned(told) => return Ok(told),
         Taken::Entered(seen) => seen,
     };
-    let waited = if chain::is_circle(ground, core, me) {
-        give_up(ground, core, me, Refusal::Deadlock)
+    let waited = if chain::is_circle(ground, core, caller) {
+        give_up(ground, core, caller, Refusal::Deadlock)
     } else {
-        wait(ground, core, me, seen, patience.deadline())
+        wait(ground, core, caller, seen, patience.deadline())
     };
     if waited.is_err() {
         // The owner may no longer use this CPU.
@@ -206,7 +212,7 @@ fn take(
 fn wait(
     ground: &Arc<Inner>,
     core: &Core,
-    me: Me<'_>,
+    caller: Caller<'_>,
     mut seen: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
@@ -217,35 +223,35 @@ fn wait(
     loop {
         // Read before the check: see `park`.
         let deaths = ground.deaths();
-        let word = match look(me) {
+        let word = match look(caller) {
             ControlFlow::Continue(word) => word,
             ControlFlow::Break(end) => return end,
         };
         // SeqCst: as in `lend.rs`.
         let owner = owner_of(core.word.load(SeqCst));
         // A hand-over to this task that is not finished may be of a dead task: taking the lock settles that.
-        if deaths != seen || owner == me.task || !ground.is_alive(owner) {
+        if deaths != seen || owner == caller.task || !ground.is_alive(owner) {
             seen = deaths;
             helped = (0, None);
             settle(ground, core)?;
             continue;
         }
         // The owner's priority may fall in its critical section.
-        let now = (owner, lend::level(ground, me, owner));
+        let now = (owner, lend::level(ground, caller, owner));
         if now != helped {
             helped = now;
-            spins = lend::help(ground, core, me, owner, now.1);
+            spins = lend::help(ground, core, caller, owner, now.1);
             continue;
         }
         if spins {
             let is_late = looks.is_multiple_of(CLOCK) && deadline.is_some_and(Deadline::has_passed);
             if is_late {
-                return give_up(ground, core, me, Refusal::TimedOut);
+                return give_up(ground, core, caller, Refusal::TimedOut);
             }
             pause(looks);
             looks = looks.wrapping_add(1);
-        } else if ground.park(&me.record.word, word, deaths, deadline) == Parked::TimedOut {
-            return give_up(ground, core, me, Refusal::TimedOut);
+        } else if ground.park(&caller.record.word, word, deaths, deadline) == Parked::TimedOut {
+            return give_up(ground, core, caller, Refusal::TimedOut);
         }
     }
 }
@@ -268,16 +274,16 @@ pub(crate) fn release(
     ground: &Arc<Inner>,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
-    let word = owned::own_word(core, key, me)?;
-    priority::had_ceiling(core, me);
-    owned::surrender(ground, core, key, me, torn || word & DIED != 0)?;
+    let word = owned::own_word(core, key, caller)?;
+    priority::had_ceiling(core, caller);
+    owned::surrender(ground, core, key, caller, torn || word & DIED != 0)?;
     // The task returns to its home CPU before its priority falls: with its own priority it might wait long for this
     // CPU.
-    lend::depart(ground, me);
-    me.record.standing.released();
-    priority::had_more(ground, core, me);
+    lend::depart(ground, caller);
+    caller.record.standing.released();
+    priority::had_more(ground, core, caller);
     Ok(())
 }

@@ -216,3 +216,13 @@ pub(crate) fn owner_of(word: u64) -> u64 {
 pub(crate) fn slot_of(task: u64) -> u16 {
     (task >> 16) as u16
 }
+
+/// The semaphore at an address that a record or another semaphore contains.
+///
+/// # Safety
+/// There is one at this address. A semaphore is never moved or freed while the region is mapped; it may have been
+/// deleted since, but its memory is still a semaphore.
+pub(super) unsafe fn core_at<'a>(address: u64) -> &'a Core {
+    // SAFETY: the caller promises that a semaphore lies there, and it is never moved or freed.
+    unsafe { &*core::ptr::with_exposed_provenance(address as usize) }
+}

@@ -23,13 +23,15 @@
 //! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
 //! sleeps, and the death wakes it.
 
+use super::caller::Caller;
 use super::ground::Ground;
 use super::object::{
     Core, DELETED, DIED, Kind, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of,
 };
-use super::wait::{Approach, Me, Patience, acknowledge, give_up, wait};
+use super::wait::{Approach, Patience, acknowledge, give_up, wait};
 use super::wait_queue::Locked;
-use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
+use super::wake::Wake;
+use super::{Refusal, ReleaseRefusal, chain, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
 use crate::backoff::FIRST_POLLS;
@@ -77,28 +79,28 @@ pub(crate) fn obtain<G: Ground>(
     ground: &G,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     patience: Patience,
 ) -> Result<Told, Refusal> {
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(Refusal::NoObject);
     }
-    if owner_of(word) == me.task {
+    if owner_of(word) == caller.task {
         nest(core, 1);
-        me.record.standing.obtained();
+        caller.record.standing.obtained();
         return Ok(Told::Clean);
     }
-    let told = take(ground, core, key, me, patience)?;
-    me.record.standing.obtained();
+    let told = take(ground, core, key, caller, patience)?;
+    caller.record.standing.obtained();
     if core.form().kind() == Kind::Ceiling {
-        priority::has_ceiling(ground, core, me);
+        priority::has_ceiling(ground, core, caller);
     }
     if told == Told::OwnerDied {
         take_note(ground, core);
     }
     // Last: while the record names the object, its ceiling counts.
-    acknowledge(me);
+    acknowledge(caller);
     Ok(told)
 }
 
@@ -146,11 +148,11 @@ pub(super) fn told(word: u64) -> Told {
     }
 }
 
-fn check_ceiling(core: &Core, me: Me<'_>) -> Result<(), Refusal> {
+fn check_ceiling(core: &Core, caller: Caller<'_>) -> Result<(), Refusal> {
     if core.form().kind() != Kind::Ceiling {
         return Ok(());
     }
-    let (own, ceiling) = (me.priority(), core.ceiling.load(Relaxed));
+    let (own, ceiling) = (caller.priority(), core.ceiling.load(Relaxed));
     if own < ceiling {
         return Err(Refusal::AboveCeiling { own, ceiling });
     }
@@ -161,7 +163,7 @@ fn take<G: Ground>(
     ground: &G,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     patience: Patience,
 ) -> Result<Told, Refusal> {
     let mut approach = Approach::new(core, patience);
@@ -172,8 +174,8 @@ fn take<G: Ground>(
         }
         let owner = owner_of(word);
         if word & LOW == key && owner == 0 {
-            check_ceiling(core, me)?;
-            if obtain_free(core, key, me.task) {
+            check_ceiling(core, caller)?;
+            if obtain_free(core, key, caller.task) {
                 approach.ends(true);
                 return Ok(Told::Clean);
             }
@@ -185,23 +187,23 @@ fn take<G: Ground>(
         }
         let polls = match patience {
             Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if priority::is_owed(ground, core, me, owner) => FIRST_POLLS,
-            Patience::Until(_) => me.polls_before_queue(),
+            Patience::Until(_) if priority::is_owed(ground, core, caller, owner) => FIRST_POLLS,
+            Patience::Until(_) => caller.polls_before_queue(),
         };
         if !approach.goes_on(polls) {
             break;
         }
     }
     approach.ends(false);
-    let seen = match Locked::new(ground, core)?.take_or_enter(key, me, patience)? {
+    let seen = match Locked::new(ground, core)?.take_or_enter(key, caller, patience)? {
         Taken::Owned(told) => return Ok(told),
         Taken::Entered(seen) => seen,
     };
-    priority::donate(ground, core, me);
-    if chain::is_circle(ground, core, me) {
-        give_up(ground, core, me, Refusal::Deadlock)?;
+    priority::donate(ground, core, caller);
+    if chain::is_circle(ground, core, caller) {
+        give_up(ground, core, caller, Refusal::Deadlock)?;
     } else {
-        wait(ground, core, me, seen, patience.deadline())?;
+        wait(ground, core, caller, seen, patience.deadline())?;
     }
     // Acquire: the last owner's writes come with the grant, which was read with Acquire.
     Ok(told(core.word.load(Relaxed)))
@@ -215,12 +217,12 @@ pub(super) enum Taken {
 }
 
 /// The word of a semaphore that the calling task is about to release, if the task owns it.
-pub(super) fn own_word(core: &Core, key: u64, me: Me<'_>) -> Result<u64, ReleaseRefusal> {
+pub(super) fn own_word(core: &Core, key: u64, caller: Caller<'_>) -> Result<u64, ReleaseRefusal> {
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(ReleaseRefusal::Deleted);
     }
-    if owner_of(word) != me.task {
+    if owner_of(word) != caller.task {
         return Err(ReleaseRefusal::NotOwner);
     }
     Ok(word)
@@ -232,10 +234,10 @@ pub(crate) fn release<G: Ground>(
     ground: &G,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
-    let word = own_word(core, key, me)?;
+    let word = own_word(core, key, caller)?;
     // An inner release by a panic is remembered until the last one.
     let torn = torn || word & DIED != 0;
     if word & NESTED != 0 {
@@ -243,15 +245,15 @@ pub(crate) fn release<G: Ground>(
             change_flags(core, |word| word | DIED);
         }
         nest(core, -1);
-        me.record.standing.released();
+        caller.record.standing.released();
         return Ok(());
     }
     if core.form().kind() == Kind::Ceiling {
-        priority::had_ceiling(core, me);
+        priority::had_ceiling(core, caller);
     }
-    surrender(ground, core, key, me, torn)?;
-    me.record.standing.released();
-    priority::had_more(ground, core, me);
+    surrender(ground, core, key, caller, torn)?;
+    caller.record.standing.released();
+    priority::had_more(ground, core, caller);
     Ok(())
 }
 
@@ -259,10 +261,10 @@ pub(super) fn surrender<G: Ground>(
     ground: &G,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     torn: bool,
 ) -> Result<(), TaskError> {
-    if !torn && release_free(core, key, me.task) {
+    if !torn && release_free(core, key, caller.task) {
         return Ok(());
     }
     let locked = Locked::new(ground, core)?;
@@ -340,7 +342,7 @@ impl<G: Ground> Locked<'_, G> {
     pub(super) fn take_or_enter(
         self,
         key: u64,
-        me: Me<'_>,
+        caller: Caller<'_>,
         patience: Patience,
     ) -> Result<Taken, Refusal> {
         let core = self.core;
@@ -351,11 +353,11 @@ impl<G: Ground> Locked<'_, G> {
             }
             let owner = owner_of(word);
             if owner == 0 {
-                check_ceiling(core, me)?;
+                check_ceiling(core, caller)?;
                 // Acquire: as in `obtain_free`.
                 if core
                     .word
-                    .compare_exchange(word, word | me.task, AcqRel, Relaxed)
+                    .compare_exchange(word, word | caller.task, AcqRel, Relaxed)
                     .is_ok()
                 {
                     return Ok(Taken::Owned(told(word)));
@@ -370,7 +372,7 @@ impl<G: Ground> Locked<'_, G> {
                 return Err(Refusal::WouldBlock);
             }
             if self.announce(word) {
-                self.enter(me);
+                self.enter(caller);
                 let seen = core.recovered.load(Relaxed);
                 self.unlock(Wake::NONE);
                 return Ok(Taken::Entered(seen));

@@ -63,9 +63,9 @@
 //! that are not mirrored, only the recorded priorities decide which task is served first, and the kernel does not know
 //! them. A task begins with the priority that its thread has in the kernel.
 
+use super::caller::Caller;
 use super::ground::Ground;
-use super::object::{Core, Kind, owner_of, slot_of};
-use super::wait::Me;
+use super::object::{Core, Kind, core_at, owner_of, slot_of};
 use super::wait_queue::Locked;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
@@ -78,15 +78,15 @@ const FAR: usize = 1 << 16;
 
 /// Whether the owner should run at the calling task's priority: it inherits, and its own is worse.
 #[inline]
-pub(crate) fn is_owed<G: Ground>(ground: &G, core: &Core, me: Me<'_>, owner: u64) -> bool {
+pub(crate) fn is_owed<G: Ground>(ground: &G, core: &Core, caller: Caller<'_>, owner: u64) -> bool {
     core.form().kind() == Kind::Inherit
-        && ground
-            .record(slot_of(owner))
-            .is_some_and(|record| me.priority() < record.standing.effective.load(Relaxed) & !BUSY)
+        && ground.record(slot_of(owner)).is_some_and(|record| {
+            caller.priority() < record.standing.effective.load(Relaxed) & !BUSY
+        })
 }
 
 /// The calling task waits for `core`: raises the owner to its priority, if the owner inherits.
-pub(crate) fn donate<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+pub(crate) fn donate<G: Ground>(ground: &G, core: &Core, caller: Caller<'_>) {
     if core.form().kind() != Kind::Inherit {
         return;
     }
@@ -99,7 +99,7 @@ pub(crate) fn donate<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
         // The task's own priority is read after the flag was set: a task that changed it before may have found the
         // owner without waiters.
         fence_after_update();
-        give(ground, owner, record, me.priority());
+        give(ground, owner, record, caller.priority());
     }
 }
 
@@ -141,8 +141,8 @@ pub(crate) fn pass_on<G: Ground>(ground: &G, core: &Core) {
 }
 
 /// The calling task owns `core`, which has a ceiling: enters it into the task's list, and refreshes the task.
-pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
-    let standing = &me.record.standing;
+pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, caller: Caller<'_>) {
+    let standing = &caller.record.standing;
     // Relaxed: only the task itself changes the list.
     core.next_held
         .store(standing.ceilings.load(Relaxed), Relaxed);
@@ -150,7 +150,7 @@ pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
     standing.ceilings.swap(core.address(), AcqRel);
     fence_after_update();
     if in_force(core) < standing.effective.load(SeqCst) {
-        refresh(ground, me.task, false);
+        refresh(ground, caller.task, false);
     }
 }
 
@@ -165,15 +165,16 @@ fn in_force(core: &Core) -> u32 {
 
 /// The calling task is about to release `core`, which has a ceiling: removes it from the task's list. It must leave the
 /// list before another task links it; but the task must keep the ceiling until it has released (`waits_at`).
-pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
+pub(crate) fn had_ceiling(core: &Core, caller: Caller<'_>) {
     // Relaxed: published by the list, which is read before it.
     #[cfg(not(loom))]
-    me.record
+    caller
+        .record
         .standing
         .waits_at
         .store(in_force(core).max(1), Relaxed);
     let next = core.next_held.load(Relaxed);
-    let mut link = &me.record.standing.ceilings;
+    let mut link = &caller.record.standing.ceilings;
     // Usually it is the first.
     while link.load(Relaxed) != core.address() {
         let address = link.load(Relaxed);
@@ -181,19 +182,19 @@ pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
             return;
         }
         // SAFETY: the list contains cores that this task owns; a core is never moved or freed.
-        link = unsafe { &super::core_at(address).next_held };
+        link = unsafe { &core_at(address).next_held };
     }
     link.store(next, Release);
 }
 
 /// The calling task has released `core`: gives up the priority that it had by it.
 #[inline]
-pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, caller: Caller<'_>) {
     let kind = core.form().kind();
     if kind != Kind::Inherit && !kind.has_ceiling() {
         return;
     }
-    let standing = &me.record.standing;
+    let standing = &caller.record.standing;
     // SeqCst: ordered before the read of `effective`.
     #[cfg(not(loom))]
     if kind.has_ceiling() {
@@ -201,7 +202,7 @@ pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
     }
     fence_after_update();
     if standing.effective.load(SeqCst) != standing.base.load(Relaxed) {
-        refresh(ground, me.task, false);
+        refresh(ground, caller.task, false);
     }
 }
 
@@ -309,7 +310,7 @@ pub(crate) fn refresh<G: Ground>(ground: &G, task: u64, anyhow: bool) {
             return;
         }
         // SAFETY: the task lived and waited for it, so this library stored the address; a core stays a core for ever.
-        let core = unsafe { super::core_at(object) };
+        let core = unsafe { core_at(object) };
         let moved = put_in_place(ground, core, task, record);
         if core.form().kind() != Kind::Inherit || !(changed || moved || anyhow) {
             return;
@@ -385,7 +386,7 @@ fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
     let object = record.object.load(Acquire);
     if object != 0 {
         // SAFETY: as in `refresh`: this library stored the address, and a core stays a core for ever.
-        let core = unsafe { super::core_at(object) };
+        let core = unsafe { core_at(object) };
         if core.form().kind() == Kind::Ceiling && is_owned(core) {
             best = best.min(core.ceiling.load(SeqCst));
         }
@@ -396,7 +397,7 @@ fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
             break;
         }
         // SAFETY: the address is from the task's list of cores; a core stays a core for ever.
-        let core = unsafe { super::core_at(address) };
+        let core = unsafe { core_at(address) };
         address = core.next_held.load(Acquire);
         // A core enters the list after it is owned, and leaves it before it is given up. So the list has changed since,
         // this link may lead anywhere, and the walk begins again.
@@ -439,7 +440,7 @@ fn inherited<G: Ground>(ground: &G, task: u64, standing: &Standing) -> Option<u3
             continue;
         }
         // SAFETY: as in `refresh`: this library stored the address, and a core stays a core for ever.
-        let core = unsafe { super::core_at(object) };
+        let core = unsafe { core_at(object) };
         if core.form().kind() == Kind::Inherit && owner_of(core.word.load(SeqCst)) == task {
             let inherited = waiter.standing.effective.load(SeqCst) & !BUSY;
             best = Some(best.map_or(inherited, |best: u32| best.min(inherited)));

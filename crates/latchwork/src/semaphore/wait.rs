@@ -10,17 +10,17 @@
 //! counted than at its last check takes the object's lock, which settles what the dead task left in mid-change,
 //! including a hand-over to this waiter.
 
+use super::caller::Caller;
 use super::ground::Ground;
 use super::object::{Core, QUEUED};
 use super::wait_queue::Locked;
-use super::{Refusal, Wake, priority};
+use super::wake::Wake;
+use super::{Refusal, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause};
 use crate::region::Parked;
-use crate::region::wait_record::{
-    BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, LOWEST, STATE, WAITING, WaitRecord,
-};
+use crate::region::wait_record::{BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, STATE, WAITING};
 use crate::time::Deadline;
 use core::ops::ControlFlow;
 
@@ -103,36 +103,6 @@ impl Patience {
     }
 }
 
-/// The calling task.
-#[derive(Clone, Copy)]
-pub(crate) struct Me<'a> {
-    /// Slot and generation.
-    pub(crate) task: u64,
-    pub(crate) record: &'a WaitRecord,
-}
-
-impl Me<'_> {
-    pub(crate) fn slot(self) -> u16 {
-        super::object::slot_of(self.task)
-    }
-
-    /// The number of polls of the semaphore before the queue.
-    pub(crate) fn polls_before_queue(self) -> u32 {
-        if self.priority() < LOWEST {
-            FIRST_POLLS
-        } else {
-            BEFORE_QUEUE
-        }
-    }
-
-    /// The effective priority.
-    #[inline]
-    pub(crate) fn priority(self) -> u32 {
-        // Relaxed: the value of any moment will do.
-        self.record.standing.effective.load(Relaxed) & !BUSY
-    }
-}
-
 impl<G: Ground> Locked<'_, G> {
     /// Sets `QUEUED` in the word, if the word is still `word`.
     pub(crate) fn announce(&self, word: u64) -> bool {
@@ -144,8 +114,8 @@ impl<G: Ground> Locked<'_, G> {
     }
 
     /// Makes the calling task a waiter. The word has `QUEUED` already.
-    pub(crate) fn enter(&self, me: Me<'_>) {
-        let record = me.record;
+    pub(crate) fn enter(&self, caller: Caller<'_>) {
+        let record = caller.record;
         record.ticket.store(self.ticket(), Relaxed);
         record.object.store(self.core.address(), Release);
         let epoch = record.word.load(Relaxed) & !STATE;
@@ -158,19 +128,19 @@ impl<G: Ground> Locked<'_, G> {
         unless_fault!(SemaphoreEntersUnordered, fence_after_update(), ());
         // After the barrier: a task that changes the priority from now on finds this task waiting, and moves it within
         // the queue; see `priority.rs`.
-        record.priority.store(me.priority(), Relaxed);
-        self.insert(me.slot());
+        record.priority.store(caller.priority(), Relaxed);
+        self.insert(caller.slot());
     }
 
     /// Ends the calling task's wait without success; returns false if it has ended already.
-    pub(crate) fn withdraw(&self, me: Me<'_>) -> bool {
-        let word = me.record.word.load(Relaxed);
+    pub(crate) fn withdraw(&self, caller: Caller<'_>) -> bool {
+        let word = caller.record.word.load(Relaxed);
         if word & STATE != WAITING {
             return false;
         }
-        self.remove(me.slot());
-        me.record.word.store(word & !STATE | IDLE, Relaxed);
-        me.record.object.store(0, Release);
+        self.remove(caller.slot());
+        caller.record.word.store(word & !STATE | IDLE, Relaxed);
+        caller.record.object.store(0, Release);
         self.note_emptiness();
         true
     }
@@ -181,14 +151,14 @@ impl<G: Ground> Locked<'_, G> {
 pub(crate) fn wait<G: Ground>(
     ground: &G,
     core: &Core,
-    me: Me<'_>,
+    caller: Caller<'_>,
     mut seen: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
-    let record = me.record;
+    let record = caller.record;
     // Relaxed: `BUSY` is of a dead task, whose death was counted before the wait began, or of a living one at work.
     if record.standing.effective.load(Relaxed) & BUSY != 0 {
-        priority::refresh(ground, me.task, false);
+        priority::refresh(ground, caller.task, false);
     }
     let mut polls = 0;
     // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
@@ -196,7 +166,7 @@ pub(crate) fn wait<G: Ground>(
     loop {
         // Read before the poll: see `park`.
         let deaths = ground.deaths();
-        let word = match look(me) {
+        let word = match look(caller) {
             ControlFlow::Continue(word) => word,
             ControlFlow::Break(end) => {
                 if polls < budget.most() {
@@ -209,7 +179,7 @@ pub(crate) fn wait<G: Ground>(
             seen = deaths;
             drop(Locked::new(ground, core)?);
             // The dead task may have left this task's refresh undone, and the owner's.
-            priority::refresh(ground, me.task, true);
+            priority::refresh(ground, caller.task, true);
             continue;
         }
         if polls < budget.most() {
@@ -221,15 +191,15 @@ pub(crate) fn wait<G: Ground>(
             continue;
         }
         if ground.park(&record.word, word, deaths, deadline) == Parked::TimedOut {
-            return give_up(ground, core, me, Refusal::TimedOut);
+            return give_up(ground, core, caller, Refusal::TimedOut);
         }
     }
 }
 
 /// The word of the calling task's record while it waits, or the result of the wait.
-pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
+pub(super) fn look(caller: Caller<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
     // Acquire: pairs with `end_wait`.
-    let word = me.record.word.load(Acquire);
+    let word = caller.record.word.load(Acquire);
     let refusal = match word & STATE {
         WAITING => return ControlFlow::Continue(word),
         GRANTED => return ControlFlow::Break(Ok(())),
@@ -239,7 +209,7 @@ pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
             "a wait for a semaphore ended in state {state}"
         )),
     };
-    acknowledge(me);
+    acknowledge(caller);
     ControlFlow::Break(Err(refusal))
 }
 
@@ -247,12 +217,12 @@ pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
 pub(crate) fn give_up<G: Ground>(
     ground: &G,
     core: &Core,
-    me: Me<'_>,
+    caller: Caller<'_>,
     refusal: Refusal,
 ) -> Result<(), Refusal> {
     let locked = Locked::new(ground, core)?;
-    let withdrawn = unless_fault!(SemaphoreGivesUpGranted, locked.withdraw(me), {
-        locked.withdraw(me);
+    let withdrawn = unless_fault!(SemaphoreGivesUpGranted, locked.withdraw(caller), {
+        locked.withdraw(caller);
         true
     });
     locked.unlock(Wake::NONE);
@@ -261,15 +231,15 @@ pub(crate) fn give_up<G: Ground>(
         return Err(refusal);
     }
     // The wait has ended before: its result is in the word.
-    match look(me) {
+    match look(caller) {
         ControlFlow::Break(end) => end,
         ControlFlow::Continue(_) => Err(refusal),
     }
 }
 
 /// Resets the record after the end of a wait.
-pub(crate) fn acknowledge(me: Me<'_>) {
-    let record = me.record;
+pub(crate) fn acknowledge(caller: Caller<'_>) {
+    let record = caller.record;
     let word = record.word.load(Relaxed);
     // A task that has not waited does not write this line, which tasks read that recompute priorities.
     if word & STATE == IDLE && record.object.load(Relaxed) == 0 {

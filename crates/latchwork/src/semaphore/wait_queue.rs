@@ -15,9 +15,9 @@
 //! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
 //!    rebuilds all links. That reads the records only, and can be restarted at any time.
 
-use super::Wake;
 use super::ground::Ground;
 use super::object::{Core, QUEUED};
+use super::wake::Wake;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::mutex::{Acquired, RawError};
 use crate::region::wait_record::{STATE, WAITING, WaitRecord};

@@ -4,9 +4,10 @@
 //! observer is registered has no other path, so it reports all that its users do; one that was created before reports waits and
 //! refusals. So without an observer an uncontended obtain and release cost nothing more.
 
+use super::caller::Caller;
 use super::object::{Core, Kind, is_of, owner_of};
 use super::owned::{self, Told};
-use super::wait::{Me, Patience};
+use super::wait::Patience;
 use super::{Refusal, ReleaseError, UseError};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::{
@@ -116,8 +117,8 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
 }
 
 /// Reports that the calling task is about to release a semaphore, if it owns it.
-pub(super) fn releases(core: &Core, key: u64, me: Me<'_>, site: Site) {
-    if hook::is_observed() && owned::own_word(core, key, me).is_ok() {
+pub(super) fn releases(core: &Core, key: u64, caller: Caller<'_>, site: Site) {
+    if hook::is_observed() && owned::own_word(core, key, caller).is_ok() {
         Registered::releases(lock_of(core), site);
     }
 }

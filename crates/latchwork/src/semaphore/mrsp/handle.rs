@@ -1,8 +1,9 @@
 //! The handle on a MrsP semaphore, and its guard.
 #![allow(unsafe_code)]
 
+use super::super::caller::Caller;
 use super::super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::super::handle::{Anchor, Failure, Plan, begin_in, end_of_guard, me};
+use super::super::handle::{Anchor, Failure, Plan, begin_in, end_of_guard};
 use super::super::object::{Core, Discipline, Form, Kind, owner_of};
 use super::super::owned::Told;
 use super::super::wait::Patience;
@@ -61,7 +62,8 @@ pub(crate) fn obtain_at(
 ) -> Result<Told, Failure> {
     let Anchor { ground, core, key } = *anchor;
     let task = ground.task()?;
-    let obtain = |patience| super::obtain(ground, core, key, me(task), patience, &ceiling_on);
+    let obtain =
+        |patience| super::obtain(ground, core, key, Caller::new(task), patience, &ceiling_on);
     Ok(watched::obtain(core, patience, site, obtain)?)
 }
 
@@ -74,8 +76,8 @@ pub(crate) fn release_from(
 ) -> Result<(), ReleaseError> {
     let Anchor { ground, core, key } = *anchor;
     let released = anchor.owner_at_hand().and_then(|task| {
-        watched::releases(core, key, me(task), site);
-        Ok(super::release(ground, core, key, me(task), torn)?)
+        watched::releases(core, key, Caller::new(task), site);
+        Ok(super::release(ground, core, key, Caller::new(task), torn)?)
     });
     if site != Site::UNKNOWN {
         watched::has_released(core, key, &released, site);
@@ -344,14 +346,14 @@ impl<'r> MrspSemaphore<'r> {
     /// [`UseError::Attach`].
     pub fn helping(&self) -> Result<Helping, UseError> {
         let ground = self.anchor.ground;
-        let me = me(ground.task()?);
-        let standing = &me.record.standing;
+        let caller = Caller::new(ground.task()?);
+        let standing = &caller.record.standing;
         // Relaxed: set by this task, or the value of any moment will do.
         if standing.mirrored.load(Ordering::Relaxed) == 0 {
             return Ok(Helping::NotMirrored);
         }
-        let processor = super::lend::arrive(me);
-        if me.record.lending.home.load(Ordering::Relaxed) == 0 {
+        let processor = super::lend::arrive(caller);
+        if caller.record.lending.home.load(Ordering::Relaxed) == 0 {
             return Ok(Helping::NotPinned);
         }
         let ceiling = self.recorded_ceiling(processor as usize);
@@ -360,7 +362,7 @@ impl<'r> MrspSemaphore<'r> {
         }
         let raised_to = |waits_at| {
             standing.waits_at.store(waits_at, Ordering::SeqCst);
-            priority::refresh(ground, me.task, false);
+            priority::refresh(ground, caller.task, false);
             standing.told.load(Ordering::Relaxed)
         };
         let has_right = raised_to(ceiling) != 0;

@@ -32,11 +32,10 @@
 //! owner releases. *A dead owner* has no mask.
 #![allow(unsafe_code)]
 
-use super::super::core_at;
+use super::super::caller::Caller;
 use super::super::ground::Ground;
-use super::super::object::{Core, Kind, owner_of, slot_of};
+use super::super::object::{Core, Kind, core_at, owner_of, slot_of};
 use super::super::priority::{self, living};
-use super::super::wait::Me;
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
 use crate::mutex::RawError;
@@ -54,12 +53,12 @@ const LOOKING: u32 = 1;
 const LENT: u32 = 2;
 
 /// Notes the home of the calling task, which is about to obtain; returns the CPU whose ceiling it gets.
-pub(super) fn arrive(me: Me<'_>) -> u32 {
-    let Lending { home, sections, .. } = &me.record.lending;
+pub(super) fn arrive(caller: Caller<'_>) -> u32 {
+    let Lending { home, sections, .. } = &caller.record.lending;
     // In a critical section the task may run elsewhere, on a lent CPU. Relaxed, here and below: the task's own field,
     // published when it takes the semaphore or enters the queue.
     if sections.load(Relaxed) == 0 {
-        let found = if me.record.standing.mirrored.load(Relaxed) != 0 {
+        let found = if caller.record.standing.mirrored.load(Relaxed) != 0 {
             scheduling::affinity_of(0).ok().and_then(|mask| only(&mask))
         } else {
             None
@@ -77,14 +76,15 @@ fn only(mask: &CpuMask) -> Option<u32> {
 }
 
 /// The priority at which the calling task should spin while `owner` has what it waits for; `None`: it should sleep.
-pub(super) fn level(ground: &Arc<Inner>, me: Me<'_>, owner: u64) -> Option<u32> {
+pub(super) fn level(ground: &Arc<Inner>, caller: Caller<'_>, owner: u64) -> Option<u32> {
     let record = living(ground, owner)?;
     let is_able = |record: &WaitRecord| record.standing.mirrored.load(Relaxed) != 0;
-    if !is_able(me.record) || !is_able(record) || me.record.lending.home.load(Relaxed) == 0 {
+    if !is_able(caller.record) || !is_able(record) || caller.record.lending.home.load(Relaxed) == 0
+    {
         return None;
     }
     // Below both its own ceiling and the owner.
-    let above = me.priority().max(effective(record));
+    let above = caller.priority().max(effective(record));
     (above < LOWEST_TO_SPIN).then_some(above + 1)
 }
 
@@ -93,14 +93,14 @@ pub(super) fn level(ground: &Arc<Inner>, me: Me<'_>, owner: u64) -> Option<u32> 
 pub(super) fn help(
     ground: &Arc<Inner>,
     core: &Core,
-    me: Me<'_>,
+    caller: Caller<'_>,
     owner: u64,
     level: Option<u32>,
 ) -> bool {
-    let standing = &me.record.standing;
+    let standing = &caller.record.standing;
     // Back to the ceiling: only a fall from there makes the kernel check which task could run here.
     standing.spins_at.store(0, Relaxed);
-    priority::refresh(ground, me.task, false);
+    priority::refresh(ground, caller.task, false);
     // An heir may still have the priority at which it spun, if the task that released was killed.
     priority::refresh(ground, owner, false);
     let Some(level) = level else {
@@ -108,7 +108,7 @@ pub(super) fn help(
     };
     bring_up_to_date(ground, core);
     standing.spins_at.store(level, Relaxed);
-    priority::refresh(ground, me.task, false);
+    priority::refresh(ground, caller.task, false);
     // If the kernel refused the priority, `told` differs.
     standing.told.load(Relaxed) == level
 }
@@ -118,15 +118,15 @@ fn effective(record: &WaitRecord) -> u32 {
 }
 
 /// The calling task has released a semaphore: returns it to its home, if it was lent a CPU for that.
-pub(super) fn depart(ground: &Arc<Inner>, me: Me<'_>) {
-    let lending = &me.record.lending;
+pub(super) fn depart(ground: &Arc<Inner>, caller: Caller<'_>) {
+    let lending = &caller.record.lending;
     lending
         .sections
         .store(lending.sections.load(Relaxed).saturating_sub(1), Relaxed);
     // After the release of the semaphore: see the head.
     fence_after_update();
     if lending.lent.load(SeqCst) != 0 {
-        work_out(ground, me.task);
+        work_out(ground, caller.task);
     }
 }
 
