@@ -58,13 +58,13 @@
 //! | `wait.rs` | how a wait begins and ends, and why no wake-up is lost |
 //! | `counting.rs` | semaphores with a count |
 //! | `owned.rs` | semaphores with an owner; what a kill between any two steps leaves |
-//! | `chain.rs` | deadlock detection |
+//! | `deadlock.rs` | deadlock detection |
 //! | `priority.rs` | effective priorities: ceilings, inheritance |
 //! | `mrsp.rs` `mrsp/` | ceilings of CPUs, and waiters that lend theirs |
 //! | `caller.rs` `wake.rs` | the calling task; a wake-up that is due |
-//! | `ground.rs` | what the above needs of a region |
+//! | `task_table.rs` | what the above needs of a region |
 //! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
-//! | `watched.rs` | reports to the checker, on paths that are slow already |
+//! | `report.rs` | reports to the checker, on paths that are slow already |
 //! | `inspect.rs` | a semaphore read from outside |
 //!
 //! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
@@ -80,12 +80,11 @@
 #[cfg(not(loom))]
 mod binary;
 pub(crate) mod caller;
-pub(crate) mod chain;
 #[cfg(not(loom))]
 mod count_handles;
 pub(crate) mod counting;
+pub(crate) mod deadlock;
 mod error;
-pub(crate) mod ground;
 #[cfg(not(loom))]
 pub(crate) mod handle;
 #[cfg(not(loom))]
@@ -96,12 +95,13 @@ pub(crate) mod object;
 pub(crate) mod owned;
 pub(crate) mod priority;
 #[cfg(not(loom))]
+mod report;
+#[cfg(not(loom))]
 mod task;
+pub(crate) mod task_table;
 pub(crate) mod wait;
 pub(crate) mod wait_queue;
 pub(crate) mod wake;
-#[cfg(not(loom))]
-mod watched;
 
 #[cfg(not(loom))]
 pub use binary::{BinaryOptions, BinarySemaphore, Held};
