@@ -59,7 +59,7 @@
 //! | `counting.rs` | semaphores with a count |
 //! | `owned.rs` | semaphores with an owner; what a kill between any two steps leaves |
 //! | `deadlock.rs` | deadlock detection |
-//! | `priority.rs` | effective priorities: ceilings, inheritance |
+//! | `priority.rs` `priority/` | effective priorities: ceilings, inheritance |
 //! | `mrsp.rs` `mrsp/` | ceilings of CPUs, and waiters that lend theirs |
 //! | `caller.rs` `wake.rs` | the calling task; a wake-up that is due |
 //! | `task_table.rs` | what the above needs of a region |

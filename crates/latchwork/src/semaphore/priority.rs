@@ -28,11 +28,12 @@
 //!         task := the owner of that semaphore         (the next link of the chain)
 //! ```
 //!
-//! An example. L, with priority 200, owns the inheriting semaphore S. H, with priority 10, obtains S: H enters the queue
-//! of S, sets L's flag `inherits`, reads that L's effective priority, 200, is worse than its own, and calls
+//! An example. L, with priority 200, owns the inheriting semaphore S. H, with priority 10, obtains S: H enters the
+//! queue of S, sets L's flag `inherits`, reads that L's effective priority, 200, is worse than its own, and calls
 //! `refresh(L)`. That reads all records, finds H, and stores 10. L releases S to H, reads that its effective priority,
 //! 10, is not its own, and calls `refresh(L)`, which finds no waiter and stores 200. If H's wait ends by its deadline
-//! instead, H leaves the queue and calls `refresh(L)`. If L waits for M meanwhile, each of these refreshes goes on to M.
+//! instead, H leaves the queue and calls `refresh(L)`. If L itself waits for an inheriting semaphore of M, each of
+//! these refreshes of L goes on to M.
 //!
 //! # Fields
 //!
@@ -112,18 +113,20 @@
 //! not mirrored, only the recorded priorities decide which task is served first, and the kernel does not know them. A
 //! task begins with the priority that its thread has in the kernel.
 
+mod compute;
+mod standing;
+
+pub(crate) use standing::living;
+
 use super::caller::Caller;
 use super::object::{Core, Kind, core_at, owner_of, slot_of};
 use super::task_table::TaskTable;
 use super::wait_queue::Locked;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::mutex::{Acquired, RawError};
 use crate::region::wait_record::{BUSY, STATE, Standing, WAITING, WaitRecord};
-use core::ops::Deref;
-
-/// Longer than any list of ceilings; a list that changes while it is read may seem endless.
-const MAX_LIST: usize = 1 << 16;
+use compute::{ceiling_in_force, compute};
+use standing::LockedStanding;
 
 /// Whether the owner should run at the calling task's priority: it inherits, and its own is worse.
 #[inline]
@@ -212,15 +215,6 @@ pub(crate) fn push_ceiling<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<
     }
 }
 
-/// The ceiling that the owner of `core` has at present.
-fn ceiling_in_force(core: &Core) -> u32 {
-    if core.form().kind() == Kind::Mrsp {
-        core.in_force.load(SeqCst)
-    } else {
-        core.ceiling.load(SeqCst)
-    }
-}
-
 /// The calling task is about to release `core`, which has a ceiling: removes it from the task's list. It must leave the
 /// list before another task links it; but the task must keep the ceiling until it has released (`waits_at`).
 pub(crate) fn remove_ceiling(core: &Core, caller: Caller<'_>) {
@@ -295,57 +289,6 @@ pub(crate) fn set_mirrored<T: TaskTable>(tasks: &T, task: u64, on: bool) -> Opti
     drop(standing);
     refresh(tasks, task, false);
     Some(())
-}
-
-/// A task's standing, locked. Until this is dropped the slot gets no other task, even if the task dies: its successor
-/// [outlasts](WaitRecord::outlast) this lock.
-struct LockedStanding<'a>(&'a Standing);
-
-impl<'a> LockedStanding<'a> {
-    /// `None` if there is no such task.
-    fn new<T: TaskTable>(tasks: &'a T, task: u64) -> Option<Self> {
-        let standing = &tasks.record(slot_of(task))?.standing;
-        let held = Self::take(standing)?;
-        living(tasks, task).map(|_| held)
-    }
-
-    fn take(standing: &'a Standing) -> Option<Self> {
-        // SAFETY: a slot stays where it is, as long as the region is mapped.
-        match unsafe { standing.lock.lock_raw(None) } {
-            Ok(Acquired::Clean) => {}
-            Ok(Acquired::OwnerDied) => {
-                // The dead owner may have cleared the flag without setting it again.
-                standing.inherits.store(1, Relaxed);
-                standing.lock.mark_consistent();
-            }
-            Err(RawError::Unavailable(_)) => return None,
-            Err(_) => crate::fatal(format_args!(
-                "a semaphore was used by a signal handler that interrupted its use"
-            )),
-        }
-        Some(Self(standing))
-    }
-}
-
-impl Deref for LockedStanding<'_> {
-    type Target = Standing;
-
-    fn deref(&self) -> &Standing {
-        self.0
-    }
-}
-
-impl Drop for LockedStanding<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `take` has locked it, and only this value unlocks it.
-        unsafe { self.0.lock.unlock_raw() };
-    }
-}
-
-/// The record of a living task.
-pub(crate) fn living<T: TaskTable>(tasks: &T, task: u64) -> Option<&WaitRecord> {
-    let record = tasks.record(slot_of(task))?;
-    (record.task.load(Acquire) == task && tasks.is_alive(task)).then_some(record)
 }
 
 /// Recomputes a task's priority, and that of each task along the chain that it changes. `always_follow`: goes on to the first
@@ -425,93 +368,6 @@ fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, _: &WaitRecord, [before, no
     if now != before {
         tasks.mirror(slot, now);
     }
-}
-
-/// The best of a task's own priority, ceilings, and inherited priorities.
-fn compute<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord) -> u32 {
-    let mut best = record.standing.base.load(SeqCst);
-    let is_owned = |core: &Core| owner_of(core.word.load(SeqCst)) == task;
-    // Read before and after the list: a ceiling moves from here to the list, or the other way round.
-    let see_ceiling = |best: &mut u32| {
-        #[cfg(not(loom))]
-        if let waits_at @ 1.. = record.standing.waits_at.load(SeqCst) {
-            *best = waits_at.min(*best);
-        }
-        let _ = best;
-    };
-    see_ceiling(&mut best);
-    // A semaphore that it was handed, but has not linked yet, or has not noticed yet.
-    let object = record.object.load(Acquire);
-    if object != 0 {
-        // SAFETY: as in `refresh`: this library stored the address, and a core stays a core for ever.
-        let core = unsafe { core_at(object) };
-        if core.form().kind() == Kind::Ceiling && is_owned(core) {
-            best = best.min(core.ceiling.load(SeqCst));
-        }
-    }
-    let mut address = record.standing.ceilings.load(Acquire);
-    for _ in 0..MAX_LIST {
-        if address == 0 {
-            break;
-        }
-        // SAFETY: the address is from the task's list of cores; a core stays a core for ever.
-        let core = unsafe { core_at(address) };
-        address = core.next_held.load(Acquire);
-        // A core enters the list after it is owned, and leaves it before it is given up. So the list has changed since,
-        // this link may lead anywhere, and the walk begins again.
-        if is_owned(core) {
-            best = best.min(ceiling_in_force(core));
-        } else {
-            address = record.standing.ceilings.load(Acquire);
-        }
-    }
-    see_ceiling(&mut best);
-    inherited(tasks, task, &record.standing).map_or(best, |inherited| inherited.min(best))
-}
-
-/// The best priority of the tasks that wait for inheriting semaphores of this task. Under the lock of its standing.
-fn inherited<T: TaskTable>(tasks: &T, task: u64, standing: &Standing) -> Option<u32> {
-    // SeqCst, here and below: see the head.
-    if standing.inherits.load(SeqCst) == 0 {
-        return None;
-    }
-    let forget = || {
-        standing.inherits.swap(0, SeqCst);
-        fence_after_update();
-    };
-    let forgets_first = unless_fault!(SemaphoreForgetsLate, true, false);
-    if forgets_first {
-        forget();
-    }
-    let mut best = None;
-    for slot in 0..tasks.used() {
-        let Some(waiter) = tasks.record(slot) else {
-            break;
-        };
-        // The task itself, if just made the owner, may still have `WAITING` in its record: it does not inherit from
-        // itself.
-        if slot == slot_of(task) || waiter.word.load(SeqCst) & STATE != WAITING {
-            continue;
-        }
-        let object = waiter.object.load(Acquire);
-        if object == 0 || !tasks.is_alive(waiter.task.load(Acquire)) {
-            continue;
-        }
-        // SAFETY: as in `refresh`: this library stored the address, and a core stays a core for ever.
-        let core = unsafe { core_at(object) };
-        if core.form().kind() == Kind::Inherit && owner_of(core.word.load(SeqCst)) == task {
-            let inherited = waiter.standing.effective.load(SeqCst) & !BUSY;
-            best = Some(best.map_or(inherited, |best: u32| best.min(inherited)));
-        }
-    }
-    if !forgets_first {
-        forget();
-    }
-    if best.is_some() {
-        // Relaxed: the next refresh reads it under the lock.
-        standing.inherits.store(1, Relaxed);
-    }
-    best
 }
 
 /// Moves a waiting task to the position of its priority; returns whether that is another one.
