@@ -253,7 +253,7 @@ negative_twin!(
 /// As before, of an owner for which somebody has waited already.
 fn owner_is_lowered_again() {
     let model = owned_by_the_first(5);
-    model.semaphores.had_waiters(1);
+    model.semaphores.set_inherits(1);
     run(
         &model,
         &[
@@ -324,7 +324,7 @@ fn waiter_is_raised() {
             |model, task| model.semaphores.begin_wait(0, task),
         ],
     );
-    assert_eq!(model.semaphores.place(2), 10);
+    assert_eq!(model.semaphores.queue_priority(2), 10);
     assert_eq!(model.semaphores.priority(1), 10);
 }
 

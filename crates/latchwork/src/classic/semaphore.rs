@@ -7,10 +7,11 @@ use super::{
 };
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::Site;
-use crate::semaphore::handle::{Anchor, Failure, Plan, made, make, me};
+use crate::semaphore::caller::Caller;
+use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
 use crate::semaphore::object::{Core, Discipline, Form, Kind};
-use crate::semaphore::owned::Told;
-use crate::semaphore::wait::Patience;
+use crate::semaphore::owned::Obtained;
+use crate::semaphore::wait::WaitLimit;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
 
@@ -88,14 +89,14 @@ impl<'r> Classic<'r> {
         if count > 1 && form.kind() != Kind::Counting {
             return Status::InvalidNumber;
         }
-        let plan = Plan {
+        let properties = Properties {
             form,
             count,
             ceiling,
             obtained: form.kind().has_owner() && count == 0,
         };
         let site = Site::caller();
-        match self.naming(|| self.make_semaphore(name, &plan, site)) {
+        match self.naming(|| self.make_semaphore(name, &properties, site)) {
             Ok(Ok(new)) => {
                 *id = new;
                 Status::Successful
@@ -105,23 +106,28 @@ impl<'r> Classic<'r> {
     }
 
     /// The part of a creation that runs under the table's lock.
-    fn make_semaphore(&self, name: Name, plan: &Plan, site: Site) -> Result<Id, Status> {
-        let ground = self.region.inner();
-        let task = me(ground.task().map_err(internal)?);
+    fn make_semaphore(
+        &self,
+        name: Name,
+        properties: &Properties,
+        site: Site,
+    ) -> Result<Id, Status> {
+        let inner = self.region.inner();
+        let task = Caller::new(inner.task().map_err(internal)?);
         let free = |entry: &&Entry| entry.core.key().is_none();
         let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
-        if plan.form.kind().has_ceiling() && plan.ceiling > MAXIMUM_PRIORITY {
+        if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
             return Err(Status::InvalidPriority);
         }
-        let locked = Locked::new(ground, &entry.core).map_err(|error| internal(error.into()))?;
+        let locked = Locked::new(inner, &entry.core).map_err(|error| internal(error.into()))?;
         // Release: see the head of `classic`.
         entry.name.store(name, Ordering::Release);
-        let key = make(&entry.core, plan, task).map_err(|error| match error {
+        let key = create_locked(&entry.core, properties, task).map_err(|error| match error {
             SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
             _ => Status::InternalError,
         })?;
         drop(locked);
-        made(ground, &entry.core, plan, task, site);
+        finish_creation(inner, &entry.core, properties, task, site);
         Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
     }
 
@@ -164,20 +170,20 @@ impl<'r> Classic<'r> {
             }
             let binary = BinarySemaphore::on(*semaphore);
             let got_it = if has_owner {
-                binary.obtain_at_hand()
+                binary.try_obtain_fast()
             } else {
-                semaphore.obtain_unit_at_hand()
+                semaphore.try_obtain_unit_fast()
             };
             if got_it {
                 return Status::Successful;
             }
-            let patience = self.patience(options, timeout);
+            let limit = self.limit(options, timeout);
             let obtained = if has_owner {
-                binary.obtain_slowly(patience, site)
+                binary.obtain_slow(limit, site)
             } else {
                 semaphore
-                    .obtain_unit_slowly(patience, site)
-                    .map(|()| Told::Clean)
+                    .obtain_unit_slow(limit, site)
+                    .map(|()| Obtained::Clean)
             };
             status_of_obtained(obtained)
         })
@@ -186,21 +192,21 @@ impl<'r> Classic<'r> {
     #[cold]
     fn obtain_mrsp(
         &self,
-        semaphore: &Anchor<'_>,
+        semaphore: &ObjectRef<'_>,
         options: u32,
         timeout: Interval,
         site: Site,
     ) -> Status {
         let ceiling = semaphore.core.ceiling.load(Ordering::Relaxed);
-        let patience = self.patience(options, timeout);
-        status_of_obtained(mrsp::obtain_at(semaphore, patience, site, |_| ceiling))
+        let limit = self.limit(options, timeout);
+        status_of_obtained(mrsp::obtain_at(semaphore, limit, site, |_| ceiling))
     }
 
-    fn patience(&self, options: u32, timeout: Interval) -> Patience {
+    fn limit(&self, options: u32, timeout: Interval) -> WaitLimit {
         if options & NO_WAIT != 0 {
-            Patience::Try
+            WaitLimit::Try
         } else {
-            Patience::Until(self.deadline(timeout))
+            WaitLimit::Until(self.deadline(timeout))
         }
     }
 
@@ -281,16 +287,16 @@ impl<'r> Classic<'r> {
 
     /// The semaphore of an id. If it is deleted after this, it refuses later operations.
     #[inline(always)]
-    fn semaphore_of(&self, id: Id) -> Option<Anchor<'r>> {
+    fn semaphore_of(&self, id: Id) -> Option<ObjectRef<'r>> {
         let (generation, index) = parts_of(id, SEMAPHORE)?;
         let core = &self.semaphores.get(index)?.core;
         let key = u64::from(generation) << 4;
-        let ground = self.region.inner();
-        (core.key() == Some(key)).then_some(Anchor { ground, core, key })
+        let inner = self.region.inner();
+        (core.key() == Some(key)).then_some(ObjectRef { inner, core, key })
     }
 
     #[inline(always)]
-    fn with_semaphore(&self, id: Id, use_it: impl FnOnce(&Anchor<'r>) -> Status) -> Status {
+    fn with_semaphore(&self, id: Id, use_it: impl FnOnce(&ObjectRef<'r>) -> Status) -> Status {
         match self.semaphore_of(id) {
             Some(semaphore) => use_it(&semaphore),
             None => Status::InvalidId,
@@ -298,10 +304,10 @@ impl<'r> Classic<'r> {
     }
 }
 
-fn status_of_obtained(obtained: Result<Told, Failure>) -> Status {
+fn status_of_obtained(obtained: Result<Obtained, Failure>) -> Status {
     match obtained {
-        Ok(Told::Clean) => Status::Successful,
-        Ok(Told::OwnerDied) => Status::OwnerDied,
+        Ok(Obtained::Clean) => Status::Successful,
+        Ok(Obtained::OwnerDied) => Status::OwnerDied,
         Err(error) => status_of_obtain(error),
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::atomic::Ordering;
 use crate::region::wait_record::BUSY;
-use crate::semaphore::ground::Ground;
+use crate::semaphore::task_table::TaskTable;
 use crate::semaphore::{object::slot_of, priority};
 
 impl Classic<'_> {
@@ -30,14 +30,14 @@ impl Classic<'_> {
         let Some(old_priority) = old_priority else {
             return Status::InvalidAddress;
         };
-        let ground = self.region.inner();
+        let inner = self.region.inner();
         // So that others detect a kill during the call, as with `TaskPriority::set_priority`.
-        let _ = ground.task();
+        let _ = inner.task();
         let task = match self.task_number(id) {
             Ok(task) => task,
             Err(status) => return status,
         };
-        let Some(record) = priority::living(ground, task) else {
+        let Some(record) = priority::living(inner, task) else {
             return Status::InvalidId;
         };
         // Relaxed: the value of any moment will do.
@@ -46,7 +46,7 @@ impl Classic<'_> {
             return Status::InvalidPriority;
         }
         if new_priority != CURRENT_PRIORITY {
-            priority::set_base(ground, task, new_priority);
+            priority::set_base(inner, task, new_priority);
         }
         Status::Successful
     }
@@ -54,33 +54,33 @@ impl Classic<'_> {
     /// Mirrors a task's priority in the kernel from now on, or no longer, as
     /// [`TaskPriority::mirror`](crate::semaphore::TaskPriority::mirror) does; has no effect if that is so already. Not RTEMS's.
     pub fn task_mirror(&self, id: Id, on: bool) -> Status {
-        let ground = self.region.inner();
+        let inner = self.region.inner();
         // So that others detect a kill during the call, as with `TaskPriority::mirror`.
-        let _ = ground.task();
+        let _ = inner.task();
         let task = match self.task_number(id) {
             Ok(task) => task,
             Err(status) => return status,
         };
-        let Some(record) = priority::living(ground, task) else {
+        let Some(record) = priority::living(inner, task) else {
             return Status::InvalidId;
         };
         // Relaxed: the check only saves work.
         if (record.standing.mirrored.load(Ordering::Relaxed) != 0) != on {
-            priority::set_mirrored(ground, task, on);
+            priority::set_mirrored(inner, task, on);
         }
         Status::Successful
     }
 
     /// Slot and generation of a task.
     pub(super) fn task_number(&self, id: Id) -> Result<u64, Status> {
-        let ground = self.region.inner();
+        let inner = self.region.inner();
         if id == SELF {
-            return Ok(ground.task().map_err(internal)?.owner().raw());
+            return Ok(inner.task().map_err(internal)?.owner().raw());
         }
         let (generation, index) = parts_of(id, TASK).ok_or(Status::InvalidId)?;
         let record = u16::try_from(index)
             .ok()
-            .and_then(|slot| ground.record(slot));
+            .and_then(|slot| inner.record(slot));
         // Acquire: pairs with `settle_in`.
         let task = record.map_or(0, |record| record.task.load(Ordering::Acquire));
         let is_it = task != 0 && (task >> 32) as u32 & GENERATION == generation;

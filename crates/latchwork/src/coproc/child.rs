@@ -16,8 +16,8 @@
 #![allow(unsafe_code)]
 
 use super::attributes::Attribute;
-use super::pace::{BURST, LINGER};
 use super::record::{self, Ref, Request};
+use super::timing::{BURST_GAP, EXIT_DELAY};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::backoff::poll_briefly;
 use crate::region::watch::has_messages;
@@ -42,7 +42,7 @@ pub(super) const RESULT_PANICKED: u32 = 1;
 /// whose processes were all killed at once.
 const PARENT_CHECK: Duration = Duration::from_secs(10);
 /// What a coproc finds in its copy of the memory.
-pub(super) struct Seed<'a> {
+pub(super) struct CloneContext<'a> {
     pub(super) record: &'a Ref,
     /// The runtime's control record, for a coproc that is made ahead.
     pub(super) control: Option<&'a Ref>,
@@ -55,34 +55,34 @@ pub(super) struct Seed<'a> {
 }
 
 /// The entry point of a clone. All signals are blocked.
-pub(super) fn begin(seed: &Seed<'_>) -> ! {
-    for descriptor in seed.close.iter().flatten() {
+pub(super) fn begin(context: &CloneContext<'_>) -> ! {
+    for descriptor in context.close.iter().flatten() {
         // SAFETY: this process's copy of the descriptor, which nothing uses: its owner never runs here.
         unsafe { sockets::close_copy(*descriptor) };
     }
-    if seed.snapshot {
+    if context.snapshot {
         signals::reset_handlers();
         process::forget_c_output();
     }
-    let record = seed.record;
+    let record = context.record;
     // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
     let mut request: &Request = unsafe { record.request() };
     if let Err(error) = join_region(record, request.settings.name()) {
         fail(record, Attribute::Region, errno_of(&error));
     }
     if request.pooled {
-        wait_for_work(seed);
+        wait_for_work(context);
         // SAFETY: the record is `ASSIGNED`, so the request is the coproc's to read (invariant 1).
         request = unsafe { record.request() };
         if let Ok(task) = record.region.inner().task() {
             task.slot.set_name(request.settings.name());
         }
     }
-    request.settings.apply_name(&seed.arguments);
-    if let Err((attribute, error)) = prepare(&record.region, request, seed.snapshot) {
+    request.settings.apply_name(&context.arguments);
+    if let Err((attribute, error)) = prepare(&record.region, request, context.snapshot) {
         fail(record, attribute, error);
     }
-    run(record, request, seed.snapshot)
+    run(record, request, context.snapshot)
 }
 
 fn join_region(record: &Ref, name: &str) -> Result<(), AttachError> {
@@ -110,14 +110,14 @@ fn fail(record: &Ref, attribute: Attribute, error: Errno) -> ! {
 }
 
 /// Waits, ready, until there is work. Ends the process if the runtime is closed or the parent is dead.
-fn wait_for_work(seed: &Seed<'_>) {
-    let record = seed.record;
-    warm_up(seed);
+fn wait_for_work(context: &CloneContext<'_>) {
+    let record = context.record;
+    warm_up(context);
     // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
     let creator = unsafe { record.request() }.creator;
     record.enter(record::READY);
     loop {
-        let control = seed.control.map(|control| (control, control.state()));
+        let control = context.control.map(|control| (control, control.state()));
         let closed = control.is_some_and(|(_, state)| state == record::CLOSED);
         if record.state() == record::ASSIGNED {
             break;
@@ -149,7 +149,7 @@ fn wait_for_work(seed: &Seed<'_>) {
             None => futex::wait_many(&[own], deadline),
         };
         if ended != futex::Wait::TimedOut {
-            stay_awake(record);
+            poll_for_work(record);
         }
     }
     // Signals that arrived so far were sent to the terminal's process group, not to the work that starts now.
@@ -157,8 +157,8 @@ fn wait_for_work(seed: &Seed<'_>) {
 }
 
 /// Polls for work without sleeping, for a moment: a coproc that is woken without work will probably be assigned some
-/// soon (see [`BURST`]).
-fn stay_awake(record: &Ref) {
+/// soon (see [`BURST_GAP`]).
+fn poll_for_work(record: &Ref) {
     // Relaxed: a value that was published with `READY` stays visible to an Acquire load, by the release sequence. Each
     // exchange fails if there is work.
     let step = |from, to| {
@@ -168,7 +168,7 @@ fn stay_awake(record: &Ref) {
     if step(record::READY, record::AWAKE).is_err() {
         return;
     }
-    let until = Deadline::after(BURST);
+    let until = Deadline::after(BURST_GAP);
     while record.state() == record::AWAKE && !until.has_passed() {
         if poll_briefly(|| record.state() != record::AWAKE) {
             break;
@@ -179,11 +179,11 @@ fn stay_awake(record: &Ref) {
 }
 
 /// Rehearses the start and the end before there is work, so that each page that they need is already mapped in.
-fn warm_up(seed: &Seed<'_>) {
-    let record = seed.record;
+fn warm_up(context: &CloneContext<'_>) {
+    let record = context.record;
     // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
     let settings = &unsafe { record.request() }.settings;
-    settings.apply_name(&seed.arguments);
+    settings.apply_name(&context.arguments);
     signals::discard_pending();
     // This blocks what is blocked already: only the call matters.
     signals::block_all();
@@ -345,7 +345,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
         if pooled {
             // This does not sleep on a futex word of the region: the record may be another coproc's meanwhile, and this
             // process would consume its wake-up.
-            thread::sleep_until(Deadline::after(LINGER));
+            thread::sleep_until(Deadline::after(EXIT_DELAY));
         }
         scheduling::step_back();
     }
@@ -370,14 +370,14 @@ fn flush_output() {
 }
 
 /// Whether this thread holds robust locks, or has messages in flight.
-pub(super) fn holds_something() -> bool {
+pub(super) fn holds_locks_or_messages() -> bool {
     Me::get().is_ok_and(|me| me.locks().next().is_some() || has_messages(me))
 }
 
 /// Ends this thread's membership in all regions, unless it still holds something there. Returns whether it did.
 fn leave_regions(region: &Region) -> bool {
     let Ok(me) = Me::get() else { return false };
-    if holds_something()
+    if holds_locks_or_messages()
         || region
             .inner()
             .task()

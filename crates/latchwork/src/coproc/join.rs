@@ -8,9 +8,9 @@
 //! order does not count as a death, so `park` is given the value that its life-word had when the coproc was seen alive.
 #![allow(unsafe_code)]
 
-use super::graveyard::{self, Grave};
-use super::pace::{HURRY, LINGER};
+use super::reap::{self, Unreaped};
 use super::record::{self, Ref};
+use super::timing::{EXIT_DELAY, JOIN_SPIN};
 use super::{JoinError, child};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::poll_briefly;
@@ -28,10 +28,10 @@ use rustix::process::Signal;
 use std::sync::Arc;
 
 /// How long the first sleep lasts, which watches the life-word of one task alone.
-const SHORT: Duration = Duration::from_millis(2);
+const FIRST_SLEEP: Duration = Duration::from_millis(2);
 
 /// How often to check a process whose end cannot be waited for, since no descriptor is free.
-const NO_DESCRIPTOR: Duration = Duration::from_millis(1);
+const NO_DESCRIPTOR_CHECK: Duration = Duration::from_millis(1);
 
 /// How many words the region's `park` can watch beside the life-words of all tasks.
 const PARK_WORDS: usize = 8;
@@ -99,7 +99,7 @@ pub struct Coproc {
     /// Whether it came from the pool.
     pooled: bool,
     /// Until this time a join spins instead of sleeping.
-    hurry: Option<Deadline>,
+    spin_until: Option<Deadline>,
     process: Mutex<Process>,
 }
 
@@ -111,7 +111,7 @@ pub(super) enum Origin {
     /// The pool, on a machine of one processor.
     Pool,
     /// The pool, on a machine of several processors: it may run in parallel with its creator.
-    PoolNearby,
+    PoolOtherCpu,
 }
 
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Coproc {
             detached,
             creator,
             pooled: origin != Origin::Made,
-            hurry: (origin == Origin::PoolNearby).then(|| Deadline::after(HURRY)),
+            spin_until: (origin == Origin::PoolOtherCpu).then(|| Deadline::after(JOIN_SPIN)),
             process: Mutex::default(),
         }
     }
@@ -240,7 +240,7 @@ impl Coproc {
         }
         if self.is_alive() {
             // Done here, while the coproc still runs and before this thread sleeps.
-            graveyard::tend();
+            reap::reap_some();
         }
         if !self.wait_until_gone(deadline)? {
             return Err(JoinError::TimedOut);
@@ -267,7 +267,10 @@ impl Coproc {
             return Ok(true);
         };
         let inner = self.record.region.inner();
-        while self.hurry.is_some_and(|hurry| !hurry.has_passed()) {
+        while self
+            .spin_until
+            .is_some_and(|spin_until| !spin_until.has_passed())
+        {
             if poll_briefly(|| inner.life_word(task).is_none()) {
                 return Ok(true);
             }
@@ -278,7 +281,7 @@ impl Coproc {
             }
         }
         if let Some((word, value)) = inner.life_word(task) {
-            let short = Deadline::after(SHORT);
+            let short = Deadline::after(FIRST_SLEEP);
             futex::wait(
                 word,
                 value,
@@ -361,7 +364,7 @@ impl Coproc {
                     if deadline.is_some_and(Deadline::has_passed) {
                         return Err(JoinError::TimedOut);
                     }
-                    std::thread::sleep(NO_DESCRIPTOR);
+                    std::thread::sleep(NO_DESCRIPTOR_CHECK);
                 }
                 Err(error) => return Err(error),
             }
@@ -408,11 +411,11 @@ impl Drop for Coproc {
             Some(self.record.clone())
         };
         if !reaped {
-            graveyard::bury(Grave {
+            reap::reap_later(Unreaped {
                 pid: self.pid,
                 record,
                 ending: done,
-                lingers: (done && self.pooled).then(|| Deadline::after(LINGER)),
+                not_before: (done && self.pooled).then(|| Deadline::after(EXIT_DELAY)),
             });
         }
     }

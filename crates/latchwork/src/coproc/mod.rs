@@ -79,35 +79,41 @@
 //! | --- | --- |
 //! | `zygote.rs` | the small process that makes clean coprocs |
 //! | `pool.rs` | coprocs that were made ahead |
-//! | `spawn.rs` | the runtime and the ways to start |
+//! | `spawn.rs` `options.rs` | the handle on a runtime, its options |
+//! | `runtime.rs` `handshake.rs` | the ways to start a coproc; the creator's wait for the start |
 //! | `attributes.rs` | the attributes of a coproc |
 //! | `record.rs` | the record that a creator and a coproc share |
 //! | `child.rs` | the life of a coproc |
-//! | `pace.rs` | how long tasks spin for each other before they sleep |
-//! | `join.rs`, `graveyard.rs` | waiting for its end |
+//! | `timing.rs` | how long tasks spin for each other, and how long a coproc delays its exit |
+//! | `join.rs` | waiting for its end |
+//! | `reap.rs` | reaping coprocs that no task will join |
 //! | `supervisor.rs` | restarting coprocs that ended |
 
 mod attributes;
 mod child;
 mod clone;
 mod error;
-mod graveyard;
+mod handshake;
 mod join;
-mod pace;
+mod options;
 mod pool;
+mod reap;
 mod record;
+mod runtime;
 mod spawn;
 mod supervisor;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod zygote;
 
 pub use crate::sys::limits::Usage;
 pub use attributes::{Attributes, Scheduling};
 pub use child::descriptors;
 pub use error::{JoinError, SpawnError, StartError};
-pub use graveyard::reap_ended;
 pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
+pub use options::Options;
+pub use reap::reap_ended;
 pub use rustix::process::Signal;
-pub use spawn::{Coprocs, Options};
+pub use spawn::Coprocs;
 pub use supervisor::{Event, Happening, Restart, Spec, Supervisor};

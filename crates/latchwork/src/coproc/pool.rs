@@ -1,9 +1,9 @@
 //! Coprocs that were made ahead: they have joined the region, and sleep until there is work.
 #![allow(unsafe_code)]
 
-use super::graveyard::give_up;
-use super::pace::BURST;
+use super::reap::abandon;
 use super::record::{self, Chain, Ref, Request};
+use super::timing::BURST_GAP;
 use super::zygote::{BATCH, Zygote};
 use crate::atomic::Ordering;
 use crate::time::Deadline;
@@ -18,15 +18,15 @@ pub(super) struct Pool {
     /// A spawn before this time belongs to a burst.
     burst: Option<Deadline>,
     /// Members may be woken ahead, since there is another processor for them.
-    rouses: bool,
+    wakes_ahead: bool,
 }
 
 impl Pool {
-    pub(super) fn new(size: usize, rouses: bool) -> Self {
+    pub(super) fn new(size: usize, wakes_ahead: bool) -> Self {
         Self {
             size,
             burst: None,
-            rouses,
+            wakes_ahead,
             members: VecDeque::with_capacity(size),
         }
     }
@@ -48,14 +48,14 @@ impl Pool {
                         Some(_) => {}
                         // The member closed meanwhile.
                         None => {
-                            give_up(member, false);
+                            abandon(member, false);
                             continue;
                         }
                     }
-                    self.rouse_next();
+                    self.wake_next();
                     return Some(member);
                 }
-                _ => give_up(member, false),
+                _ => abandon(member, false),
             }
         }
         None
@@ -63,7 +63,7 @@ impl Pool {
 
     /// In a burst, wakes the member that will be taken next. A member that is not asleep yet misses this wake-up and
     /// sleeps; a member that is not taken goes back to sleep.
-    fn rouse_next(&mut self) {
+    fn wake_next(&mut self) {
         let in_burst = self.burst.is_some_and(|burst| !burst.has_passed());
         if in_burst
             && let Some(next) = self.members.front()
@@ -71,7 +71,7 @@ impl Pool {
         {
             next.wake();
         }
-        self.burst = self.rouses.then(|| Deadline::after(BURST));
+        self.burst = self.wakes_ahead.then(|| Deadline::after(BURST_GAP));
     }
 
     /// Whether at least half of the members are missing.
@@ -112,7 +112,7 @@ impl Pool {
                 record::REQUESTED if !member.has_ended() => coming += 1,
                 record::READY | record::AWAKE if lives(&member) => ready += 1,
                 _ => {
-                    give_up(member, false);
+                    abandon(member, false);
                     continue;
                 }
             }
@@ -122,7 +122,7 @@ impl Pool {
     }
 
     /// Frees the members that a dead zygote did not make.
-    pub(super) fn forget_unmade(&mut self) {
+    pub(super) fn free_unmade(&mut self) {
         self.members.retain(|member| {
             let made = member.pid.load(Ordering::Acquire) != 0;
             if !made {
@@ -135,9 +135,9 @@ impl Pool {
 
     /// Gives up all members, which have been asked to end. The zygote is gone.
     pub(super) fn close(&mut self) {
-        self.forget_unmade();
+        self.free_unmade();
         for member in self.members.drain(..) {
-            give_up(member, true);
+            abandon(member, true);
         }
     }
 }

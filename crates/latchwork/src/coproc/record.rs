@@ -82,6 +82,21 @@ pub(super) struct Request {
     pub(super) value: [u128; VALUE_BYTES / 16],
 }
 
+impl Request {
+    /// A request without a call. `pooled`: for a coproc that is made ahead.
+    pub(super) fn without_call(creator: u32, pooled: bool) -> Self {
+        Self {
+            call: None,
+            settings: Settings::named("ready"),
+            creator,
+            pooled,
+            descriptors: [-1; MAX_DESCRIPTORS],
+            descriptor_count: 0,
+            value: [0; VALUE_BYTES / 16],
+        }
+    }
+}
+
 #[repr(C, align(64))]
 pub(super) struct Record {
     pub(super) state: AtomicU32,

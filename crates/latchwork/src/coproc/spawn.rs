@@ -1,60 +1,27 @@
-//! The runtime, and the ways to start a coproc.
+//! The handle on a runtime: starting it, and starting coprocs.
 #![allow(unsafe_code)]
 
-use super::attributes::{Attribute, Attributes, Settings};
-use super::child::{self, Seed};
+use super::attributes::Attributes;
+use super::child;
 use super::error::{SpawnError, StartError};
-use super::join::{Coproc, Origin};
+use super::join::Coproc;
+use super::options::Options;
 use super::pool::Pool;
-use super::record::{self, Call, Chain, Ref, Request, VALUE_BYTES};
-use super::zygote::{EXISTENCE_CHECK, Zygote};
-use super::{clone, graveyard};
-use crate::atomic::Ordering;
+use super::record::{Call, Chain, Ref, Request, VALUE_BYTES};
+use super::runtime::Runtime;
+use super::zygote::Zygote;
 use crate::mutex::Mutex;
 use crate::region::{Region, Shareable};
-use crate::sys::process::{self, Sharing, Stack};
-use crate::sys::sockets::MAX_DESCRIPTORS;
-use crate::sys::{futex, proc_file};
+use crate::sys::proc_file;
 use crate::task;
 use crate::time::Deadline;
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::ops::Range;
 use core::time::Duration;
-use rustix::fd::{AsRawFd, BorrowedFd};
-use rustix::io::Errno;
 use std::sync::Arc;
 
-/// How many times a spawn makes a new zygote, if the last one died during the spawn.
-const ZYGOTES: usize = 3;
-/// How long a snapshot may take to start. It takes about a millisecond, and longer only if it hangs on a lock of
-/// another thread, or if the machine is very busy.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How often [`Coprocs::fill`] counts the ready coprocs.
 const FILL_CHECK: Duration = Duration::from_millis(1);
-
-/// The options of a runtime.
-#[derive(Clone, Debug, Default)]
-#[must_use = "options do nothing until a runtime is started with them"]
-pub struct Options {
-    pool: usize,
-}
-
-impl Options {
-    /// No pool.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How many coprocs to hold ready: processes that exist, have joined the region (each takes a slot of its task
-    /// table) and sleep. A spawn whose only attributes are name, orphans and detached takes one of them: with the join
-    /// some 30 µs, about what a thread takes. Its process exits 10 ms after its function has ended. More coprocs are
-    /// made in the background when half of them are gone; when none is left, spawns are clean ones.
-    pub fn pool(mut self, coprocs: usize) -> Self {
-        self.pool = coprocs;
-        self
-    }
-}
 
 /// The runtime that makes coprocs for one region. An example: the [module](super).
 ///
@@ -63,22 +30,7 @@ impl Options {
 /// the parent's runtime fails with [`SpawnError::OtherProcess`], and the child makes its own.
 #[derive(Clone)]
 pub struct Coprocs {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    region: Region,
-    creator: u32,
-    arguments: Range<usize>,
-    /// Announces to the ready coprocs when to end. A zygote reports in it that it is ready.
-    control: Ref,
-    /// All other records.
-    chain: Arc<Chain>,
-    zygote: Mutex<Option<Arc<Zygote>>>,
-    pool: Mutex<Pool>,
-    has_pool: bool,
-    /// Whether the machine had several processors when the runtime started.
-    several_processors: bool,
+    runtime: Arc<Runtime>,
 }
 
 impl Coprocs {
@@ -125,13 +77,13 @@ impl Coprocs {
         let creator = task::process_id();
         let several_processors =
             std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
-        let control = Ref::new(region, blank(creator, false))?;
+        let control = Ref::new(region, Request::without_call(creator, false))?;
         let zygote = Zygote::start(&control).inspect_err(|_| {
             // SAFETY: the zygote, if there ever was one, is gone.
             unsafe { control.free() };
         })?;
         let coprocs = Self {
-            shared: Arc::new(Shared {
+            runtime: Arc::new(Runtime {
                 chain: Chain::new(&control),
                 region: region.clone(),
                 creator,
@@ -143,14 +95,14 @@ impl Coprocs {
                 several_processors,
             }),
         };
-        coprocs.refill(&zygote);
+        coprocs.runtime.refill(&zygote);
         Ok(coprocs)
     }
 
     /// The region that the coprocs of this runtime share.
     #[must_use]
     pub fn region(&self) -> &Region {
-        &self.shared.region
+        &self.runtime.region
     }
 
     /// Fills the pool, and waits until all of it is ready or `deadline` has passed. Use it before a burst of spawns
@@ -164,16 +116,16 @@ impl Coprocs {
     pub fn fill(&self, deadline: Deadline) -> Result<usize, StartError> {
         let mut asked = None;
         loop {
-            let zygote = self.zygote()?;
-            if self.shared.region.inner().life_word(zygote.task).is_none() {
-                self.replace(&zygote);
+            let zygote = self.runtime.zygote()?;
+            if self.runtime.region.inner().life_word(zygote.task).is_none() {
+                self.runtime.replace(&zygote);
                 continue;
             }
-            let mut pool = self.shared.pool.lock();
+            let mut pool = self.runtime.pool.lock();
             let (mut ready, mut coming) = pool.count();
             if asked != Some(zygote.pid) {
                 asked = Some(zygote.pid);
-                self.top_up(&mut pool, &zygote);
+                self.runtime.top_up(&mut pool, &zygote);
                 (ready, coming) = pool.count();
             }
             drop(pool);
@@ -200,7 +152,7 @@ impl Coprocs {
         argument: &A,
         attributes: &Attributes,
     ) -> Result<Coproc, SpawnError> {
-        if !self.shared.region.is_object(argument) {
+        if !self.runtime.region.is_object(argument) {
             return Err(SpawnError::Argument);
         }
         refuse_copies_of_guards(attributes)?;
@@ -233,7 +185,7 @@ impl Coprocs {
             }
         }
         refuse_copies_of_guards(attributes)?;
-        let mut request = blank(self.shared.creator, false);
+        let mut request = Request::without_call(self.runtime.creator, false);
         request.call = Some(Call {
             run: run::<A>,
             entry: entry as usize,
@@ -241,7 +193,7 @@ impl Coprocs {
         });
         // SAFETY: the value's storage is large and aligned enough for `A`, as asserted above.
         unsafe { request.value.as_mut_ptr().cast::<A>().write(argument) };
-        self.start(request, attributes)
+        self.runtime.start(request, attributes)
     }
 
     /// As [`Self::spawn`], on anything.
@@ -272,10 +224,10 @@ impl Coprocs {
             entry: entry as usize,
             argument,
         };
-        self.start(
+        self.runtime.start(
             Request {
                 call: Some(call),
-                ..blank(self.shared.creator, false)
+                ..Request::without_call(self.runtime.creator, false)
             },
             attributes,
         )
@@ -315,10 +267,10 @@ impl Coprocs {
             entry: 0,
             argument,
         };
-        let started = self.start(
+        let started = self.runtime.start(
             Request {
                 call: Some(call),
-                ..blank(self.shared.creator, false)
+                ..Request::without_call(self.runtime.creator, false)
             },
             // SAFETY: the contract of `Attributes::snapshot` is part of this function's, which the caller keeps.
             &unsafe { attributes.clone().snapshot() },
@@ -326,275 +278,21 @@ impl Coprocs {
         drop(ManuallyDrop::into_inner(body));
         started
     }
-
-    fn start(&self, mut request: Request, attributes: &Attributes) -> Result<Coproc, SpawnError> {
-        if self.shared.creator != task::process_id() {
-            return Err(SpawnError::OtherProcess);
-        }
-        request.settings = attributes.settings()?;
-        let pooled = match attributes.sharing() {
-            None if attributes.fit_for_pool() => self.take_ready(&mut request),
-            _ => None,
-        };
-        let origin = match &pooled {
-            None => Origin::Made,
-            Some(_) if self.shared.several_processors => Origin::PoolNearby,
-            Some(_) => Origin::Pool,
-        };
-        let record = match (pooled, attributes.sharing()) {
-            (Some(record), _) => record,
-            (None, Some(sharing)) => self.start_snapshot(request, attributes, sharing)?,
-            (None, None) => self.start_clean(request, attributes)?,
-        };
-        graveyard::tend();
-        Ok(Coproc::new(
-            record,
-            attributes.display_name(),
-            attributes.detached,
-            origin,
-        ))
-    }
-
-    /// Assigns the request to a ready coproc of the pool, if there is one.
-    fn take_ready(&self, request: &mut Request) -> Option<Ref> {
-        if !self.shared.has_pool {
-            return None;
-        }
-        request.pooled = true;
-        let taken = self.shared.pool.lock().take(request);
-        request.pooled = taken.is_some();
-        if taken.is_some()
-            && let Some(zygote) = &*self.shared.zygote.lock()
-        {
-            self.refill(zygote);
-        }
-        taken
-    }
-
-    fn start_clean(
-        &self,
-        mut request: Request,
-        attributes: &Attributes,
-    ) -> Result<Ref, SpawnError> {
-        let descriptors = attributes.open()?;
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.borrow();
-        request.descriptor_count = descriptors.len();
-        for _ in 0..ZYGOTES {
-            let zygote = self.zygote()?;
-            let record = self.shared.chain.add(request.clone())?;
-            let asked = zygote.request(core::slice::from_ref(&record), &descriptors);
-            let started = match asked {
-                Ok(()) => handshake(&record, Some(&zygote), None),
-                Err(Errno::PIPE | Errno::CONNRESET) => Err(Unstarted::Unmade),
-                Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
-            };
-            match started {
-                Ok(()) => {
-                    if self.shared.has_pool {
-                        self.refill(&zygote);
-                    }
-                    return Ok(record);
-                }
-                Err(Unstarted::Unmade) => {
-                    // SAFETY: no process has received the record's address, and the dead zygote will not send it.
-                    unsafe { record.free() };
-                    self.replace(&zygote);
-                }
-                Err(Unstarted::Refused(error)) => {
-                    graveyard::give_up(record, true);
-                    return Err(error);
-                }
-            }
-        }
-        Err(SpawnError::Server(StartError::Died))
-    }
-
-    fn start_snapshot(
-        &self,
-        mut request: Request,
-        attributes: &Attributes,
-        sharing: Sharing,
-    ) -> Result<Ref, SpawnError> {
-        let descriptors = attributes.open()?;
-        for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors.borrow()) {
-            *place = descriptor.as_raw_fd();
-            request.descriptor_count += 1;
-        }
-        let stack = Stack::map(request.settings.stack_bytes)
-            .map_err(|error| Attribute::StackSize.failed(error))?;
-        let record = self.shared.chain.add(request)?;
-        let seed = Seed {
-            record: &record,
-            control: None,
-            arguments: self.shared.arguments.clone(),
-            close: [None, None],
-            snapshot: true,
-        };
-        // The coproc would sweep otherwise, and allocate, if it found dead tasks.
-        let _ = self.shared.region.inner().sweep();
-        // SAFETY: `begin` never returns. The contract of `snapshot` covers what it may use in a process with threads.
-        let made =
-            unsafe { clone::clone_caller(&stack, sharing, child::begin, &seed, &record.pid) };
-        let started = match made {
-            Ok(_) => handshake(&record, None, Some(Deadline::after(PATIENCE))),
-            Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
-        };
-        match started {
-            Ok(()) => Ok(record),
-            Err(Unstarted::Unmade) => Err(SpawnError::Died),
-            Err(Unstarted::Refused(error)) => {
-                graveyard::give_up(record, true);
-                Err(error)
-            }
-        }
-    }
-
-    fn zygote(&self) -> Result<Arc<Zygote>, StartError> {
-        if let Some(zygote) = &*self.shared.zygote.lock() {
-            return Ok(Arc::clone(zygote));
-        }
-        // The start of a zygote locks standard output. Another thread may hold that lock and wait for the lock below,
-        // so this thread takes standard output first.
-        let _output = std::io::stdout().lock();
-        let mut zygote = self.shared.zygote.lock();
-        if let Some(zygote) = &*zygote {
-            return Ok(Arc::clone(zygote));
-        }
-        Ok(Arc::clone(
-            zygote.insert(Zygote::start(&self.shared.control)?),
-        ))
-    }
-
-    /// Forgets a zygote that has died.
-    fn replace(&self, dead: &Arc<Zygote>) {
-        let mut zygote = self.shared.zygote.lock();
-        if zygote
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, dead))
-        {
-            *zygote = None;
-            dead.end();
-            self.shared.pool.lock().forget_unmade();
-            let _ = self.shared.region.inner().sweep();
-        }
-    }
-
-    /// Refills the pool if half of it or more is missing.
-    fn refill(&self, zygote: &Zygote) {
-        let mut pool = self.shared.pool.lock();
-        if pool.is_low() {
-            self.top_up(&mut pool, zygote);
-        }
-    }
-
-    fn top_up(&self, pool: &mut Pool, zygote: &Zygote) {
-        let shared = &*self.shared;
-        pool.refill(zygote, || blank(shared.creator, true), &shared.chain);
-    }
 }
 
 /// Refuses a snapshot while the thread holds locks or messages: a guard in a thread-local would exist twice after it.
 fn refuse_copies_of_guards(attributes: &Attributes) -> Result<(), SpawnError> {
-    if attributes.sharing().is_some() && child::holds_something() {
+    if attributes.sharing().is_some() && child::holds_locks_or_messages() {
         return Err(SpawnError::Holding);
     }
     Ok(())
-}
-
-/// A request without a call.
-pub(super) fn blank(creator: u32, pooled: bool) -> Request {
-    Request {
-        call: None,
-        settings: Settings::named("ready"),
-        creator,
-        pooled,
-        descriptors: [-1; MAX_DESCRIPTORS],
-        descriptor_count: 0,
-        value: [0; VALUE_BYTES / 16],
-    }
-}
-
-/// Why a coproc has not started.
-enum Unstarted {
-    /// The zygote died before it made the process.
-    Unmade,
-    Refused(SpawnError),
-}
-
-/// Waits until a coproc runs or is refused; kills it if that takes longer than `patience`.
-fn handshake(
-    record: &Ref,
-    zygote: Option<&Zygote>,
-    patience: Option<Deadline>,
-) -> Result<(), Unstarted> {
-    let inner = record.region.inner();
-    loop {
-        let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
-        let made = record.pid.load(Ordering::Acquire);
-        match record.state() {
-            record::STARTED | record::DONE => return Ok(()),
-            record::FAILED => {
-                // Relaxed: written before `FAILED`, which was read with Acquire.
-                let (code, detail) = (
-                    record.code.load(Ordering::Relaxed),
-                    record.detail.load(Ordering::Relaxed),
-                );
-                return Err(Unstarted::Refused(Attribute::error(code, detail)));
-            }
-            _ => {}
-        }
-        if made == 0 && matches!(zygote_life, Some(None)) {
-            return Err(Unstarted::Unmade);
-        }
-        let state = futex::shared_word(&record.state, record::REQUESTED);
-        let check = Some(Deadline::after(EXISTENCE_CHECK));
-        let ended = match zygote_life.flatten() {
-            Some((word, value)) => {
-                futex::wait_many(&[state, futex::shared_word(word, value)], check)
-            }
-            None => futex::wait_many(&[state], check),
-        };
-        if ended != futex::Wait::TimedOut || made == 0 || record.state() != record::REQUESTED {
-            continue;
-        }
-        if record.has_ended() && record.state() == record::REQUESTED {
-            return Err(Unstarted::Refused(SpawnError::Died));
-        }
-        if patience.is_some_and(Deadline::has_passed) {
-            let _ = process::kill_child(made);
-            return Err(Unstarted::Refused(SpawnError::Stuck));
-        }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // In the child of a fork, all of this belongs to the parent.
-        if self.creator != task::process_id() {
-            return;
-        }
-        self.control.announce(record::CLOSED);
-        if let Some(zygote) = self.zygote.get_mut().take()
-            && !zygote.end()
-        {
-            // The zygote runs until it detects that this process has ended, and may use the records until then.
-            return;
-        }
-        self.pool.get_mut().close();
-        graveyard::tend_all();
-        // Removes the zygote's task from the region.
-        let _ = self.region.inner().sweep();
-        self.chain.dissolve();
-        // SAFETY: the zygote and the ready coprocs, the only other readers, are gone.
-        unsafe { self.control.free() };
-    }
 }
 
 impl fmt::Debug for Coprocs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Coprocs")
-            .field("region", &self.shared.region)
+            .field("region", &self.runtime.region)
             .finish_non_exhaustive()
     }
 }

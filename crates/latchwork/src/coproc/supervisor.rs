@@ -230,7 +230,7 @@ impl Supervisor {
         }
         let news = events.len();
         for child in &mut self.children {
-            child.look_for_end(Deadline::now(), events);
+            child.check_end(Deadline::now(), events);
         }
         if events.len() > news {
             return true;
@@ -261,7 +261,7 @@ impl Supervisor {
         }
         // The kernel may need a moment to tear down a process that was killed.
         let moment = Deadline::after(END_CHECK);
-        child.look_for_end(deadline.map_or(moment, |end| end.min(moment)), events);
+        child.check_end(deadline.map_or(moment, |end| end.min(moment)), events);
         true
     }
 }
@@ -305,13 +305,13 @@ impl Child {
             }
             Err(error) => {
                 self.report(Happening::NotStarted(error), events);
-                self.decide(false, events);
+                self.plan_restart(false, events);
             }
         }
     }
 
     /// If it is ending, waits for the end of its process until `until`.
-    fn look_for_end(&mut self, until: Deadline, events: &mut Vec<Event>) {
+    fn check_end(&mut self, until: Deadline, events: &mut Vec<Event>) {
         let State::Ending(coproc) = &self.state else {
             return;
         };
@@ -327,11 +327,11 @@ impl Child {
                 false
             }
         };
-        self.decide(success, events);
+        self.plan_restart(success, events);
     }
 
     /// Decides whether and when it is restarted.
-    fn decide(&mut self, success: bool, events: &mut Vec<Event>) {
+    fn plan_restart(&mut self, success: bool, events: &mut Vec<Event>) {
         self.state = State::Over;
         let wanted = match self.spec.restart {
             Restart::Never => false,

@@ -3,13 +3,12 @@
 
 use super::pool::Pool;
 use super::record::{Chain, Ref, Request};
-use super::spawn::blank;
 use super::zygote::{BATCH, Zygote};
 use crate::region::{Region, RegionOptions};
 use crate::sys::sockets;
 
 fn request() -> Request {
-    blank(crate::sys::thread::process_id(), true)
+    Request::without_call(crate::sys::thread::process_id(), true)
 }
 
 /// A region with a control record.
@@ -71,13 +70,13 @@ fn what_was_asked_for_stays_if_more_cannot_be_asked_for() {
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
     rustix::io::ioctl_fionbio(&ours, true).unwrap();
     let mut pool = Pool::new(SIZE, false);
-    pool.refill(&Zygote::deaf(ours), request, &chain);
+    pool.refill(&Zygote::without_process(ours), request, &chain);
     let (ready, coming) = pool.count();
     assert_eq!(ready, 0);
     assert!(coming != 0 && coming < SIZE && coming.is_multiple_of(BATCH));
     assert_eq!(followed(&control).len(), coming);
     assert_eq!(region.heap_stats().shared_blocks, before + coming);
-    pool.forget_unmade();
+    pool.free_unmade();
     assert_eq!(followed(&control), [0; 0]);
     assert_eq!(region.heap_stats().shared_blocks, before);
     // SAFETY: nothing is left in the chain.

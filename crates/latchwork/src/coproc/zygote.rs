@@ -19,7 +19,7 @@
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, STACK_BYTES};
-use super::child::{self, Seed};
+use super::child::{self, CloneContext};
 use super::clone;
 use super::error::StartError;
 use super::record::{self, Ref};
@@ -39,15 +39,15 @@ use std::sync::Arc;
 
 /// How long the first copy may take for its proof; each further copy may take twice as long, up to some seconds for a
 /// busy machine. It usually takes about a millisecond.
-const PROOF: Duration = Duration::from_millis(10);
+const FIRST_PROOF_TIMEOUT: Duration = Duration::from_millis(10);
 const ATTEMPTS: u32 = 10;
 /// How often a task that waits for a new process checks that the process still exists: a process without a life-word
 /// cannot report its death.
 pub(super) const EXISTENCE_CHECK: Duration = Duration::from_millis(20);
 /// How long a dying parent may take to end after its descriptors were closed.
-const LAST_BREATH: Duration = Duration::from_secs(1);
+const PARENT_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait for a zygote that cannot be killed.
-const FAREWELL: Duration = Duration::from_secs(5);
+const ZYGOTE_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const ZYGOTE_STACK: usize = 256 << 10;
 /// The most records that one message names.
 pub(super) const BATCH: usize = 64;
@@ -61,7 +61,7 @@ pub(super) struct Zygote {
 }
 
 /// What the zygote needs of its parent's memory.
-struct Plan<'a> {
+struct ServerContext<'a> {
     control: &'a Ref,
     socket: BorrowedFd<'a>,
     parent: u32,
@@ -72,7 +72,7 @@ struct Plan<'a> {
 impl Zygote {
     /// Makes a zygote from the process as it is now. `control` announces to its coprocs when to end.
     pub(super) fn start(control: &Ref) -> Result<Arc<Self>, StartError> {
-        if child::holds_something() {
+        if child::holds_locks_or_messages() {
             return Err(StartError::Holding);
         }
         let stat = proc_file::stat();
@@ -84,7 +84,7 @@ impl Zygote {
             let (ours, theirs) = sockets::pair().map_err(system("socketpair"))?;
             let stack = Stack::map(ZYGOTE_STACK).map_err(system("mmap"))?;
             control.enter(record::REQUESTED);
-            let plan = Plan {
+            let context = ServerContext {
                 control,
                 socket: theirs.as_fd(),
                 parent,
@@ -93,11 +93,11 @@ impl Zygote {
             };
             // SAFETY: `serve` proves that it can use what it uses, and never returns.
             let pid = unsafe {
-                clone::clone_caller(&stack, Sharing::empty(), serve, &plan, &control.pid)
+                clone::clone_caller(&stack, Sharing::empty(), serve, &context, &control.pid)
             };
             let pid = pid.map_err(system("clone"))?;
-            let patience = Deadline::after(PROOF * 2u32.pow(attempt));
-            match wait_until_ready(control, pid, patience) {
+            let timeout = Deadline::after(FIRST_PROOF_TIMEOUT * 2u32.pow(attempt));
+            match wait_until_ready(control, pid, timeout) {
                 Ok(true) => {
                     let task = control.task().ok_or(StartError::Died)?;
                     return Ok(Arc::new(Self {
@@ -131,7 +131,7 @@ impl Zygote {
 
     /// A `Zygote` without a process: nothing reads the other end of its socket.
     #[cfg(test)]
-    pub(super) fn deaf(socket: OwnedFd) -> Self {
+    pub(super) fn without_process(socket: OwnedFd) -> Self {
         Self {
             socket,
             pid: 0,
@@ -153,9 +153,9 @@ fn end_child(pid: u32) -> bool {
         let _ = process::reap(pid, true);
         return true;
     }
-    let patience = Deadline::after(FAREWELL);
+    let timeout = Deadline::after(ZYGOTE_EXIT_TIMEOUT);
     while matches!(process::reap(pid, false), Ok(None)) {
-        if patience.has_passed() {
+        if timeout.has_passed() {
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -167,8 +167,8 @@ fn system(call: &'static str) -> impl Fn(Errno) -> StartError {
     move |error| StartError::System { call, error }
 }
 
-/// Waits until the zygote is ready; false if `patience` passes first.
-fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool, StartError> {
+/// Waits until the zygote is ready; false if `timeout` passes first.
+fn wait_until_ready(control: &Ref, pid: u32, timeout: Deadline) -> Result<bool, StartError> {
     loop {
         match control.state() {
             record::STARTED => return Ok(true),
@@ -187,10 +187,10 @@ fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool,
             Ok(None) => {}
             _ => return Err(StartError::Died),
         }
-        if patience.has_passed() {
+        if timeout.has_passed() {
             return Ok(false);
         }
-        let check = Deadline::after(EXISTENCE_CHECK).min(patience);
+        let check = Deadline::after(EXISTENCE_CHECK).min(timeout);
         futex::wait(
             &control.state,
             record::REQUESTED,
@@ -201,9 +201,9 @@ fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool,
 }
 
 /// The main function of the zygote.
-fn serve(plan: &Plan<'_>) -> ! {
-    let control = plan.control;
-    let parent = match prepare(plan) {
+fn serve(context: &ServerContext<'_>) -> ! {
+    let control = context.control;
+    let parent = match prepare(context) {
         Ok(parent) => parent,
         Err(error) => {
             control
@@ -215,22 +215,22 @@ fn serve(plan: &Plan<'_>) -> ! {
     };
     let stack = Stack::map(STACK_BYTES).ok();
     let mut server = Server {
-        plan,
+        context,
         parent,
         stack,
         backlog: VecDeque::with_capacity(BATCH),
     };
     control.announce(record::STARTED);
-    while server.turn() {}
+    while server.serve_one() {}
     if control.state() == record::CLOSED {
         // The parent closed it, and frees the record when this process is gone.
         process::exit(0)
     }
     // The kernel closes a dying parent's descriptors before the parent has ended. (A parent that became another program
     // lives on.)
-    let _ = process::wait_for_end(&server.parent, Some(Deadline::after(LAST_BREATH)));
+    let _ = process::wait_for_end(&server.parent, Some(Deadline::after(PARENT_EXIT_TIMEOUT)));
     control.announce(record::CLOSED);
-    if process::parent() != plan.parent {
+    if process::parent() != context.parent {
         free_all(control);
     }
     process::exit(0)
@@ -259,7 +259,7 @@ fn free_all(control: &Ref) {
 }
 
 /// Separates this process from its parent. Returns a descriptor of the parent.
-fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
+fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     // Until the proof is done, this process must die with the creating thread: if it hangs, its parent may die before
     // it can kill it.
     process::end_with_creating_thread(true);
@@ -267,16 +267,16 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     let mut kept: Vec<_> = Vec::new();
     // SAFETY: this process has one thread.
     kept.extend(unsafe { watch::files() });
-    kept.push(plan.socket.as_raw_fd());
+    kept.push(context.socket.as_raw_fd());
     // SAFETY: the descriptors' owners are the parent's objects; nothing uses or drops their copies here.
     unsafe { process::close_all_but(&mut kept) };
-    let parent = process::open_process(plan.parent)?;
-    if process::parent() != plan.parent {
+    let parent = process::open_process(context.parent)?;
+    if process::parent() != context.parent {
         process::exit(0);
     }
     process::forget_c_output();
     process::cut_exit_handlers(crate::task::process_ends);
-    if plan.prove {
+    if context.prove {
         process::touch_libc_locks();
         let thread = std::thread::Builder::new()
             .stack_size(64 << 10)
@@ -289,8 +289,8 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     process::end_with_creating_thread(false);
     process::set_name(b"zygote");
     // SAFETY: nothing in this process uses its arguments.
-    unsafe { proc_file::set_title(&plan.arguments, b"latchwork zygote") };
-    let control = plan.control;
+    unsafe { proc_file::set_title(&context.arguments, b"latchwork zygote") };
+    let control = context.control;
     let joined = control
         .region
         .join("zygote")
@@ -320,7 +320,7 @@ fn touch_std_locks() {
 }
 
 struct Server<'a> {
-    plan: &'a Plan<'a>,
+    context: &'a ServerContext<'a>,
     parent: OwnedFd,
     /// The stack for all coprocs of the default size: each has a copy of its own.
     stack: Option<Stack>,
@@ -330,8 +330,8 @@ struct Server<'a> {
 
 impl Server<'_> {
     /// Serves one request, or makes one ready coproc. Returns false when the zygote must end.
-    fn turn(&mut self) -> bool {
-        match sockets::wait_readable(self.plan.socket, &self.parent, self.backlog.is_empty()) {
+    fn serve_one(&mut self) -> bool {
+        match sockets::wait_readable(self.context.socket, &self.parent, self.backlog.is_empty()) {
             Ok(Readable::First) => self.receive(),
             Ok(Readable::Neither) => {
                 if let Some(record) = self.backlog.pop_front() {
@@ -346,14 +346,15 @@ impl Server<'_> {
     fn receive(&mut self) -> bool {
         let mut message = [0; BATCH * 8];
         let mut descriptors = Vec::new();
-        let Ok(length @ 1..) = sockets::receive(self.plan.socket, &mut message, &mut descriptors)
+        let Ok(length @ 1..) =
+            sockets::receive(self.context.socket, &mut message, &mut descriptors)
         else {
             return false;
         };
         for address in message[..length].as_chunks::<8>().0 {
             // SAFETY: the parent sends addresses of records of this region.
             let record =
-                unsafe { Ref::at(&self.plan.control.region, usize::from_ne_bytes(*address)) };
+                unsafe { Ref::at(&self.context.control.region, usize::from_ne_bytes(*address)) };
             let Some(record) = record else { continue };
             // SAFETY: the coproc of this record has not been made, so only the zygote reads the request.
             if unsafe { record.request() }.pooled {
@@ -378,43 +379,45 @@ impl Server<'_> {
         let made = self
             .stack_of(request.settings.stack_bytes)
             .and_then(|stack| {
-                let seed = Seed {
+                let context = CloneContext {
                     record,
-                    control: Some(self.plan.control),
-                    arguments: self.plan.arguments.clone(),
-                    close: [Some(self.plan.socket), Some(self.parent.as_fd())],
+                    control: Some(self.context.control),
+                    arguments: self.context.arguments.clone(),
+                    close: [Some(self.context.socket), Some(self.parent.as_fd())],
                     snapshot: false,
                 };
                 // SAFETY: this process has one thread, and `begin` never returns.
-                unsafe { clone::clone(&stack, Sharing::PARENT, child::begin, &seed, &record.pid) }
-                    .map_err(|error| (Attribute::Process, error))
+                unsafe {
+                    clone::clone(&stack, Sharing::PARENT, child::begin, &context, &record.pid)
+                }
+                .map_err(|error| (Attribute::Process, error))
             });
         if let Err((attribute, error)) = made {
             record.refuse(attribute, error);
         }
     }
 
-    fn stack_of(&self, bytes: usize) -> Result<Cow<'_>, (Attribute, Errno)> {
+    fn stack_of(&self, bytes: usize) -> Result<CloneStack<'_>, (Attribute, Errno)> {
         match &self.stack {
-            Some(stack) if bytes == STACK_BYTES => Ok(Cow::Common(stack)),
+            Some(stack) if bytes == STACK_BYTES => Ok(CloneStack::Shared(stack)),
             _ => Stack::map(bytes)
-                .map(Cow::Own)
+                .map(CloneStack::Own)
                 .map_err(|error| (Attribute::StackSize, error)),
         }
     }
 }
 
 /// A stack for a clone.
-enum Cow<'a> {
-    Common(&'a Stack),
+enum CloneStack<'a> {
+    Shared(&'a Stack),
     Own(Stack),
 }
 
-impl core::ops::Deref for Cow<'_> {
+impl core::ops::Deref for CloneStack<'_> {
     type Target = Stack;
     fn deref(&self) -> &Stack {
         match self {
-            Self::Common(stack) => stack,
+            Self::Shared(stack) => stack,
             Self::Own(stack) => stack,
         }
     }

@@ -2,10 +2,11 @@
 
 use crate::region::Parked;
 use crate::region::wait_record::{BUSY, WaitRecord};
-use crate::semaphore::ground::Ground;
+use crate::semaphore::caller::Caller;
 use crate::semaphore::object::{Core, Discipline, Form, Kind, owner_of, slot_of};
-use crate::semaphore::owned::Told;
-use crate::semaphore::wait::{Me, Patience};
+use crate::semaphore::owned::Obtained;
+use crate::semaphore::task_table::TaskTable;
+use crate::semaphore::wait::WaitLimit;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{Refusal, counting, owned, priority};
 use crate::sys::futex::{self, Sharing, Wait};
@@ -47,7 +48,7 @@ pub struct Semaphores {
 
 struct Tasks(Vec<WaitRecord>);
 
-impl Ground for Tasks {
+impl TaskTable for Tasks {
     fn record(&self, slot: u16) -> Option<&WaitRecord> {
         self.0.get(usize::from(slot))
     }
@@ -105,7 +106,7 @@ impl Semaphores {
         Self {
             keys: cores
                 .iter()
-                .map(|core| core.make(form, 255, content))
+                .map(|core| core.init(form, 255, content))
                 .collect(),
             cores,
             tasks: Tasks(
@@ -116,8 +117,8 @@ impl Semaphores {
         }
     }
 
-    fn me(&self, task: u16) -> Me<'_> {
-        Me {
+    fn caller(&self, task: u16) -> Caller<'_> {
+        Caller {
             task: number(task),
             record: &self.tasks.0[usize::from(task)],
         }
@@ -129,18 +130,18 @@ impl Semaphores {
     /// If it is refused for another reason than those of [`Waited`].
     pub fn obtain(&self, semaphore: usize, task: u16, deadline: Option<Deadline>) -> Waited {
         let (core, key) = (&self.cores[semaphore], self.keys[semaphore]);
-        let patience = Patience::Until(deadline);
+        let limit = WaitLimit::Until(deadline);
         let obtained = if core.form().kind().has_owner() {
             if owned::obtain_free(core, key, number(task)) {
                 return Waited::Obtained;
             }
-            owned::obtain(&self.tasks, core, key, self.me(task), patience)
-                .map(|told| assert_eq!(told, Told::Clean))
+            owned::obtain(&self.tasks, core, key, self.caller(task), limit)
+                .map(|obtained| assert_eq!(obtained, Obtained::Clean))
         } else {
             if counting::obtain_free(core, key) {
                 return Waited::Obtained;
             }
-            counting::obtain(&self.tasks, core, key, self.me(task), patience)
+            counting::obtain(&self.tasks, core, key, self.caller(task), limit)
         };
         match obtained {
             Ok(()) => Waited::Obtained,
@@ -160,10 +161,10 @@ impl Semaphores {
         use crate::atomic::Ordering::SeqCst;
         let core = &self.cores[semaphore];
         let locked = Locked::new(&self.tasks, core).expect("a task of a model");
-        assert!(locked.announce(core.word.load(SeqCst)));
-        locked.enter(self.me(task));
+        assert!(locked.set_queued(core.word.load(SeqCst)));
+        locked.enqueue(self.caller(task));
         drop(locked);
-        priority::donate(&self.tasks, core, self.me(task));
+        priority::donate(&self.tasks, core, self.caller(task));
     }
 
     /// The task that owns a semaphore, or 0.
@@ -174,13 +175,13 @@ impl Semaphores {
     }
 
     /// Records that a task waited for something that this task owns.
-    pub fn had_waiters(&self, task: u16) {
-        priority::has_waiters(&self.tasks.0[usize::from(task)].standing);
+    pub fn set_inherits(&self, task: u16) {
+        priority::set_inherits(&self.tasks.0[usize::from(task)].standing);
     }
 
     /// The priority by which a task is ordered in a queue.
     #[must_use]
-    pub fn place(&self, task: u16) -> u32 {
+    pub fn queue_priority(&self, task: u16) -> u32 {
         use crate::atomic::Ordering::SeqCst;
         self.tasks.0[usize::from(task)].priority.load(SeqCst)
     }
@@ -194,11 +195,11 @@ impl Semaphores {
         let released = if core.form().kind().has_owner() {
             if owned::release_free(core, key, number(task)) {
                 if core.form().kind() == Kind::Inherit {
-                    priority::had_more(&self.tasks, core, self.me(task));
+                    priority::lower_priority(&self.tasks, core, self.caller(task));
                 }
                 return;
             }
-            owned::release(&self.tasks, core, key, self.me(task), false)
+            owned::release(&self.tasks, core, key, self.caller(task), false)
         } else {
             if counting::release_free(core, key, u32::MAX) {
                 return;

@@ -1,12 +1,13 @@
 //! Handles on semaphores with an owner: binary ones, plain, with a ceiling, or inheriting.
 
+use super::caller::Caller;
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{Anchor, Failure, Plan, end_of_guard, me};
+use super::handle::{Failure, ObjectRef, Properties, finish_guard_release};
 use super::object::{Discipline, Form, Kind, owner_of};
-use super::owned::{self, Told};
-use super::wait::Patience;
+use super::owned::{self, Obtained};
+use super::wait::WaitLimit;
 use super::wait_queue::Locked;
-use super::{Priority, priority, watched};
+use super::{Priority, priority, report};
 use crate::atomic::Ordering;
 use crate::hook::{self, Site};
 use crate::region::TaskId;
@@ -97,10 +98,10 @@ impl Default for BinaryOptions {
 /// in other regions, or for objects that are not semaphores with an owner, are not detected.
 #[derive(Clone, Copy)]
 pub struct BinarySemaphore<'r> {
-    anchor: Anchor<'r>,
+    object: ObjectRef<'r>,
     kind: Kind,
     /// An uncontended pair only changes the word: there is no ceiling, and no listener.
-    is_plain: bool,
+    has_fast_path: bool,
 }
 
 // SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
@@ -110,7 +111,7 @@ unsafe impl Sync for BinarySemaphore<'_> {}
 
 impl<'r> BinarySemaphore<'r> {
     /// The size of a semaphore in the region, in bytes.
-    pub const BYTES: usize = Anchor::BYTES;
+    pub const BYTES: usize = ObjectRef::BYTES;
 
     /// Creates the semaphore of this name, or opens it if there is one of this kind and discipline, whatever its
     /// ceiling and owner.
@@ -123,13 +124,13 @@ impl<'r> BinarySemaphore<'r> {
         name: &str,
         options: &BinaryOptions,
     ) -> Result<Self, SemaphoreError> {
-        let plan = Plan {
+        let properties = Properties {
             form: Form::new(options.kind, options.discipline),
             count: 0,
             ceiling: u32::from(options.ceiling.get()),
             obtained: options.obtained,
         };
-        Anchor::create(region, name, &plan, Site::caller()).map(Self::on)
+        ObjectRef::create(region, name, &properties, Site::caller()).map(Self::on)
     }
 
     /// Opens the semaphore of this name.
@@ -138,18 +139,18 @@ impl<'r> BinarySemaphore<'r> {
     /// See [`SemaphoreError`].
     #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-        Anchor::open(region, name, Site::caller(), |form| {
+        ObjectRef::open(region, name, Site::caller(), |form| {
             form.kind().has_owner() && form.kind() != Kind::Mrsp
         })
         .map(Self::on)
     }
 
-    pub(crate) fn on(anchor: Anchor<'r>) -> Self {
-        let kind = anchor.core.form().kind();
+    pub(crate) fn on(object: ObjectRef<'r>) -> Self {
+        let kind = object.core.form().kind();
         Self {
-            anchor,
+            object,
             kind,
-            is_plain: !kind.has_ceiling() && !hook::is_observed(),
+            has_fast_path: !kind.has_ceiling() && !hook::is_observed(),
         }
     }
 
@@ -161,7 +162,7 @@ impl<'r> BinarySemaphore<'r> {
     #[inline]
     #[track_caller]
     pub fn obtain(&self) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(None), Site::caller())
+        self.obtain_with(WaitLimit::Until(None), Site::caller())
     }
 
     /// Obtains the semaphore if no other task owns it at this moment.
@@ -172,7 +173,7 @@ impl<'r> BinarySemaphore<'r> {
     #[inline]
     #[track_caller]
     pub fn try_obtain(&self) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(Patience::Try, Site::caller())
+        self.obtain_with(WaitLimit::Try, Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it until `deadline`.
@@ -182,7 +183,7 @@ impl<'r> BinarySemaphore<'r> {
     #[inline]
     #[track_caller]
     pub fn obtain_until(&self, deadline: Deadline) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(Some(deadline)), Site::caller())
+        self.obtain_with(WaitLimit::Until(Some(deadline)), Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it for at most `timeout`.
@@ -195,25 +196,25 @@ impl<'r> BinarySemaphore<'r> {
     }
 
     #[inline(always)]
-    fn obtain_with(&self, patience: Patience, site: Site) -> Result<Held<'r>, ObtainError> {
-        let told = if self.obtain_at_hand() {
-            Told::Clean
+    fn obtain_with(&self, limit: WaitLimit, site: Site) -> Result<Held<'r>, ObtainError> {
+        let obtained = if self.try_obtain_fast() {
+            Obtained::Clean
         } else {
-            self.obtain_slowly(patience, site)?
+            self.obtain_slow(limit, site)?
         };
         Ok(Held {
             semaphore: *self,
-            owner_died: told == Told::OwnerDied,
+            owner_died: obtained == Obtained::OwnerDied,
             thread: PhantomData,
         })
     }
 
     /// Obtains the semaphore if it is free and the fast path suffices.
     #[inline(always)]
-    pub(crate) fn obtain_at_hand(&self) -> bool {
-        let Anchor { ground, core, key } = self.anchor;
-        if self.is_plain
-            && let Some(task) = ground.task_at_hand()
+    pub(crate) fn try_obtain_fast(&self) -> bool {
+        let ObjectRef { inner, core, key } = self.object;
+        if self.has_fast_path
+            && let Some(task) = inner.task_at_hand()
             && owned::obtain_free(core, key, task.owner().raw())
         {
             task.slot.wait.standing.obtained();
@@ -223,11 +224,11 @@ impl<'r> BinarySemaphore<'r> {
     }
 
     #[cold]
-    pub(crate) fn obtain_slowly(&self, patience: Patience, site: Site) -> Result<Told, Failure> {
-        let Anchor { ground, core, key } = self.anchor;
-        let task = ground.task()?;
-        let obtain = |patience| owned::obtain(ground, core, key, me(task), patience);
-        Ok(watched::obtain(core, patience, site, obtain)?)
+    pub(crate) fn obtain_slow(&self, limit: WaitLimit, site: Site) -> Result<Obtained, Failure> {
+        let ObjectRef { inner, core, key } = self.object;
+        let task = inner.task()?;
+        let obtain = |limit| owned::obtain(inner, core, key, Caller::new(task), limit);
+        Ok(report::obtain(core, limit, site, obtain)?)
     }
 
     /// Releases the semaphore once. Required for each obtain whose guard was [kept](Held::keep), and for a semaphore
@@ -243,31 +244,31 @@ impl<'r> BinarySemaphore<'r> {
 
     #[inline(always)]
     pub(crate) fn release_with(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
-        let Anchor { ground, core, key } = self.anchor;
-        if self.is_plain
+        let ObjectRef { inner, core, key } = self.object;
+        if self.has_fast_path
             && !torn
-            && let Some(task) = ground.task_at_hand()
+            && let Some(task) = inner.task_at_hand()
             && owned::release_free(core, key, task.owner().raw())
         {
-            let task = me(task);
+            let task = Caller::new(task);
             task.record.standing.released();
             if self.kind == Kind::Inherit {
-                priority::had_more(ground, core, task);
+                priority::lower_priority(inner, core, task);
             }
             return Ok(());
         }
-        self.release_slowly(torn, site)
+        self.release_slow(torn, site)
     }
 
     #[cold]
-    fn release_slowly(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
-        let Anchor { ground, core, key } = self.anchor;
-        let released = self.anchor.owner_at_hand().and_then(|task| {
-            watched::releases(core, key, me(task), site);
-            Ok(owned::release(ground, core, key, me(task), torn)?)
+    fn release_slow(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
+        let ObjectRef { inner, core, key } = self.object;
+        let released = self.object.calling_owner().and_then(|task| {
+            report::releasing(core, key, Caller::new(task), site);
+            Ok(owned::release(inner, core, key, Caller::new(task), torn)?)
         });
         if site != Site::UNKNOWN {
-            watched::has_released(core, key, &released, site);
+            report::released(core, key, &released, site);
         }
         released
     }
@@ -279,7 +280,7 @@ impl<'r> BinarySemaphore<'r> {
     /// [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn flush(&self) -> Result<u32, UseError> {
-        self.anchor.flush(Site::caller())
+        self.object.flush(Site::caller())
     }
 
     /// Deletes the semaphore, which no task may own: later calls get [`ObtainError::Deleted`]. A new one of this name
@@ -289,14 +290,14 @@ impl<'r> BinarySemaphore<'r> {
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.anchor.delete_named(Site::caller())
+        self.object.delete_named(Site::caller())
     }
 
     /// The ceiling, if there is one.
     #[must_use]
     pub fn ceiling(&self) -> Option<Priority> {
         // Relaxed: the value may be stale when the call returns.
-        let ceiling = self.anchor.core.ceiling.load(Ordering::Relaxed);
+        let ceiling = self.object.core.ceiling.load(Ordering::Relaxed);
         (self.kind == Kind::Ceiling).then(|| Priority::recorded(ceiling))
     }
 
@@ -311,12 +312,12 @@ impl<'r> BinarySemaphore<'r> {
 
     /// The same in RTEMS's numbers, which include 0.
     pub(crate) fn set_recorded_ceiling(&self, ceiling: u32) -> Result<u32, UseError> {
-        let Anchor { ground, core, key } = self.anchor;
-        ground.task()?;
+        let ObjectRef { inner, core, key } = self.object;
+        inner.task()?;
         if !self.kind.has_ceiling() {
             return Err(UseError::NoCeiling);
         }
-        let locked = Locked::new(ground, core).map_err(AttachError::from)?;
+        let locked = Locked::new(inner, core).map_err(AttachError::from)?;
         if core.key() != Some(key) {
             return Err(UseError::Deleted);
         }
@@ -324,7 +325,7 @@ impl<'r> BinarySemaphore<'r> {
         drop(locked);
         // A MrsP semaphore's ceiling takes effect with the next obtain.
         if self.kind == Kind::Ceiling {
-            priority::ceiling_changed(ground, core);
+            priority::ceiling_changed(inner, core);
         }
         debug_assert!(before <= LOWEST);
         Ok(before)
@@ -333,7 +334,7 @@ impl<'r> BinarySemaphore<'r> {
     /// The task that owns it at this moment. It may have died, if no task has come for the semaphore since.
     #[must_use]
     pub fn owner(&self) -> Option<TaskId> {
-        match owner_of(self.anchor.word()?) {
+        match owner_of(self.object.word()?) {
             0 => None,
             owner => TaskId::from_raw(owner),
         }
@@ -342,7 +343,7 @@ impl<'r> BinarySemaphore<'r> {
     /// The number of tasks in its queue at this moment.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        self.anchor.waiting()
+        self.object.waiting()
     }
 }
 
@@ -385,7 +386,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        end_of_guard(
+        finish_guard_release(
             self.semaphore
                 .release_with(std::thread::panicking(), Site::UNKNOWN),
         );

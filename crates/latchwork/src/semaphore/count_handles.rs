@@ -1,9 +1,9 @@
 //! Handles on semaphores with a count: counting and simple binary ones.
 
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{Anchor, Plan};
+use super::handle::{ObjectRef, Properties};
 use super::object::{Discipline, Form, Kind};
-use super::wait::Patience;
+use super::wait::WaitLimit;
 use crate::hook::Site;
 use crate::region::Region;
 use crate::time::Deadline;
@@ -15,7 +15,7 @@ macro_rules! handle {
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub struct $name<'r> {
-            anchor: Anchor<'r>,
+            object: ObjectRef<'r>,
         }
 
         // SAFETY: a semaphore is atomics, and links under its lock.
@@ -25,7 +25,7 @@ macro_rules! handle {
 
         impl<'r> $name<'r> {
             /// The size of a semaphore in the region, in bytes.
-            pub const BYTES: usize = Anchor::BYTES;
+            pub const BYTES: usize = ObjectRef::BYTES;
 
             /// Opens the semaphore of this name.
             ///
@@ -33,9 +33,9 @@ macro_rules! handle {
             /// See [`SemaphoreError`].
             #[track_caller]
             pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-                let is_right = |form: Form| form.kind() == $kind;
-                let anchor = Anchor::open(region, name, Site::caller(), is_right)?;
-                Ok(Self { anchor })
+                let accepts = |form: Form| form.kind() == $kind;
+                let object = ObjectRef::open(region, name, Site::caller(), accepts)?;
+                Ok(Self { object })
             }
 
             /// Obtains a unit, waiting while there is none.
@@ -45,7 +45,7 @@ macro_rules! handle {
             #[inline]
             #[track_caller]
             pub fn obtain(&self) -> Result<(), ObtainError> {
-                self.anchor.obtain_unit(Patience::Until(None), Site::caller())
+                self.object.obtain_unit(WaitLimit::Until(None), Site::caller())
             }
 
             /// Obtains a unit if there is one at this moment.
@@ -55,7 +55,7 @@ macro_rules! handle {
             #[inline]
             #[track_caller]
             pub fn try_obtain(&self) -> Result<(), ObtainError> {
-                self.anchor.obtain_unit(Patience::Try, Site::caller())
+                self.object.obtain_unit(WaitLimit::Try, Site::caller())
             }
 
             /// Obtains a unit, waiting for one until `deadline`.
@@ -65,7 +65,7 @@ macro_rules! handle {
             #[inline]
             #[track_caller]
             pub fn obtain_until(&self, deadline: Deadline) -> Result<(), ObtainError> {
-                self.anchor.obtain_unit(Patience::Until(Some(deadline)), Site::caller())
+                self.object.obtain_unit(WaitLimit::Until(Some(deadline)), Site::caller())
             }
 
             /// Obtains a unit, waiting for one for at most `timeout`.
@@ -84,7 +84,7 @@ macro_rules! handle {
             /// [`UseError::Deleted`], [`UseError::Attach`].
             #[track_caller]
             pub fn flush(&self) -> Result<u32, UseError> {
-                self.anchor.flush(Site::caller())
+                self.object.flush(Site::caller())
             }
 
             /// Deletes the semaphore: all waiters, in the order in which they would be served, and later calls get
@@ -95,19 +95,19 @@ macro_rules! handle {
             /// [`UseError::Deleted`], [`UseError::Attach`].
             #[track_caller]
             pub fn delete(&self) -> Result<(), UseError> {
-                self.anchor.delete_named(Site::caller())
+                self.object.delete_named(Site::caller())
             }
 
             /// The count at this moment; 0 if it was deleted.
             #[must_use]
             pub fn count(&self) -> u32 {
-                self.anchor.word().map_or(0, |word| (word >> 32) as u32)
+                self.object.word().map_or(0, |word| (word >> 32) as u32)
             }
 
             /// The number of tasks in its queue at this moment.
             #[must_use]
             pub fn waiting(&self) -> u32 {
-                self.anchor.waiting()
+                self.object.waiting()
             }
         }
 
@@ -164,9 +164,9 @@ impl<'r> CountingSemaphore<'r> {
         count: u32,
         discipline: Discipline,
     ) -> Result<Self, SemaphoreError> {
-        let plan = Plan::counting(Form::new(Kind::Counting, discipline), count);
-        let anchor = Anchor::create(region, name, &plan, Site::caller())?;
-        Ok(Self { anchor })
+        let properties = Properties::counting(Form::new(Kind::Counting, discipline), count);
+        let object = ObjectRef::create(region, name, &properties, Site::caller())?;
+        Ok(Self { object })
     }
 
     /// Releases a unit; the first waiter gets it, if there is one.
@@ -176,7 +176,7 @@ impl<'r> CountingSemaphore<'r> {
     #[inline]
     #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        self.anchor.release_unit(u32::MAX, Site::caller())
+        self.object.release_unit(u32::MAX, Site::caller())
     }
 }
 
@@ -195,9 +195,9 @@ impl<'r> SimpleBinarySemaphore<'r> {
         if count > 1 {
             return Err(SemaphoreError::Count(count));
         }
-        let plan = Plan::counting(Form::new(Kind::SimpleBinary, discipline), count);
-        let anchor = Anchor::create(region, name, &plan, Site::caller())?;
-        Ok(Self { anchor })
+        let properties = Properties::counting(Form::new(Kind::SimpleBinary, discipline), count);
+        let object = ObjectRef::create(region, name, &properties, Site::caller())?;
+        Ok(Self { object })
     }
 
     /// Sets it to 1, or hands it to the first waiter.
@@ -207,6 +207,6 @@ impl<'r> SimpleBinarySemaphore<'r> {
     #[inline]
     #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        self.anchor.release_unit(1, Site::caller())
+        self.object.release_unit(1, Site::caller())
     }
 }

@@ -9,11 +9,13 @@
 //! A unit that a task had when it died is lost, as in RTEMS: no record says that the task had it. A unit that was
 //! handed to a waiter which dies before its obtain returns counts as obtained.
 
-use super::ground::Ground;
+use super::caller::Caller;
 use super::object::{Core, DELETED, LOW, ONE, QUEUED, is_of, key_of};
-use super::wait::{Approach, Me, Patience, acknowledge, wait};
+use super::task_table::TaskTable;
+use super::wait::{AdaptiveSpin, WaitLimit, acknowledge, wait};
 use super::wait_queue::Locked;
-use super::{Refusal, ReleaseRefusal, Wake};
+use super::wake::Wake;
+use super::{Refusal, ReleaseRefusal};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::atomic::unless_fault;
 use crate::region::wait_record::GRANTED;
@@ -41,14 +43,14 @@ pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
 
 /// Adds a unit if there is room and no task waits.
 #[inline(always)]
-pub(crate) fn release_free(core: &Core, key: u64, most: u32) -> bool {
+pub(crate) fn release_free(core: &Core, key: u64, max: u32) -> bool {
     // AcqRel: what was released before passes on to the task that obtains a unit.
     let order = unless_fault!(SemaphoreReleaseRelaxed, AcqRel, Relaxed);
     match core.word.compare_exchange(key, key | ONE, order, Relaxed) {
         Ok(_) => true,
         Err(word) => {
             word & LOW == key
-                && word >> 32 < u64::from(most)
+                && word >> 32 < u64::from(max)
                 && core
                     .word
                     .compare_exchange(word, word + ONE, order, Relaxed)
@@ -59,14 +61,14 @@ pub(crate) fn release_free(core: &Core, key: u64, most: u32) -> bool {
 
 /// The slow path of an obtain: there was no unit at once.
 #[cold]
-pub(crate) fn obtain<G: Ground>(
-    ground: &G,
+pub(crate) fn obtain<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
-    me: Me<'_>,
-    patience: Patience,
+    caller: Caller<'_>,
+    limit: WaitLimit,
 ) -> Result<(), Refusal> {
-    let mut approach = Approach::new(core, patience);
+    let mut spin = AdaptiveSpin::new(core, limit);
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
@@ -75,19 +77,19 @@ pub(crate) fn obtain<G: Ground>(
         // Waiters come first.
         if word & QUEUED == 0 && word >= ONE {
             if obtain_free(core, key) {
-                approach.ends(true);
+                spin.finish(true);
                 return Ok(());
             }
             continue;
         }
-        match patience {
-            Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if approach.goes_on(me.polls_before_queue()) => {}
-            Patience::Until(_) => break,
+        match limit {
+            WaitLimit::Try => return Err(Refusal::WouldBlock),
+            WaitLimit::Until(_) if spin.poll_again(caller.polls_before_queue()) => {}
+            WaitLimit::Until(_) => break,
         }
     }
-    approach.ends(false);
-    let locked = Locked::new(ground, core)?;
+    spin.finish(false);
+    let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
@@ -104,15 +106,15 @@ pub(crate) fn obtain<G: Ground>(
             }
             continue;
         }
-        let Patience::Until(deadline) = patience else {
+        let WaitLimit::Until(deadline) = limit else {
             return Err(Refusal::WouldBlock);
         };
-        if unless_fault!(SemaphoreQueuesUnannounced, locked.announce(word), true) {
-            locked.enter(me);
-            let seen = core.recovered.load(Relaxed);
+        if unless_fault!(SemaphoreQueuesUnannounced, locked.set_queued(word), true) {
+            locked.enqueue(caller);
+            let settled = core.recovered.load(Relaxed);
             locked.unlock(Wake::NONE);
-            wait(ground, core, me, seen, deadline)?;
-            acknowledge(me);
+            wait(tasks, core, caller, settled, deadline)?;
+            acknowledge(caller);
             return Ok(());
         }
     }
@@ -120,13 +122,13 @@ pub(crate) fn obtain<G: Ground>(
 
 /// The slow path of a release: there was no room at once, or a task waits.
 #[cold]
-pub(crate) fn release<G: Ground>(
-    ground: &G,
+pub(crate) fn release<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
-    most: u32,
+    max: u32,
 ) -> Result<(), ReleaseRefusal> {
-    let locked = Locked::new(ground, core)?;
+    let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
@@ -134,14 +136,14 @@ pub(crate) fn release<G: Ground>(
         }
         if let Some((slot, record)) = locked.first() {
             locked.remove(slot);
-            let wake = Locked::<G>::end_wait(record, GRANTED);
+            let wake = Locked::<T>::end_wait(record, GRANTED);
             // Last: until then the flag sends all tasks to the lock, where deaths are detected.
-            locked.note_emptiness();
+            locked.update_queued_flag();
             locked.unlock(unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE));
             return Ok(());
         }
-        let full = word >> 32 >= u64::from(most);
-        if full && most > 1 {
+        let full = word >> 32 >= u64::from(max);
+        if full && max > 1 {
             return Err(ReleaseRefusal::Overflow);
         }
         // A simple binary semaphore stays at 1, without an error; the exchange still publishes what was done before.
@@ -157,12 +159,12 @@ pub(crate) fn release<G: Ground>(
 }
 
 /// Deletes the object; its waiters get the error. Returns `false` if it is deleted already.
-pub(crate) fn delete<G: Ground>(
-    ground: &G,
+pub(crate) fn delete<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
 ) -> Result<bool, crate::task::TaskError> {
-    let locked = Locked::new(ground, core)?;
+    let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
@@ -175,7 +177,7 @@ pub(crate) fn delete<G: Ground>(
             .compare_exchange(word, deleted, AcqRel, Relaxed)
             .is_ok()
         {
-            locked.end_all(crate::region::wait_record::DELETED);
+            locked.end_all_waits(crate::region::wait_record::DELETED);
             return Ok(true);
         }
     }

@@ -1,10 +1,11 @@
 //! What the handles on all kinds have in common: a named object of a region.
 
+use super::caller::Caller;
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::object::{Core, DELETED, Form, Kind, key_of};
-use super::wait::{Me, Patience};
+use super::wait::WaitLimit;
 use super::wait_queue::Locked;
-use super::{Refusal, counting, mrsp, owned, priority, watched};
+use super::{Refusal, counting, mrsp, owned, priority, report};
 use crate::atomic::Ordering;
 use crate::hook::Site;
 use crate::region::wait_record::{FLUSHED, LOWEST};
@@ -18,8 +19,8 @@ pub(super) const FINGERPRINT: u64 =
 
 /// A reference to a semaphore: its core, and the key of the incarnation.
 #[derive(Clone, Copy)]
-pub(crate) struct Anchor<'r> {
-    pub(crate) ground: &'r Arc<Inner>,
+pub(crate) struct ObjectRef<'r> {
+    pub(crate) inner: &'r Arc<Inner>,
     pub(crate) core: &'r Core,
     /// See `object.rs`.
     pub(crate) key: u64,
@@ -53,7 +54,7 @@ impl From<Failure> for ObtainError {
 }
 
 /// The properties of a semaphore to create.
-pub(crate) struct Plan {
+pub(crate) struct Properties {
     pub(crate) form: Form,
     pub(crate) count: u32,
     pub(crate) ceiling: u32,
@@ -61,7 +62,7 @@ pub(crate) struct Plan {
     pub(crate) obtained: bool,
 }
 
-impl Plan {
+impl Properties {
     pub(crate) fn counting(form: Form, count: u32) -> Self {
         Self {
             form,
@@ -72,97 +73,88 @@ impl Plan {
     }
 }
 
-/// The calling task, in the form that semaphores use.
-#[inline]
-pub(crate) fn me(task: Task<'_>) -> Me<'_> {
-    Me {
-        task: task.owner().raw(),
-        record: &task.slot.wait,
-    }
-}
-
-impl<'r> Anchor<'r> {
+impl<'r> ObjectRef<'r> {
     pub(super) const BYTES: usize = size_of::<Core>();
 
     /// Creates the semaphore of this name, or opens it if there is one of this form.
     pub(super) fn create(
         region: &'r Region,
         name: &str,
-        plan: &Plan,
+        properties: &Properties,
         site: Site,
     ) -> Result<Self, SemaphoreError> {
-        let begun = region.reused(name, |core: &'r Core| {
-            begin_in(region.inner(), core, plan, || ())
+        let opened = region.reused(name, |core: &'r Core| {
+            create_or_open_in(region.inner(), core, properties, || ())
         })?;
-        Ok(begun.finish(plan, name, site))
+        Ok(opened.finish(properties, name, site))
     }
 
-    /// Opens the semaphore of this name if `is_right` accepts its form.
+    /// Opens the semaphore of this name if `accepts` accepts its form.
     pub(super) fn open(
         region: &'r Region,
         name: &str,
         site: Site,
-        is_right: impl FnOnce(Form) -> bool,
+        accepts: impl FnOnce(Form) -> bool,
     ) -> Result<Self, SemaphoreError> {
         let open = |core: &'r Core| {
             let key = core.key().ok_or(ObjectError::NotFound)?;
-            if !is_right(core.form()) {
+            if !accepts(core.form()) {
                 return Err(SemaphoreError::OtherKind);
             }
-            let ground = region.inner();
-            Ok(Self { ground, core, key })
+            let inner = region.inner();
+            Ok(Self { inner, core, key })
         };
         let opened = region.find_reused(name, open)?;
-        watched::named(opened.core, name, site);
+        report::named(opened.core, name, site);
         Ok(opened)
     }
 
     /// Obtains a unit of a count.
     #[inline(always)]
-    pub(crate) fn obtain_unit(&self, patience: Patience, site: Site) -> Result<(), ObtainError> {
-        if self.obtain_unit_at_hand() {
+    pub(crate) fn obtain_unit(&self, limit: WaitLimit, site: Site) -> Result<(), ObtainError> {
+        if self.try_obtain_unit_fast() {
             return Ok(());
         }
-        Ok(self.obtain_unit_slowly(patience, site)?)
+        Ok(self.obtain_unit_slow(limit, site)?)
     }
 
     /// Obtains a unit if there is one and no task waits.
     #[inline(always)]
-    pub(crate) fn obtain_unit_at_hand(&self) -> bool {
+    pub(crate) fn try_obtain_unit_fast(&self) -> bool {
         counting::obtain_free(self.core, self.key)
     }
 
     #[cold]
-    pub(crate) fn obtain_unit_slowly(&self, patience: Patience, site: Site) -> Result<(), Failure> {
-        let me = me(self.ground.task()?);
-        let obtain = |patience| counting::obtain(self.ground, self.core, self.key, me, patience);
-        Ok(watched::obtain_unit(self.core, patience, site, obtain)?)
+    pub(crate) fn obtain_unit_slow(&self, limit: WaitLimit, site: Site) -> Result<(), Failure> {
+        let caller = Caller::new(self.inner.task()?);
+        let obtain = |limit| counting::obtain(self.inner, self.core, self.key, caller, limit);
+        Ok(report::obtain_unit(self.core, limit, site, obtain)?)
     }
 
-    /// Releases a unit; the count is at most `most`.
+    /// Releases a unit; the count is at most `max`.
     #[inline(always)]
-    pub(crate) fn release_unit(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
-        if counting::release_free(self.core, self.key, most) {
+    pub(crate) fn release_unit(&self, max: u32, site: Site) -> Result<(), ReleaseError> {
+        if counting::release_free(self.core, self.key, max) {
             return Ok(());
         }
-        self.release_unit_slowly(most, site)
+        self.release_unit_slow(max, site)
     }
 
     #[cold]
-    fn release_unit_slowly(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
+    fn release_unit_slow(&self, max: u32, site: Site) -> Result<(), ReleaseError> {
         // The object's lock is robust, and its waiters watch over tasks only: so the caller must be one.
-        self.ground.task()?;
-        let released = counting::release(self.ground, self.core, self.key, most);
+        self.inner.task()?;
+        let released = counting::release(self.inner, self.core, self.key, max);
         let released = released.map_err(ReleaseError::from);
-        watched::has_released(self.core, self.key, &released, site);
+        report::released(self.core, self.key, &released, site);
         released
     }
 
     /// The calling task, if it may own the semaphore: an owner is a task already, and the child of a fork does not
     /// become one when it releases what it does not own.
-    pub(super) fn owner_at_hand(&self) -> Result<Task<'r>, ReleaseError> {
+    pub(super) fn calling_owner(&self) -> Result<Task<'r>, ReleaseError> {
         let thread = crate::task::Me::get().map_err(AttachError::from)?;
-        self.ground.known_task(thread).ok_or(match self.word() {
+        self.inner.known_task(thread).ok_or(match self.word() {
             Some(_) => ReleaseError::NotOwner,
             None => ReleaseError::Deleted,
         })
@@ -171,20 +163,20 @@ impl<'r> Anchor<'r> {
     /// Ends the waits of all waiters; returns their number.
     pub(crate) fn flush(&self, site: Site) -> Result<u32, UseError> {
         let flushed = self.flush_all();
-        watched::has_used(self.core, &flushed, None, site);
+        report::flushed_or_deleted(self.core, &flushed, None, site);
         flushed
     }
 
     fn flush_all(&self) -> Result<u32, UseError> {
-        self.ground.task()?;
-        let locked = Locked::new(self.ground, self.core).map_err(AttachError::from)?;
+        self.inner.task()?;
+        let locked = Locked::new(self.inner, self.core).map_err(AttachError::from)?;
         if self.core.key() != Some(self.key) {
             return Err(UseError::Deleted);
         }
-        let count = locked.end_all(FLUSHED);
+        let count = locked.end_all_waits(FLUSHED);
         drop(locked);
         if count > 0 {
-            priority::pass_on(self.ground, self.core);
+            priority::refresh_owner(self.inner, self.core);
         }
         Ok(count)
     }
@@ -192,7 +184,7 @@ impl<'r> Anchor<'r> {
     /// Deletes a named semaphore, and frees the name.
     pub(super) fn delete_named(&self, site: Site) -> Result<(), UseError> {
         self.delete(site)?;
-        self.ground.give_up_name(self.core);
+        self.inner.give_up_name(self.core);
         Ok(())
     }
 
@@ -200,20 +192,20 @@ impl<'r> Anchor<'r> {
     pub(crate) fn delete(&self, site: Site) -> Result<(), UseError> {
         let waiting = self.waiting();
         let deleted = self.end();
-        watched::has_used(self.core, &deleted, Some(waiting), site);
+        report::flushed_or_deleted(self.core, &deleted, Some(waiting), site);
         deleted
     }
 
     fn end(&self) -> Result<(), UseError> {
-        self.ground.task()?;
-        let (ground, core, key) = (self.ground, self.core, self.key);
+        self.inner.task()?;
+        let (inner, core, key) = (self.inner, self.core, self.key);
         if core.form().kind().has_owner() {
-            let deleted = owned::delete(ground, core, key).map_err(AttachError::from)?;
+            let deleted = owned::delete(inner, core, key).map_err(AttachError::from)?;
             deleted.map_err(|refusal| match refusal {
                 owned::DeleteRefusal::Deleted => UseError::Deleted,
                 owned::DeleteRefusal::InUse => UseError::InUse,
             })
-        } else if counting::delete(ground, core, key).map_err(AttachError::from)? {
+        } else if counting::delete(inner, core, key).map_err(AttachError::from)? {
             Ok(())
         } else {
             Err(UseError::Deleted)
@@ -234,47 +226,47 @@ impl<'r> Anchor<'r> {
 }
 
 /// A semaphore that was created or opened, under the lock of the region's names.
-pub(super) struct Begun<'r> {
-    anchor: Anchor<'r>,
+pub(super) struct Opened<'r> {
+    object: ObjectRef<'r>,
     is_new: bool,
-    me: Me<'r>,
+    caller: Caller<'r>,
 }
 
 /// Creates a semaphore in a core without one, or opens the one that is there if it has this form. `prepare` runs for a
 /// new one, under its lock, before other tasks can find it.
-pub(super) fn begin_in<'r>(
-    ground: &'r Arc<Inner>,
+pub(super) fn create_or_open_in<'r>(
+    inner: &'r Arc<Inner>,
     core: &'r Core,
-    plan: &Plan,
+    properties: &Properties,
     prepare: impl FnOnce(),
-) -> Result<Begun<'r>, SemaphoreError> {
-    let me = me(ground.task()?);
-    let _locked = Locked::new(ground, core).map_err(AttachError::from)?;
+) -> Result<Opened<'r>, SemaphoreError> {
+    let caller = Caller::new(inner.task()?);
+    let _locked = Locked::new(inner, core).map_err(AttachError::from)?;
     let found = core.key();
     let key = match found {
-        Some(key) if core.form() == plan.form => key,
+        Some(key) if core.form() == properties.form => key,
         Some(_) => return Err(SemaphoreError::OtherKind),
         None => {
             prepare();
-            make(core, plan, me)?
+            create_locked(core, properties, caller)?
         }
     };
-    Ok(Begun {
-        anchor: Anchor { ground, core, key },
+    Ok(Opened {
+        object: ObjectRef { inner, core, key },
         is_new: found.is_none(),
-        me,
+        caller,
     })
 }
 
-impl<'r> Begun<'r> {
+impl<'r> Opened<'r> {
     /// Does the rest of the creation, without a lock.
-    pub(super) fn finish(self, plan: &Plan, name: &str, site: Site) -> Anchor<'r> {
-        let Anchor { ground, core, .. } = self.anchor;
-        watched::named(core, name, site);
+    pub(super) fn finish(self, properties: &Properties, name: &str, site: Site) -> ObjectRef<'r> {
+        let ObjectRef { inner, core, .. } = self.object;
+        report::named(core, name, site);
         if self.is_new {
-            made(ground, core, plan, self.me, site);
+            finish_creation(inner, core, properties, self.caller, site);
         }
-        self.anchor
+        self.object
     }
 }
 
@@ -294,44 +286,57 @@ impl Reused for Core {
     }
 }
 
-/// Creates a semaphore in a core without one, under its lock; the calling task owns it if the plan says so.
-pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, SemaphoreError> {
+/// Creates a semaphore in a core without one, under its lock; the calling task owns it if `properties` say so.
+pub(crate) fn create_locked(
+    core: &Core,
+    properties: &Properties,
+    caller: Caller<'_>,
+) -> Result<u64, SemaphoreError> {
     debug_assert!(key_of(DELETED) == 0);
-    if plan.obtained && plan.form.kind().has_ceiling() && me.priority() < plan.ceiling {
+    if properties.obtained
+        && properties.form.kind().has_ceiling()
+        && caller.priority() < properties.ceiling
+    {
         return Err(SemaphoreError::AboveCeiling {
-            own: super::Priority::recorded(me.priority()),
-            ceiling: super::Priority::recorded(plan.ceiling),
+            own: super::Priority::recorded(caller.priority()),
+            ceiling: super::Priority::recorded(properties.ceiling),
         });
     }
-    let content = match plan.form.kind().has_owner() {
-        true if plan.obtained => {
-            if plan.form.kind() == Kind::Mrsp {
-                mrsp::makes(me, plan.ceiling);
+    let content = match properties.form.kind().has_owner() {
+        true if properties.obtained => {
+            if properties.form.kind() == Kind::Mrsp {
+                mrsp::before_creation(caller, properties.ceiling);
             }
-            me.record.standing.obtained();
-            me.task
+            caller.record.standing.obtained();
+            caller.task
         }
         true => 0,
-        false => u64::from(plan.count) << 32,
+        false => u64::from(properties.count) << 32,
     };
-    Ok(core.make(plan.form, plan.ceiling, content))
+    Ok(core.init(properties.form, properties.ceiling, content))
 }
 
-/// The rest after [`make`], when the lock has been released.
-pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>, site: Site) {
-    if plan.obtained {
-        watched::made(core, site);
+/// The rest after [`create_locked`], when the lock has been released.
+pub(crate) fn finish_creation(
+    inner: &Arc<Inner>,
+    core: &Core,
+    properties: &Properties,
+    caller: Caller<'_>,
+    site: Site,
+) {
+    if properties.obtained {
+        report::created(core, site);
     }
-    match plan.form.kind() {
-        Kind::Ceiling if plan.obtained => priority::has_ceiling(ground, core, me),
-        Kind::Mrsp if plan.obtained => mrsp::made(ground, core, me),
+    match properties.form.kind() {
+        Kind::Ceiling if properties.obtained => priority::push_ceiling(inner, core, caller),
+        Kind::Mrsp if properties.obtained => mrsp::after_creation(inner, core, caller),
         _ => {}
     }
 }
 
 /// Handles the result of a guard's release.
 #[inline]
-pub(super) fn end_of_guard(released: Result<(), ReleaseError>) {
+pub(super) fn finish_guard_release(released: Result<(), ReleaseError>) {
     match released {
         // The guard is a parent's, or the semaphore was released by hand.
         Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}

@@ -58,12 +58,13 @@
 //! | `wait.rs` | how a wait begins and ends, and why no wake-up is lost |
 //! | `counting.rs` | semaphores with a count |
 //! | `owned.rs` | semaphores with an owner; what a kill between any two steps leaves |
-//! | `chain.rs` | deadlock detection |
-//! | `priority.rs` | effective priorities: ceilings, inheritance |
+//! | `deadlock.rs` | deadlock detection |
+//! | `priority.rs` `priority/` | effective priorities: ceilings, inheritance |
 //! | `mrsp.rs` `mrsp/` | ceilings of CPUs, and waiters that lend theirs |
-//! | `ground.rs` | what the above needs of a region |
+//! | `caller.rs` `wake.rs` | the calling task; a wake-up that is due |
+//! | `task_table.rs` | what the above needs of a region |
 //! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
-//! | `watched.rs` | reports to the checker, on paths that are slow already |
+//! | `report.rs` | reports to the checker, on paths that are slow already |
 //! | `inspect.rs` | a semaphore read from outside |
 //!
 //! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
@@ -78,12 +79,12 @@
 
 #[cfg(not(loom))]
 mod binary;
-pub(crate) mod chain;
+pub(crate) mod caller;
 #[cfg(not(loom))]
 mod count_handles;
 pub(crate) mod counting;
+pub(crate) mod deadlock;
 mod error;
-pub(crate) mod ground;
 #[cfg(not(loom))]
 pub(crate) mod handle;
 #[cfg(not(loom))]
@@ -94,11 +95,13 @@ pub(crate) mod object;
 pub(crate) mod owned;
 pub(crate) mod priority;
 #[cfg(not(loom))]
+mod report;
+#[cfg(not(loom))]
 mod task;
+pub(crate) mod task_table;
 pub(crate) mod wait;
 pub(crate) mod wait_queue;
-#[cfg(not(loom))]
-mod watched;
+pub(crate) mod wake;
 
 #[cfg(not(loom))]
 pub use binary::{BinaryOptions, BinarySemaphore, Held};
@@ -112,36 +115,3 @@ pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
 pub use object::Discipline;
 #[cfg(not(loom))]
 pub use task::{NoSuchTask, Priority, TaskPriority};
-
-use crate::atomic::AtomicU32;
-use crate::sys::futex::{self, Sharing};
-use object::Core;
-
-/// A wake-up for one task, to be carried out after the lock is released. The task may have gone by that time.
-#[must_use]
-pub(crate) struct Wake(*const AtomicU32);
-
-impl Wake {
-    /// Wakes no task.
-    pub(crate) const NONE: Self = Self(core::ptr::null());
-
-    fn of(word: &AtomicU32) -> Self {
-        Self(word)
-    }
-
-    pub(crate) fn carry_out(self) {
-        if !self.0.is_null() {
-            futex::wake(self.0, 1, Sharing::Shared);
-        }
-    }
-}
-
-/// The semaphore at an address that a record or another semaphore contains.
-///
-/// # Safety
-/// There is one at this address. A semaphore is never moved or freed while the region is mapped; it may have been
-/// deleted since, but its memory is still a semaphore.
-unsafe fn core_at<'a>(address: u64) -> &'a Core {
-    // SAFETY: the caller promises that a semaphore lies there, and it is never moved or freed.
-    unsafe { &*core::ptr::with_exposed_provenance(address as usize) }
-}

@@ -88,12 +88,14 @@ mod lend;
 pub use handle::{Helping, MrspHeld, MrspSemaphore};
 pub(crate) use handle::{obtain_at, release_from};
 
-use super::ground::Ground;
+use super::caller::Caller;
 use super::object::{Core, DIED, is_of, owner_of};
-use super::owned::{self, Taken, Told};
-use super::wait::{Me, Patience, acknowledge, give_up, look};
+use super::owned::{self, Acquisition, Obtained};
+use super::task_table::TaskTable;
+use super::wait::{WaitLimit, acknowledge, cancel_wait, wait_outcome};
 use super::wait_queue::Locked;
-use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
+use super::wake::Wake;
+use super::{Refusal, ReleaseRefusal, deadlock, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::backoff::pause;
 use crate::region::{Inner, Parked};
@@ -102,160 +104,165 @@ use core::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The number of a spinning waiter's polls from one read of the clock to the next.
-const CLOCK: u32 = 100;
+const POLLS_PER_CLOCK_READ: u32 = 100;
 
 /// Obtains the semaphore. `ceiling_on`: the ceiling of a CPU.
 #[cold]
 pub(crate) fn obtain(
-    ground: &Arc<Inner>,
+    tasks: &Arc<Inner>,
     core: &Core,
     key: u64,
-    me: Me<'_>,
-    patience: Patience,
+    caller: Caller<'_>,
+    limit: WaitLimit,
     ceiling_on: impl Fn(u32) -> u32,
-) -> Result<Told, Refusal> {
+) -> Result<Obtained, Refusal> {
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(Refusal::NoObject);
     }
     let owner = owner_of(word);
-    if owner == me.task {
+    if owner == caller.task {
         return Err(Refusal::Deadlock);
     }
-    if matches!(patience, Patience::Try) && owner != 0 && ground.is_alive(owner) {
+    if matches!(limit, WaitLimit::Try) && owner != 0 && tasks.is_alive(owner) {
         return Err(Refusal::WouldBlock);
     }
     // The classic interface also has priority 0, which means "none" in `waits_at`.
-    let ceiling = ceiling_on(lend::arrive(me)).max(1);
-    let own = me.priority();
+    let ceiling = ceiling_on(lend::note_home(caller)).max(1);
+    let own = caller.priority();
     if own < ceiling {
         return Err(Refusal::AboveCeiling { own, ceiling });
     }
-    let standing = &me.record.standing;
+    let standing = &caller.record.standing;
     // SeqCst: ordered before the refresh, which reads it.
     standing.waits_at.store(ceiling, SeqCst);
-    priority::refresh(ground, me.task, false);
-    let taken = take(ground, core, key, me, patience);
+    priority::refresh(tasks, caller.task, false);
+    let taken = acquire(tasks, core, key, caller, limit);
     if taken.is_ok() {
         standing.obtained();
-        own_at(ground, core, me, ceiling);
+        record_ownership(tasks, core, caller, ceiling);
     }
     standing.spins_at.store(0, Relaxed);
     standing.waits_at.store(0, SeqCst);
-    if taken == Ok(Told::OwnerDied) {
-        owned::take_note(ground, core);
+    if taken == Ok(Obtained::OwnerDied) {
+        owned::clear_owner_died(tasks, core);
     }
     if taken.is_ok() {
-        acknowledge(me);
+        acknowledge(caller);
     }
     // Lowers the priority from the ceiling, or raises it to the ceiling from the level at which the task spun.
-    priority::refresh(ground, me.task, false);
+    priority::refresh(tasks, caller.task, false);
     taken
 }
 
 /// Enters the semaphore, which the calling task owns, into its list, with the ceiling that the task has.
-fn own_at(ground: &Arc<Inner>, core: &Core, me: Me<'_>, ceiling: u32) {
-    let sections = &me.record.lending.sections;
+fn record_ownership(tasks: &Arc<Inner>, core: &Core, caller: Caller<'_>, ceiling: u32) {
+    let sections = &caller.record.lending.sections;
     sections.store(sections.load(Relaxed) + 1, Relaxed);
     core.in_force.store(ceiling, SeqCst);
-    priority::has_ceiling(ground, core, me);
+    priority::push_ceiling(tasks, core, caller);
 }
 
 /// The calling task is about to create a semaphore that it owns: other tasks may help as soon as it exists.
-pub(super) fn makes(me: Me<'_>, ceiling: u32) {
-    lend::arrive(me);
-    me.record.standing.waits_at.store(ceiling.max(1), SeqCst);
+pub(super) fn before_creation(caller: Caller<'_>, ceiling: u32) {
+    lend::note_home(caller);
+    caller
+        .record
+        .standing
+        .waits_at
+        .store(ceiling.max(1), SeqCst);
 }
 
 /// The calling task has created the semaphore, and owns it.
-pub(super) fn made(ground: &Arc<Inner>, core: &Core, me: Me<'_>) {
-    let waits_at = &me.record.standing.waits_at;
-    own_at(ground, core, me, waits_at.load(Relaxed));
+pub(super) fn after_creation(tasks: &Arc<Inner>, core: &Core, caller: Caller<'_>) {
+    let waits_at = &caller.record.standing.waits_at;
+    record_ownership(tasks, core, caller, waits_at.load(Relaxed));
     waits_at.store(0, SeqCst);
 }
 
-fn take(
-    ground: &Arc<Inner>,
+fn acquire(
+    tasks: &Arc<Inner>,
     core: &Core,
     key: u64,
-    me: Me<'_>,
-    patience: Patience,
-) -> Result<Told, Refusal> {
-    if owned::obtain_free(core, key, me.task) {
-        return Ok(Told::Clean);
+    caller: Caller<'_>,
+    limit: WaitLimit,
+) -> Result<Obtained, Refusal> {
+    if owned::obtain_free(core, key, caller.task) {
+        return Ok(Obtained::Clean);
     }
-    let seen = match Locked::new(ground, core)?.take_or_enter(key, me, patience)? {
-        Taken::Owned(told) => return Ok(told),
-        Taken::Entered(seen) => seen,
+    let settled = match Locked::new(tasks, core)?.acquire_or_enqueue(key, caller, limit)? {
+        Acquisition::Owned(obtained) => return Ok(obtained),
+        Acquisition::Queued(settled) => settled,
     };
-    let waited = if chain::is_circle(ground, core, me) {
-        give_up(ground, core, me, Refusal::Deadlock)
+    let waited = if deadlock::completes_cycle(tasks, core, caller) {
+        cancel_wait(tasks, core, caller, Refusal::Deadlock)
     } else {
-        wait(ground, core, me, seen, patience.deadline())
+        wait(tasks, core, caller, settled, limit.deadline())
     };
     if waited.is_err() {
         // The owner may no longer use this CPU.
-        lend::bring_up_to_date(ground, core);
+        lend::update_owners(tasks, core);
     }
     waited?;
     // Relaxed: the grant was read with Acquire.
-    Ok(owned::told(core.word.load(Relaxed)))
+    Ok(Obtained::from_word(core.word.load(Relaxed)))
 }
 
 /// Waits, after the entry into the queue, for the end of the wait: see `wait.rs`.
 fn wait(
-    ground: &Arc<Inner>,
+    tasks: &Arc<Inner>,
     core: &Core,
-    me: Me<'_>,
-    mut seen: u32,
+    caller: Caller<'_>,
+    mut settled: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
     // The owner to which the CPU is lent, and the level at which the caller spins, if it does.
     let mut helped = (0, None);
     let mut spins = false;
-    let mut looks = 0_u32;
+    let mut polls = 0_u32;
     loop {
         // Read before the check: see `park`.
-        let deaths = ground.deaths();
-        let word = match look(me) {
+        let deaths = tasks.deaths();
+        let word = match wait_outcome(caller) {
             ControlFlow::Continue(word) => word,
             ControlFlow::Break(end) => return end,
         };
         // SeqCst: as in `lend.rs`.
         let owner = owner_of(core.word.load(SeqCst));
         // A hand-over to this task that is not finished may be of a dead task: taking the lock settles that.
-        if deaths != seen || owner == me.task || !ground.is_alive(owner) {
-            seen = deaths;
+        if deaths != settled || owner == caller.task || !tasks.is_alive(owner) {
+            settled = deaths;
             helped = (0, None);
-            settle(ground, core)?;
+            settle_deaths(tasks, core)?;
             continue;
         }
         // The owner's priority may fall in its critical section.
-        let now = (owner, lend::level(ground, me, owner));
+        let now = (owner, lend::spin_level(tasks, caller, owner));
         if now != helped {
             helped = now;
-            spins = lend::help(ground, core, me, owner, now.1);
+            spins = lend::lend_cpu(tasks, core, caller, owner, now.1);
             continue;
         }
         if spins {
-            let is_late = looks.is_multiple_of(CLOCK) && deadline.is_some_and(Deadline::has_passed);
+            let is_late = polls.is_multiple_of(POLLS_PER_CLOCK_READ)
+                && deadline.is_some_and(Deadline::has_passed);
             if is_late {
-                return give_up(ground, core, me, Refusal::TimedOut);
+                return cancel_wait(tasks, core, caller, Refusal::TimedOut);
             }
-            pause(looks);
-            looks = looks.wrapping_add(1);
-        } else if ground.park(&me.record.word, word, deaths, deadline) == Parked::TimedOut {
-            return give_up(ground, core, me, Refusal::TimedOut);
+            pause(polls);
+            polls = polls.wrapping_add(1);
+        } else if tasks.park(&caller.record.word, word, deaths, deadline) == Parked::TimedOut {
+            return cancel_wait(tasks, core, caller, Refusal::TimedOut);
         }
     }
 }
 
 /// Settles what dead tasks left. A dead owner's semaphore passes on.
-fn settle(ground: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
-    let locked = Locked::new(ground, core)?;
+fn settle_deaths(tasks: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
+    let locked = Locked::new(tasks, core)?;
     let word = core.word.load(Relaxed);
     let owner = owner_of(word);
-    if owner != 0 && !ground.is_alive(owner) {
+    if owner != 0 && !tasks.is_alive(owner) {
         locked.settle_dead_owner(word);
     }
     locked.unlock(Wake::NONE);
@@ -265,19 +272,19 @@ fn settle(ground: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
 /// Releases the semaphore. `torn`: the next owner gets the report of owner death.
 #[cold]
 pub(crate) fn release(
-    ground: &Arc<Inner>,
+    tasks: &Arc<Inner>,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
-    let word = owned::own_word(core, key, me)?;
-    priority::had_ceiling(core, me);
-    owned::surrender(ground, core, key, me, torn || word & DIED != 0)?;
+    let word = owned::word_if_owned(core, key, caller)?;
+    priority::remove_ceiling(core, caller);
+    owned::hand_over_or_free(tasks, core, key, caller, torn || word & DIED != 0)?;
     // The task returns to its home CPU before its priority falls: with its own priority it might wait long for this
     // CPU.
-    lend::depart(ground, me);
-    me.record.standing.released();
-    priority::had_more(ground, core, me);
+    lend::return_home(tasks, caller);
+    caller.record.standing.released();
+    priority::lower_priority(tasks, core, caller);
     Ok(())
 }

@@ -174,7 +174,7 @@ impl Core {
 
     /// Begins a new object in a core without one, with `content` in the word's high half; returns its key. Under the
     /// lock; the last store commits it.
-    pub(crate) fn make(&self, form: Form, ceiling: u32, content: u64) -> u64 {
+    pub(crate) fn init(&self, form: Form, ceiling: u32, content: u64) -> u64 {
         // Relaxed: under the lock, and published by the word.
         let key = key_of(self.word.load(Ordering::Relaxed).wrapping_add(NEXT_KEY));
         self.form.store(form.0, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Core {
 
     /// The key of the current object, if there is one.
     pub(crate) fn key(&self) -> Option<u64> {
-        // Acquire: pairs with `make`.
+        // Acquire: pairs with `init`.
         let word = self.word.load(Ordering::Acquire);
         (word & DELETED == 0).then_some(key_of(word))
     }
@@ -215,4 +215,14 @@ pub(crate) fn owner_of(word: u64) -> u64 {
 #[inline]
 pub(crate) fn slot_of(task: u64) -> u16 {
     (task >> 16) as u16
+}
+
+/// The semaphore at an address that a record or another semaphore contains.
+///
+/// # Safety
+/// There is one at this address. A semaphore is never moved or freed while the region is mapped; it may have been
+/// deleted since, but its memory is still a semaphore.
+pub(super) unsafe fn core_at<'a>(address: u64) -> &'a Core {
+    // SAFETY: the caller promises that a semaphore lies there, and it is never moved or freed.
+    unsafe { &*core::ptr::with_exposed_provenance(address as usize) }
 }

@@ -23,13 +23,15 @@
 //! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
 //! sleeps, and the death wakes it.
 
-use super::ground::Ground;
+use super::caller::Caller;
 use super::object::{
     Core, DELETED, DIED, Kind, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of,
 };
-use super::wait::{Approach, Me, Patience, acknowledge, give_up, wait};
+use super::task_table::TaskTable;
+use super::wait::{AdaptiveSpin, WaitLimit, acknowledge, cancel_wait, wait};
 use super::wait_queue::Locked;
-use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
+use super::wake::Wake;
+use super::{Refusal, ReleaseRefusal, deadlock, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
 use crate::backoff::FIRST_POLLS;
@@ -38,9 +40,20 @@ use crate::task::TaskError;
 
 /// The result of a successful obtain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Obtained {
     Clean,
     OwnerDied,
+}
+
+impl Obtained {
+    /// What a task learns that has become the owner of the semaphore with this word.
+    pub(super) fn from_word(word: u64) -> Self {
+        if word & DIED == 0 {
+            Self::Clean
+        } else {
+            Self::OwnerDied
+        }
+    }
 }
 
 /// Takes the semaphore if it is free and no report is due. For kinds without a ceiling.
@@ -73,46 +86,46 @@ pub(crate) fn release_free(core: &Core, key: u64, task: u64) -> bool {
 
 /// Obtains the semaphore in any state: the slow path.
 #[cold]
-pub(crate) fn obtain<G: Ground>(
-    ground: &G,
+pub(crate) fn obtain<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
-    me: Me<'_>,
-    patience: Patience,
-) -> Result<Told, Refusal> {
+    caller: Caller<'_>,
+    limit: WaitLimit,
+) -> Result<Obtained, Refusal> {
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(Refusal::NoObject);
     }
-    if owner_of(word) == me.task {
+    if owner_of(word) == caller.task {
         nest(core, 1);
-        me.record.standing.obtained();
-        return Ok(Told::Clean);
+        caller.record.standing.obtained();
+        return Ok(Obtained::Clean);
     }
-    let told = take(ground, core, key, me, patience)?;
-    me.record.standing.obtained();
+    let obtained = acquire(tasks, core, key, caller, limit)?;
+    caller.record.standing.obtained();
     if core.form().kind() == Kind::Ceiling {
-        priority::has_ceiling(ground, core, me);
+        priority::push_ceiling(tasks, core, caller);
     }
-    if told == Told::OwnerDied {
-        take_note(ground, core);
+    if obtained == Obtained::OwnerDied {
+        clear_owner_died(tasks, core);
     }
     // Last: while the record names the object, its ceiling counts.
-    acknowledge(me);
-    Ok(told)
+    acknowledge(caller);
+    Ok(obtained)
 }
 
 /// Clears `DIED`: the calling task, which owns the semaphore, is about to return the report of owner death.
-pub(super) fn take_note<G: Ground>(ground: &G, core: &Core) {
+pub(super) fn clear_owner_died<T: TaskTable>(tasks: &T, core: &Core) {
     // If this task dies before it returns the report, the next owner finds a dead owner again.
     change_flags(core, |word| word & !DIED);
-    ground.settle_deaths();
+    tasks.settle_deaths();
 }
 
 /// Changes flags of a semaphore that the calling task owns; meanwhile other tasks may set `QUEUED`.
 fn change_flags(core: &Core, change: impl Fn(u64) -> u64) {
     let mut word = core.word.load(Relaxed);
-    // AcqRel: as in `note_emptiness`.
+    // AcqRel: as in `update_queued_flag`.
     while let Err(now) = core
         .word
         .compare_exchange(word, change(word), AcqRel, Relaxed)
@@ -138,33 +151,25 @@ fn nest(core: &Core, by: i32) {
     }
 }
 
-pub(super) fn told(word: u64) -> Told {
-    if word & DIED == 0 {
-        Told::Clean
-    } else {
-        Told::OwnerDied
-    }
-}
-
-fn check_ceiling(core: &Core, me: Me<'_>) -> Result<(), Refusal> {
+fn check_ceiling(core: &Core, caller: Caller<'_>) -> Result<(), Refusal> {
     if core.form().kind() != Kind::Ceiling {
         return Ok(());
     }
-    let (own, ceiling) = (me.priority(), core.ceiling.load(Relaxed));
+    let (own, ceiling) = (caller.priority(), core.ceiling.load(Relaxed));
     if own < ceiling {
         return Err(Refusal::AboveCeiling { own, ceiling });
     }
     Ok(())
 }
 
-fn take<G: Ground>(
-    ground: &G,
+fn acquire<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
-    me: Me<'_>,
-    patience: Patience,
-) -> Result<Told, Refusal> {
-    let mut approach = Approach::new(core, patience);
+    caller: Caller<'_>,
+    limit: WaitLimit,
+) -> Result<Obtained, Refusal> {
+    let mut spin = AdaptiveSpin::new(core, limit);
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
@@ -172,55 +177,61 @@ fn take<G: Ground>(
         }
         let owner = owner_of(word);
         if word & LOW == key && owner == 0 {
-            check_ceiling(core, me)?;
-            if obtain_free(core, key, me.task) {
-                approach.ends(true);
-                return Ok(Told::Clean);
+            check_ceiling(core, caller)?;
+            if obtain_free(core, key, caller.task) {
+                spin.finish(true);
+                return Ok(Obtained::Clean);
             }
             continue;
         }
         // A death is settled under the lock.
-        if owner == 0 || !ground.is_alive(owner) {
+        if owner == 0 || !tasks.is_alive(owner) {
             break;
         }
-        let polls = match patience {
-            Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if priority::is_owed(ground, core, me, owner) => FIRST_POLLS,
-            Patience::Until(_) => me.polls_before_queue(),
+        let polls = match limit {
+            WaitLimit::Try => return Err(Refusal::WouldBlock),
+            WaitLimit::Until(_) if priority::outranks_owner(tasks, core, caller, owner) => {
+                FIRST_POLLS
+            }
+            WaitLimit::Until(_) => caller.polls_before_queue(),
         };
-        if !approach.goes_on(polls) {
+        if !spin.poll_again(polls) {
             break;
         }
     }
-    approach.ends(false);
-    let seen = match Locked::new(ground, core)?.take_or_enter(key, me, patience)? {
-        Taken::Owned(told) => return Ok(told),
-        Taken::Entered(seen) => seen,
+    spin.finish(false);
+    let settled = match Locked::new(tasks, core)?.acquire_or_enqueue(key, caller, limit)? {
+        Acquisition::Owned(obtained) => return Ok(obtained),
+        Acquisition::Queued(settled) => settled,
     };
-    priority::donate(ground, core, me);
-    if chain::is_circle(ground, core, me) {
-        give_up(ground, core, me, Refusal::Deadlock)?;
+    priority::donate(tasks, core, caller);
+    if deadlock::completes_cycle(tasks, core, caller) {
+        cancel_wait(tasks, core, caller, Refusal::Deadlock)?;
     } else {
-        wait(ground, core, me, seen, patience.deadline())?;
+        wait(tasks, core, caller, settled, limit.deadline())?;
     }
     // Acquire: the last owner's writes come with the grant, which was read with Acquire.
-    Ok(told(core.word.load(Relaxed)))
+    Ok(Obtained::from_word(core.word.load(Relaxed)))
 }
 
 /// The result of an obtain under the object's lock.
-pub(super) enum Taken {
-    Owned(Told),
+pub(super) enum Acquisition {
+    Owned(Obtained),
     /// The task waits. Contains the count of deaths that have been settled.
-    Entered(u32),
+    Queued(u32),
 }
 
 /// The word of a semaphore that the calling task is about to release, if the task owns it.
-pub(super) fn own_word(core: &Core, key: u64, me: Me<'_>) -> Result<u64, ReleaseRefusal> {
+pub(super) fn word_if_owned(
+    core: &Core,
+    key: u64,
+    caller: Caller<'_>,
+) -> Result<u64, ReleaseRefusal> {
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(ReleaseRefusal::Deleted);
     }
-    if owner_of(word) != me.task {
+    if owner_of(word) != caller.task {
         return Err(ReleaseRefusal::NotOwner);
     }
     Ok(word)
@@ -228,14 +239,14 @@ pub(super) fn own_word(core: &Core, key: u64, me: Me<'_>) -> Result<u64, Release
 
 /// Releases the semaphore in any state: the slow path. `torn`: the next owner gets the report of owner death.
 #[cold]
-pub(crate) fn release<G: Ground>(
-    ground: &G,
+pub(crate) fn release<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
-    let word = own_word(core, key, me)?;
+    let word = word_if_owned(core, key, caller)?;
     // An inner release by a panic is remembered until the last one.
     let torn = torn || word & DIED != 0;
     if word & NESTED != 0 {
@@ -243,29 +254,29 @@ pub(crate) fn release<G: Ground>(
             change_flags(core, |word| word | DIED);
         }
         nest(core, -1);
-        me.record.standing.released();
+        caller.record.standing.released();
         return Ok(());
     }
     if core.form().kind() == Kind::Ceiling {
-        priority::had_ceiling(core, me);
+        priority::remove_ceiling(core, caller);
     }
-    surrender(ground, core, key, me, torn)?;
-    me.record.standing.released();
-    priority::had_more(ground, core, me);
+    hand_over_or_free(tasks, core, key, caller, torn)?;
+    caller.record.standing.released();
+    priority::lower_priority(tasks, core, caller);
     Ok(())
 }
 
-pub(super) fn surrender<G: Ground>(
-    ground: &G,
+pub(super) fn hand_over_or_free<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
-    me: Me<'_>,
+    caller: Caller<'_>,
     torn: bool,
 ) -> Result<(), TaskError> {
-    if !torn && release_free(core, key, me.task) {
+    if !torn && release_free(core, key, caller.task) {
         return Ok(());
     }
-    let locked = Locked::new(ground, core)?;
+    let locked = Locked::new(tasks, core)?;
     let died = if torn { DIED } else { 0 };
     loop {
         if let Some((heir, wake)) = locked.hand_over(key, died) {
@@ -279,9 +290,9 @@ pub(super) fn surrender<G: Ground>(
             drop(locked);
             if kind.has_ceiling() {
                 // Before the heir runs. The heir does this itself, too, in case this task is killed first.
-                priority::refresh(ground, heir, false);
+                priority::refresh(tasks, heir, false);
             } else if let Some(next) = next {
-                priority::endow(ground, heir, next);
+                priority::refresh_heir(tasks, heir, next);
             }
             unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE).carry_out();
             return Ok(());
@@ -299,19 +310,19 @@ pub(super) fn surrender<G: Ground>(
 }
 
 /// Deletes the object, if no task owns it.
-pub(crate) fn delete<G: Ground>(
-    ground: &G,
+pub(crate) fn delete<T: TaskTable>(
+    tasks: &T,
     core: &Core,
     key: u64,
 ) -> Result<Result<(), DeleteRefusal>, TaskError> {
-    let locked = Locked::new(ground, core)?;
+    let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
             return Ok(Err(DeleteRefusal::Deleted));
         }
         let owner = owner_of(word);
-        if owner != 0 && !ground.is_alive(owner) {
+        if owner != 0 && !tasks.is_alive(owner) {
             locked.settle_dead_owner(word);
             continue;
         }
@@ -335,14 +346,14 @@ pub(crate) enum DeleteRefusal {
     InUse,
 }
 
-impl<G: Ground> Locked<'_, G> {
+impl<T: TaskTable> Locked<'_, T> {
     /// Takes the semaphore, or enters the calling task into the queue; ends the lock.
-    pub(super) fn take_or_enter(
+    pub(super) fn acquire_or_enqueue(
         self,
         key: u64,
-        me: Me<'_>,
-        patience: Patience,
-    ) -> Result<Taken, Refusal> {
+        caller: Caller<'_>,
+        limit: WaitLimit,
+    ) -> Result<Acquisition, Refusal> {
         let core = self.core;
         loop {
             let word = core.word.load(Relaxed);
@@ -351,29 +362,29 @@ impl<G: Ground> Locked<'_, G> {
             }
             let owner = owner_of(word);
             if owner == 0 {
-                check_ceiling(core, me)?;
+                check_ceiling(core, caller)?;
                 // Acquire: as in `obtain_free`.
                 if core
                     .word
-                    .compare_exchange(word, word | me.task, AcqRel, Relaxed)
+                    .compare_exchange(word, word | caller.task, AcqRel, Relaxed)
                     .is_ok()
                 {
-                    return Ok(Taken::Owned(told(word)));
+                    return Ok(Acquisition::Owned(Obtained::from_word(word)));
                 }
                 continue;
             }
-            if !self.ground.is_alive(owner) {
+            if !self.tasks.is_alive(owner) {
                 self.settle_dead_owner(word);
                 continue;
             }
-            if matches!(patience, Patience::Try) {
+            if matches!(limit, WaitLimit::Try) {
                 return Err(Refusal::WouldBlock);
             }
-            if self.announce(word) {
-                self.enter(me);
-                let seen = core.recovered.load(Relaxed);
+            if self.set_queued(word) {
+                self.enqueue(caller);
+                let settled = core.recovered.load(Relaxed);
                 self.unlock(Wake::NONE);
-                return Ok(Taken::Entered(seen));
+                return Ok(Acquisition::Queued(settled));
             }
         }
     }
@@ -387,14 +398,14 @@ impl<G: Ground> Locked<'_, G> {
         // Release: pairs with the Acquire of the task that obtains it next. SeqCst: ordered before the later reads, see
         // `priority.rs`.
         self.core.word.swap(key | heir | died | queued, SeqCst);
-        self.pass_waiters_on(record);
+        self.flag_new_owner(record);
         Some((heir, Self::end_wait(record, GRANTED)))
     }
 
     /// The remaining waiters now donate to the new owner, whose record this is.
-    fn pass_waiters_on(&self, owner: &WaitRecord) {
+    fn flag_new_owner(&self, owner: &WaitRecord) {
         if self.core.form().kind() == Kind::Inherit && !self.is_empty() {
-            priority::has_waiters(&owner.standing);
+            priority::set_inherits(&owner.standing);
         }
     }
 
@@ -425,16 +436,16 @@ impl<G: Ground> Locked<'_, G> {
             // The heir of a hand-over that was cut short.
             Self::end_wait(record, GRANTED).carry_out();
         }
-        self.link_anew();
+        self.rebuild_links();
         if word & DELETED != 0 {
-            self.end_all(crate::region::wait_record::DELETED);
+            self.end_all_waits(crate::region::wait_record::DELETED);
         } else {
-            if is_owned && !self.ground.is_alive(owner) {
+            if is_owned && !self.tasks.is_alive(owner) {
                 self.settle_dead_owner(word);
-            } else if is_owned && let Some(record) = self.ground.record(slot_of(owner)) {
-                self.pass_waiters_on(record);
+            } else if is_owned && let Some(record) = self.tasks.record(slot_of(owner)) {
+                self.flag_new_owner(record);
             }
-            self.note_emptiness();
+            self.update_queued_flag();
         }
     }
 }

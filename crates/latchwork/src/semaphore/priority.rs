@@ -1,8 +1,43 @@
 //! Effective priorities of tasks: ceilings, and priority inheritance.
 //!
-//! A task's *effective* priority is the best of three: its own priority, the ceilings of the semaphores that it owns,
-//! and the effective priorities of the tasks that wait for inheriting semaphores that it owns. The task's slot keeps
-//! it, in its [`Standing`]:
+//! A task's *effective* priority is the best of
+//! 1. its own (base) priority,
+//! 2. the ceilings of the semaphores with a ceiling that it owns,
+//! 3. the effective priorities of the tasks that wait for inheriting semaphores that it owns.
+//!
+//! Rule 3 is priority inheritance. It is transitive: if A waits for B, and B waits for C, then C gets A's priority
+//! through B.
+//!
+//! # The algorithm
+//!
+//! No priority is raised or lowered by steps, and no list of donations is kept. Each time, a task's priority is
+//! recomputed from the rules above and the shared records: which task waits for which semaphore, and which task owns
+//! it. A task that changes an input (it begins or ends a wait, obtains, releases, or sets a priority) first makes the
+//! change, and then calls [`refresh`] for the task whose priority depends on it:
+//!
+//! ```text
+//! refresh(task):
+//!     repeat
+//!         lock the task's standing; set BUSY in `effective`
+//!         priority := best of the three rules, computed from the records
+//!         inform the kernel, if the task is mirrored
+//!         effective := priority (clears BUSY); unlock
+//!         if the task does not wait: return
+//!         lock the semaphore that it waits for; move the task to its new place in the queue; unlock
+//!         if that semaphore does not inherit, or neither priority nor place has changed: return
+//!         task := the owner of that semaphore         (the next link of the chain)
+//! ```
+//!
+//! An example. L, with priority 200, owns the inheriting semaphore S. H, with priority 10, obtains S: H enters the
+//! queue of S, sets L's flag `inherits`, reads that L's effective priority, 200, is worse than its own, and calls
+//! `refresh(L)`. That reads all records, finds H, and stores 10. L releases S to H, reads that its effective priority,
+//! 10, is not its own, and calls `refresh(L)`, which finds no waiter and stores 200. If H's wait ends by its deadline
+//! instead, H leaves the queue and calls `refresh(L)`. If L itself waits for an inheriting semaphore of M, each of
+//! these refreshes of L goes on to M.
+//!
+//! # Fields
+//!
+//! The input and the result are in the task's slot, in its [`Standing`]:
 //!
 //! | field | meaning | changed by |
 //! | --- | --- | --- |
@@ -12,24 +47,30 @@
 //! | `effective` | the effective priority; with [`BUSY`]: a refresh is under way, or was cut short | [`refresh`], under the lock |
 //! | `lock` | a small robust lock | the task that refreshes |
 //!
-//! A task that changes an input of a priority makes the change, and then calls [`refresh`], which
-//! 1. takes the lock, and sets `BUSY`;
-//! 2. recomputes the priority from the records alone, stores it, and informs the kernel if the task is mirrored;
-//! 3. moves the task within the queue that it waits in, if its position has changed;
-//! 4. goes on to the owner of the inheriting semaphore that the task waits for, if the priority or the position has
-//!    changed.
+//! # Why the last result is right
 //!
-//! *The last result is right.* Each change is made before its refresh, and the lock serialises the refreshes of one
-//! task: of two, the second sees both changes. No priority is updated step by step, so a task that is killed in a
+//! Each change is made before its refresh, and the lock serialises the refreshes of one task: of two refreshes, the
+//! second one sees both changes. A refresh computes its result from the records alone, so a task that is killed in a
 //! refresh leaves nothing but a lock that the next task takes over.
 //!
-//! *When no refresh is needed.* A waiter whose priority is not better than the owner's changes nothing; nor does a
-//! release by a task whose effective priority is its own. Both check this by one read of `effective`, without the lock.
-//! Such a task stores its change, passes a full barrier, and reads `effective`; a refresh sets `BUSY`, passes a full
-//! barrier, and reads its inputs. So the task sees `BUSY` (and refreshes), or the refresh sees the change.
+//! # When no refresh is needed
 //!
-//! *The flag `inherits`.* To find the waiters of its inheriting semaphores, a task's refresh must read the records of
-//! all tasks. A task without such waiters should not pay for that at each of its ceilings. The flag avoids it:
+//! A waiter whose priority is not better than the owner's changes nothing. Nor does a release by a task whose effective
+//! priority is its own. Both check this by one read of `effective`, without the lock. The two sides are ordered so:
+//!
+//! | the task that changes an input | a refresh by another task |
+//! | --- | --- |
+//! | stores its change | sets `BUSY` |
+//! | full barrier | full barrier |
+//! | reads `effective` | reads the inputs |
+//!
+//! So the task sees `BUSY`, or a later result, or the refresh sees the change. If the task sees `BUSY`, it calls
+//! `refresh` itself.
+//!
+//! # The flag `inherits`
+//!
+//! To find the waiters of its inheriting semaphores, a task's refresh must read the records of all tasks. A task without
+//! such waiters should not pay for that at each of its ceilings. The flag avoids it:
 //! - A waiter publishes its record (`WAITING`), passes a full barrier, and sets the owner's flag.
 //! - A hand-over of a semaphore with waiters stores the new owner in the semaphore's word, and sets the new owner's
 //!   flag.
@@ -40,11 +81,15 @@
 //! reads the flag before it is set misses the waiter. Therefore the waiter (or the task that handed over) passes
 //! another full barrier after it has set the flag, and reads `effective` as above: it sees `BUSY`, or the result of
 //! that refresh, and refreshes again if the waiter's priority is better. A flag that is set without a waiter costs one
-//! read of all records. A task killed between clearing and setting the flag leaves the standing's lock with a dead
-//! owner, and the next owner sets the flag. A task killed between a hand-over and setting the flag leaves the object's
-//! lock with a dead owner, and the recovery of the object sets it.
+//! read of all records.
 //!
-//! *A task that dies before its refresh,* or during it, may leave another task's priority unchanged: for example, a
+//! # Death of a task
+//!
+//! A task killed between clearing and setting the flag leaves the standing's lock with a dead owner, and the next owner
+//! of that lock sets the flag. A task killed between a hand-over and setting the flag leaves the object's lock with a
+//! dead owner, and the recovery of the object sets it.
+//!
+//! A task that dies before its refresh, or during it, may leave another task's priority unchanged: for example, a
 //! waiter's death leaves the owner's priority too high. The death wakes all waiters; each refreshes its own priority,
 //! and then those along its chain. A task that does not wait gets the right priority when it releases an inheriting
 //! semaphore or one with a ceiling, or from another refresh. A task that begins to wait checks whether a change of its
@@ -55,56 +100,68 @@
 //! through both locks before it uses the record ([`WaitRecord::outlast`]); so no write that was meant for its
 //! predecessor reaches it.
 //!
-//! *Locking.* No lock is held while another is taken, and there is no lock that all tasks share. A refresh follows a
-//! chain of owners link by link, and it is enough that each link is right after the last change to it.
+//! # Locks and bounds
 //!
-//! *Mapping.* Priorities are RTEMS's: 1, the highest, to 255. The kernel runs a mirrored task at `SCHED_FIFO` 100 − *p*
-//! for 1 to 98, at `SCHED_FIFO` 1 for 99 to 254, and as an ordinary task for 255. Without the privilege, or for tasks
-//! that are not mirrored, only the recorded priorities decide which task is served first, and the kernel does not know
-//! them. A task begins with the priority that its thread has in the kernel.
+//! No lock is held while another is taken, and there is no lock that all tasks share. A refresh follows a chain of
+//! owners link by link, and it is enough that each link is right after the last change to it. It follows at most as many
+//! links as there are slots.
+//!
+//! # Numbers
+//!
+//! Priorities are RTEMS's: 1, the highest, to 255. The kernel runs a mirrored task at `SCHED_FIFO` 100 − *p* for 1 to
+//! 98, at `SCHED_FIFO` 1 for 99 to 254, and as an ordinary task for 255. Without the privilege, or for tasks that are
+//! not mirrored, only the recorded priorities decide which task is served first, and the kernel does not know them. A
+//! task begins with the priority that its thread has in the kernel.
 
-use super::ground::Ground;
-use super::object::{Core, Kind, owner_of, slot_of};
-use super::wait::Me;
+mod compute;
+mod standing;
+
+pub(crate) use standing::living;
+
+use super::caller::Caller;
+use super::object::{Core, Kind, core_at, owner_of, slot_of};
+use super::task_table::TaskTable;
 use super::wait_queue::Locked;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::mutex::{Acquired, RawError};
 use crate::region::wait_record::{BUSY, STATE, Standing, WAITING, WaitRecord};
-use core::ops::Deref;
-
-/// Longer than any list of ceilings; a list that changes while it is read may seem endless.
-const FAR: usize = 1 << 16;
+use compute::{ceiling_in_force, compute};
+use standing::LockedStanding;
 
 /// Whether the owner should run at the calling task's priority: it inherits, and its own is worse.
 #[inline]
-pub(crate) fn is_owed<G: Ground>(ground: &G, core: &Core, me: Me<'_>, owner: u64) -> bool {
+pub(crate) fn outranks_owner<T: TaskTable>(
+    tasks: &T,
+    core: &Core,
+    caller: Caller<'_>,
+    owner: u64,
+) -> bool {
     core.form().kind() == Kind::Inherit
-        && ground
-            .record(slot_of(owner))
-            .is_some_and(|record| me.priority() < record.standing.effective.load(Relaxed) & !BUSY)
+        && tasks.record(slot_of(owner)).is_some_and(|record| {
+            caller.priority() < record.standing.effective.load(Relaxed) & !BUSY
+        })
 }
 
 /// The calling task waits for `core`: raises the owner to its priority, if the owner inherits.
-pub(crate) fn donate<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+pub(crate) fn donate<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) {
     if core.form().kind() != Kind::Inherit {
         return;
     }
-    // The barrier is that of `enter`; the lock's release comes after it.
+    // The barrier is that of `enqueue`; the lock's release comes after it.
     fence_after_update();
     let owner = owner_of(core.word.load(SeqCst));
     // If another task has become the owner since, the hand-over saw this task in the queue.
-    if let Some(record) = ground.record(slot_of(owner)) {
-        has_waiters(&record.standing);
+    if let Some(record) = tasks.record(slot_of(owner)) {
+        set_inherits(&record.standing);
         // The task's own priority is read after the flag was set: a task that changed it before may have found the
         // owner without waiters.
         fence_after_update();
-        give(ground, owner, record, me.priority());
+        refresh_if_worse(tasks, owner, record, caller.priority());
     }
 }
 
 /// Sets `inherits`: a task may wait for an inheriting semaphore of this standing's task.
-pub(crate) fn has_waiters(standing: &Standing) {
+pub(crate) fn set_inherits(standing: &Standing) {
     // Relaxed: ordered by the barrier after the caller's publication. Usually the flag is set already.
     if standing.inherits.load(Relaxed) == 0 {
         // AcqRel: pairs with the reads in `inherited`.
@@ -114,66 +171,62 @@ pub(crate) fn has_waiters(standing: &Standing) {
 
 /// A task was handed an inheriting semaphore that others wait for, the first of them at priority `next`: refreshes it
 /// if its own is worse, since its own may have been lowered after it was chosen as the best waiter.
-pub(super) fn endow<G: Ground>(ground: &G, heir: u64, next: u32) {
-    if let Some(record) = ground.record(slot_of(heir)) {
+pub(super) fn refresh_heir<T: TaskTable>(tasks: &T, heir: u64, next: u32) {
+    if let Some(record) = tasks.record(slot_of(heir)) {
         fence_after_update();
-        unless_fault!(SemaphoreHeirUnseen, give(ground, heir, record, next), ());
+        unless_fault!(
+            SemaphoreHeirUnseen,
+            refresh_if_worse(tasks, heir, record, next),
+            ()
+        );
     }
 }
 
 /// Refreshes a task if its effective priority is worse than `priority`. After a full barrier of the caller.
-fn give<G: Ground>(ground: &G, task: u64, record: &WaitRecord, priority: u32) {
+fn refresh_if_worse<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord, priority: u32) {
     let seen = record.standing.effective.load(SeqCst);
     // A number with BUSY is worse than any priority.
     if priority < unless_fault!(SemaphoreLooksPastBusy, seen, seen & !BUSY) {
-        refresh(ground, task, false);
+        refresh(tasks, task, false);
     }
 }
 
 /// A wait for `core` has ended: refreshes the owner, if it inherits.
-pub(crate) fn pass_on<G: Ground>(ground: &G, core: &Core) {
+pub(crate) fn refresh_owner<T: TaskTable>(tasks: &T, core: &Core) {
     if core.form().kind() == Kind::Inherit {
         let owner = owner_of(core.word.load(SeqCst));
         if owner != 0 {
-            refresh(ground, owner, false);
+            refresh(tasks, owner, false);
         }
     }
 }
 
 /// The calling task owns `core`, which has a ceiling: enters it into the task's list, and refreshes the task.
-pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
-    let standing = &me.record.standing;
+pub(crate) fn push_ceiling<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) {
+    let standing = &caller.record.standing;
     // Relaxed: only the task itself changes the list.
     core.next_held
         .store(standing.ceilings.load(Relaxed), Relaxed);
-    // AcqRel: pairs with the Acquire in `work_out`. It is an exchange, since the fence must follow one.
+    // AcqRel: pairs with the Acquire in `compute`. It is an exchange, since the fence must follow one.
     standing.ceilings.swap(core.address(), AcqRel);
     fence_after_update();
-    if in_force(core) < standing.effective.load(SeqCst) {
-        refresh(ground, me.task, false);
-    }
-}
-
-/// The ceiling that the owner of `core` has at present.
-fn in_force(core: &Core) -> u32 {
-    if core.form().kind() == Kind::Mrsp {
-        core.in_force.load(SeqCst)
-    } else {
-        core.ceiling.load(SeqCst)
+    if ceiling_in_force(core) < standing.effective.load(SeqCst) {
+        refresh(tasks, caller.task, false);
     }
 }
 
 /// The calling task is about to release `core`, which has a ceiling: removes it from the task's list. It must leave the
 /// list before another task links it; but the task must keep the ceiling until it has released (`waits_at`).
-pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
+pub(crate) fn remove_ceiling(core: &Core, caller: Caller<'_>) {
     // Relaxed: published by the list, which is read before it.
     #[cfg(not(loom))]
-    me.record
+    caller
+        .record
         .standing
         .waits_at
-        .store(in_force(core).max(1), Relaxed);
+        .store(ceiling_in_force(core).max(1), Relaxed);
     let next = core.next_held.load(Relaxed);
-    let mut link = &me.record.standing.ceilings;
+    let mut link = &caller.record.standing.ceilings;
     // Usually it is the first.
     while link.load(Relaxed) != core.address() {
         let address = link.load(Relaxed);
@@ -181,19 +234,19 @@ pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
             return;
         }
         // SAFETY: the list contains cores that this task owns; a core is never moved or freed.
-        link = unsafe { &super::core_at(address).next_held };
+        link = unsafe { &core_at(address).next_held };
     }
     link.store(next, Release);
 }
 
 /// The calling task has released `core`: gives up the priority that it had by it.
 #[inline]
-pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+pub(crate) fn lower_priority<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) {
     let kind = core.form().kind();
     if kind != Kind::Inherit && !kind.has_ceiling() {
         return;
     }
-    let standing = &me.record.standing;
+    let standing = &caller.record.standing;
     // SeqCst: ordered before the read of `effective`.
     #[cfg(not(loom))]
     if kind.has_ceiling() {
@@ -201,117 +254,66 @@ pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
     }
     fence_after_update();
     if standing.effective.load(SeqCst) != standing.base.load(Relaxed) {
-        refresh(ground, me.task, false);
+        refresh(tasks, caller.task, false);
     }
 }
 
 /// The ceiling of `core` has changed: refreshes the owner.
-pub(crate) fn ceiling_changed<G: Ground>(ground: &G, core: &Core) {
+pub(crate) fn ceiling_changed<T: TaskTable>(tasks: &T, core: &Core) {
     fence_after_update();
     let owner = owner_of(core.word.load(SeqCst));
     if owner != 0 {
-        refresh(ground, owner, false);
+        refresh(tasks, owner, false);
     }
 }
 
 /// Sets a task's own priority; returns the one before.
-pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Option<u32> {
-    let standing = LockedStanding::new(ground, task)?;
+pub(crate) fn set_base<T: TaskTable>(tasks: &T, task: u64, priority: u32) -> Option<u32> {
+    let standing = LockedStanding::new(tasks, task)?;
     // First: if the calling task is killed before the refresh, `BUSY` says that it is still due.
     let effective = standing.effective.load(Relaxed);
     standing.effective.store(effective | BUSY, Relaxed);
     let before = standing.base.swap(priority, SeqCst);
     drop(standing);
-    refresh(ground, task, true);
+    refresh(tasks, task, true);
     Some(before)
 }
 
 /// Mirrors a task's priority in the kernel from now on, or no longer; `None` if there is no such task.
 #[cfg(not(loom))]
-pub(crate) fn set_mirrored<G: Ground>(ground: &G, task: u64, on: bool) -> Option<()> {
-    let standing = LockedStanding::new(ground, task)?;
+pub(crate) fn set_mirrored<T: TaskTable>(tasks: &T, task: u64, on: bool) -> Option<()> {
+    let standing = LockedStanding::new(tasks, task)?;
     // Relaxed, here and below: under the lock. The kernel's value may have been changed by others since.
     standing.told.store(0, Relaxed);
     standing.mirrored.store(on.into(), Relaxed);
     drop(standing);
-    refresh(ground, task, false);
+    refresh(tasks, task, false);
     Some(())
 }
 
-/// A task's standing, locked. Until this is dropped the slot gets no other task, even if the task dies: its successor
-/// [outlasts](WaitRecord::outlast) this lock.
-struct LockedStanding<'a>(&'a Standing);
-
-impl<'a> LockedStanding<'a> {
-    /// `None` if there is no such task.
-    fn new<G: Ground>(ground: &'a G, task: u64) -> Option<Self> {
-        let standing = &ground.record(slot_of(task))?.standing;
-        let held = Self::take(standing)?;
-        living(ground, task).map(|_| held)
-    }
-
-    fn take(standing: &'a Standing) -> Option<Self> {
-        // SAFETY: a slot stays where it is, as long as the region is mapped.
-        match unsafe { standing.lock.lock_raw(None) } {
-            Ok(Acquired::Clean) => {}
-            Ok(Acquired::OwnerDied) => {
-                // The dead owner may have cleared the flag without setting it again.
-                standing.inherits.store(1, Relaxed);
-                standing.lock.mark_consistent();
-            }
-            Err(RawError::Unavailable(_)) => return None,
-            Err(_) => crate::fatal(format_args!(
-                "a semaphore was used by a signal handler that interrupted its use"
-            )),
-        }
-        Some(Self(standing))
-    }
-}
-
-impl Deref for LockedStanding<'_> {
-    type Target = Standing;
-
-    fn deref(&self) -> &Standing {
-        self.0
-    }
-}
-
-impl Drop for LockedStanding<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `take` has locked it, and only this value unlocks it.
-        unsafe { self.0.lock.unlock_raw() };
-    }
-}
-
-/// The record of a living task.
-pub(crate) fn living<G: Ground>(ground: &G, task: u64) -> Option<&WaitRecord> {
-    let record = ground.record(slot_of(task))?;
-    (record.task.load(Acquire) == task && ground.is_alive(task)).then_some(record)
-}
-
-/// Recomputes a task's priority, and that of each task along the chain that it changes. `anyhow`: goes on to the first
+/// Recomputes a task's priority, and that of each task along the chain that it changes. `always_follow`: goes on to the first
 /// owner even if nothing changed.
-pub(crate) fn refresh<G: Ground>(ground: &G, task: u64, anyhow: bool) {
+pub(crate) fn refresh<T: TaskTable>(tasks: &T, task: u64, always_follow: bool) {
     let mut task = task;
     // A longer chain leads round a cycle, whose members get the error.
-    for _ in 0..=ground.used() {
-        let Some(record) = living(ground, task) else {
+    for _ in 0..=tasks.used() {
+        let Some(record) = living(tasks, task) else {
             return;
         };
-        let Some(changed) = bring_up_to_date(ground, task, record) else {
+        let Some(changed) = recompute(tasks, task, record) else {
             return;
         };
-        // The priority is stored before the check whether the task waits; `enter` does both in the opposite order.
+        // The priority is stored before the check whether the task waits; `enqueue` does both in the opposite order.
         unless_fault!(SemaphoreMovesUnordered, fence_after_update(), ());
-        // Acquire: pairs with `enter`.
+        // Acquire: pairs with `enqueue`.
         let object = record.object.load(Acquire);
         if object == 0 || record.word.load(Acquire) & STATE != WAITING {
             return;
         }
         // SAFETY: the task lived and waited for it, so this library stored the address; a core stays a core for ever.
-        let core = unsafe { super::core_at(object) };
-        let moved = put_in_place(ground, core, task, record);
-        if core.form().kind() != Kind::Inherit || !(changed || moved || anyhow) {
+        let core = unsafe { core_at(object) };
+        let moved = requeue(tasks, core, task, record);
+        if core.form().kind() != Kind::Inherit || !(changed || moved || always_follow) {
             return;
         }
         task = owner_of(core.word.load(SeqCst));
@@ -323,27 +325,27 @@ pub(crate) fn refresh<G: Ground>(ground: &G, task: u64, anyhow: bool) {
 
 /// Recomputes and stores a task's priority; returns whether it changed, or `None` if there is no such task or its lock
 /// cannot be taken.
-fn bring_up_to_date<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> Option<bool> {
-    let standing = LockedStanding::new(ground, task)?;
+fn recompute<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord) -> Option<bool> {
+    let standing = LockedStanding::new(tasks, task)?;
     let before = standing.effective.load(Relaxed) & !BUSY;
     standing.effective.swap(before | BUSY, SeqCst);
     fence_after_update();
-    let now = work_out(ground, task, record);
+    let now = compute(tasks, task, record);
     // First: if this task is killed before the store, the next refresh finds the change again.
     if standing.mirrored.load(Relaxed) != 0 {
-        tell(ground, slot_of(task), record, [before, now]);
+        update_kernel(tasks, slot_of(task), record, [before, now]);
     }
     // Release: a task that sees it sees its inputs.
     standing.effective.store(now, Release);
     if now != before {
-        ground.has_changed(slot_of(task), now);
+        tasks.priority_changed(slot_of(task), now);
     }
     Some(now != before)
 }
 
 /// Sets a task's priority in the kernel, unless the kernel has it. Under the lock of the task's standing.
 #[cfg(not(loom))]
-fn tell<G: Ground>(ground: &G, slot: u16, record: &WaitRecord, [_, now]: [u32; 2]) {
+fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, record: &WaitRecord, [_, now]: [u32; 2]) {
     let standing = &record.standing;
     let spins_at = standing.spins_at.load(Relaxed);
     // Acquire: pairs with the end of a wait. The task that ended the wait comes here after that.
@@ -355,117 +357,30 @@ fn tell<G: Ground>(ground: &G, slot: u16, record: &WaitRecord, [_, now]: [u32; 2
     if standing.told.load(Relaxed) != due {
         // First: a task killed in between leaves the kernel's value unknown.
         standing.told.store(0, Relaxed);
-        if ground.mirror(slot, due) {
+        if tasks.mirror(slot, due) {
             standing.told.store(due, Relaxed);
         }
     }
 }
 
 #[cfg(loom)]
-fn tell<G: Ground>(ground: &G, slot: u16, _: &WaitRecord, [before, now]: [u32; 2]) {
+fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, _: &WaitRecord, [before, now]: [u32; 2]) {
     if now != before {
-        ground.mirror(slot, now);
+        tasks.mirror(slot, now);
     }
-}
-
-/// The best of a task's own priority, ceilings, and inherited priorities.
-fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
-    let mut best = record.standing.base.load(SeqCst);
-    let is_owned = |core: &Core| owner_of(core.word.load(SeqCst)) == task;
-    // Read before and after the list: a ceiling moves from here to the list, or the other way round.
-    let see_ceiling = |best: &mut u32| {
-        #[cfg(not(loom))]
-        if let waits_at @ 1.. = record.standing.waits_at.load(SeqCst) {
-            *best = waits_at.min(*best);
-        }
-        let _ = best;
-    };
-    see_ceiling(&mut best);
-    // A semaphore that it was handed, but has not linked yet, or has not noticed yet.
-    let object = record.object.load(Acquire);
-    if object != 0 {
-        // SAFETY: as in `refresh`: this library stored the address, and a core stays a core for ever.
-        let core = unsafe { super::core_at(object) };
-        if core.form().kind() == Kind::Ceiling && is_owned(core) {
-            best = best.min(core.ceiling.load(SeqCst));
-        }
-    }
-    let mut address = record.standing.ceilings.load(Acquire);
-    for _ in 0..FAR {
-        if address == 0 {
-            break;
-        }
-        // SAFETY: the address is from the task's list of cores; a core stays a core for ever.
-        let core = unsafe { super::core_at(address) };
-        address = core.next_held.load(Acquire);
-        // A core enters the list after it is owned, and leaves it before it is given up. So the list has changed since,
-        // this link may lead anywhere, and the walk begins again.
-        if is_owned(core) {
-            best = best.min(in_force(core));
-        } else {
-            address = record.standing.ceilings.load(Acquire);
-        }
-    }
-    see_ceiling(&mut best);
-    inherited(ground, task, &record.standing).map_or(best, |inherited| inherited.min(best))
-}
-
-/// The best priority of the tasks that wait for inheriting semaphores of this task. Under the lock of its standing.
-fn inherited<G: Ground>(ground: &G, task: u64, standing: &Standing) -> Option<u32> {
-    // SeqCst, here and below: see the head.
-    if standing.inherits.load(SeqCst) == 0 {
-        return None;
-    }
-    let forget = || {
-        standing.inherits.swap(0, SeqCst);
-        fence_after_update();
-    };
-    let forgets_first = unless_fault!(SemaphoreForgetsLate, true, false);
-    if forgets_first {
-        forget();
-    }
-    let mut best = None;
-    for slot in 0..ground.used() {
-        let Some(waiter) = ground.record(slot) else {
-            break;
-        };
-        // The task itself, if just made the owner, may still have `WAITING` in its record: it does not inherit from
-        // itself.
-        if slot == slot_of(task) || waiter.word.load(SeqCst) & STATE != WAITING {
-            continue;
-        }
-        let object = waiter.object.load(Acquire);
-        if object == 0 || !ground.is_alive(waiter.task.load(Acquire)) {
-            continue;
-        }
-        // SAFETY: as in `refresh`: this library stored the address, and a core stays a core for ever.
-        let core = unsafe { super::core_at(object) };
-        if core.form().kind() == Kind::Inherit && owner_of(core.word.load(SeqCst)) == task {
-            let inherited = waiter.standing.effective.load(SeqCst) & !BUSY;
-            best = Some(best.map_or(inherited, |best: u32| best.min(inherited)));
-        }
-    }
-    if !forgets_first {
-        forget();
-    }
-    if best.is_some() {
-        // Relaxed: the next refresh reads it under the lock.
-        standing.inherits.store(1, Relaxed);
-    }
-    best
 }
 
 /// Moves a waiting task to the position of its priority; returns whether that is another one.
-fn put_in_place<G: Ground>(ground: &G, core: &Core, task: u64, record: &WaitRecord) -> bool {
+fn requeue<T: TaskTable>(tasks: &T, core: &Core, task: u64, record: &WaitRecord) -> bool {
     // Relaxed: read again under the lock.
     if !core.form().is_by_priority() {
         return false;
     }
     // If the lock cannot be taken, the task stays at its position.
-    Locked::new(ground, core).is_ok_and(|locked| put_in_place_under(&locked, task, record))
+    Locked::new(tasks, core).is_ok_and(|locked| requeue_locked(&locked, task, record))
 }
 
-fn put_in_place_under<G: Ground>(locked: &Locked<'_, G>, task: u64, record: &WaitRecord) -> bool {
+fn requeue_locked<T: TaskTable>(locked: &Locked<'_, T>, task: u64, record: &WaitRecord) -> bool {
     let slot = slot_of(task);
     let is_here = locked.waiter(slot).is_some() && record.task.load(Relaxed) == task;
     let priority = record.standing.effective.load(Acquire) & !BUSY;

@@ -10,63 +10,63 @@
 //! counted than at its last check takes the object's lock, which settles what the dead task left in mid-change,
 //! including a hand-over to this waiter.
 
-use super::ground::Ground;
+use super::caller::Caller;
 use super::object::{Core, QUEUED};
+use super::task_table::TaskTable;
 use super::wait_queue::Locked;
-use super::{Refusal, Wake, priority};
+use super::wake::Wake;
+use super::{Refusal, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause};
 use crate::region::Parked;
-use crate::region::wait_record::{
-    BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, LOWEST, STATE, WAITING, WaitRecord,
-};
+use crate::region::wait_record::{BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, STATE, WAITING};
 use crate::time::Deadline;
 use core::ops::ControlFlow;
 
 /// The longest time before the queue, even if the yields take long.
 #[cfg(not(loom))]
-const AHEAD: core::time::Duration = core::time::Duration::from_millis(1);
+const MAX_SPIN: core::time::Duration = core::time::Duration::from_millis(1);
 /// The number of polls from one read of the clock to the next.
 #[cfg(not(loom))]
-const CLOCK: u32 = 100;
+const POLLS_PER_CLOCK_READ: u32 = 100;
 
 /// The polling before the queue.
-pub(crate) struct Approach {
+pub(crate) struct AdaptiveSpin {
     polls: u32,
     /// The polling budget; set at the first poll.
     budget: Option<Budget>,
     address: usize,
-    /// The deadline of the whole wait; after the first [`CLOCK`] polls, also that of the polling.
+    /// The deadline of the whole wait; after the first [`POLLS_PER_CLOCK_READ`] polls, also that of the polling.
     #[cfg(not(loom))]
     end: Option<Deadline>,
 }
 
-impl Approach {
+impl AdaptiveSpin {
     #[cfg_attr(loom, expect(unused_variables, reason = "models have no clock"))]
-    pub(crate) fn new(core: &Core, patience: Patience) -> Self {
+    pub(crate) fn new(core: &Core, limit: WaitLimit) -> Self {
         Self {
             polls: 0,
             budget: None,
             address: core::ptr::from_ref(core).addr(),
             #[cfg(not(loom))]
-            end: patience.deadline(),
+            end: limit.deadline(),
         }
     }
 
-    /// Passes the time until the next poll; returns false at the end of the polling, after at most `most` polls.
-    pub(crate) fn goes_on(&mut self, most: u32) -> bool {
+    /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls.
+    pub(crate) fn poll_again(&mut self, max: u32) -> bool {
         let address = self.address;
         let budget = self
             .budget
             .get_or_insert_with(|| Budget::at(address, BEFORE_QUEUE));
-        if self.polls >= most.min(budget.most().max(FIRST_POLLS)) {
+        if self.polls >= max.min(budget.most().max(FIRST_POLLS)) {
             return false;
         }
         #[cfg(not(loom))]
-        if self.polls.is_multiple_of(CLOCK) {
-            if self.polls == CLOCK {
-                let ahead = Deadline::after(AHEAD);
+        if self.polls.is_multiple_of(POLLS_PER_CLOCK_READ) {
+            if self.polls == POLLS_PER_CLOCK_READ {
+                let ahead = Deadline::after(MAX_SPIN);
                 self.end = Some(self.end.map_or(ahead, |end| end.min(ahead)));
             }
             if self.end.is_some_and(Deadline::has_passed) {
@@ -79,7 +79,7 @@ impl Approach {
     }
 
     /// Records the end of the polling, and whether it got the semaphore.
-    pub(crate) fn ends(&self, success: bool) {
+    pub(crate) fn finish(&self, success: bool) {
         if let Some(budget) = &self.budget {
             budget.made(self.polls, success);
         }
@@ -88,12 +88,12 @@ impl Approach {
 
 /// Wait mode: try, or wait until a deadline or for ever (`None`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     Try,
     Until(Option<Deadline>),
 }
 
-impl Patience {
+impl WaitLimit {
     /// The deadline of the wait, if there is one.
     pub(crate) fn deadline(self) -> Option<Deadline> {
         match self {
@@ -103,40 +103,10 @@ impl Patience {
     }
 }
 
-/// The calling task.
-#[derive(Clone, Copy)]
-pub(crate) struct Me<'a> {
-    /// Slot and generation.
-    pub(crate) task: u64,
-    pub(crate) record: &'a WaitRecord,
-}
-
-impl Me<'_> {
-    pub(crate) fn slot(self) -> u16 {
-        super::object::slot_of(self.task)
-    }
-
-    /// The number of polls of the semaphore before the queue.
-    pub(crate) fn polls_before_queue(self) -> u32 {
-        if self.priority() < LOWEST {
-            FIRST_POLLS
-        } else {
-            BEFORE_QUEUE
-        }
-    }
-
-    /// The effective priority.
-    #[inline]
-    pub(crate) fn priority(self) -> u32 {
-        // Relaxed: the value of any moment will do.
-        self.record.standing.effective.load(Relaxed) & !BUSY
-    }
-}
-
-impl<G: Ground> Locked<'_, G> {
+impl<T: TaskTable> Locked<'_, T> {
     /// Sets `QUEUED` in the word, if the word is still `word`.
-    pub(crate) fn announce(&self, word: u64) -> bool {
-        // AcqRel: as in `note_emptiness`.
+    pub(crate) fn set_queued(&self, word: u64) -> bool {
+        // AcqRel: as in `update_queued_flag`.
         self.core
             .word
             .compare_exchange(word, word | QUEUED, AcqRel, Relaxed)
@@ -144,13 +114,13 @@ impl<G: Ground> Locked<'_, G> {
     }
 
     /// Makes the calling task a waiter. The word has `QUEUED` already.
-    pub(crate) fn enter(&self, me: Me<'_>) {
-        let record = me.record;
+    pub(crate) fn enqueue(&self, caller: Caller<'_>) {
+        let record = caller.record;
         record.ticket.store(self.ticket(), Relaxed);
         record.object.store(self.core.address(), Release);
         let epoch = record.word.load(Relaxed) & !STATE;
         // SeqCst, with the fence: a task of the same cycle that entered before this one is seen by this task's walk;
-        // one that enters later sees this one. See `chain.rs`.
+        // one that enters later sees this one. See `deadlock.rs`.
         record.word.swap(
             epoch.wrapping_add(EPOCH) | WAITING,
             unless_fault!(SemaphoreEntersUnordered, SeqCst, Relaxed),
@@ -158,45 +128,45 @@ impl<G: Ground> Locked<'_, G> {
         unless_fault!(SemaphoreEntersUnordered, fence_after_update(), ());
         // After the barrier: a task that changes the priority from now on finds this task waiting, and moves it within
         // the queue; see `priority.rs`.
-        record.priority.store(me.priority(), Relaxed);
-        self.insert(me.slot());
+        record.priority.store(caller.priority(), Relaxed);
+        self.insert(caller.slot());
     }
 
     /// Ends the calling task's wait without success; returns false if it has ended already.
-    pub(crate) fn withdraw(&self, me: Me<'_>) -> bool {
-        let word = me.record.word.load(Relaxed);
+    pub(crate) fn withdraw(&self, caller: Caller<'_>) -> bool {
+        let word = caller.record.word.load(Relaxed);
         if word & STATE != WAITING {
             return false;
         }
-        self.remove(me.slot());
-        me.record.word.store(word & !STATE | IDLE, Relaxed);
-        me.record.object.store(0, Release);
-        self.note_emptiness();
+        self.remove(caller.slot());
+        caller.record.word.store(word & !STATE | IDLE, Relaxed);
+        caller.record.object.store(0, Release);
+        self.update_queued_flag();
         true
     }
 }
 
-/// Waits, after [`Locked::enter`], for the end of the wait. `seen`: the count of deaths that the object's lock has
+/// Waits, after [`Locked::enqueue`], for the end of the wait. `settled`: the count of deaths that the object's lock has
 /// settled. The caller must [acknowledge](acknowledge) a grant.
-pub(crate) fn wait<G: Ground>(
-    ground: &G,
+pub(crate) fn wait<T: TaskTable>(
+    tasks: &T,
     core: &Core,
-    me: Me<'_>,
-    mut seen: u32,
+    caller: Caller<'_>,
+    mut settled: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
-    let record = me.record;
+    let record = caller.record;
     // Relaxed: `BUSY` is of a dead task, whose death was counted before the wait began, or of a living one at work.
     if record.standing.effective.load(Relaxed) & BUSY != 0 {
-        priority::refresh(ground, me.task, false);
+        priority::refresh(tasks, caller.task, false);
     }
     let mut polls = 0;
     // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
     let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, IN_QUEUE);
     loop {
         // Read before the poll: see `park`.
-        let deaths = ground.deaths();
-        let word = match look(me) {
+        let deaths = tasks.deaths();
+        let word = match wait_outcome(caller) {
             ControlFlow::Continue(word) => word,
             ControlFlow::Break(end) => {
                 if polls < budget.most() {
@@ -205,11 +175,11 @@ pub(crate) fn wait<G: Ground>(
                 return end;
             }
         };
-        if deaths != seen {
-            seen = deaths;
-            drop(Locked::new(ground, core)?);
+        if deaths != settled {
+            settled = deaths;
+            drop(Locked::new(tasks, core)?);
             // The dead task may have left this task's refresh undone, and the owner's.
-            priority::refresh(ground, me.task, true);
+            priority::refresh(tasks, caller.task, true);
             continue;
         }
         if polls < budget.most() {
@@ -220,16 +190,16 @@ pub(crate) fn wait<G: Ground>(
             }
             continue;
         }
-        if ground.park(&record.word, word, deaths, deadline) == Parked::TimedOut {
-            return give_up(ground, core, me, Refusal::TimedOut);
+        if tasks.park(&record.word, word, deaths, deadline) == Parked::TimedOut {
+            return cancel_wait(tasks, core, caller, Refusal::TimedOut);
         }
     }
 }
 
 /// The word of the calling task's record while it waits, or the result of the wait.
-pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
+pub(super) fn wait_outcome(caller: Caller<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
     // Acquire: pairs with `end_wait`.
-    let word = me.record.word.load(Acquire);
+    let word = caller.record.word.load(Acquire);
     let refusal = match word & STATE {
         WAITING => return ControlFlow::Continue(word),
         GRANTED => return ControlFlow::Break(Ok(())),
@@ -239,37 +209,37 @@ pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
             "a wait for a semaphore ended in state {state}"
         )),
     };
-    acknowledge(me);
+    acknowledge(caller);
     ControlFlow::Break(Err(refusal))
 }
 
 /// Ends the wait without success; if it has ended already, returns its result.
-pub(crate) fn give_up<G: Ground>(
-    ground: &G,
+pub(crate) fn cancel_wait<T: TaskTable>(
+    tasks: &T,
     core: &Core,
-    me: Me<'_>,
+    caller: Caller<'_>,
     refusal: Refusal,
 ) -> Result<(), Refusal> {
-    let locked = Locked::new(ground, core)?;
-    let withdrawn = unless_fault!(SemaphoreGivesUpGranted, locked.withdraw(me), {
-        locked.withdraw(me);
+    let locked = Locked::new(tasks, core)?;
+    let withdrawn = unless_fault!(SemaphoreGivesUpGranted, locked.withdraw(caller), {
+        locked.withdraw(caller);
         true
     });
     locked.unlock(Wake::NONE);
     if withdrawn {
-        priority::pass_on(ground, core);
+        priority::refresh_owner(tasks, core);
         return Err(refusal);
     }
     // The wait has ended before: its result is in the word.
-    match look(me) {
+    match wait_outcome(caller) {
         ControlFlow::Break(end) => end,
         ControlFlow::Continue(_) => Err(refusal),
     }
 }
 
 /// Resets the record after the end of a wait.
-pub(crate) fn acknowledge(me: Me<'_>) {
-    let record = me.record;
+pub(crate) fn acknowledge(caller: Caller<'_>) {
+    let record = caller.record;
     let word = record.word.load(Relaxed);
     // A task that has not waited does not write this line, which tasks read that recompute priorities.
     if word & STATE == IDLE && record.object.load(Relaxed) == 0 {

@@ -15,34 +15,34 @@
 //! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
 //!    rebuilds all links. That reads the records only, and can be restarted at any time.
 
-use super::Wake;
-use super::ground::Ground;
 use super::object::{Core, QUEUED};
+use super::task_table::TaskTable;
+use super::wake::Wake;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::mutex::{Acquired, RawError};
 use crate::region::wait_record::{STATE, WAITING, WaitRecord};
 use crate::task::TaskError;
 
 /// The object, locked.
-pub(crate) struct Locked<'a, G: Ground> {
-    pub(crate) ground: &'a G,
+pub(crate) struct Locked<'a, T: TaskTable> {
+    pub(crate) tasks: &'a T,
     pub(crate) core: &'a Core,
 }
 
-impl<'a, G: Ground> Locked<'a, G> {
+impl<'a, T: TaskTable> Locked<'a, T> {
     /// Takes the object's lock, and settles what dead tasks left.
-    pub(crate) fn new(ground: &'a G, core: &'a Core) -> Result<Self, TaskError> {
+    pub(crate) fn new(tasks: &'a T, core: &'a Core) -> Result<Self, TaskError> {
         // SAFETY: a core is never moved or freed, and its memory is never used otherwise.
         let acquired = unsafe { core.lock.lock_raw(None) };
         let locked = match acquired {
-            Ok(_) => Self { ground, core },
+            Ok(_) => Self { tasks, core },
             Err(RawError::Unavailable(error)) => return Err(error),
             Err(_) => crate::fatal(format_args!(
                 "a semaphore was used by a signal handler that interrupted its use"
             )),
         };
         // Relaxed: under the lock.
-        let deaths = ground.deaths();
+        let deaths = tasks.deaths();
         if acquired != Ok(Acquired::Clean) || core.recovered.load(Relaxed) != deaths {
             locked.recover();
             core.recovered.store(deaths, Relaxed);
@@ -59,12 +59,12 @@ impl<'a, G: Ground> Locked<'a, G> {
 
     /// The record in a slot, if its task waits here and lives.
     fn member(&self, slot: u16) -> Option<&'a WaitRecord> {
-        let record = self.ground.record(slot)?;
+        let record = self.tasks.record(slot)?;
         // Acquire: pairs with the Release of `settle_in`, and orders the reads below.
         let task = record.task.load(Acquire);
         (record.object.load(Acquire) == self.core.address()
             && record.word.load(Relaxed) & STATE == WAITING
-            && self.ground.is_alive(task))
+            && self.tasks.is_alive(task))
         .then_some(record)
     }
 
@@ -83,7 +83,7 @@ impl<'a, G: Ground> Locked<'a, G> {
             return None;
         }
         first().or_else(|| {
-            self.link_anew();
+            self.rebuild_links();
             first()
         })
     }
@@ -96,7 +96,7 @@ impl<'a, G: Ground> Locked<'a, G> {
     /// Inserts a record at its position; the record says already that its task waits here.
     pub(crate) fn insert(&self, slot: u16) {
         if self.link(slot).is_none() {
-            self.link_anew();
+            self.rebuild_links();
         }
     }
 
@@ -104,7 +104,7 @@ impl<'a, G: Ground> Locked<'a, G> {
     /// itself.
     pub(crate) fn remove(&self, slot: u16) {
         while self.unlink(slot).is_none() {
-            self.link_anew();
+            self.rebuild_links();
             if self.member(slot).is_none() {
                 break;
             }
@@ -127,7 +127,7 @@ impl<'a, G: Ground> Locked<'a, G> {
     /// Links a record; `None` if a link on the way is wrong.
     fn link(&self, slot: u16) -> Option<()> {
         let core = self.core;
-        let record = self.ground.record(slot)?;
+        let record = self.tasks.record(slot)?;
         let mut before = core.last.load(Relaxed);
         let mut after = 0;
         while before != 0 {
@@ -157,7 +157,7 @@ impl<'a, G: Ground> Locked<'a, G> {
 
     fn unlink(&self, slot: u16) -> Option<()> {
         let core = self.core;
-        let record = self.ground.record(slot)?;
+        let record = self.tasks.record(slot)?;
         let link = u32::from(slot) + 1;
         let (before, after) = (record.previous.load(Relaxed), record.next.load(Relaxed));
         let towards = match before {
@@ -178,14 +178,14 @@ impl<'a, G: Ground> Locked<'a, G> {
     }
 
     /// Rebuilds the links of all waiters from their records alone.
-    pub(crate) fn link_anew(&self) {
+    pub(crate) fn rebuild_links(&self) {
         self.core.first.store(0, Relaxed);
         self.core.last.store(0, Relaxed);
         self.core.waiting.store(0, Relaxed);
-        for slot in 0..self.ground.used() {
+        for slot in 0..self.tasks.used() {
             // A record whose task died between the two checks is met again by a task that follows the links.
             if self.member(slot).is_some() && self.link(slot).is_none() {
-                return self.link_anew();
+                return self.rebuild_links();
             }
         }
     }
@@ -204,7 +204,7 @@ impl<'a, G: Ground> Locked<'a, G> {
     }
 
     /// Ends all waits, in the order of the queue; returns their number.
-    pub(crate) fn end_all(&self, outcome: u32) -> u32 {
+    pub(crate) fn end_all_waits(&self, outcome: u32) -> u32 {
         let mut count = 0;
         while let Some((slot, record)) = self.first() {
             self.remove(slot);
@@ -213,12 +213,12 @@ impl<'a, G: Ground> Locked<'a, G> {
             wake.carry_out();
             count += 1;
         }
-        self.note_emptiness();
+        self.update_queued_flag();
         count
     }
 
     /// Sets or clears `QUEUED` in the word, as the queue is.
-    pub(crate) fn note_emptiness(&self) {
+    pub(crate) fn update_queued_flag(&self) {
         let bit = if self.is_empty() { 0 } else { QUEUED };
         let mut word = self.core.word.load(Relaxed);
         while word & QUEUED != bit {
@@ -242,7 +242,7 @@ impl<'a, G: Ground> Locked<'a, G> {
     }
 }
 
-impl<G: Ground> Drop for Locked<'_, G> {
+impl<T: TaskTable> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         // SAFETY: `new` has locked it, and only this value unlocks it.
         unsafe { self.core.lock.unlock_raw() };

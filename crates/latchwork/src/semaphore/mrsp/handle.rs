@@ -1,13 +1,16 @@
 //! The handle on a MrsP semaphore, and its guard.
 #![allow(unsafe_code)]
 
+use super::super::caller::Caller;
 use super::super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::super::handle::{Anchor, Failure, Plan, begin_in, end_of_guard, me};
+use super::super::handle::{
+    Failure, ObjectRef, Properties, create_or_open_in, finish_guard_release,
+};
 use super::super::object::{Core, Discipline, Form, Kind, owner_of};
-use super::super::owned::Told;
-use super::super::wait::Patience;
+use super::super::owned::Obtained;
+use super::super::wait::WaitLimit;
 use super::super::wait_queue::Locked;
-use super::super::{Priority, priority, watched};
+use super::super::{Priority, priority, report};
 use crate::atomic::{AtomicU8, Ordering};
 use crate::hook::Site;
 use crate::region::{AttachError, ObjectError, Region, Reused, SpareKind, TaskId, fingerprint};
@@ -54,31 +57,31 @@ impl Reused for Shared {
 /// Obtains the semaphore, at the ceiling that `ceiling_on` returns for a CPU.
 #[cold]
 pub(crate) fn obtain_at(
-    anchor: &Anchor<'_>,
-    patience: Patience,
+    object: &ObjectRef<'_>,
+    limit: WaitLimit,
     site: Site,
     ceiling_on: impl Fn(u32) -> u32,
-) -> Result<Told, Failure> {
-    let Anchor { ground, core, key } = *anchor;
-    let task = ground.task()?;
-    let obtain = |patience| super::obtain(ground, core, key, me(task), patience, &ceiling_on);
-    Ok(watched::obtain(core, patience, site, obtain)?)
+) -> Result<Obtained, Failure> {
+    let ObjectRef { inner, core, key } = *object;
+    let task = inner.task()?;
+    let obtain = |limit| super::obtain(inner, core, key, Caller::new(task), limit, &ceiling_on);
+    Ok(report::obtain(core, limit, site, obtain)?)
 }
 
 /// Releases the semaphore. `torn`: the next owner gets the report of owner death.
 #[cold]
 pub(crate) fn release_from(
-    anchor: &Anchor<'_>,
+    object: &ObjectRef<'_>,
     torn: bool,
     site: Site,
 ) -> Result<(), ReleaseError> {
-    let Anchor { ground, core, key } = *anchor;
-    let released = anchor.owner_at_hand().and_then(|task| {
-        watched::releases(core, key, me(task), site);
-        Ok(super::release(ground, core, key, me(task), torn)?)
+    let ObjectRef { inner, core, key } = *object;
+    let released = object.calling_owner().and_then(|task| {
+        report::releasing(core, key, Caller::new(task), site);
+        Ok(super::release(inner, core, key, Caller::new(task), torn)?)
     });
     if site != Site::UNKNOWN {
-        watched::has_released(core, key, &released, site);
+        report::released(core, key, &released, site);
     }
     released
 }
@@ -141,7 +144,7 @@ pub enum Helping {
 /// ```
 #[derive(Clone, Copy)]
 pub struct MrspSemaphore<'r> {
-    anchor: Anchor<'r>,
+    object: ObjectRef<'r>,
     ceilings: &'r [AtomicU8; MAX_CPUS],
 }
 
@@ -188,24 +191,24 @@ impl<'r> MrspSemaphore<'r> {
         obtained: bool,
         site: Site,
     ) -> Result<Self, SemaphoreError> {
-        let plan = Plan {
+        let properties = Properties {
             form: Form::new(Kind::Mrsp, Discipline::Fifo),
             count: 0,
             ceiling: ceiling.get().into(),
             obtained,
         };
-        let (begun, ceilings) = region.reused(name, |shared: &'r Shared| {
+        let (opened, ceilings) = region.reused(name, |shared: &'r Shared| {
             let prepare = || {
                 for place in &shared.ceilings {
                     // Relaxed: published with the key.
                     place.store(ceiling.get(), Ordering::Relaxed);
                 }
             };
-            let begun = begin_in(region.inner(), &shared.core, &plan, prepare)?;
-            Ok::<_, SemaphoreError>((begun, &shared.ceilings))
+            let opened = create_or_open_in(region.inner(), &shared.core, &properties, prepare)?;
+            Ok::<_, SemaphoreError>((opened, &shared.ceilings))
         })?;
         Ok(Self {
-            anchor: begun.finish(&plan, name, site),
+            object: opened.finish(&properties, name, site),
             ceilings,
         })
     }
@@ -217,17 +220,17 @@ impl<'r> MrspSemaphore<'r> {
     #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
         let opened = region.find_reused(name, |shared: &'r Shared| {
-            let anchor = Anchor {
-                ground: region.inner(),
+            let object = ObjectRef {
+                inner: region.inner(),
                 core: &shared.core,
                 key: shared.core.key().ok_or(ObjectError::NotFound)?,
             };
             Ok::<_, SemaphoreError>(Self {
-                anchor,
+                object,
                 ceilings: &shared.ceilings,
             })
         })?;
-        watched::named(opened.anchor.core, name, Site::caller());
+        report::named(opened.object.core, name, Site::caller());
         Ok(opened)
     }
 
@@ -238,7 +241,7 @@ impl<'r> MrspSemaphore<'r> {
     /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
     #[track_caller]
     pub fn obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(None), Site::caller())
+        self.obtain_with(WaitLimit::Until(None), Site::caller())
     }
 
     /// Obtains the semaphore if no task owns it at this moment.
@@ -247,7 +250,7 @@ impl<'r> MrspSemaphore<'r> {
     /// [`ObtainError::WouldBlock`], and as for [`Self::obtain`].
     #[track_caller]
     pub fn try_obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(Patience::Try, Site::caller())
+        self.obtain_with(WaitLimit::Try, Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it until `deadline`, also while the task helps.
@@ -256,7 +259,7 @@ impl<'r> MrspSemaphore<'r> {
     /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
     #[track_caller]
     pub fn obtain_until(&self, deadline: Deadline) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(Some(deadline)), Site::caller())
+        self.obtain_with(WaitLimit::Until(Some(deadline)), Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it for at most `timeout`.
@@ -268,13 +271,13 @@ impl<'r> MrspSemaphore<'r> {
         self.obtain_until(Deadline::after(timeout))
     }
 
-    fn obtain_with(&self, patience: Patience, site: Site) -> Result<MrspHeld<'r>, ObtainError> {
-        let told = obtain_at(&self.anchor, patience, site, |processor| {
+    fn obtain_with(&self, limit: WaitLimit, site: Site) -> Result<MrspHeld<'r>, ObtainError> {
+        let obtained = obtain_at(&self.object, limit, site, |processor| {
             self.recorded_ceiling(processor as usize)
         })?;
         Ok(MrspHeld {
             semaphore: *self,
-            owner_died: told == Told::OwnerDied,
+            owner_died: obtained == Obtained::OwnerDied,
             thread: PhantomData,
         })
     }
@@ -287,7 +290,7 @@ impl<'r> MrspSemaphore<'r> {
     /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
     #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        release_from(&self.anchor, false, Site::caller())
+        release_from(&self.object, false, Site::caller())
     }
 
     /// Deletes the semaphore, which no task may own: later calls get [`ObtainError::Deleted`]. A new one of this name
@@ -297,10 +300,10 @@ impl<'r> MrspSemaphore<'r> {
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.anchor.delete(Site::caller())?;
+        self.object.delete(Site::caller())?;
         // A `Shared` begins with its core.
-        let shared = core::ptr::from_ref(self.anchor.core).cast::<Shared>();
-        self.anchor.ground.give_up_name::<Shared>(shared);
+        let shared = core::ptr::from_ref(self.object.core).cast::<Shared>();
+        self.object.inner.give_up_name::<Shared>(shared);
         Ok(())
     }
 
@@ -314,7 +317,7 @@ impl<'r> MrspSemaphore<'r> {
         // Relaxed, both: the value may be stale when the call returns.
         match self.ceilings.get(processor) {
             Some(ceiling) => ceiling.load(Ordering::Relaxed).into(),
-            None => self.anchor.core.ceiling.load(Ordering::Relaxed),
+            None => self.object.core.ceiling.load(Ordering::Relaxed),
         }
     }
 
@@ -325,10 +328,10 @@ impl<'r> MrspSemaphore<'r> {
     /// [`UseError::NoCeiling`] if no CPU can have this number, from 1024 on; [`UseError::Deleted`],
     /// [`UseError::Attach`].
     pub fn set_ceiling(&self, processor: usize, ceiling: Priority) -> Result<Priority, UseError> {
-        let Anchor { ground, core, key } = self.anchor;
+        let ObjectRef { inner, core, key } = self.object;
         let place = self.ceilings.get(processor).ok_or(UseError::NoCeiling)?;
-        ground.task()?;
-        let _locked = Locked::new(ground, core).map_err(AttachError::from)?;
+        inner.task()?;
+        let _locked = Locked::new(inner, core).map_err(AttachError::from)?;
         if core.key() != Some(key) {
             return Err(UseError::Deleted);
         }
@@ -343,15 +346,15 @@ impl<'r> MrspSemaphore<'r> {
     /// # Errors
     /// [`UseError::Attach`].
     pub fn helping(&self) -> Result<Helping, UseError> {
-        let ground = self.anchor.ground;
-        let me = me(ground.task()?);
-        let standing = &me.record.standing;
+        let inner = self.object.inner;
+        let caller = Caller::new(inner.task()?);
+        let standing = &caller.record.standing;
         // Relaxed: set by this task, or the value of any moment will do.
         if standing.mirrored.load(Ordering::Relaxed) == 0 {
             return Ok(Helping::NotMirrored);
         }
-        let processor = super::lend::arrive(me);
-        if me.record.lending.home.load(Ordering::Relaxed) == 0 {
+        let processor = super::lend::note_home(caller);
+        if caller.record.lending.home.load(Ordering::Relaxed) == 0 {
             return Ok(Helping::NotPinned);
         }
         let ceiling = self.recorded_ceiling(processor as usize);
@@ -360,7 +363,7 @@ impl<'r> MrspSemaphore<'r> {
         }
         let raised_to = |waits_at| {
             standing.waits_at.store(waits_at, Ordering::SeqCst);
-            priority::refresh(ground, me.task, false);
+            priority::refresh(inner, caller.task, false);
             standing.told.load(Ordering::Relaxed)
         };
         let has_right = raised_to(ceiling) != 0;
@@ -375,7 +378,7 @@ impl<'r> MrspSemaphore<'r> {
     /// The task that owns it at this moment. It may have died, if no task has come for the semaphore since.
     #[must_use]
     pub fn owner(&self) -> Option<TaskId> {
-        match owner_of(self.anchor.word()?) {
+        match owner_of(self.object.word()?) {
             0 => None,
             owner => TaskId::from_raw(owner),
         }
@@ -384,7 +387,7 @@ impl<'r> MrspSemaphore<'r> {
     /// The number of tasks that wait at this moment, spinning or asleep.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        self.anchor.waiting()
+        self.object.waiting()
     }
 }
 
@@ -425,8 +428,8 @@ impl MrspHeld<'_> {
 
 impl Drop for MrspHeld<'_> {
     fn drop(&mut self) {
-        end_of_guard(release_from(
-            &self.semaphore.anchor,
+        finish_guard_release(release_from(
+            &self.semaphore.object,
             std::thread::panicking(),
             Site::UNKNOWN,
         ));

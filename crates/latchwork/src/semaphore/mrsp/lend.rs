@@ -9,7 +9,7 @@
 //! | `lent` | `told` | the kernel's mask |
 //! | --- | --- | --- |
 //! | 0 | anything | not set by this library |
-//! | 1 `LOOKING` | anything | not set by this library; a task checks which tasks wait, or was killed while it did |
+//! | 1 `CHECKING` | anything | not set by this library; a task checks which tasks wait, or was killed while it did |
 //! | 2 `LENT` | a mask | a part of `told` that contains the home, unless others have changed it |
 //!
 //! `told` is the home before `LENT` is stored; it grows before a system call, and becomes the new mask after it. So it
@@ -32,11 +32,10 @@
 //! owner releases. *A dead owner* has no mask.
 #![allow(unsafe_code)]
 
-use super::super::core_at;
-use super::super::ground::Ground;
-use super::super::object::{Core, Kind, owner_of, slot_of};
+use super::super::caller::Caller;
+use super::super::object::{Core, Kind, core_at, owner_of, slot_of};
 use super::super::priority::{self, living};
-use super::super::wait::Me;
+use super::super::task_table::TaskTable;
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
 use crate::mutex::RawError;
@@ -50,17 +49,19 @@ use std::sync::Arc;
 pub(super) const LOWEST_TO_SPIN: u32 = 98;
 
 /// Values of [`Lending::lent`], see the head.
-const LOOKING: u32 = 1;
+const CHECKING: u32 = 1;
 const LENT: u32 = 2;
 
 /// Notes the home of the calling task, which is about to obtain; returns the CPU whose ceiling it gets.
-pub(super) fn arrive(me: Me<'_>) -> u32 {
-    let Lending { home, sections, .. } = &me.record.lending;
+pub(super) fn note_home(caller: Caller<'_>) -> u32 {
+    let Lending { home, sections, .. } = &caller.record.lending;
     // In a critical section the task may run elsewhere, on a lent CPU. Relaxed, here and below: the task's own field,
     // published when it takes the semaphore or enters the queue.
     if sections.load(Relaxed) == 0 {
-        let found = if me.record.standing.mirrored.load(Relaxed) != 0 {
-            scheduling::affinity_of(0).ok().and_then(|mask| only(&mask))
+        let found = if caller.record.standing.mirrored.load(Relaxed) != 0 {
+            scheduling::affinity_of(0)
+                .ok()
+                .and_then(|mask| only_cpu(&mask))
         } else {
             None
         };
@@ -70,45 +71,48 @@ pub(super) fn arrive(me: Me<'_>) -> u32 {
 }
 
 /// The only CPU in a mask.
-fn only(mask: &CpuMask) -> Option<u32> {
+fn only_cpu(mask: &CpuMask) -> Option<u32> {
     let count: u32 = mask.iter().map(|word| word.count_ones()).sum();
     let index = mask.iter().position(|word| *word != 0)?;
     (count == 1).then(|| index as u32 * 64 + mask[index].trailing_zeros())
 }
 
 /// The priority at which the calling task should spin while `owner` has what it waits for; `None`: it should sleep.
-pub(super) fn level(ground: &Arc<Inner>, me: Me<'_>, owner: u64) -> Option<u32> {
-    let record = living(ground, owner)?;
-    let is_able = |record: &WaitRecord| record.standing.mirrored.load(Relaxed) != 0;
-    if !is_able(me.record) || !is_able(record) || me.record.lending.home.load(Relaxed) == 0 {
+pub(super) fn spin_level(tasks: &Arc<Inner>, caller: Caller<'_>, owner: u64) -> Option<u32> {
+    let record = living(tasks, owner)?;
+    let is_mirrored = |record: &WaitRecord| record.standing.mirrored.load(Relaxed) != 0;
+    if !is_mirrored(caller.record)
+        || !is_mirrored(record)
+        || caller.record.lending.home.load(Relaxed) == 0
+    {
         return None;
     }
     // Below both its own ceiling and the owner.
-    let above = me.priority().max(effective(record));
+    let above = caller.priority().max(effective(record));
     (above < LOWEST_TO_SPIN).then_some(above + 1)
 }
 
 /// The calling task waits for `core`, which `owner` owns: lends the owner its CPU, if there is a level to spin at.
 /// Returns whether the caller has lent it, and should spin.
-pub(super) fn help(
-    ground: &Arc<Inner>,
+pub(super) fn lend_cpu(
+    tasks: &Arc<Inner>,
     core: &Core,
-    me: Me<'_>,
+    caller: Caller<'_>,
     owner: u64,
     level: Option<u32>,
 ) -> bool {
-    let standing = &me.record.standing;
+    let standing = &caller.record.standing;
     // Back to the ceiling: only a fall from there makes the kernel check which task could run here.
     standing.spins_at.store(0, Relaxed);
-    priority::refresh(ground, me.task, false);
+    priority::refresh(tasks, caller.task, false);
     // An heir may still have the priority at which it spun, if the task that released was killed.
-    priority::refresh(ground, owner, false);
+    priority::refresh(tasks, owner, false);
     let Some(level) = level else {
         return false;
     };
-    bring_up_to_date(ground, core);
+    update_owners(tasks, core);
     standing.spins_at.store(level, Relaxed);
-    priority::refresh(ground, me.task, false);
+    priority::refresh(tasks, caller.task, false);
     // If the kernel refused the priority, `told` differs.
     standing.told.load(Relaxed) == level
 }
@@ -118,30 +122,30 @@ fn effective(record: &WaitRecord) -> u32 {
 }
 
 /// The calling task has released a semaphore: returns it to its home, if it was lent a CPU for that.
-pub(super) fn depart(ground: &Arc<Inner>, me: Me<'_>) {
-    let lending = &me.record.lending;
+pub(super) fn return_home(tasks: &Arc<Inner>, caller: Caller<'_>) {
+    let lending = &caller.record.lending;
     lending
         .sections
         .store(lending.sections.load(Relaxed).saturating_sub(1), Relaxed);
     // After the release of the semaphore: see the head.
     fence_after_update();
     if lending.lent.load(SeqCst) != 0 {
-        work_out(ground, me.task);
+        recompute_affinity(tasks, caller.task);
     }
 }
 
 /// The waiters of `core` have changed: updates where its owner may run, and the same for each owner along the chain.
-pub(super) fn bring_up_to_date(ground: &Arc<Inner>, core: &Core) {
+pub(super) fn update_owners(tasks: &Arc<Inner>, core: &Core) {
     let mut core = core;
     // A longer chain leads round a cycle.
-    for _ in 0..=ground.used() {
+    for _ in 0..=tasks.used() {
         // SeqCst: ordered after the entry into the queue.
         let owner = owner_of(core.word.load(SeqCst));
         if owner == 0 {
             return;
         }
-        work_out(ground, owner);
-        match living(ground, owner).and_then(awaited) {
+        recompute_affinity(tasks, owner);
+        match living(tasks, owner).and_then(awaited_semaphore) {
             Some(next) => core = next,
             None => return,
         }
@@ -149,7 +153,7 @@ pub(super) fn bring_up_to_date(ground: &Arc<Inner>, core: &Core) {
 }
 
 /// The MrsP semaphore that a living task waits for.
-fn awaited(record: &WaitRecord) -> Option<&Core> {
+fn awaited_semaphore(record: &WaitRecord) -> Option<&Core> {
     // SeqCst: ordered after `lent`, see the head.
     if record.word.load(SeqCst) & STATE != WAITING {
         return None;
@@ -161,23 +165,23 @@ fn awaited(record: &WaitRecord) -> Option<&Core> {
 }
 
 /// Whether the task of `record` waits for `task`, directly or through others.
-fn leads_to(ground: &Arc<Inner>, record: &WaitRecord, task: u64) -> bool {
-    let mut core = awaited(record);
-    for _ in 0..=ground.used() {
+fn waits_for(tasks: &Arc<Inner>, record: &WaitRecord, task: u64) -> bool {
+    let mut core = awaited_semaphore(record);
+    for _ in 0..=tasks.used() {
         let Some(owner) = core.map(|core| owner_of(core.word.load(SeqCst))) else {
             return false;
         };
         if owner == task {
             return true;
         }
-        core = living(ground, owner).and_then(awaited);
+        core = living(tasks, owner).and_then(awaited_semaphore);
     }
     false
 }
 
 /// Lets a task run at its home, and on the homes of all tasks that wait for it.
-fn work_out(ground: &Arc<Inner>, task: u64) {
-    let Some(record) = living(ground, task) else {
+fn recompute_affinity(tasks: &Arc<Inner>, task: u64) {
+    let Some(record) = living(tasks, task) else {
         return;
     };
     let lending = &record.lending;
@@ -194,27 +198,27 @@ fn work_out(ground: &Arc<Inner>, task: u64) {
         )),
     }
     // Checked again under the lock: from here on the slot gets no other task before the lock is released.
-    if living(ground, task).is_some() {
-        work_out_under_lock(ground, task, lending);
+    if living(tasks, task).is_some() {
+        recompute_affinity_locked(tasks, task, lending);
     }
     // SAFETY: this function locked it above.
     unsafe { lending.lock.unlock_raw() };
 }
 
-fn work_out_under_lock(ground: &Arc<Inner>, task: u64, lending: &Lending) {
+fn recompute_affinity_locked(tasks: &Arc<Inner>, task: u64, lending: &Lending) {
     // Relaxed: under the lock, here and below.
     let was_lent = lending.lent.load(Relaxed) == LENT;
     if !was_lent {
-        lending.lent.swap(LOOKING, SeqCst);
+        lending.lent.swap(CHECKING, SeqCst);
         fence_after_update();
     }
     let mut others = CpuMask::default();
-    for slot in 0..ground.used() {
-        let Some(waiter) = ground.record(slot) else {
+    for slot in 0..tasks.used() {
+        let Some(waiter) = tasks.record(slot) else {
             break;
         };
         let helper = waiter.task.load(Acquire);
-        if helper != task && ground.is_alive(helper) && leads_to(ground, waiter, task) {
+        if helper != task && tasks.is_alive(helper) && waits_for(tasks, waiter, task) {
             // After the read of its wait, before which the waiter noted its home.
             include(&mut others, waiter.lending.home.load(Relaxed));
         }
@@ -231,11 +235,11 @@ fn work_out_under_lock(ground: &Arc<Inner>, task: u64, lending: &Lending) {
     let mut mask = own;
     mask.iter_mut().zip(others).for_each(|(all, of)| *all |= of);
     if mask != own && !was_lent {
-        put(lending, &own);
+        store_mask(lending, &own);
         lending.lent.store(LENT, Relaxed);
     }
     if mask != own || was_lent {
-        tell(ground, task, lending, home, &mask);
+        update_kernel_mask(tasks, task, lending, home, &mask);
     }
     if mask == own {
         // An owner that reads this later has its own mask already.
@@ -244,31 +248,32 @@ fn work_out_under_lock(ground: &Arc<Inner>, task: u64, lending: &Lending) {
 }
 
 /// Sets a task's mask in the kernel. Under its lend lock.
-fn tell(ground: &Arc<Inner>, task: u64, lending: &Lending, home: u32, mask: &CpuMask) {
-    let told = get(lending);
-    let Some(thread) = ground.thread_in(slot_of(task)) else {
+fn update_kernel_mask(tasks: &Arc<Inner>, task: u64, lending: &Lending, home: u32, mask: &CpuMask) {
+    let told = load_mask(lending);
+    let Some(thread) = tasks.thread_in(slot_of(task)) else {
         return;
     };
     let Ok(before) = scheduling::affinity_of(thread) else {
         return;
     };
-    let is_ours = before.iter().zip(told).all(|(is, told)| is & !told == 0) && has(&before, home);
-    if before == *mask || !is_ours || !ground.is_alive(task) {
+    let is_ours =
+        before.iter().zip(told).all(|(is, told)| is & !told == 0) && includes(&before, home);
+    if before == *mask || !is_ours || !tasks.is_alive(task) {
         return;
     }
     let mut both = *mask;
     both.iter_mut()
         .zip(told)
         .for_each(|(new, told)| *new |= told);
-    put(lending, &both);
+    store_mask(lending, &both);
     // If the kernel refuses, nothing has changed.
     let done = scheduling::set_affinity_of(thread, mask).is_ok();
-    if done && !ground.is_alive(task) {
+    if done && !tasks.is_alive(task) {
         // The thread ID may be another thread's by now.
         let _ = scheduling::set_affinity_of(thread, &before);
     }
     if done {
-        put(lending, mask);
+        store_mask(lending, mask);
     }
 }
 
@@ -279,17 +284,17 @@ fn include(mask: &mut CpuMask, home: u32) {
     }
 }
 
-fn has(mask: &CpuMask, home: u32) -> bool {
+fn includes(mask: &CpuMask, home: u32) -> bool {
     let mut both = *mask;
     include(&mut both, home);
     both == *mask
 }
 
-fn get(lending: &Lending) -> CpuMask {
+fn load_mask(lending: &Lending) -> CpuMask {
     core::array::from_fn(|word| lending.told[word].load(Relaxed))
 }
 
-fn put(lending: &Lending, mask: &CpuMask) {
+fn store_mask(lending: &Lending, mask: &CpuMask) {
     // Relaxed: under the lock.
     for (place, word) in lending.told.iter().zip(mask) {
         place.store(*word, Relaxed);

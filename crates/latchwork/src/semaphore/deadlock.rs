@@ -18,19 +18,19 @@
 //!
 //! A task that polls before it queues is not yet part of a cycle.
 
-use super::ground::Ground;
-use super::object::{Core, owner_of, slot_of};
-use super::wait::Me;
+use super::caller::Caller;
+use super::object::{Core, core_at, owner_of, slot_of};
+use super::task_table::TaskTable;
 use crate::atomic::Ordering::{Acquire, SeqCst};
 use crate::region::wait_record::{STATE, WAITING};
 
 /// Whether the calling task, which waits for `core`, waits for itself.
-pub(crate) fn is_circle<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> bool {
+pub(crate) fn completes_cycle<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) -> bool {
     loop {
-        let Some(first) = walk(ground, core, me) else {
+        let Some(first) = walk(tasks, core, caller) else {
             return false;
         };
-        if walk(ground, core, me) == Some(first) {
+        if walk(tasks, core, caller) == Some(first) {
             return true;
         }
     }
@@ -38,44 +38,44 @@ pub(crate) fn is_circle<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> bool 
 
 /// Walks the chain back to the calling task; returns a number that differs for different chains, or `None` if the chain
 /// ends elsewhere.
-fn walk<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> Option<u64> {
+fn walk<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) -> Option<u64> {
     let mut core = core;
-    let mut way = 0;
+    let mut digest = 0;
     // A longer chain leads round a cycle of other tasks.
-    for _ in 0..=ground.used() {
+    for _ in 0..=tasks.used() {
         // SeqCst, here and below: ordered after the entry into the queue, as the head says.
         let owner = owner_of(core.word.load(SeqCst));
-        if owner == me.task {
-            return Some(way);
+        if owner == caller.task {
+            return Some(digest);
         }
         if owner == 0 || !core.form().kind().has_owner() {
             return None;
         }
-        let record = ground.record(slot_of(owner))?;
+        let record = tasks.record(slot_of(owner))?;
         let word = record.word.load(SeqCst);
         // Acquire: ordered before the second read of the word.
         let object = record.object.load(Acquire);
         let waits = word & STATE == WAITING
             && object != 0
             && record.task.load(Acquire) == owner
-            && ground.is_alive(owner)
+            && tasks.is_alive(owner)
             && record.word.load(Acquire) == word;
         if !waits {
             return None;
         }
         for part in [owner, u64::from(word), object] {
-            way = mix(way, part);
+            digest = mix(digest, part);
         }
         // SAFETY: a living task waits for it, so this library stored the address. A core is never moved or freed, and
         // its memory is never used otherwise.
-        core = unsafe { super::core_at(object) };
+        core = unsafe { core_at(object) };
     }
     None
 }
 
 /// Mixes a part into a chain's number. Different chains get different numbers with very high probability.
-fn mix(way: u64, part: u64) -> u64 {
-    (way ^ part)
+fn mix(digest: u64, part: u64) -> u64 {
+    (digest ^ part)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .rotate_left(29)
 }

@@ -6,7 +6,7 @@ use crate::region::wait_record::WaitRecord;
 use crate::time::Deadline;
 
 /// The tasks of a region, by their numbers: slot and generation.
-pub(crate) trait Ground {
+pub(crate) trait TaskTable {
     /// The record in a slot, if there is such a slot.
     fn record(&self, slot: u16) -> Option<&WaitRecord>;
     /// The number of slots that were ever used: slots from this one on never were.
@@ -22,7 +22,7 @@ pub(crate) trait Ground {
     /// Sets a task's priority in the kernel; returns whether the kernel accepted it.
     fn mirror(&self, slot: u16, priority: u32) -> bool;
     /// A task's priority has changed: other objects that it may wait for order it by priority, too.
-    fn has_changed(&self, _slot: u16, _priority: u32) {}
+    fn priority_changed(&self, _slot: u16, _priority: u32) {}
 }
 
 #[cfg(not(loom))]
@@ -33,7 +33,7 @@ mod of_region {
     use crate::region::wait_record::real_time;
     use std::sync::Arc;
 
-    impl Ground for Arc<Inner> {
+    impl TaskTable for Arc<Inner> {
         #[inline]
         fn record(&self, slot: u16) -> Option<&WaitRecord> {
             self.slots().get(usize::from(slot)).map(|slot| &slot.wait)
@@ -70,7 +70,7 @@ mod of_region {
             }
         }
 
-        fn has_changed(&self, slot: u16, priority: u32) {
+        fn priority_changed(&self, slot: u16, priority: u32) {
             if let Some(slot) = self.slots().get(usize::from(slot)) {
                 slot.inbox.follow(priority);
             }

@@ -14,41 +14,41 @@ use core::ptr;
 use std::collections::VecDeque;
 
 /// A process to reap.
-pub(super) struct Grave {
+pub(super) struct Unreaped {
     pub(super) pid: u32,
     /// Freed when the process has been reaped.
     pub(super) record: Option<Ref>,
     /// The task has ended, so the process ends at once.
     pub(super) ending: bool,
     /// There is nothing to reap before this time.
-    pub(super) lingers: Option<Deadline>,
+    pub(super) not_before: Option<Deadline>,
 }
 
-struct Yard {
+struct ReapList {
     process: u32,
-    graves: Mutex<VecDeque<Grave>>,
+    entries: Mutex<VecDeque<Unreaped>>,
 }
 
-static YARD: AtomicPtr<Yard> = AtomicPtr::new(ptr::null_mut());
+static REAP_LIST: AtomicPtr<ReapList> = AtomicPtr::new(ptr::null_mut());
 
-/// The yard of this process. A yard that was copied by a fork is leaked: its graves are the parent's, and its lock may
+/// The list of this process. A list that was copied by a fork is leaked: its entries are the parent's, and its lock may
 /// have been copied while held.
-fn yard() -> &'static Yard {
+fn reap_list() -> &'static ReapList {
     let process = process_id();
     loop {
         // Acquire: pairs with the Release of the exchange below.
-        let current = YARD.load(Ordering::Acquire);
-        // SAFETY: a yard is made by `Box::into_raw` below, and a published one is never freed.
-        if let Some(yard) = unsafe { current.as_ref() }
-            && yard.process == process
+        let current = REAP_LIST.load(Ordering::Acquire);
+        // SAFETY: a list is made by `Box::into_raw` below, and a published one is never freed.
+        if let Some(list) = unsafe { current.as_ref() }
+            && list.process == process
         {
-            return yard;
+            return list;
         }
-        let new = Box::into_raw(Box::new(Yard {
+        let new = Box::into_raw(Box::new(ReapList {
             process,
-            graves: Mutex::new(VecDeque::new()),
+            entries: Mutex::new(VecDeque::new()),
         }));
-        if YARD
+        if REAP_LIST
             .compare_exchange(current, new, Ordering::Release, Ordering::Relaxed)
             .is_err()
         {
@@ -59,26 +59,26 @@ fn yard() -> &'static Yard {
 }
 
 /// Leaves a process to be reaped later. A `pid` of 0 means that there is none.
-pub(super) fn bury(grave: Grave) {
-    if grave.pid == 0 {
-        return grave.close();
+pub(super) fn reap_later(entry: Unreaped) {
+    if entry.pid == 0 {
+        return entry.close();
     }
-    yard().graves.lock().push_back(grave);
+    reap_list().entries.lock().push_back(entry);
 }
 
 /// Leaves a coproc that its creator has given up, and its record, to be reaped and freed.
-pub(super) fn give_up(record: Ref, ending: bool) {
-    bury(Grave {
+pub(super) fn abandon(record: Ref, ending: bool) {
+    reap_later(Unreaped {
         pid: record.pid.load(Ordering::Relaxed),
         record: Some(record),
         ending,
-        lingers: None,
+        not_before: None,
     });
 }
 
-/// Checks a few graves.
-pub(super) fn tend() {
-    look_at(2);
+/// Checks a few entries.
+pub(super) fn reap_some() {
+    check_entries(2);
 }
 
 /// Reaps the coprocs of this process that have ended and that will not be joined: those that are
@@ -87,41 +87,41 @@ pub(super) fn tend() {
 /// Until then they are zombies. Each spawn and each join checks a few of them, so that only a program that does neither
 /// for long needs this function.
 pub fn reap_ended() {
-    look_at(usize::MAX);
+    check_entries(usize::MAX);
 }
 
-fn look_at(most: usize) {
-    let mut graves = yard().graves.lock();
-    for _ in 0..most.min(graves.len()) {
-        if let Some(grave) = graves.pop_front() {
-            if grave.is_due() && gone(grave.pid, false) {
-                grave.close();
+fn check_entries(most: usize) {
+    let mut entries = reap_list().entries.lock();
+    for _ in 0..most.min(entries.len()) {
+        if let Some(entry) = entries.pop_front() {
+            if entry.is_due() && try_reap(entry.pid, false) {
+                entry.close();
             } else {
-                graves.push_back(grave);
+                entries.push_back(entry);
             }
         }
     }
 }
 
-/// Checks all graves, and waits for the processes that end at once.
-pub(super) fn tend_all() {
-    let graves: Vec<Grave> = yard().graves.lock().drain(..).collect();
-    for grave in graves {
-        if gone(grave.pid, grave.ending) {
-            grave.close();
+/// Checks all entries, and waits for the processes that end at once.
+pub(super) fn reap_all() {
+    let entries: Vec<Unreaped> = reap_list().entries.lock().drain(..).collect();
+    for entry in entries {
+        if try_reap(entry.pid, entry.ending) {
+            entry.close();
         } else {
-            bury(grave);
+            reap_later(entry);
         }
     }
 }
 
-fn gone(pid: u32, block: bool) -> bool {
+fn try_reap(pid: u32, block: bool) -> bool {
     !matches!(process::reap(pid, block), Ok(None))
 }
 
-impl Grave {
+impl Unreaped {
     fn is_due(&self) -> bool {
-        self.lingers.is_none_or(Deadline::has_passed)
+        self.not_before.is_none_or(Deadline::has_passed)
     }
 
     fn close(self) {

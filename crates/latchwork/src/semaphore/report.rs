@@ -4,9 +4,10 @@
 //! observer is registered has no other path, so it reports all that its users do; one that was created before reports waits and
 //! refusals. So without an observer an uncontended obtain and release cost nothing more.
 
+use super::caller::Caller;
 use super::object::{Core, Kind, is_of, owner_of};
-use super::owned::{self, Told};
-use super::wait::{Me, Patience};
+use super::owned::{self, Obtained};
+use super::wait::WaitLimit;
 use super::{Refusal, ReleaseError, UseError};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::{
@@ -36,7 +37,7 @@ pub(super) fn named(core: &Core, name: &str, site: Site) {
 }
 
 /// Reports that the calling task owns a semaphore from its creation on.
-pub(super) fn made(core: &Core, site: Site) {
+pub(super) fn created(core: &Core, site: Site) {
     if hook::is_observed() {
         Registered::taken(lock_of(core), Mode::Exclusive, How::Tried, site);
     }
@@ -45,30 +46,30 @@ pub(super) fn made(core: &Core, site: Site) {
 /// Obtains a semaphore with an owner by `obtain`, which is called twice if it has to wait, and reports it.
 pub(super) fn obtain(
     core: &Core,
-    patience: Patience,
+    limit: WaitLimit,
     site: Site,
-    obtain: impl Fn(Patience) -> Result<Told, Refusal>,
-) -> Result<Told, Refusal> {
+    obtain: impl Fn(WaitLimit) -> Result<Obtained, Refusal>,
+) -> Result<Obtained, Refusal> {
     if !hook::is_observed() {
-        return obtain(patience);
+        return obtain(limit);
     }
     let lock = lock_of(core);
-    let mut obtained = obtain(Patience::Try);
-    let waits = !matches!(patience, Patience::Try) && obtained == Err(Refusal::WouldBlock);
+    let mut obtained = obtain(WaitLimit::Try);
+    let waits = !matches!(limit, WaitLimit::Try) && obtained == Err(Refusal::WouldBlock);
     // An obtain of a MrsP semaphore by its owner is refused at once.
     if waits || obtained == Err(Refusal::Deadlock) {
-        let is_timed = patience.deadline().is_some();
+        let is_timed = limit.deadline().is_some();
         let verdict = Registered::wants(lock, Mode::Exclusive, is_timed, site);
         obtained = match waits && verdict != Verdict::Deadlock {
-            true => obtain(patience),
+            true => obtain(limit),
             false => Err(Refusal::Deadlock),
         };
     }
     match obtained {
         Ok(_) => {
-            let how = match patience {
-                Patience::Try => How::Tried,
-                Patience::Until(_) => How::Locked,
+            let how = match limit {
+                WaitLimit::Try => How::Tried,
+                WaitLimit::Until(_) => How::Locked,
             };
             Registered::taken(lock, Mode::Exclusive, how, site);
         }
@@ -83,20 +84,20 @@ pub(super) fn obtain(
 /// The same for a unit of a count.
 pub(super) fn obtain_unit(
     core: &Core,
-    patience: Patience,
+    limit: WaitLimit,
     site: Site,
-    obtain: impl Fn(Patience) -> Result<(), Refusal>,
+    obtain: impl Fn(WaitLimit) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     if !hook::is_observed() {
-        return obtain(patience);
+        return obtain(limit);
     }
-    let mut obtained = obtain(Patience::Try);
-    if let Patience::Until(deadline) = patience
+    let mut obtained = obtain(WaitLimit::Try);
+    if let WaitLimit::Until(deadline) = limit
         && obtained == Err(Refusal::WouldBlock)
     {
         let (kind, object) = (hook::Kind::Semaphore, core::ptr::from_ref(core).addr());
         let _waiting = Waiting::begin_at(kind, object, deadline.is_some(), site);
-        obtained = obtain(patience);
+        obtained = obtain(limit);
     }
     if let Err(refusal) = obtained {
         refused(core, refusal, site);
@@ -116,19 +117,14 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
 }
 
 /// Reports that the calling task is about to release a semaphore, if it owns it.
-pub(super) fn releases(core: &Core, key: u64, me: Me<'_>, site: Site) {
-    if hook::is_observed() && owned::own_word(core, key, me).is_ok() {
+pub(super) fn releasing(core: &Core, key: u64, caller: Caller<'_>, site: Site) {
+    if hook::is_observed() && owned::word_if_owned(core, key, caller).is_ok() {
         Registered::releases(lock_of(core), site);
     }
 }
 
 /// Reports a release that was not a guard's, if it failed. (A guard's may come too late, and then does nothing.)
-pub(super) fn has_released<T>(
-    core: &Core,
-    key: u64,
-    released: &Result<T, ReleaseError>,
-    site: Site,
-) {
+pub(super) fn released<T>(core: &Core, key: u64, released: &Result<T, ReleaseError>, site: Site) {
     match released {
         Err(ReleaseError::NotOwner) => {
             // Relaxed: the owner may change at any moment, but not to the calling task.
@@ -142,7 +138,7 @@ pub(super) fn has_released<T>(
 }
 
 /// Reports the end of a flush or deletion. `deleted`: the number of waiters before the deletion, if it was one.
-pub(super) fn has_used<T>(
+pub(super) fn flushed_or_deleted<T>(
     core: &Core,
     used: &Result<T, UseError>,
     deleted: Option<u32>,

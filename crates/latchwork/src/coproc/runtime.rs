@@ -1,0 +1,246 @@
+//! The runtime: its state, the ways in which a coproc starts, and its end.
+//!
+//! | a coproc that starts | is made by | in |
+//! | --- | --- | --- |
+//! | ready, from the pool | the zygote, earlier | `take_ready` |
+//! | clean | the zygote, now | `start_clean` |
+//! | as a snapshot | the calling thread | `start_snapshot` |
+//!
+//! A zygote that has died is replaced by the spawn that detects it.
+#![allow(unsafe_code)]
+
+use super::attributes::{Attribute, Attributes};
+use super::child::{self, CloneContext};
+use super::error::{SpawnError, StartError};
+use super::handshake::{Unstarted, handshake};
+use super::join::{Coproc, Origin};
+use super::pool::Pool;
+use super::record::{self, Chain, Ref, Request};
+use super::zygote::Zygote;
+use super::{clone, reap};
+use crate::mutex::Mutex;
+use crate::region::Region;
+use crate::sys::process::{Sharing, Stack};
+use crate::task;
+use crate::time::Deadline;
+use core::ops::Range;
+use core::time::Duration;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// How many times a spawn makes a new zygote, if the last one died during the spawn.
+const MAX_ZYGOTES: usize = 3;
+/// How long a snapshot may take to start. It takes about a millisecond, and longer only if it hangs on a lock of
+/// another thread, or if the machine is very busy.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The state of a runtime, which all handles on it share.
+pub(super) struct Runtime {
+    pub(super) region: Region,
+    pub(super) creator: u32,
+    pub(super) arguments: Range<usize>,
+    /// Announces to the ready coprocs when to end. A zygote reports in it that it is ready.
+    pub(super) control: Ref,
+    /// All other records.
+    pub(super) chain: Arc<Chain>,
+    pub(super) zygote: Mutex<Option<Arc<Zygote>>>,
+    pub(super) pool: Mutex<Pool>,
+    pub(super) has_pool: bool,
+    /// Whether the machine had several processors when the runtime started.
+    pub(super) several_processors: bool,
+}
+
+impl Runtime {
+    pub(super) fn start(
+        &self,
+        mut request: Request,
+        attributes: &Attributes,
+    ) -> Result<Coproc, SpawnError> {
+        if self.creator != task::process_id() {
+            return Err(SpawnError::OtherProcess);
+        }
+        request.settings = attributes.settings()?;
+        let pooled = match attributes.sharing() {
+            None if attributes.fit_for_pool() => self.take_ready(&mut request),
+            _ => None,
+        };
+        let origin = match &pooled {
+            None => Origin::Made,
+            Some(_) if self.several_processors => Origin::PoolOtherCpu,
+            Some(_) => Origin::Pool,
+        };
+        let record = match (pooled, attributes.sharing()) {
+            (Some(record), _) => record,
+            (None, Some(sharing)) => self.start_snapshot(request, attributes, sharing)?,
+            (None, None) => self.start_clean(request, attributes)?,
+        };
+        reap::reap_some();
+        Ok(Coproc::new(
+            record,
+            attributes.display_name(),
+            attributes.detached,
+            origin,
+        ))
+    }
+
+    /// Assigns the request to a ready coproc of the pool, if there is one.
+    fn take_ready(&self, request: &mut Request) -> Option<Ref> {
+        if !self.has_pool {
+            return None;
+        }
+        request.pooled = true;
+        let taken = self.pool.lock().take(request);
+        request.pooled = taken.is_some();
+        if taken.is_some()
+            && let Some(zygote) = &*self.zygote.lock()
+        {
+            self.refill(zygote);
+        }
+        taken
+    }
+
+    fn start_clean(
+        &self,
+        mut request: Request,
+        attributes: &Attributes,
+    ) -> Result<Ref, SpawnError> {
+        let descriptors = attributes.open()?;
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.borrow();
+        request.descriptor_count = descriptors.len();
+        for _ in 0..MAX_ZYGOTES {
+            let zygote = self.zygote()?;
+            let record = self.chain.add(request.clone())?;
+            let asked = zygote.request(core::slice::from_ref(&record), &descriptors);
+            let started = match asked {
+                Ok(()) => handshake(&record, Some(&zygote), None),
+                Err(Errno::PIPE | Errno::CONNRESET) => Err(Unstarted::Unmade),
+                Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
+            };
+            match started {
+                Ok(()) => {
+                    if self.has_pool {
+                        self.refill(&zygote);
+                    }
+                    return Ok(record);
+                }
+                Err(Unstarted::Unmade) => {
+                    // SAFETY: no process has received the record's address, and the dead zygote will not send it.
+                    unsafe { record.free() };
+                    self.replace(&zygote);
+                }
+                Err(Unstarted::Refused(error)) => {
+                    reap::abandon(record, true);
+                    return Err(error);
+                }
+            }
+        }
+        Err(SpawnError::Server(StartError::Died))
+    }
+
+    fn start_snapshot(
+        &self,
+        mut request: Request,
+        attributes: &Attributes,
+        sharing: Sharing,
+    ) -> Result<Ref, SpawnError> {
+        let descriptors = attributes.open()?;
+        for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors.borrow()) {
+            *place = descriptor.as_raw_fd();
+            request.descriptor_count += 1;
+        }
+        let stack = Stack::map(request.settings.stack_bytes)
+            .map_err(|error| Attribute::StackSize.failed(error))?;
+        let record = self.chain.add(request)?;
+        let context = CloneContext {
+            record: &record,
+            control: None,
+            arguments: self.arguments.clone(),
+            close: [None, None],
+            snapshot: true,
+        };
+        // The coproc would sweep otherwise, and allocate, if it found dead tasks.
+        let _ = self.region.inner().sweep();
+        // SAFETY: `begin` never returns. The contract of `snapshot` covers what it may use in a process with threads.
+        let made =
+            unsafe { clone::clone_caller(&stack, sharing, child::begin, &context, &record.pid) };
+        let started = match made {
+            Ok(_) => handshake(&record, None, Some(Deadline::after(SNAPSHOT_TIMEOUT))),
+            Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
+        };
+        match started {
+            Ok(()) => Ok(record),
+            Err(Unstarted::Unmade) => Err(SpawnError::Died),
+            Err(Unstarted::Refused(error)) => {
+                reap::abandon(record, true);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn zygote(&self) -> Result<Arc<Zygote>, StartError> {
+        if let Some(zygote) = &*self.zygote.lock() {
+            return Ok(Arc::clone(zygote));
+        }
+        // The start of a zygote locks standard output. Another thread may hold that lock and wait for the lock below,
+        // so this thread takes standard output first.
+        let _output = std::io::stdout().lock();
+        let mut zygote = self.zygote.lock();
+        if let Some(zygote) = &*zygote {
+            return Ok(Arc::clone(zygote));
+        }
+        Ok(Arc::clone(zygote.insert(Zygote::start(&self.control)?)))
+    }
+
+    /// Forgets a zygote that has died.
+    pub(super) fn replace(&self, dead: &Arc<Zygote>) {
+        let mut zygote = self.zygote.lock();
+        if zygote
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, dead))
+        {
+            *zygote = None;
+            dead.end();
+            self.pool.lock().free_unmade();
+            let _ = self.region.inner().sweep();
+        }
+    }
+
+    /// Refills the pool if half of it or more is missing.
+    pub(super) fn refill(&self, zygote: &Zygote) {
+        let mut pool = self.pool.lock();
+        if pool.is_low() {
+            self.top_up(&mut pool, zygote);
+        }
+    }
+
+    pub(super) fn top_up(&self, pool: &mut Pool, zygote: &Zygote) {
+        pool.refill(
+            zygote,
+            || Request::without_call(self.creator, true),
+            &self.chain,
+        );
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // In the child of a fork, all of this belongs to the parent.
+        if self.creator != task::process_id() {
+            return;
+        }
+        self.control.announce(record::CLOSED);
+        if let Some(zygote) = self.zygote.get_mut().take()
+            && !zygote.end()
+        {
+            // The zygote runs until it detects that this process has ended, and may use the records until then.
+            return;
+        }
+        self.pool.get_mut().close();
+        reap::reap_all();
+        // Removes the zygote's task from the region.
+        let _ = self.region.inner().sweep();
+        self.chain.dissolve();
+        // SAFETY: the zygote and the ready coprocs, the only other readers, are gone.
+        unsafe { self.control.free() };
+    }
+}
