@@ -125,14 +125,20 @@ impl Cell {
     pub(super) fn kind(&self) -> u64 {
         self.state.load(Relaxed) & KIND
     }
+
+    /// Stores the state; the compiler moves no other access across the store.
+    #[inline]
+    fn set(&self, state: u64) {
+        compiler_fence(crate::atomic::Ordering::SeqCst);
+        self.state.store(state, Relaxed);
+        compiler_fence(crate::atomic::Ordering::SeqCst);
+    }
 }
 
 impl<'r> Cells<'r> {
     /// Stores a cell's state; the compiler moves no other access across the store.
     pub(super) fn set(self, index: Index, state: u64) {
-        compiler_fence(crate::atomic::Ordering::SeqCst);
-        self.cell(index).state.store(state, Relaxed);
-        compiler_fence(crate::atomic::Ordering::SeqCst);
+        self.cell(index).set(state);
     }
 
     /// Takes a free cell, to be written outside the lock.
@@ -164,7 +170,7 @@ impl<'r> Cells<'r> {
         cell.deliveries.store(0, Relaxed);
         cell.rank.store(level, Relaxed);
         cell.sequence.store(sequence, Relaxed);
-        self.set(index, READY | block);
+        cell.set(READY | block);
         side.next_number.store(number.saturating_add(1), Relaxed);
         if self.serves_in_order() {
             return self.insert_ready(index);
@@ -205,7 +211,7 @@ impl<'r> Cells<'r> {
         let deliveries = cell.deliveries.load(Relaxed).saturating_add(1);
         cell.deliveries.store(deliveries, Relaxed);
         let block = cell.state.load(Relaxed) & BLOCK;
-        self.set(index, owned(READING, owner) | block);
+        cell.set(owned(READING, owner) | block);
     }
 
     /// Whether a message is in flight with this task.
@@ -226,10 +232,11 @@ impl<'r> Cells<'r> {
 
     /// Frees a cell that the caller has in flight, or has taken off the ready ring, with its block. For receivers.
     pub(super) fn release(self, index: Index, task: Task<'_>) {
-        if self.is_block(index) {
+        let cell = self.cell(index);
+        if cell.state.load(Relaxed) & BLOCK != 0 {
             self.discard_block(index, task);
         }
-        self.set(index, FREE);
+        cell.set(FREE);
         self.push_free(index);
     }
 

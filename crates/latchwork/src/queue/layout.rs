@@ -551,14 +551,17 @@ impl<'r> Cells<'r> {
 
     /// The message in a cell that the caller has, or of any cell under the lock.
     pub(super) fn message(self, index: Index) -> &'r [u8] {
-        let cell = self.cell(index);
+        let head = self.head(index);
+        // SAFETY: `head` returns the address of a cell, in the body or in a chunk.
+        let cell: &Cell = unsafe { head.cast().as_ref() };
         let length = cell.length.load(Relaxed);
         let (place, length) = match NonNull::new(core::ptr::with_exposed_provenance_mut(
             cell.block.load(Relaxed),
         )) {
             Some(block) => (block, length),
             None => (
-                self.bytes(index),
+                // SAFETY: the message's bytes follow the cell at this offset, in the same block.
+                unsafe { head.add(self.size(BYTES)) },
                 length.min(self.core.max_message() as usize),
             ),
         };

@@ -126,6 +126,7 @@ impl<'r> Cells<'r> {
     }
 
     /// The address of the cell that has this many cells in chunks before it.
+    #[cold]
     #[inline(never)]
     pub(super) fn far(self, number: u32) -> NonNull<u8> {
         let chunk = (number + 1).ilog2();

@@ -43,7 +43,8 @@ impl Cells<'_> {
     pub(super) fn refill(self) {
         let side = &self.core.sending;
         let mut position = side.fetched.load(Relaxed);
-        while let Some(Entry { index, .. }) = self.free_cells().look(position) {
+        let lane = self.free_cells();
+        while let Some(Entry { index, .. }) = lane.look(position) {
             self.stash(index);
             position = position.wrapping_add(1);
             side.fetched.store(position, Relaxed);
@@ -81,7 +82,7 @@ impl Cells<'_> {
     pub(super) fn expect(self, index: Index) {
         let cell = core::ptr::from_ref(self.cell(index)).cast::<u8>();
         let lines = match self.stride() {
-            ..=EXPECTED => self.stride() / 64,
+            stride @ ..=EXPECTED => stride / 64,
             _ => 1,
         };
         for line in 0..lines {
@@ -175,8 +176,9 @@ impl Cells<'_> {
     fn take_from_lane(self, most: u32) {
         let side = &self.core.receiving;
         let mut position = side.taken.load(Relaxed);
+        let lane = self.messages();
         for _ in 0..most {
-            let Some(Entry { index, ranked }) = self.messages().look(position) else {
+            let Some(Entry { index, ranked }) = lane.look(position) else {
                 break;
             };
             if ranked {
