@@ -1,34 +1,21 @@
 //! The directives of RTEMS's semaphore manager.
 
-use super::{
-    BINARY_SEMAPHORE, CURRENT_PRIORITY, Classic, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
+use super::entry::SemaphoreEntry;
+use super::handle::{Classic, ident};
+use super::id::{SEMAPHORE, id_of, parts_of};
+use super::status::{
+    BINARY_SEMAPHORE, CURRENT_PRIORITY, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
     MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING, SCHEDULER,
-    SEMAPHORE, SIMPLE_BINARY_SEMAPHORE, Status, id_of, internal, parts_of,
+    SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
-use crate::atomic::{AtomicU32, Ordering};
+use crate::atomic::Ordering;
 use crate::hook::Site;
 use crate::semaphore::handle::{Anchor, Failure, Plan, made, make, me};
-use crate::semaphore::object::{Core, Discipline, Form, Kind};
+use crate::semaphore::object::{Discipline, Form, Kind};
 use crate::semaphore::owned::Told;
 use crate::semaphore::wait::Patience;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
-
-/// A table entry for a semaphore; in use while there is one.
-#[repr(C, align(64))]
-pub(super) struct Entry {
-    core: Core,
-    name: AtomicU32,
-}
-
-impl Entry {
-    pub(super) fn new() -> Self {
-        Self {
-            core: Core::new(),
-            name: AtomicU32::new(0),
-        }
-    }
-}
 
 /// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {
@@ -107,13 +94,14 @@ impl<'r> Classic<'r> {
     /// The part of a creation that runs under the table's lock.
     fn make_semaphore(&self, name: Name, plan: &Plan, site: Site) -> Result<Id, Status> {
         let ground = self.region.inner();
-        let task = me(ground.task().map_err(internal)?);
-        let free = |entry: &&Entry| entry.core.key().is_none();
+        let task = me(ground.task().map_err(not_attached)?);
+        let free = |entry: &&SemaphoreEntry| entry.core.key().is_none();
         let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
         if plan.form.kind().has_ceiling() && plan.ceiling > MAXIMUM_PRIORITY {
             return Err(Status::InvalidPriority);
         }
-        let locked = Locked::new(ground, &entry.core).map_err(|error| internal(error.into()))?;
+        let locked =
+            Locked::new(ground, &entry.core).map_err(|error| not_attached(error.into()))?;
         // Release: see the head of `classic`.
         entry.name.store(name, Ordering::Release);
         let key = make(&entry.core, plan, task).map_err(|error| match error {
@@ -125,15 +113,15 @@ impl<'r> Classic<'r> {
         Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
     }
 
-    fn index_of(&self, entry: &Entry) -> usize {
+    fn index_of(&self, entry: &SemaphoreEntry) -> usize {
         let first = self.semaphores.as_ptr().addr();
-        (core::ptr::from_ref(entry).addr() - first) / size_of::<Entry>()
+        (core::ptr::from_ref(entry).addr() - first) / size_of::<SemaphoreEntry>()
     }
 
     /// `rtems_semaphore_ident`: of several semaphores of this name, the one with the lowest index. Only this node has
     /// any.
     pub fn semaphore_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
-        super::ident(name, node, id, || {
+        ident(name, node, id, || {
             let mut entries = self.semaphores.iter().enumerate();
             entries.find_map(|(index, entry)| {
                 let key = entry.core.key()?;
@@ -223,7 +211,7 @@ impl<'r> Classic<'r> {
                 Err(ReleaseError::NotOwner) => Status::NotOwnerOfResource,
                 Err(ReleaseError::Overflow) => Status::Unsatisfied,
                 Err(ReleaseError::Deleted) => Status::InvalidId,
-                Err(ReleaseError::Attach(error)) => internal(error),
+                Err(ReleaseError::Attach(error)) => not_attached(error),
             }
         })
     }
@@ -309,7 +297,7 @@ fn status_of_obtained(obtained: Result<Told, Failure>) -> Status {
 fn status_of_obtain(failure: Failure) -> Status {
     let refusal = match failure {
         Failure::Refused(refusal) => refusal,
-        Failure::Attach(error) => return internal(error),
+        Failure::Attach(error) => return not_attached(error),
     };
     match refusal {
         Refusal::WouldBlock | Refusal::Flushed => Status::Unsatisfied,
@@ -328,6 +316,6 @@ fn status_of_use(used: Result<(), UseError>) -> Status {
         Err(UseError::Deleted) => Status::InvalidId,
         Err(UseError::InUse) => Status::ResourceInUse,
         Err(UseError::NoCeiling) => Status::NotDefined,
-        Err(UseError::Attach(error)) => internal(error),
+        Err(UseError::Attach(error)) => not_attached(error),
     }
 }
