@@ -283,7 +283,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Changes, under a side's lock, what `owner` has in its hands. Aborts if `owner` is another task.
+    /// Changes, under a side's lock, what `owner` has in flight or is writing. Aborts if `owner` is another task.
     pub(super) fn end(
         &self,
         side: Side,

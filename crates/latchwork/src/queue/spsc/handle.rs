@@ -193,7 +193,7 @@ impl<'r> Spsc<'r> {
         self.core.max_message()
     }
 
-    /// The number of messages in the ring at this moment, including those that the receiver has in its hands.
+    /// The number of messages in the ring at this moment, including those that the receiver is reading in place.
     #[must_use]
     pub fn len(&self) -> u32 {
         let head = self.core.ring.index(Side::Receiver);
