@@ -62,6 +62,7 @@ pub mod queue;
 #[cfg(loom)]
 mod queue {
     pub(crate) mod lane;
+    mod line;
     pub(crate) mod places;
     pub(crate) mod ring;
     pub(crate) mod sleepers;

@@ -326,7 +326,7 @@ impl Hall {
         self.receivers.notify(1);
     }
 
-    /// As `Cells::put_up`; how many it reached.
+    /// As `Cells::post_board`; how many it reached.
     fn broadcast(&self) -> usize {
         let mut state = self.state.lock();
         let mut count = 0;

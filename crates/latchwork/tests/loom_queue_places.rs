@@ -44,7 +44,7 @@ impl State {
         self.places.free = self.places.free.checked_sub(1).expect("a free cell");
     }
 
-    /// As `Cells::hand_out`.
+    /// As `Cells::serve_waiters`.
     fn hand_out(&mut self) {
         for me in 0..2 {
             if self.pending > 0 && self.waits[me] && self.given[me].is_none() {
@@ -164,7 +164,7 @@ impl Queue {
         }
     }
 
-    /// As `Cells::put_up`.
+    /// As `Cells::post_board`.
     fn broadcast(&self) -> u32 {
         let mut state = self.state.lock();
         let reached = state.waiting();

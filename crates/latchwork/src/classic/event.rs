@@ -1,6 +1,7 @@
 //! The directives of RTEMS's event manager, and the same for system events.
 
-use super::{Classic, Id, Interval, NO_TIMEOUT, NO_WAIT, Status, internal};
+use super::handle::Classic;
+use super::status::{Id, Interval, NO_TIMEOUT, NO_WAIT, Status, not_attached};
 use crate::event::{EventSet, Events, ReceiveError, TryReceiveError};
 use crate::region::TaskId;
 
@@ -145,7 +146,7 @@ impl<'r> Classic<'r> {
                 Status::Successful
             }
             Err(ReceiveError::TimedOut) => Status::Timeout,
-            Err(ReceiveError::Attach(error)) => internal(error),
+            Err(ReceiveError::Attach(error)) => not_attached(error),
         }
     }
 }

@@ -12,30 +12,14 @@
 //! message out of it or into it at that moment, it is freed when that task has finished. Until then the queue's entry
 //! is not free.
 
-use super::{
-    Classic, Id, Interval, MESSAGE_QUEUE, NO_WAIT, Name, PRIORITY, Status, id_of, parts_of,
-};
-use crate::atomic::{AtomicU32, Ordering};
+use super::handle::{Classic, ident};
+use super::id::{MESSAGE_QUEUE, id_of, parts_of};
+use super::status::{Id, Interval, NO_WAIT, Name, PRIORITY, Status};
+use crate::atomic::Ordering;
 use crate::queue::{
-    ControlError, Discipline, Head, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
+    ControlError, Discipline, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
 };
 use crate::region::ObjectError;
-
-/// A table entry for a queue.
-#[repr(C)]
-pub(super) struct Entry {
-    pub(super) head: Head,
-    name: AtomicU32,
-}
-
-impl Entry {
-    pub(super) fn new() -> Self {
-        Self {
-            head: Head::new(),
-            name: AtomicU32::new(0),
-        }
-    }
-}
 
 /// The bytes that RTEMS has before a message: two links and the size.
 const BUFFER_HEAD: usize = 3 * size_of::<usize>();
@@ -170,7 +154,7 @@ impl<'r> Classic<'r> {
     /// `rtems_message_queue_ident`: of several queues of this name, the one with the lowest index. Only this node has
     /// any.
     pub fn message_queue_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
-        super::ident(name, node, id, || {
+        ident(name, node, id, || {
             let mut entries = self.message_queues.iter().enumerate();
             entries.find_map(|(index, entry)| {
                 let queue = Queue::at(self.region, &entry.head);

@@ -1,35 +1,22 @@
 //! The directives of RTEMS's semaphore manager.
 
-use super::{
-    BINARY_SEMAPHORE, CURRENT_PRIORITY, Classic, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
+use super::entry::SemaphoreEntry;
+use super::handle::{Classic, ident};
+use super::id::{SEMAPHORE, id_of, parts_of};
+use super::status::{
+    BINARY_SEMAPHORE, CURRENT_PRIORITY, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
     MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING, SCHEDULER,
-    SEMAPHORE, SIMPLE_BINARY_SEMAPHORE, Status, id_of, internal, parts_of,
+    SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
-use crate::atomic::{AtomicU32, Ordering};
+use crate::atomic::Ordering;
 use crate::hook::Site;
 use crate::semaphore::caller::Caller;
 use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
-use crate::semaphore::object::{Core, Discipline, Form, Kind};
+use crate::semaphore::object::{Discipline, Form, Kind};
 use crate::semaphore::owned::Obtained;
 use crate::semaphore::wait::WaitLimit;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
-
-/// A table entry for a semaphore; in use while there is one.
-#[repr(C, align(64))]
-pub(super) struct Entry {
-    core: Core,
-    name: AtomicU32,
-}
-
-impl Entry {
-    pub(super) fn new() -> Self {
-        Self {
-            core: Core::new(),
-            name: AtomicU32::new(0),
-        }
-    }
-}
 
 /// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {
@@ -113,13 +100,13 @@ impl<'r> Classic<'r> {
         site: Site,
     ) -> Result<Id, Status> {
         let inner = self.region.inner();
-        let task = Caller::new(inner.task().map_err(internal)?);
-        let free = |entry: &&Entry| entry.core.key().is_none();
+        let task = Caller::new(inner.task().map_err(not_attached)?);
+        let free = |entry: &&SemaphoreEntry| entry.core.key().is_none();
         let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
         if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
             return Err(Status::InvalidPriority);
         }
-        let locked = Locked::new(inner, &entry.core).map_err(|error| internal(error.into()))?;
+        let locked = Locked::new(inner, &entry.core).map_err(|error| not_attached(error.into()))?;
         // Release: see the head of `classic`.
         entry.name.store(name, Ordering::Release);
         let key = create_locked(&entry.core, properties, task).map_err(|error| match error {
@@ -131,15 +118,15 @@ impl<'r> Classic<'r> {
         Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
     }
 
-    fn index_of(&self, entry: &Entry) -> usize {
+    fn index_of(&self, entry: &SemaphoreEntry) -> usize {
         let first = self.semaphores.as_ptr().addr();
-        (core::ptr::from_ref(entry).addr() - first) / size_of::<Entry>()
+        (core::ptr::from_ref(entry).addr() - first) / size_of::<SemaphoreEntry>()
     }
 
     /// `rtems_semaphore_ident`: of several semaphores of this name, the one with the lowest index. Only this node has
     /// any.
     pub fn semaphore_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
-        super::ident(name, node, id, || {
+        ident(name, node, id, || {
             let mut entries = self.semaphores.iter().enumerate();
             entries.find_map(|(index, entry)| {
                 let key = entry.core.key()?;
@@ -229,7 +216,7 @@ impl<'r> Classic<'r> {
                 Err(ReleaseError::NotOwner) => Status::NotOwnerOfResource,
                 Err(ReleaseError::Overflow) => Status::Unsatisfied,
                 Err(ReleaseError::Deleted) => Status::InvalidId,
-                Err(ReleaseError::Attach(error)) => internal(error),
+                Err(ReleaseError::Attach(error)) => not_attached(error),
             }
         })
     }
@@ -315,7 +302,7 @@ fn status_of_obtained(obtained: Result<Obtained, Failure>) -> Status {
 fn status_of_obtain(failure: Failure) -> Status {
     let refusal = match failure {
         Failure::Refused(refusal) => refusal,
-        Failure::Attach(error) => return internal(error),
+        Failure::Attach(error) => return not_attached(error),
     };
     match refusal {
         Refusal::WouldBlock | Refusal::Flushed => Status::Unsatisfied,
@@ -334,6 +321,6 @@ fn status_of_use(used: Result<(), UseError>) -> Status {
         Err(UseError::Deleted) => Status::InvalidId,
         Err(UseError::InUse) => Status::ResourceInUse,
         Err(UseError::NoCeiling) => Status::NotDefined,
-        Err(UseError::Attach(error)) => internal(error),
+        Err(UseError::Attach(error)) => not_attached(error),
     }
 }

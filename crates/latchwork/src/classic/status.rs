@@ -1,5 +1,6 @@
 //! RTEMS's constants: status codes, attributes, options.
 
+use crate::region::AttachError;
 use core::fmt;
 
 /// The result of a directive, with RTEMS's numbers.
@@ -56,6 +57,11 @@ impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, formatter)
     }
+}
+
+/// The status for a thread that cannot become a task of the region.
+pub(super) fn not_attached(_: AttachError) -> Status {
+    Status::InternalError
 }
 
 /// A name: four characters in one number; 0 is no name.

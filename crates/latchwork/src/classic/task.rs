@@ -1,9 +1,8 @@
 //! The task directives that semaphores need: a task's id, and its priority.
 
-use super::{
-    CURRENT_PRIORITY, Classic, GENERATION, Id, MAXIMUM_PRIORITY, SELF, Status, TASK, id_of,
-    internal, parts_of,
-};
+use super::handle::Classic;
+use super::id::{GENERATION, TASK, id_of, parts_of};
+use super::status::{CURRENT_PRIORITY, Id, MAXIMUM_PRIORITY, SELF, Status, not_attached};
 use crate::atomic::Ordering;
 use crate::region::wait_record::BUSY;
 use crate::semaphore::task_table::TaskTable;
@@ -75,7 +74,7 @@ impl Classic<'_> {
     pub(super) fn task_number(&self, id: Id) -> Result<u64, Status> {
         let inner = self.region.inner();
         if id == SELF {
-            return Ok(inner.task().map_err(internal)?.owner().raw());
+            return Ok(inner.task().map_err(not_attached)?.owner().raw());
         }
         let (generation, index) = parts_of(id, TASK).ok_or(Status::InvalidId)?;
         let record = u16::try_from(index)

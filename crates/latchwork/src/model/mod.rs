@@ -102,7 +102,7 @@ impl Lane {
 
     /// The cell at the taker's position, if one was put there.
     pub fn look(&self, position: u32) -> Option<u32> {
-        let entry = crate::queue::lane::Lane::new(&self.0).look(position)?;
+        let entry = crate::queue::lane::Lane::new(&self.0).get(position)?;
         Some(entry.index.0)
     }
 }
@@ -178,14 +178,14 @@ impl Ring {
             if timed_out || self.0.life() != 0 {
                 return None;
             }
-            self.0.lie_down(me);
+            self.0.announce_sleep(me);
             let looks = !has(Fault::RingLooksOnce);
             if !(looks && (ready(self.0.index(other)) || self.0.life() != 0)) {
                 let word = self.0.sleep_word(me);
                 timed_out =
                     futex::wait(word, 1, futex::Sharing::Shared, deadline) == futex::Wait::TimedOut;
             }
-            self.0.rise(me);
+            self.0.end_sleep(me);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The features, and the meaning of each for a user.
 
-use super::{Feature, Finding, Group, ask};
+use super::ask::ask;
+use super::feature::{Feature, Finding, Group};
 
 pub(super) struct Row {
     feature: Feature,
@@ -57,7 +58,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "MADV_WIPEONFORK",
         group: Group::Required,
         since: Some((4, 14)),
-        used_for: "a forked child never passes for its parent",
+        used_for: "a forked child is never mistaken for its parent",
         fallback: "robust locks and regions cannot be used",
     },
     Row {
@@ -106,7 +107,7 @@ pub(super) const ROWS: &[Row] = &[
         group: Group::Optional,
         since: Some((6, 3)),
         used_for: "the memory of an anonymous region can never be executed",
-        fallback: "whoever has the descriptor of an anonymous region could execute its memory",
+        fallback: "a process that has the descriptor of an anonymous region could execute its memory",
     },
     Row {
         feature: Feature::MemorySeal,
@@ -129,8 +130,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "FUTEX_CMP_REQUEUE_PI",
         group: Group::Optional,
         since: Some((2, 6)),
-        used_for: "who waits for a condition with a priority-inheriting mutex is woken once, as its owner",
-        fallback: "who waits for a condition with a priority-inheriting mutex is woken by the one before it; used from Linux 7.1.1 on, and in 6.18 from 6.18.36 on",
+        used_for: "a waiter of a condition variable with a priority-inheriting mutex is woken once, as the mutex's owner",
+        fallback: "a waiter of a condition variable with a priority-inheriting mutex is woken by the previous waiter, once that owns the mutex; the kernel is asked to do it from Linux 7.1.1 on, and in 6.18 from 6.18.36 on",
     },
     Row {
         feature: Feature::FutexPrivateHash,
@@ -161,7 +162,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "rseq",
         group: Group::Optional,
         since: Some((4, 18)),
-        used_for: "could tell a waiter without a system call that the owner is kept off its CPU; no part uses it yet",
+        used_for: "could show a waiter, without a system call, that the owner is preempted; no part uses it yet",
         fallback: "waiters spin for a bounded time, whether the owner runs or not",
     },
     Row {
@@ -201,8 +202,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "MrsP helping",
         group: Group::Privilege,
         since: None,
-        used_for: "an owner of a MrsP semaphore that is preempted goes on in the place of a waiter on another processor, if both are bound to one each and mirrored; nothing keeps its place at home meanwhile",
-        fallback: "MrsP semaphores keep their order, ceilings and refusals by the recorded priorities; who waits sleeps, and an owner that is preempted is not helped",
+        used_for: "a preempted owner of a MrsP semaphore runs in the place of a waiter on another processor, if both are mirrored and each is bound to one processor; its own processor is not kept free meanwhile",
+        fallback: "MrsP semaphores keep their order, ceilings and refusals by the recorded priorities; waiters sleep, and a preempted owner is not helped",
     },
     Row {
         feature: Feature::CapSysNice,

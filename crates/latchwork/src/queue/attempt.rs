@@ -1,35 +1,16 @@
 //! The queue's locks, and the loop that sending and receiving share: check, poll, sleep, check again.
-#![allow(unsafe_code)]
 
-use super::cells::Cells;
+use super::error::Failure;
+use super::handle::Queue;
+use super::layout::Cells;
+use super::locked::{Locked, Side};
+use super::wait::Wait;
 use super::wake::Wake;
-use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::backoff::Widening;
 use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
-use crate::mutex::{Acquired, RawError, Robust};
-use crate::region::{AllocError, AttachError, Parked, StorageError, Task};
-
-/// The reason why a step was not done.
-pub(super) enum Failure {
-    Refused,
-    TimedOut,
-    Deleted,
-    Attach(AttachError),
-    Storage(StorageError),
-}
-
-impl From<AllocError> for Failure {
-    fn from(error: AllocError) -> Self {
-        Self::Storage(error.into())
-    }
-}
-
-impl From<AttachError> for Failure {
-    fn from(error: AttachError) -> Self {
-        Self::Attach(error)
-    }
-}
+use crate::mutex::Acquired;
+use crate::region::{AttachError, Parked, Task};
 
 impl<'r> Queue<'r> {
     /// Tries `step` under the senders' lock until it returns a value, and sleeps between attempts.
@@ -42,7 +23,7 @@ impl<'r> Queue<'r> {
         let inner = self.inner();
         let task = inner.task()?;
         let senders = &self.cells.core.fixed.senders;
-        self.cells.expect_to_send();
+        self.cells.prefetch_for_send();
         let mut may_poll = true;
         let site = Site::caller();
         loop {
@@ -60,7 +41,7 @@ impl<'r> Queue<'r> {
             }
             if wait == Wait::Not {
                 locked.unlock(Wake::NONE);
-                self.look_for_deaths(deaths)?;
+                self.check_for_deaths(deaths)?;
                 continue;
             }
             if core::mem::take(&mut may_poll) {
@@ -90,7 +71,7 @@ impl<'r> Queue<'r> {
 
     /// For a call that does not wait: refuses, unless there is a death to settle, or another task has swept one since
     /// `deaths` was read. In both cases the call tries again, since it may get what the dead task had in flight.
-    pub(super) fn look_for_deaths(&self, deaths: u32) -> Result<(), Failure> {
+    pub(super) fn check_for_deaths(&self, deaths: u32) -> Result<(), Failure> {
         let inner = self.inner();
         if inner.has_unswept() {
             inner.sweep()?;
@@ -114,14 +95,14 @@ impl<'r> Queue<'r> {
     pub(super) fn check_use(&self, site: Site) -> Result<(), Failure> {
         let alive = self.check_life();
         if alive.is_err() {
-            self.tell(Misuse::AfterEnd, site);
+            self.report_misuse(Misuse::AfterEnd, site);
         }
         alive
     }
 
     /// Reports to the checker a call that was refused, or should have been.
     #[cold]
-    pub(super) fn tell(&self, misuse: Misuse, site: Site) {
+    pub(super) fn report_misuse(&self, misuse: Misuse, site: Site) {
         if hook::is_observed() {
             Registered::misused(self.watched(), misuse, site);
         }
@@ -161,7 +142,7 @@ impl<'r> Queue<'r> {
 
     /// The locks of all tasks that may be at work on a live queue. A task that changes a queue's life, or that runs
     /// whatever the life is, takes both locks.
-    pub(super) fn everybody(&self) -> Side {
+    pub(super) fn live_locks(&self) -> Side {
         if self.cells.serves_in_order() {
             Side::Receivers
         } else {
@@ -177,7 +158,7 @@ impl<'r> Queue<'r> {
         task: Task<'_>,
         deaths: u32,
     ) -> Result<Locked<'r>, AttachError> {
-        let (locked, how) = self.acquire(side)?;
+        let (locked, how) = Locked::acquire(self.cells, side)?;
         // Relaxed: written under both locks.
         if how == Acquired::Clean && self.cells.core.fixed.recovered.load(Relaxed) == deaths {
             return Ok(locked);
@@ -206,7 +187,7 @@ impl<'r> Queue<'r> {
             // Lock order: the senders' lock comes first, so this one is released. Its next owner gets the report of the
             // owner's death instead.
             locked.leave(how);
-            self.acquire(all)?
+            Locked::acquire(self.cells, all)?
         };
         if how == Acquired::OwnerDied {
             // The dead task's heap is settled before any task changes words of cells that the heap's intent may name.
@@ -219,7 +200,7 @@ impl<'r> Queue<'r> {
         if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
             locked.cells.recover(task);
             if core.is_alive() && locked.cells.serves_in_order() {
-                locked.cells.hand_out().carry_out(core);
+                locked.cells.serve_waiters().carry_out(core);
             }
             core.fixed.recovered.store(deaths, Relaxed);
             for lock in locked.locks() {
@@ -228,122 +209,5 @@ impl<'r> Queue<'r> {
         }
         locked.keep(side);
         Ok(locked)
-    }
-
-    /// Takes the lock of a side, or both, and returns whether an owner died.
-    #[inline]
-    fn acquire(&self, side: Side) -> Result<(Locked<'r>, Acquired), AttachError> {
-        let core = self.cells.core;
-        let mut how = Acquired::Clean;
-        if side != Side::Receivers {
-            how = acquire(&core.senders_lock)?;
-        }
-        if side != Side::Senders {
-            match acquire(&core.receivers_lock) {
-                Ok(Acquired::Clean) => {}
-                Ok(died) => how = died,
-                Err(error) => {
-                    if side == Side::Both {
-                        // SAFETY: this call took the senders' lock above.
-                        unsafe { core.senders_lock.unlock_inconsistent() };
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        let locked = Locked {
-            cells: self.cells,
-            side,
-        };
-        Ok((locked, how))
-    }
-}
-
-/// Takes one lock.
-#[inline]
-fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
-    // The lock itself would poll more often. With this backoff, two processes that streamed messages of 64 bytes
-    // between two CPUs through one lock took 0.7 of the time: the owner completes several messages in a row.
-    if lock.owner().is_some() {
-        Widening::Held.poll(0, None, || lock.owner().is_none());
-    }
-    // SAFETY: the queue lies in the region, which the handle keeps mapped.
-    unsafe { lock.lock_raw(None) }.map_err(|error| match error {
-        RawError::Unavailable(error) => AttachError::Task(error),
-        // No task marks it so; a corrupted file may.
-        RawError::NotRecoverable => AttachError::Damaged("a lock of the queue is not recoverable"),
-        _ => crate::fatal(format_args!(
-            "a queue was used by a signal handler that interrupted its use"
-        )),
-    })
-}
-
-/// The locks of a queue that a call takes. (As wide as its neighbour in [`Locked`]: a narrower type is copied with its
-/// padding, in pieces that are read back at once, and a task that sends to itself then completes 0.8 of the pairs.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(super) enum Side {
-    Senders,
-    Receivers,
-    Both,
-}
-
-/// A queue's locks, held.
-pub(super) struct Locked<'r> {
-    pub(super) cells: Cells<'r>,
-    side: Side,
-}
-
-impl<'r> Locked<'r> {
-    /// Releases the locks, and wakes the tasks that the changes concern. (Each unlock is a read-modify-write, or a
-    /// system call that makes one: the barrier that a notification needs.)
-    #[inline]
-    pub(super) fn unlock(self, wake: Wake<'_>) {
-        let core = self.cells.core;
-        drop(self);
-        wake.carry_out(core);
-    }
-
-    fn locks(&self) -> impl Iterator<Item = &'r Robust> {
-        let core = self.cells.core;
-        let senders = (self.side != Side::Receivers).then_some(&*core.senders_lock);
-        let receivers = (self.side != Side::Senders).then_some(&*core.receivers_lock);
-        senders.into_iter().chain(receivers)
-    }
-
-    /// Releases all locks except those of a side.
-    fn keep(&mut self, side: Side) {
-        let core = self.cells.core;
-        let released = match (self.side, side) {
-            (Side::Both, Side::Senders) => &core.receivers_lock,
-            (Side::Both, Side::Receivers) => &core.senders_lock,
-            _ => return,
-        };
-        self.side = side;
-        // SAFETY: `acquire` took it, and `side` no longer names it, so it is released once.
-        unsafe { released.unlock_raw() };
-    }
-
-    /// Releases the locks in the state in which they were found.
-    fn leave(self, how: Acquired) {
-        if how == Acquired::Clean {
-            return;
-        }
-        let left = core::mem::ManuallyDrop::new(self);
-        for lock in left.locks() {
-            // SAFETY: `acquire` took each of them, and `left` is never dropped, so they are released once.
-            unsafe { lock.unlock_inconsistent() };
-        }
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // A panic under the lock is a bug of this library; and the cells are consistent at every instruction.
-        for lock in self.locks() {
-            // SAFETY: `acquire` took each of them, and this value alone releases them.
-            unsafe { lock.unlock_raw() };
-        }
     }
 }

@@ -1,8 +1,11 @@
 //! Several messages under one lock and with one wake-up.
 
-use super::cells::Index;
+use super::error::SendError;
+use super::handle::Queue;
+use super::lane::Index;
+use super::locked::SMALL;
+use super::wait::Wait;
 use super::wake::Wake;
-use super::{Queue, SMALL, SendError, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::Site;
 
@@ -63,7 +66,7 @@ impl Queue<'_> {
         chain().for_each(|(index, message)| self.cells.fill(index, message));
         let locked = self.lock_now(self.senders(), task)?;
         if let Err(deleted) = self.check_life() {
-            chain().for_each(|(index, _)| locked.cells.give_up(index));
+            chain().for_each(|(index, _)| locked.cells.abandon(index));
             drop(locked);
             self.after_flight();
             return Err(deleted.into());

@@ -1,6 +1,7 @@
 //! One message for all receivers that wait at this moment.
 
-use super::{Queue, SendError};
+use super::error::SendError;
+use super::handle::Queue;
 
 impl Queue<'_> {
     /// Gives a message to every receiver that waits at this moment, and returns their number. The queue stores nothing:
@@ -20,16 +21,16 @@ impl Queue<'_> {
     pub fn broadcast(&self, message: &[u8]) -> Result<u32, SendError> {
         self.check_message(message.len())?;
         let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
+        let locked = self.lock_now(self.live_locks(), task)?;
         self.check_life()?;
         let cells = locked.cells;
-        if cells.nobody_waits() {
+        if cells.waiting() == 0 {
             return Ok(0);
         }
         // A spare cell exists while a receiver waits: see `spares.rs`.
         let index = cells.take_spare().ok_or(SendError::Full)?;
         cells.fill(index, message);
-        let (readers, wake) = cells.put_up(index, message.len());
+        let (readers, wake) = cells.post_board(index, message.len());
         locked.unlock(wake);
         Ok(readers)
     }

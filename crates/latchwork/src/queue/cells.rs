@@ -56,83 +56,20 @@
 //! writes of a dead task. Comments mark the exceptions.
 #![allow(unsafe_code)]
 
-use super::lane::Entry;
-pub(super) use super::lane::Index;
-pub(super) use super::layout::Cells;
-use super::rank::{Key, Rank};
+use super::cell::{BLOCK, FREE, KIND, LATE, READING, READY, WRITING, owned};
+use super::lane::{Entry, Index};
+use super::layout::Cells;
+use super::rank::Rank;
 use super::wake::Wake;
-use crate::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, Release},
-    compiler_fence,
-};
+use crate::atomic::Ordering::{Relaxed, Release};
 use crate::region::Task;
 use crate::region::heap::Owner;
-use core::num::NonZero;
 use core::ptr::NonNull;
-
-pub(super) const FREE: u64 = 0;
-pub(super) const WRITING: u64 = 1;
-pub(super) const READY: u64 = 2;
-pub(super) const READING: u64 = 3;
-pub(super) const BOARD: u64 = 4;
-pub(super) const KIND: u64 = 7;
-/// The message is a block of the heap.
-pub(super) const BLOCK: u64 = 8;
-/// The message belongs to a deleted queue.
-const LATE: u64 = 16;
-
-pub(super) fn owned(kind: u64, owner: Owner) -> u64 {
-    u64::from(owner.generation()) << 32 | u64::from(owner.slot()) << 16 | kind
-}
-
-pub(super) fn owner_in(state: u64) -> Option<Owner> {
-    NonZero::new((state >> 32) as u32)
-        .map(|generation| Owner::new((state >> 16) as u16, generation))
-}
-
-/// The header before a message's bytes.
-#[repr(C, align(16))]
-pub(super) struct Cell {
-    pub(super) state: AtomicU64,
-    sequence: AtomicU64,
-    pub(super) length: AtomicUsize,
-    /// The address of the message's block, or 0.
-    pub(super) block: AtomicUsize,
-    rank: AtomicU32,
-    /// How often the message was handed to a receiver.
-    pub(super) deliveries: AtomicU32,
-    /// The next cell of a batch, from 1; 0: none. Used only by the batch's receiver or sender.
-    pub(super) next: AtomicU32,
-    /// Of a board: the number of tasks that have not read it yet.
-    pub(super) readers: AtomicU32,
-}
-
-impl Cell {
-    pub(super) fn key(&self) -> Key {
-        (self.rank.load(Relaxed), self.sequence.load(Relaxed))
-    }
-
-    pub(super) fn set_length(&self, length: usize) {
-        self.length.store(length, Relaxed);
-    }
-
-    /// Whether the cell has neither a message nor a block.
-    pub(super) fn is_free(&self) -> bool {
-        self.kind() == FREE && self.block.load(Relaxed) == 0
-    }
-
-    pub(super) fn kind(&self) -> u64 {
-        self.state.load(Relaxed) & KIND
-    }
-}
 
 impl<'r> Cells<'r> {
     /// Stores a cell's state; the compiler moves no other access across the store.
     pub(super) fn set(self, index: Index, state: u64) {
-        compiler_fence(crate::atomic::Ordering::SeqCst);
-        self.cell(index).state.store(state, Relaxed);
-        compiler_fence(crate::atomic::Ordering::SeqCst);
+        self.cell(index).set(state);
     }
 
     /// Takes a free cell, to be written outside the lock.
@@ -164,7 +101,7 @@ impl<'r> Cells<'r> {
         cell.deliveries.store(0, Relaxed);
         cell.rank.store(level, Relaxed);
         cell.sequence.store(sequence, Relaxed);
-        self.set(index, READY | block);
+        cell.set(READY | block);
         side.next_number.store(number.saturating_add(1), Relaxed);
         if self.serves_in_order() {
             return self.insert_ready(index);
@@ -185,7 +122,7 @@ impl<'r> Cells<'r> {
     /// Passes this many messages, which are new or ready again, to the waiting receivers.
     pub(super) fn announce(self, messages: u32) -> Wake<'r> {
         let wake = if self.serves_in_order() {
-            self.hand_out()
+            self.serve_waiters()
         } else {
             Wake::receivers(messages)
         };
@@ -205,7 +142,7 @@ impl<'r> Cells<'r> {
         let deliveries = cell.deliveries.load(Relaxed).saturating_add(1);
         cell.deliveries.store(deliveries, Relaxed);
         let block = cell.state.load(Relaxed) & BLOCK;
-        self.set(index, owned(READING, owner) | block);
+        cell.set(owned(READING, owner) | block);
     }
 
     /// Whether a message is in flight with this task.
@@ -219,17 +156,18 @@ impl<'r> Cells<'r> {
     }
 
     /// Frees a cell that the caller was writing. For senders.
-    pub(super) fn give_up(self, index: Index) {
+    pub(super) fn abandon(self, index: Index) {
         self.set(index, FREE);
         self.stash(index);
     }
 
     /// Frees a cell that the caller has in flight, or has taken off the ready ring, with its block. For receivers.
     pub(super) fn release(self, index: Index, task: Task<'_>) {
-        if self.is_block(index) {
+        let cell = self.cell(index);
+        if cell.state.load(Relaxed) & BLOCK != 0 {
             self.discard_block(index, task);
         }
-        self.set(index, FREE);
+        cell.set(FREE);
         self.push_free(index);
     }
 
@@ -280,7 +218,7 @@ impl<'r> Cells<'r> {
     }
 
     /// Marks the messages in flight of a deleted queue: they are not delivered again.
-    pub(super) fn disown(self) {
+    pub(super) fn mark_in_flight_late(self) {
         for index in self.all() {
             let state = self.cell(index).state.load(Relaxed);
             if state & KIND == READING {

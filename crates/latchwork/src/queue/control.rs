@@ -1,8 +1,9 @@
 //! Flush and deletion.
 
-use super::attempt::Side;
+use super::error::ControlError;
+use super::handle::Queue;
+use super::locked::Side;
 use super::wake::Wake;
-use super::{ControlError, Queue};
 use crate::atomic::Ordering::Release;
 use crate::hook::{Misuse, Site};
 
@@ -56,9 +57,9 @@ impl Queue<'_> {
         // Release: a task that sees the later changes also sees this one.
         fixed.life.store(self.life.wrapping_add(1), Release);
         locked.cells.clear_away(task);
-        locked.unlock(Wake::EVERYBODY);
+        locked.unlock(Wake::ALL);
         if waiting > 0 {
-            self.tell(Misuse::DeleteAwaited { waiting }, Site::caller());
+            self.report_misuse(Misuse::DeleteAwaited { waiting }, Site::caller());
         }
         Ok(())
     }

@@ -1,8 +1,28 @@
 //! The errors of queue operations.
 
-use super::attempt::Failure;
-use crate::region::{AttachError, Box, ObjectError, StorageError};
+use crate::region::{AllocError, AttachError, Box, ObjectError, StorageError};
 use core::fmt;
+
+/// The reason why a step of an operation was not done; each operation makes its own error of it.
+pub(super) enum Failure {
+    Refused,
+    TimedOut,
+    Deleted,
+    Attach(AttachError),
+    Storage(StorageError),
+}
+
+impl From<AllocError> for Failure {
+    fn from(error: AllocError) -> Self {
+        Self::Storage(error.into())
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        Self::Attach(error)
+    }
+}
 
 /// The reason why a queue was not created or opened.
 #[derive(Debug, thiserror::Error)]

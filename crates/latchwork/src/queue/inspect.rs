@@ -1,10 +1,12 @@
 //! A region's message queues, as read from outside: see [`region::inspect`](crate::region::inspect).
 #![allow(unsafe_code)]
 
-use super::layout::{Core, Fixed};
+use super::discipline::Discipline;
+use super::handle::FINGERPRINT;
+use super::head::{Fixed, Head};
+use super::ring::Ring;
 use super::sleepers::Sleepers;
-use super::waiters::Discipline;
-use super::{FINGERPRINT, ring::Ring, spsc};
+use super::spsc::handle as spsc;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::region::inspect::{AnyBytes, Contents, TaskState, TaskWait};
 use core::mem::offset_of;
@@ -49,9 +51,9 @@ pub enum QueueWait {
 }
 
 // SAFETY: all fields are numbers, but for the node of a lock, whose links are not followed in a copy.
-unsafe impl AnyBytes for Core {}
+unsafe impl AnyBytes for Head {}
 // SAFETY: all fields are numbers.
-unsafe impl AnyBytes for spsc::Core {}
+unsafe impl AnyBytes for spsc::Head {}
 
 /// A region's queues and rings, as a method of its [`Contents`].
 pub trait QueueReports {
@@ -76,7 +78,7 @@ impl QueueReports for Contents {
 
 fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport> {
     let core = contents
-        .read::<Core>(address)
+        .read::<Head>(address)
         .filter(|core| core.is_alive())?;
     let (sending, receiving) = (&core.sending, &core.receiving);
     // If the queue is in use, these values are of different moments.
@@ -89,7 +91,7 @@ fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport>
     let ready = receiving.ready_count.load(Relaxed).saturating_add(on_lane);
     let freed = lane(&receiving.freed, &sending.fetched);
     let free = sending.stash_count.load(Relaxed).saturating_add(freed);
-    let kept = free.saturating_add(ready);
+    let accounted = free.saturating_add(ready);
     let in_order = core.discipline() != 0;
     // The cells that may be neither free nor ready; the spare cells of a racing queue count only if they are
     // boards.
@@ -114,7 +116,7 @@ fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport>
         capacity: core.capacity(),
         max_message: core.max_message(),
         ready: ready.min(most),
-        in_flight: most.saturating_sub(kept),
+        in_flight: most.saturating_sub(accounted),
         redelivered: receiving.redelivered.load(Relaxed),
         discipline: Some(Discipline::of_code(core.discipline())),
         receivers: receivers.into_iter().map(|(_, slot)| slot).collect(),
@@ -124,7 +126,7 @@ fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport>
 
 fn ring(contents: &Contents, name: String, address: u64) -> Option<QueueReport> {
     let core = contents
-        .read::<spsc::Core>(address)
+        .read::<spsc::Head>(address)
         .filter(|core| core.is_alive())?;
     let end = |claim: u64| (claim != 0).then_some(((claim >> 16) as u16, (claim >> 32) as u32));
     Some(QueueReport {
@@ -147,7 +149,7 @@ impl QueueReport {
     #[must_use]
     pub fn wait_at(&self, address: u64) -> Option<QueueWait> {
         let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;
-        let fixed = offset_of!(Core, fixed);
+        let fixed = offset_of!(Head, fixed);
         let words = if self.discipline.is_some() {
             [
                 (fixed + offset_of!(Fixed, receivers), QueueWait::Message),
@@ -157,7 +159,7 @@ impl QueueReport {
             .map(|(sleepers, wait)| (sleepers + Sleepers::WORD, wait))
             .to_vec()
         } else {
-            let sleepers = offset_of!(spsc::Core, ring) + Ring::SLEEPERS;
+            let sleepers = offset_of!(spsc::Head, ring) + Ring::SLEEPERS;
             vec![
                 (sleepers, QueueWait::Room),
                 (sleepers + size_of::<u32>(), QueueWait::Message),

@@ -81,7 +81,7 @@ impl<'a> Lane<'a> {
 
     /// The entry that was put at the taker's position, if any.
     #[inline]
-    pub(crate) fn look(self, position: u32) -> Option<Entry> {
+    pub(crate) fn get(self, position: u32) -> Option<Entry> {
         // Acquire: SYNC lane.
         let entry = self.place(position).load(Ordering::Acquire);
         if (entry >> 32) as u32 != position {

@@ -1,12 +1,12 @@
 //! Messages in flight, and the end of their flight.
 #![allow(unsafe_code)]
 
-use super::attempt::Side;
-use super::cells::{Cells, Index};
+use super::handle::Queue;
+use super::lane::Index;
+use super::layout::Cells;
+use super::locked::Side;
 use super::rank::Rank;
-use super::receive::{Received, Verdict};
 use super::wake::Wake;
-use super::{Queue, ReceiveError, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::region::heap::Owner;
 use crate::region::{self, AttachError, Task};
@@ -28,13 +28,14 @@ use core::ops::Deref;
 #[must_use = "a message that is dropped has been received"]
 pub struct Message<'r> {
     queue: Queue<'r>,
-    place: Place,
+    bytes: Bytes,
     /// The task that took it.
     owner: Owner,
     not_send: PhantomData<*const ()>,
 }
 
-enum Place {
+/// Where the bytes of a message are.
+enum Bytes {
     Cell(Index),
     Copy(Box<[u8]>),
 }
@@ -43,7 +44,7 @@ impl<'r> Message<'r> {
     pub(super) fn in_flight(queue: Queue<'r>, index: Index, owner: Owner) -> Self {
         Self {
             queue,
-            place: Place::Cell(index),
+            bytes: Bytes::Cell(index),
             owner,
             not_send: PhantomData,
         }
@@ -52,7 +53,7 @@ impl<'r> Message<'r> {
     pub(super) fn copied(queue: Queue<'r>, copy: Box<[u8]>, owner: Owner) -> Self {
         Self {
             queue,
-            place: Place::Copy(copy),
+            bytes: Bytes::Copy(copy),
             owner,
             not_send: PhantomData,
         }
@@ -62,18 +63,18 @@ impl<'r> Message<'r> {
     /// died with it, or gave it back.
     #[must_use]
     pub fn deliveries(&self) -> u32 {
-        match self.place {
-            Place::Cell(index) => self.queue.cells.cell(index).deliveries.load(Relaxed),
-            Place::Copy(_) => 1,
+        match self.bytes {
+            Bytes::Cell(index) => self.queue.cells.cell(index).deliveries.load(Relaxed),
+            Bytes::Copy(_) => 1,
         }
     }
 
     /// The rank that it was sent with; `None` for a broadcast one.
     #[must_use]
     pub fn rank(&self) -> Option<Rank> {
-        match self.place {
-            Place::Cell(index) => Some(Rank::of_key(self.queue.cells.cell(index).key())),
-            Place::Copy(_) => None,
+        match self.bytes {
+            Bytes::Cell(index) => Some(Rank::of_key(self.queue.cells.cell(index).key())),
+            Bytes::Copy(_) => None,
         }
     }
 
@@ -82,7 +83,7 @@ impl<'r> Message<'r> {
 
     /// Puts the message back in its old position, for another receiver or a later call.
     pub fn give_back(self) {
-        ManuallyDrop::new(self).finish(End::GiveBack);
+        ManuallyDrop::new(self).finish(Outcome::GiveBack);
     }
 
     /// Takes the message out of the queue as a box of the caller's own. A large message that was sent as a box
@@ -91,7 +92,7 @@ impl<'r> Message<'r> {
     /// # Errors
     /// The message, and an error, if a copy is needed and the region has no room for it.
     pub fn into_block(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
-        if let Place::Cell(index) = self.place
+        if let Bytes::Cell(index) = self.bytes
             && self.queue.cells.is_block(index)
             && let Some(bytes) = self.take_over(index)
         {
@@ -101,7 +102,7 @@ impl<'r> Message<'r> {
         self.into_copy()
     }
 
-    fn into_copy(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
+    pub(super) fn into_copy(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
         match region::Box::copied_in(&self, self.queue.region) {
             Ok(bytes) => Ok(bytes),
             Err(error) => Err((self, error)),
@@ -126,8 +127,8 @@ impl<'r> Message<'r> {
         Some(unsafe { region::Box::of_block(block.cast(), block.len(), inner) })
     }
 
-    fn finish(&self, how: End) {
-        if let Place::Cell(index) = self.place {
+    fn finish(&self, how: Outcome) {
+        if let Bytes::Cell(index) = self.bytes {
             self.queue.finish(index, 1, self.owner, how);
         }
     }
@@ -136,16 +137,16 @@ impl<'r> Message<'r> {
 impl Deref for Message<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        match &self.place {
-            Place::Cell(index) => self.queue.cells.message(*index),
-            Place::Copy(copy) => copy,
+        match &self.bytes {
+            Bytes::Cell(index) => self.queue.cells.message(*index),
+            Bytes::Copy(copy) => copy,
         }
     }
 }
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        self.finish(End::of_drop());
+        self.finish(Outcome::of_drop());
     }
 }
 
@@ -164,7 +165,7 @@ impl fmt::Debug for Message<'_> {
 #[must_use = "messages that are dropped have been received"]
 pub struct Messages<'r> {
     queue: Queue<'r>,
-    place: Place,
+    bytes: Bytes,
     count: u32,
     owner: Owner,
     not_send: PhantomData<*const ()>,
@@ -174,7 +175,7 @@ impl<'r> Messages<'r> {
     pub(super) fn in_flight(queue: Queue<'r>, first: Index, count: u32, owner: Owner) -> Self {
         Self {
             queue,
-            place: Place::Cell(first),
+            bytes: Bytes::Cell(first),
             count,
             owner,
             not_send: PhantomData,
@@ -184,7 +185,7 @@ impl<'r> Messages<'r> {
     pub(super) fn copied(queue: Queue<'r>, copy: Box<[u8]>, owner: Owner) -> Self {
         Self {
             queue,
-            place: Place::Copy(copy),
+            bytes: Bytes::Copy(copy),
             count: 1,
             owner,
             not_send: PhantomData,
@@ -200,9 +201,9 @@ impl<'r> Messages<'r> {
 
     /// The messages, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let (first, copy) = match &self.place {
-            Place::Cell(index) => (Some(*index), None),
-            Place::Copy(copy) => (None, Some(&**copy)),
+        let (first, copy) = match &self.bytes {
+            Bytes::Cell(index) => (Some(*index), None),
+            Bytes::Copy(copy) => (None, Some(&**copy)),
         };
         let cells = self.queue.cells;
         let chain = core::iter::successors(first, move |index| {
@@ -214,11 +215,11 @@ impl<'r> Messages<'r> {
 
     /// Puts all messages back in their old positions.
     pub fn give_back(self) {
-        ManuallyDrop::new(self).finish(End::GiveBack);
+        ManuallyDrop::new(self).finish(Outcome::GiveBack);
     }
 
-    fn finish(&self, how: End) {
-        if let Place::Cell(first) = self.place {
+    fn finish(&self, how: Outcome) {
+        if let Bytes::Cell(first) = self.bytes {
             self.queue.finish(first, self.count, self.owner, how);
         }
     }
@@ -226,7 +227,7 @@ impl<'r> Messages<'r> {
 
 impl Drop for Messages<'_> {
     fn drop(&mut self) {
-        self.finish(End::of_drop());
+        self.finish(Outcome::of_drop());
     }
 }
 
@@ -241,12 +242,12 @@ impl fmt::Debug for Messages<'_> {
 
 /// How a flight ends.
 #[derive(Clone, Copy)]
-enum End {
+enum Outcome {
     Done,
     GiveBack,
 }
 
-impl End {
+impl Outcome {
     fn of_drop() -> Self {
         if std::thread::panicking() {
             Self::GiveBack
@@ -257,44 +258,23 @@ impl End {
 }
 
 impl<'r> Queue<'r> {
-    /// Takes a message as a box of the caller's own; see [`Message::into_block`].
-    ///
-    /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`] as for
-    /// [`Queue::receive`], or for the copy, and then the message is back in its position; [`ReceiveError::Attach`].
-    pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
-        let message = match self.take(wait, 1, |_| Verdict::Claim)? {
-            Received::Block(block) => {
-                let inner = self.inner();
-                // SAFETY: `claim_block` has made the block this task's own.
-                return Ok(unsafe { region::Box::of_block(block.cast(), block.len(), inner) });
-            }
-            received => self.hold(received)?,
-        };
-        // If it is a block, it could not be claimed.
-        message.into_copy().map_err(|(message, error)| {
-            message.give_back();
-            ReceiveError::Storage(error)
-        })
-    }
-
     /// Ends the flight of a chain of messages that `owner` took.
-    fn finish(&self, first: Index, count: u32, owner: Owner, how: End) {
+    fn finish(&self, first: Index, count: u32, owner: Owner, how: Outcome) {
         let ended = self.end(Side::Receivers, owner, |cells, task| {
             let mut next = Some(first);
             while let Some(index) = next {
                 debug_assert!(cells.is_read_by(index, owner));
                 next = Index::named(cells.cell(index).next.load(Relaxed));
                 match how {
-                    End::Done => cells.release(index, task),
-                    End::GiveBack => cells.give_back(index, task),
+                    Outcome::Done => cells.release(index, task),
+                    Outcome::GiveBack => cells.give_back(index, task),
                 }
             }
             // A freed cell is room for a sender. A message that is ready again is for a receiver; it may be room for a
             // sender, too (`Cells::give_back`).
             match how {
-                End::Done => Wake::senders(count),
-                End::GiveBack => cells.announce(count).and_senders(count),
+                Outcome::Done => Wake::senders(count),
+                Outcome::GiveBack => cells.announce(count).and_senders(count),
             }
         });
         // This cannot fail: the task that took the message could lock then, and still can.
@@ -303,7 +283,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Changes, under a side's lock, what `owner` has in its hands. Aborts if `owner` is another task.
+    /// Changes, under a side's lock, what `owner` has in flight or is writing. Aborts if `owner` is another task.
     pub(super) fn end(
         &self,
         side: Side,

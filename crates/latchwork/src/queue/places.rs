@@ -81,7 +81,7 @@ mod tests {
             self.places.free = self.places.free.checked_sub(1).expect("a free cell");
         }
 
-        /// The effect of `hand_out`.
+        /// The effect of `serve_waiters`.
         fn served(mut self) -> Self {
             while self.waiting > 0 && self.taken[PENDING] > 0 {
                 self.waiting -= 1;
@@ -235,7 +235,7 @@ mod tests {
         for (capacity, tasks) in SIZES {
             let most = explore(capacity, tasks, Places::may_wait);
             assert!(
-                most <= 2 + crate::queue::spares::most_far(tasks as usize),
+                most <= 2 + crate::queue::shape::max_chunk_cells(tasks as usize),
                 "{capacity} messages, {tasks} tasks: {most} cells"
             );
         }

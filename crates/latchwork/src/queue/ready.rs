@@ -3,7 +3,9 @@
 //! A message that belongs behind all others, or before them, is inserted at once; one that belongs between them shifts
 //! the shorter side, four bytes for each message.
 
-use super::cells::{Cells, Index};
+use super::cell::READY;
+use super::lane::Index;
+use super::layout::Cells;
 use super::rank::Key;
 use crate::atomic::Ordering::Relaxed;
 
@@ -80,7 +82,7 @@ impl Cells<'_> {
         side.ready_first.store(self.place(1) as u32, Relaxed);
         side.ready_count.store(count, Relaxed);
         if let Some(next) = self.first_ready() {
-            self.expect(next);
+            self.prefetch(next);
         }
         Some(index)
     }
@@ -96,9 +98,9 @@ impl Cells<'_> {
         let count = self.core.receiving.ready_count.load(Relaxed) as usize;
         let key = |place: usize| self.cell(Index(ring[place].load(Relaxed))).key();
         let swap = |one: usize, other: usize| {
-            let kept = ring[one].load(Relaxed);
+            let saved = ring[one].load(Relaxed);
             ring[one].store(ring[other].load(Relaxed), Relaxed);
-            ring[other].store(kept, Relaxed);
+            ring[other].store(saved, Relaxed);
         };
         let sift = |mut root: usize, end: usize| {
             while let Some(child) = (2 * root + 1 < end).then_some(2 * root + 1) {
@@ -127,7 +129,6 @@ impl Cells<'_> {
     pub(super) fn ready_is_sorted(self) -> bool {
         let count = self.core.receiving.ready_count.load(Relaxed);
         (1..count).all(|position| self.key_at(position - 1) < self.key_at(position))
-            && (0..count)
-                .all(|position| self.cell(self.nth(position)).kind() == super::cells::READY)
+            && (0..count).all(|position| self.cell(self.nth(position)).kind() == READY)
     }
 }

@@ -1,19 +1,23 @@
 //! Receiving: a small message is copied in one step under the lock. A larger one, or one that is received in place, is
 //! in flight until the receiver has finished it.
+#![allow(unsafe_code)]
 
-use super::attempt::{Failure, Locked, Side};
-use super::cells::Index;
+use super::discipline::Discipline;
+use super::error::{Failure, ReceiveError};
+use super::handle::Queue;
+use super::lane::Index;
+use super::locked::{Locked, SMALL, Side};
 use super::message::{Message, Messages};
 use super::places::Places;
+use super::wait::Wait;
 use super::waiters::Given;
 use super::wake::Wake;
-use super::{Queue, ReceiveError, SMALL, Wait};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
 use crate::backoff::Widening;
 use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
-use crate::region::{Inbox, Parked, Task};
+use crate::region::{self, Inbox, Parked, Task};
 use crate::time::Deadline;
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -139,6 +143,27 @@ impl<'r> Queue<'r> {
         })
     }
 
+    /// Takes a message as a box of the caller's own; see [`Message::into_block`].
+    ///
+    /// # Errors
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`] as for
+    /// [`Queue::receive`], or for the copy, and then the message is back in its position; [`ReceiveError::Attach`].
+    pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
+        let message = match self.take(wait, 1, |_| Verdict::Claim)? {
+            Received::Block(block) => {
+                let inner = self.inner();
+                // SAFETY: `claim_block` has made the block this task's own.
+                return Ok(unsafe { region::Box::of_block(block.cast(), block.len(), inner) });
+            }
+            received => self.hold(received)?,
+        };
+        // If it is a block, it could not be claimed.
+        message.into_copy().map_err(|(message, error)| {
+            message.give_back();
+            ReceiveError::Storage(error)
+        })
+    }
+
     /// Takes up to `most` messages in place, under one lock and with one wake-up: as many as there are, waiting for the
     /// first. They stay in flight, and are delivered again if this task dies, until the [`Messages`] are dropped.
     ///
@@ -215,7 +240,7 @@ impl<'r> Queue<'r> {
         Ok(())
     }
 
-    /// The loop of all receivers: checks for a message under the lock, until `judge` has decided about one. A round
+    /// The loop of all receivers: checks for a message under the lock, until `decide` has decided about one. A round
     /// checks the inbox, if the task waits, and then the queue. If both are empty, the task joins the waiters,
     /// registers at the sleepers, checks again, and sleeps. It polls once: before it joins, or after that where
     /// receivers are served in order.
@@ -224,7 +249,7 @@ impl<'r> Queue<'r> {
         &self,
         wait: Wait,
         most: u32,
-        mut judge: impl FnMut(&[u8]) -> Verdict,
+        mut decide: impl FnMut(&[u8]) -> Verdict,
     ) -> Result<Received<'r>, Failure> {
         let inner = self.inner();
         let task = inner.task()?;
@@ -232,7 +257,7 @@ impl<'r> Queue<'r> {
         let turns = Some(&task.slot.takes_turns);
         let receivers = &self.cells.core.fixed.receivers;
         let in_order = self.cells.serves_in_order();
-        self.cells.expect_to_free();
+        self.cells.prefetch_for_free();
         let (mut may_poll, mut waits, mut late) = (true, false, false);
         let mut may_grow = in_order;
         let site = Site::caller();
@@ -242,13 +267,13 @@ impl<'r> Queue<'r> {
             let locked = self.lock(Side::Receivers, task, deaths)?;
             let cells = locked.cells;
             if waits && let Some(given) = cells.given_to(task) {
-                return Ok(locked.accept(given, task, &mut judge));
+                return Ok(locked.accept(given, task, &mut decide));
             }
             if let Err(deleted) = self.check_life() {
                 if waits {
                     cells.leave_waiters(inbox);
                 } else if may_poll {
-                    self.tell(Misuse::AfterEnd, site);
+                    self.report_misuse(Misuse::AfterEnd, site);
                 }
                 return Err(deleted);
             }
@@ -262,11 +287,11 @@ impl<'r> Queue<'r> {
                     let _ = self.add_spares(task);
                     continue;
                 }
-                return Ok(locked.take_first(first, most, task, &mut judge));
+                return Ok(locked.take_first(first, most, task, &mut decide));
             }
             if wait == Wait::Not {
                 locked.unlock(Wake::NONE);
-                self.look_for_deaths(deaths)?;
+                self.check_for_deaths(deaths)?;
                 continue;
             }
             if late {
@@ -287,7 +312,7 @@ impl<'r> Queue<'r> {
                 }
                 waits = true;
                 cells.join_waiters(inbox, 0);
-                self.take_place(task);
+                self.store_urgency(task);
                 if in_order {
                     // A waiting receiver is a place for one message.
                     wake = Wake::senders(Places::senders_to_wake());
@@ -320,8 +345,8 @@ impl<'r> Queue<'r> {
 
     /// In an order by priority: stores the receiver's urgency, the higher of the task's priority in the region and the
     /// thread's real-time priority in the kernel.
-    fn take_place(&self, task: Task<'_>) {
-        if self.cells.discipline() != super::Discipline::Priority {
+    fn store_urgency(&self, task: Task<'_>) {
+        if self.cells.discipline() != Discipline::Priority {
             return;
         }
         let real_time = crate::sys::scheduling::own_priority().map_or(LOWEST, recorded);
@@ -350,10 +375,10 @@ impl<'r> Locked<'r> {
         first: Index,
         most: u32,
         task: Task<'r>,
-        judge: &mut impl FnMut(&[u8]) -> Verdict,
+        decide: &mut impl FnMut(&[u8]) -> Verdict,
     ) -> Received<'r> {
         let cells = self.cells;
-        let verdict = judge(cells.message(first));
+        let verdict = decide(cells.message(first));
         if let Verdict::Claim = verdict
             && let Some(block) = cells.claim_block(first, task)
         {
@@ -368,7 +393,7 @@ impl<'r> Locked<'r> {
                 self.unlock(Wake::senders(1));
                 Received::Copied
             }
-            Verdict::Copy if cells.serves_in_order() && cells.give_myself(first, task) => {
+            Verdict::Copy if cells.serves_in_order() && cells.hand_over_to_self(first, task) => {
                 self.unlock(Wake::senders(1));
                 Received::Given(first, task)
             }
@@ -401,12 +426,12 @@ impl<'r> Locked<'r> {
         self,
         given: Given,
         task: Task<'r>,
-        judge: &mut impl FnMut(&[u8]) -> Verdict,
+        decide: &mut impl FnMut(&[u8]) -> Verdict,
     ) -> Received<'r> {
         let cells = self.cells;
         match given {
             Given::Message(index) => {
-                let verdict = judge(cells.message(index));
+                let verdict = decide(cells.message(index));
                 if let Verdict::Copy = verdict {
                     self.unlock(Wake::NONE);
                     return Received::Given(index, task);
@@ -436,7 +461,7 @@ impl<'r> Locked<'r> {
                     }
                 }
             }
-            Given::Board(index) => match judge(cells.message(index)) {
+            Given::Board(index) => match decide(cells.message(index)) {
                 Verdict::Copy | Verdict::Hold | Verdict::Claim => {
                     self.unlock(Wake::NONE);
                     Received::Given(index, task)

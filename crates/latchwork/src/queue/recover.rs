@@ -1,8 +1,8 @@
 //! Settles what dead tasks left in a queue, and rebuilds all derived state.
 
-use super::cells::{
-    BLOCK, BOARD, Cell, Cells, FREE, Index, KIND, READING, READY, WRITING, owner_in,
-};
+use super::cell::{BLOCK, BOARD, Cell, FREE, KIND, READING, READY, WRITING, owner_in};
+use super::lane::Index;
+use super::layout::Cells;
 use super::rank::number;
 use crate::atomic::Ordering::Relaxed;
 use crate::region::Task;
@@ -73,7 +73,7 @@ impl Cells<'_> {
             &receiving.freed,
             &receiving.ready_first,
             &receiving.ready_count,
-            &receiving.heeded,
+            &receiving.ranked_seen,
             &self.core.fixed.ranked,
         ] {
             word.store(0, Relaxed);
@@ -137,12 +137,12 @@ impl Cells<'_> {
     }
 
     /// The number of cells in each state: free, being written, ready, being read, boards.
-    pub(super) fn census(self) -> [u32; 5] {
-        let mut census = [0; 5];
+    pub(super) fn count_by_state(self) -> [u32; 5] {
+        let mut count_by_state = [0; 5];
         for index in self.all() {
-            census[self.cell(index).kind() as usize] += 1;
+            count_by_state[self.cell(index).kind() as usize] += 1;
         }
-        census
+        count_by_state
     }
 
     /// The number of cells that inboxes name.
@@ -151,7 +151,7 @@ impl Cells<'_> {
             let index = Index::named(inbox.given.load(Relaxed));
             index.is_some_and(|index| self.is_read_by(index, *owner))
         });
-        self.census()[BOARD as usize] + handed.count() as u32
+        self.count_by_state()[BOARD as usize] + handed.count() as u32
     }
 
     /// Whether rings and lanes agree with the cells.
@@ -159,12 +159,12 @@ impl Cells<'_> {
         self.refill();
         self.take_all_from_lane();
         let (sending, receiving) = (&self.core.sending, &self.core.receiving);
-        let census = self.census();
+        let count_by_state = self.count_by_state();
         let free = self
             .all()
             .filter(|index| self.is_for_messages(*index) && self.cell(*index).kind() == FREE);
         free.count() as u32 == sending.stash_count.load(Relaxed)
-            && census[READY as usize] == receiving.ready_count.load(Relaxed)
+            && count_by_state[READY as usize] == receiving.ready_count.load(Relaxed)
             && self.has_spares()
             && self.named() == self.core.fixed.given.load(Relaxed)
             && sending.sent.load(Relaxed) == receiving.taken.load(Relaxed)

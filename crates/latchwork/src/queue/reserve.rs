@@ -1,9 +1,12 @@
 //! Sending without a copy: the message is written in its place in the queue, or is a block already.
 #![allow(unsafe_code)]
 
-use super::cells::{BLOCK, Index};
+use super::cell::BLOCK;
+use super::error::{SendBlockError, SendError};
+use super::handle::Queue;
+use super::lane::Index;
+use super::wait::Wait;
 use super::wake::Wake;
-use super::{Queue, SendBlockError, SendError, Wait};
 use crate::region::Box;
 use crate::region::heap::Owner;
 use core::fmt;
@@ -40,7 +43,7 @@ impl Reservation<'_> {
             task.slot.message_finished();
             if let Err(deleted) = queue.check_life() {
                 result = Err(deleted.into());
-                cells.give_up(this.index);
+                cells.abandon(this.index);
                 return Wake::NONE;
             }
             cells.commit(this.index, length, queue.rank, 0);
@@ -83,7 +86,7 @@ impl Drop for Reservation<'_> {
         let queue = self.queue;
         let _ = queue.end(queue.senders(), self.owner, |cells, task| {
             task.slot.message_finished();
-            cells.give_up(self.index);
+            cells.abandon(self.index);
             Wake::senders(1)
         });
     }

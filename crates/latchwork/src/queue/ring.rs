@@ -36,13 +36,10 @@
 //! deletion), with negative twins: each index without Release, a sleeper that does not check again, either barrier left
 //! out, a word that is not cleared, watchers that are forgotten, a deletion that is notified before it is stored.
 
+use super::line::Line;
 use super::sleepers::Sleepers;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
-
-/// A cache line and its neighbour, which CPUs prefetch with it.
-#[repr(C, align(128))]
-struct Line<T>(T);
 
 /// See the module.
 #[repr(C)]
@@ -116,9 +113,9 @@ impl Ring {
         let sleeper = self.sleep_word(side.other());
         // Relaxed, here and below: ordered by the barrier; the word hands nothing over.
         let woken = sleeper.load(Ordering::Relaxed) != 0 && Self::wake(sleeper);
-        let told = side == Side::Sender
+        let watchers_woken = side == Side::Sender
             && unless_fault!(RingForgetsWatchers, self.watchers().notify(u32::MAX), false);
-        woken | told
+        woken | watchers_woken
     }
 
     #[cold]
@@ -136,8 +133,8 @@ impl Ring {
     }
 
     /// Announces that a side is about to sleep on [`Self::sleep_word`] while that is 1. The side must read the other's
-    /// index once more after this, and call [`Self::rise`] in any case.
-    pub(crate) fn lie_down(&self, side: Side) {
+    /// index once more after this, and call [`Self::end_sleep`] in any case.
+    pub(crate) fn announce_sleep(&self, side: Side) {
         // Relaxed: ordered by the barrier, SYNC sleep.
         self.sleep_word(side).swap(1, Ordering::Relaxed);
         unless_fault!(RingSleeperUnordered, fence_after_update(), ());
@@ -167,7 +164,7 @@ impl Ring {
             fence_after_update();
             begun.is_ok()
         };
-        let tell = || {
+        let wake_all = || {
             for side in [Side::Sender, Side::Receiver] {
                 Self::wake(self.sleep_word(side));
             }
@@ -175,17 +172,17 @@ impl Ring {
         };
         let early = unless_fault!(RingDeletesLate, false, true);
         if early {
-            tell();
+            wake_all();
         }
         let begun = begin();
         if !early {
-            tell();
+            wake_all();
         }
         begun
     }
 
     /// Ends the announcement of a sleep, whether or not the side slept.
-    pub(crate) fn rise(&self, side: Side) {
+    pub(crate) fn end_sleep(&self, side: Side) {
         // Relaxed: a task that still sees a 1 makes a needless system call.
         self.sleep_word(side).store(0, Ordering::Relaxed);
     }

@@ -1,9 +1,12 @@
 //! Sending: a small message is sent in one step under the lock; a larger one is copied outside it. Each way ends with
 //! `Cells::commit` (`cells.rs`), which makes the message visible, and `Cells::announce`, which wakes receivers.
 
-use super::cells::Index;
+use super::error::SendError;
+use super::handle::Queue;
+use super::lane::Index;
+use super::locked::SMALL;
+use super::wait::Wait;
 use super::wake::Wake;
-use super::{Queue, SMALL, SendError, Wait};
 use crate::hook::Site;
 use crate::region::Task;
 use crate::time::Deadline;
@@ -68,7 +71,7 @@ impl Queue<'_> {
     ) -> Result<(), SendError> {
         let locked = self.lock_now(self.senders(), task)?;
         if let Err(deleted) = self.check_life() {
-            locked.cells.give_up(index);
+            locked.cells.abandon(index);
             drop(locked);
             self.after_flight();
             return Err(deleted.into());

@@ -42,29 +42,21 @@
 //! dead owner, and the next owner recounts both. Chunks are freed with the queue's body.
 #![allow(unsafe_code)]
 
-use super::Queue;
-use super::attempt::Failure;
-use super::cells::{Cell, FREE};
+use super::cell::{Cell, FREE};
+use super::error::Failure;
+use super::handle::Queue;
 use super::lane::Index;
 use super::layout::Cells;
 use super::places::Places;
+use super::shape::max_chunk_cells;
 use super::wake::Wake;
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::region::{StorageError, Task};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// This many chunks have twice as many cells as the largest region has slots for tasks.
-pub(super) const CHUNKS: usize = 14;
-
 /// Each cell begins a cache line.
 const CHUNK_ALIGN: usize = 64;
-
-/// The largest number of cells in chunks.
-pub(super) fn most_far(tasks: usize) -> u32 {
-    let most = (1 << CHUNKS) - 1;
-    u32::try_from(2 * tasks).map_or(most, |cells| cells.min(most))
-}
 
 impl<'r> Cells<'r> {
     /// The counts of a queue that serves in order.
@@ -115,9 +107,9 @@ impl<'r> Cells<'r> {
 
     /// The number of cells in the chunk of this number.
     fn cells_in(self, chunk: usize) -> u32 {
-        let far = most_far(self.inner.slots().len());
+        let all = max_chunk_cells(self.inner.slots().len());
         let before = (1_u32 << chunk) - 1;
-        far.saturating_sub(before).min(1 << chunk)
+        all.saturating_sub(before).min(1 << chunk)
     }
 
     fn layout_of(self, chunk: usize) -> Option<Layout> {
@@ -126,8 +118,9 @@ impl<'r> Cells<'r> {
     }
 
     /// The address of the cell that has this many cells in chunks before it.
+    #[cold]
     #[inline(never)]
-    pub(super) fn far(self, number: u32) -> NonNull<u8> {
+    pub(super) fn in_chunk(self, number: u32) -> NonNull<u8> {
         let chunk = (number + 1).ilog2();
         let offset = number + 1 - (1 << chunk);
         let address = self.core.blocks.chunks[chunk as usize].load(Relaxed);
@@ -210,7 +203,7 @@ impl Queue<'_> {
             // SAFETY: the block has `count` cells and is this task's own; zeros are a free cell.
             unsafe { block.add(cell * stride).cast::<Cell>().write_bytes(0, 1) };
         }
-        let locked = match self.lock_now(self.everybody(), task) {
+        let locked = match self.lock_now(self.live_locks(), task) {
             Ok(locked)
                 if self.check_life().is_ok() && cells.chunks() == chunk && !cells.may_wait() =>
             {

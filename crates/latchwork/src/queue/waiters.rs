@@ -20,38 +20,14 @@
 //! *One result:* a receiver decides under the lock, with a last check of its inbox. So a wait whose deadline passes
 //! ends with what the task was given, or with the time-out, and never with both.
 
-use super::cells::{BOARD, Cells, FREE, Index};
+use super::cell::{BOARD, FREE};
+use super::discipline::Discipline;
+use super::lane::Index;
+use super::layout::Cells;
 use super::wake::Wake;
 use crate::atomic::{Ordering::Relaxed, compiler_fence};
 use crate::region::heap::Owner;
 use crate::region::{Inbox, Task};
-
-/// Which of several waiting receivers gets a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Discipline {
-    /// The first task that takes the lock, even one that has not waited.
-    #[default]
-    Racing,
-    /// The receiver that has waited longest.
-    Fifo,
-    /// The receiver of the highest priority; among equals, the one that has waited longest. The priority is the task's
-    /// [priority](crate::semaphore::TaskPriority::current_priority) in the region, whose changes take effect while it waits; or
-    /// the thread's real-time priority when the wait began, if that is higher.
-    Priority,
-}
-
-impl Discipline {
-    pub(super) const fn code(self) -> u32 {
-        self as u32
-    }
-
-    pub(super) fn of_code(code: u32) -> Self {
-        [Self::Racing, Self::Fifo, Self::Priority]
-            .into_iter()
-            .find(|discipline| discipline.code() == code)
-            .unwrap_or_default()
-    }
-}
 
 /// What the inbox of a waiting task names.
 pub(super) enum Given {
@@ -68,10 +44,6 @@ impl<'r> Cells<'r> {
 
     pub(super) fn serves_in_order(self) -> bool {
         self.core.discipline() != 0
-    }
-
-    pub(super) fn nobody_waits(self) -> bool {
-        self.waiting() == 0
     }
 
     /// The number of receivers that wait and have been given nothing.
@@ -137,7 +109,7 @@ impl<'r> Cells<'r> {
 
     /// Gives the first message to the calling task, which has not waited: it is going to copy it without the lock, and
     /// the message takes no place meanwhile. Returns `false` if there is no spare cell for that.
-    pub(super) fn give_myself(self, index: Index, task: Task<'_>) -> bool {
+    pub(super) fn hand_over_to_self(self, index: Index, task: Task<'_>) -> bool {
         if !self.may_wait() {
             return false;
         }
@@ -185,7 +157,7 @@ impl<'r> Cells<'r> {
     }
 
     /// Hands ready messages to the waiters, in their order.
-    pub(super) fn hand_out(self) -> Wake<'r> {
+    pub(super) fn serve_waiters(self) -> Wake<'r> {
         let mut wake = Wake::NONE;
         while self.core.receiving.waiting.load(Relaxed) > 0
             && let Some(index) = self.peek()
@@ -206,7 +178,7 @@ impl<'r> Cells<'r> {
 
     /// The commit point of a broadcast: puts a message on a board, the caller's spare cell, for all waiters; returns
     /// their number. The store of `BOARD` makes it visible to all of them. Under both locks.
-    pub(super) fn put_up(self, index: Index, length: usize) -> (u32, Wake<'r>) {
+    pub(super) fn post_board(self, index: Index, length: usize) -> (u32, Wake<'r>) {
         let mut readers = 0;
         for (_, inbox) in self.unserved() {
             self.give(inbox, index);

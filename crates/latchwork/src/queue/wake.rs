@@ -1,6 +1,6 @@
 //! The tasks that an operation wakes, once it has released the lock.
 
-use super::layout::Core;
+use super::head::Head;
 use crate::atomic::AtomicU32;
 use crate::sys::futex::{self, Sharing};
 
@@ -23,7 +23,7 @@ impl<'a> Wake<'a> {
         word: None,
     };
     /// Wakes all tasks.
-    pub(super) const EVERYBODY: Self = Self {
+    pub(super) const ALL: Self = Self {
         receivers: u32::MAX,
         senders: u32::MAX,
         watchers: u32::MAX,
@@ -80,7 +80,7 @@ impl<'a> Wake<'a> {
     /// Makes the system calls that are needed. A read-modify-write, that of the unlock, must stand between all changes
     /// and this call.
     #[inline]
-    pub(super) fn carry_out(self, core: &Core) {
+    pub(super) fn carry_out(self, core: &Head) {
         let fixed = &core.fixed;
         for (sleepers, count) in [
             (&fixed.receivers, self.receivers),

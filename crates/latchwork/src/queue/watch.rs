@@ -9,8 +9,9 @@
 //! the queue: for a message that came before the check it signals by itself, for a later one the thread does.
 #![allow(unsafe_code)]
 
-use super::Queue;
-use super::attempt::{Failure, Side};
+use super::error::Failure;
+use super::handle::Queue;
+use super::locked::Side;
 use super::spsc::Spsc;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{AttachError, Region};

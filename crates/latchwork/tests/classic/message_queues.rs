@@ -250,8 +250,8 @@ fn receiving_checks_in_order_and_times_out() {
 }
 
 #[test]
-fn a_broadcast_and_a_deletion_reach_those_who_wait() {
-    let trial = Trial::begin("a_broadcast_and_a_deletion_reach_those_who_wait");
+fn a_broadcast_and_a_deletion_reach_all_waiters() {
+    let trial = Trial::begin("a_broadcast_and_a_deletion_reach_all_waiters");
     let region = region();
     let table = table(&region);
     for attributes in [0, PRIORITY] {

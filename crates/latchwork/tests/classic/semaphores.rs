@@ -7,8 +7,8 @@ use latchwork::semaphore::TaskPriority as _;
 use std::thread;
 
 #[test]
-fn who_waits_has_a_shared_ceiling_of_0_too() {
-    let _watched = watched("who_waits_has_a_shared_ceiling_of_0_too");
+fn a_waiter_also_has_a_shared_ceiling_of_0() {
+    let _watched = watched("a_waiter_also_has_a_shared_ceiling_of_0");
     let region = region();
     let rtems = classic(&region, 1);
     let shared = BINARY_SEMAPHORE | PRIORITY | MULTIPROCESSOR_RESOURCE_SHARING;
@@ -374,8 +374,8 @@ fn a_circle_of_waits_is_an_incorrect_state() {
 }
 
 #[test]
-fn a_dead_owner_is_told_of_with_the_semaphore() {
-    let _watchdog = watched("a_dead_owner_is_told_of_with_the_semaphore");
+fn the_next_owner_is_notified_of_a_dead_one() {
+    let _watchdog = watched("the_next_owner_is_notified_of_a_dead_one");
     let region = region();
     let rtems = classic(&region, 1);
     let id = create(rtems, 1, INHERIT, 0);

@@ -15,7 +15,7 @@ use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Trial};
 
 const MAX_MESSAGE: usize = 5120;
-/// Bytes of a message that is copied outside the locks: more than `SMALL` in `src/queue/mod.rs`.
+/// Bytes of a message that is copied outside the locks: more than `SMALL` in `src/queue/locked.rs`.
 const LARGE: usize = 4200;
 
 type Operation = fn(Queue<'_>);

@@ -40,7 +40,7 @@ fn holder<T>(trial: &Trial, hold: impl FnOnce() -> T) -> Child {
     child
 }
 
-/// Returns when the task is dead, which its parent has still to be told.
+/// Returns when the task is dead, before its parent has waited for it.
 fn kill_of_another(task: &Child) {
     task.signal(libc::SIGKILL);
     let path = format!("/proc/{}/stat", task.pid());
@@ -49,12 +49,11 @@ fn kill_of_another(task: &Child) {
     }
 }
 
-/// The death came first, so what the dead task had is there for who does not wait; even if others find the death, and
-/// settle it, at the same time.
+/// The death came first, so a call that does not wait gets what the dead task had, even if other tasks detect the death
+/// and settle it at the same time.
 #[test]
-fn a_death_is_found_by_who_does_not_wait_whoever_sweeps_at_any_instruction() {
-    let trial =
-        Trial::begin("a_death_is_found_by_who_does_not_wait_whoever_sweeps_at_any_instruction");
+fn a_call_that_does_not_wait_detects_a_death_swept_at_any_instruction() {
+    let trial = Trial::begin("a_call_that_does_not_wait_detects_a_death_swept_at_any_instruction");
     let region = region();
     region.join("test").unwrap();
     let queue = queue(&region, 1);

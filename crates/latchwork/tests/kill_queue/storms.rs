@@ -238,7 +238,7 @@ fn copied_messages_are_never_torn_or_doubled() {
 }
 
 #[test]
-fn killing_those_who_recover_a_queue_loses_nothing() {
+fn killing_tasks_that_recover_a_queue_loses_nothing() {
     let plan = Plan {
         senders: 3,
         receivers: 3,
@@ -248,11 +248,11 @@ fn killing_those_who_recover_a_queue_loses_nothing() {
         recoverers: true,
         discipline: Discipline::Racing,
     };
-    storm_over_a_queue("killing_those_who_recover_a_queue_loses_nothing", plan);
+    storm_over_a_queue("killing_tasks_that_recover_a_queue_loses_nothing", plan);
 }
 
 #[test]
-fn messages_handed_to_who_waits_survive_its_death() {
+fn messages_handed_to_a_waiter_survive_its_death() {
     let plan = Plan {
         senders: 2,
         receivers: 4,
@@ -262,5 +262,5 @@ fn messages_handed_to_who_waits_survive_its_death() {
         recoverers: true,
         discipline: Discipline::Fifo,
     };
-    storm_over_a_queue("messages_handed_to_who_waits_survive_its_death", plan);
+    storm_over_a_queue("messages_handed_to_a_waiter_survive_its_death", plan);
 }

@@ -70,8 +70,8 @@ fn a_deleted_queue_can_be_made_anew_and_old_handles_stay_dead() {
 
 /// Who waits and has not noticed yet that the queue was deleted.
 #[test]
-fn who_waits_at_a_deleted_queue_gets_nothing_of_the_new_one() {
-    let trial = Trial::begin("who_waits_at_a_deleted_queue_gets_nothing_of_the_new_one");
+fn waiters_of_a_deleted_queue_get_nothing_of_the_new_one() {
+    let trial = Trial::begin("waiters_of_a_deleted_queue_get_nothing_of_the_new_one");
     let region = region();
     for discipline in [Discipline::Racing, Discipline::Fifo, Discipline::Priority] {
         for is_broadcast in [false, true] {
@@ -99,8 +99,8 @@ fn who_waits_at_a_deleted_queue_gets_nothing_of_the_new_one() {
 
 /// A message in flight that is given back after the deletion, too.
 #[test]
-fn who_waits_at_a_deleted_queue_is_told_so_whatever_comes_back_to_it() {
-    let trial = Trial::begin("who_waits_at_a_deleted_queue_is_told_so_whatever_comes_back_to_it");
+fn waiters_of_a_deleted_queue_get_its_error_even_if_messages_come_back() {
+    let trial = Trial::begin("waiters_of_a_deleted_queue_get_its_error_even_if_messages_come_back");
     let region = region();
     let queue = ordered(&region, Discipline::Fifo);
     queue.send(&[1]).unwrap();

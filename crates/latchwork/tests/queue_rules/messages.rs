@@ -65,8 +65,8 @@ fn a_message_may_be_empty() {
 }
 
 #[test]
-fn a_full_queue_refuses_who_does_not_wait() {
-    let _trial = Trial::begin("a_full_queue_refuses_who_does_not_wait");
+fn a_full_queue_refuses_a_send_that_does_not_wait() {
+    let _trial = Trial::begin("a_full_queue_refuses_a_send_that_does_not_wait");
     let region = region();
     let queue = queue(&region, 2);
     for length in [1, 6000] {

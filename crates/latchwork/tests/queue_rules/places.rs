@@ -13,7 +13,7 @@ fn queue_of_one(region: &Region, discipline: Discipline, max_message: u32) -> Qu
     Queue::create(region, &format!("{discipline:?} {max_message}"), &options).unwrap()
 }
 
-/// A receiver that waits, and does not run until it is told to continue.
+/// A receiver that waits, and does not run until it is continued.
 fn stopped(trial: &Trial, queue: Queue<'_>) -> Child {
     let child = receiver(trial, queue);
     child.signal(libc::SIGSTOP);

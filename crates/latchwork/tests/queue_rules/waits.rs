@@ -6,8 +6,8 @@ use latchwork::queue::{Discipline, ReceiveError, Wait};
 use latchwork_testkit::{Child, Exit, Trial};
 
 #[test]
-fn a_broadcast_reaches_all_who_wait_and_nobody_else() {
-    let trial = Trial::begin("a_broadcast_reaches_all_who_wait_and_nobody_else");
+fn a_broadcast_reaches_all_waiters_and_no_other_task() {
+    let trial = Trial::begin("a_broadcast_reaches_all_waiters_and_no_other_task");
     let region = region();
     let mut spoken = vec![7; 6000];
     for discipline in [Discipline::Racing, Discipline::Fifo, Discipline::Priority] {

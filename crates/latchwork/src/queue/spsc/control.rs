@@ -1,8 +1,11 @@
 //! Flush, creation and deletion of a ring.
 #![allow(unsafe_code)]
 
-use super::super::{ControlError, QueueError};
-use super::{ClaimError, End, Receiver, Side, Spsc, layout};
+use super::super::error::{ControlError, QueueError};
+use super::super::ring::Side;
+use super::end::End;
+use super::handle::{ClaimError, Spsc, layout};
+use super::receiver::Receiver;
 use crate::atomic::Ordering::Relaxed;
 use core::mem::ManuallyDrop;
 
@@ -13,7 +16,7 @@ impl Receiver<'_> {
     pub fn flush(&mut self) -> u32 {
         let end = self.end();
         end.assert_mine();
-        let count = end.look();
+        let count = end.refresh();
         if count > 0 {
             end.advance(count);
         }
@@ -90,7 +93,7 @@ impl<'r> Spsc<'r> {
         let receiver = claim(Side::Receiver);
         let is_over = receiver.is_ok();
         if let Ok(mut receiver) = receiver {
-            let left = receiver.look();
+            let left = receiver.refresh();
             receiver.advance(left);
             if !self.has_sound_body() {
                 self.core.body.store(0, Relaxed);

@@ -1,8 +1,11 @@
 //! The receiving end of a ring.
 #![allow(unsafe_code)]
 
-use super::super::{ReceiveError, Wait};
-use super::{End, Spsc};
+use super::super::error::ReceiveError;
+use super::super::ring::Side;
+use super::super::wait::Wait;
+use super::end::End;
+use super::handle::{ClaimError, Spsc};
 use crate::atomic::Ordering::Relaxed;
 use crate::time::Deadline;
 use core::fmt;
@@ -11,6 +14,16 @@ use core::ops::Deref;
 /// The receiving end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
 pub struct Receiver<'r>(End<'r>);
+
+impl<'r> Spsc<'r> {
+    /// Claims the receiving end for the calling task, until it is dropped.
+    ///
+    /// # Errors
+    /// As for [`Self::sender`].
+    pub fn receiver(&self) -> Result<Receiver<'r>, ClaimError> {
+        Ok(Receiver::new(self.end(Side::Receiver)?))
+    }
+}
 
 impl<'r> Receiver<'r> {
     pub(super) fn new(end: End<'r>) -> Self {
@@ -83,12 +96,12 @@ impl<'r> Receiver<'r> {
         most: u32,
         wait: Wait,
     ) -> Result<HeldBatch<'_, 'r>, ReceiveError> {
-        let mut there = self.0.wait(wait)?;
-        if there < most {
-            there = self.0.look();
+        let mut available = self.0.wait(wait)?;
+        if available < most {
+            available = self.0.refresh();
         }
         Ok(HeldBatch {
-            count: there.min(most.max(1)),
+            count: available.min(most.max(1)),
             receiver: self,
         })
     }

@@ -1,8 +1,11 @@
 //! The sending end of a ring.
 #![allow(unsafe_code)]
 
-use super::super::{SendError, Wait};
-use super::{End, Spsc};
+use super::super::error::SendError;
+use super::super::ring::Side;
+use super::super::wait::Wait;
+use super::end::End;
+use super::handle::{ClaimError, Spsc};
 use crate::atomic::Ordering::Relaxed;
 use crate::time::Deadline;
 use core::fmt;
@@ -12,6 +15,16 @@ use core::ptr::NonNull;
 /// The sending end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
 pub struct Sender<'r>(End<'r>);
+
+impl<'r> Spsc<'r> {
+    /// Claims the sending end for the calling task, until it is dropped.
+    ///
+    /// # Errors
+    /// [`ClaimError::Taken`], [`ClaimError::Deleted`], [`ClaimError::Attach`].
+    pub fn sender(&self) -> Result<Sender<'r>, ClaimError> {
+        Ok(Sender::new(self.end(Side::Sender)?))
+    }
+}
 
 impl<'r> Sender<'r> {
     pub(super) fn new(end: End<'r>) -> Self {
@@ -70,7 +83,7 @@ impl<'r> Sender<'r> {
         }
         let mut room = self.0.wait(wait)?;
         if room < wanted {
-            room = self.0.look();
+            room = self.0.refresh();
         }
         let count = room.min(wanted);
         for (offset, message) in (0..count).zip(messages) {

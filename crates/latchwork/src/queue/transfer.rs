@@ -1,7 +1,8 @@
 //! How cells pass between the two sides: the cells that each side keeps, and when it empties the other's lane.
 
+use super::cell::Cell;
 use super::lane::{Entry, Index, Lane};
-use super::layout::{Cells, Way};
+use super::layout::{Cells, LaneKind};
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     prefetch_to_write,
@@ -9,9 +10,9 @@ use crate::atomic::{
 
 /// The number of messages taken from the lane at once: enough to repay the cache misses.
 const AT_ONCE: u32 = 32;
-/// Cells of at most this many bytes (a header, and a message of 1,024 bytes) are prefetched whole; of a longer cell
+/// Cells of at most this many bytes (the header, and a message of 1,024 bytes) are prefetched whole; of a longer cell
 /// only the first line is: long messages stream in faster without that.
-const EXPECTED: usize = 1088;
+const PREFETCHED_WHOLE: usize = size_of::<Cell>().next_multiple_of(64) + 1024;
 
 impl Cells<'_> {
     /// Returns a free cell to the senders. For receivers.
@@ -43,7 +44,8 @@ impl Cells<'_> {
     pub(super) fn refill(self) {
         let side = &self.core.sending;
         let mut position = side.fetched.load(Relaxed);
-        while let Some(Entry { index, .. }) = self.free_cells().look(position) {
+        let lane = self.free_cells();
+        while let Some(Entry { index, .. }) = lane.get(position) {
             self.stash(index);
             position = position.wrapping_add(1);
             side.fetched.store(position, Relaxed);
@@ -61,7 +63,7 @@ impl Cells<'_> {
         side.stash_first.store(next as u32, Relaxed);
         side.stash_count.store(count, Relaxed);
         if count > 0 {
-            self.expect(Index(ring[next].load(Relaxed)));
+            self.prefetch(Index(ring[next].load(Relaxed)));
         }
         Some(index)
     }
@@ -78,10 +80,10 @@ impl Cells<'_> {
     }
 
     /// Prefetches the lines of a cell that the caller is about to change.
-    pub(super) fn expect(self, index: Index) {
+    pub(super) fn prefetch(self, index: Index) {
         let cell = core::ptr::from_ref(self.cell(index)).cast::<u8>();
         let lines = match self.stride() {
-            ..=EXPECTED => self.stride() / 64,
+            stride @ ..=PREFETCHED_WHOLE => stride / 64,
             _ => 1,
         };
         for line in 0..lines {
@@ -91,16 +93,16 @@ impl Cells<'_> {
 
     /// Prefetches the lane's line that a send is about to write. Without the lock.
     #[inline]
-    pub(super) fn expect_to_send(self) {
+    pub(super) fn prefetch_for_send(self) {
         let position = self.core.sending.sent.load(Relaxed);
-        prefetch_to_write(self.hint(Way::Messages, position));
+        prefetch_to_write(self.prefetch_address(LaneKind::Messages, position));
     }
 
     /// Prefetches the lane's line that freeing a cell is about to write. Without the lock.
     #[inline]
-    pub(super) fn expect_to_free(self) {
+    pub(super) fn prefetch_for_free(self) {
         let position = self.core.receiving.freed.load(Relaxed);
-        prefetch_to_write(self.hint(Way::FreeCells, position));
+        prefetch_to_write(self.prefetch_address(LaneKind::FreeCells, position));
     }
 
     /// Whether there is room for a message. For senders.
@@ -124,16 +126,21 @@ impl Cells<'_> {
             return self.places().has_room(self.waiting());
         }
         let position = self.core.sending.fetched.load(Relaxed);
-        let look = |lane: Lane<'_>| lane.look(position).is_some();
+        let has_entry = |lane: Lane<'_>| lane.get(position).is_some();
         self.core.sending.stash_count.load(Relaxed) > 0
-            || self.guessed(Way::FreeCells).is_some_and(look)
+            || self
+                .unlocked_lane(LaneKind::FreeCells)
+                .is_some_and(has_entry)
     }
 
     /// Whether there are probably messages; without the lock.
     pub(super) fn may_have_messages(self) -> bool {
         let side = &self.core.receiving;
-        let look = |lane: Lane<'_>| lane.look(side.taken.load(Relaxed)).is_some();
-        side.ready_count.load(Relaxed) > 0 || self.guessed(Way::Messages).is_some_and(look)
+        let has_entry = |lane: Lane<'_>| lane.get(side.taken.load(Relaxed)).is_some();
+        side.ready_count.load(Relaxed) > 0
+            || self
+                .unlocked_lane(LaneKind::Messages)
+                .is_some_and(has_entry)
     }
 
     /// The number of ready messages, those in the lane included. Without the lock: exact while no task sends or
@@ -175,8 +182,9 @@ impl Cells<'_> {
     fn take_from_lane(self, most: u32) {
         let side = &self.core.receiving;
         let mut position = side.taken.load(Relaxed);
+        let lane = self.messages();
         for _ in 0..most {
-            let Some(Entry { index, ranked }) = self.messages().look(position) else {
+            let Some(Entry { index, ranked }) = lane.get(position) else {
                 break;
             };
             if ranked {
@@ -210,9 +218,9 @@ impl Cells<'_> {
         let side = &self.core.receiving;
         // Acquire: pairs with the Release in `commit`.
         let ranked = self.core.fixed.ranked.load(Acquire);
-        if ranked != side.heeded.load(Relaxed) {
+        if ranked != side.ranked_seen.load(Relaxed) {
             self.take_all_from_lane();
-            side.heeded.store(ranked, Relaxed);
+            side.ranked_seen.store(ranked, Relaxed);
         } else if side.ready_count.load(Relaxed) == 0 {
             self.take_from_lane(AT_ONCE);
         }

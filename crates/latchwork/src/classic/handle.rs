@@ -1,0 +1,223 @@
+//! A handle on a region's table: creation, opening, and what all directives share.
+#![allow(unsafe_code)]
+
+use super::entry::{QueueEntry, SemaphoreEntry};
+use super::status::{
+    Id, Interval, LOCAL_NODE, NO_TIMEOUT, Name, SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, Status,
+    not_attached,
+};
+use super::table::{ClassicOptions, Table};
+use crate::mutex::{RawError, Robust};
+use crate::queue::Queue;
+use crate::region::{ObjectError, Region, fingerprint};
+use crate::time::Deadline;
+use core::fmt;
+use core::ptr::NonNull;
+use core::time::Duration;
+
+/// The name of the table in its region.
+const NAME: &str = "latchwork.classic";
+
+/// The reason why a table was not created or opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClassicError {
+    /// The region cannot hold it.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A tick must last from 1 µs to an hour, in whole microseconds.
+    #[error("a tick of {0:?} is out of range")]
+    Tick(Duration),
+    /// The region's table was created with other options.
+    #[error(
+        "the region's table has room for {semaphores} semaphores and {message_queues} message queues, \
+         and ticks of {tick:?}"
+    )]
+    OtherOptions {
+        /// The table's capacity for semaphores.
+        semaphores: u16,
+        /// The table's capacity for message queues.
+        message_queues: u16,
+        /// The table's tick.
+        tick: Duration,
+    },
+}
+
+const FINGERPRINT: u64 = fingerprint(
+    "classic",
+    size_of::<Table>(),
+    align_of::<Table>(),
+    &[
+        size_of::<SemaphoreEntry>() as u64,
+        size_of::<QueueEntry>() as u64,
+        4,
+    ],
+);
+
+/// The classic interface to a region. Where C passes a pointer that may be null, the parameter is an `Option`.
+#[derive(Clone, Copy)]
+pub struct Classic<'r> {
+    pub(super) region: &'r Region,
+    table: &'r Table,
+    pub(super) semaphores: &'r [SemaphoreEntry],
+    pub(super) message_queues: &'r [QueueEntry],
+}
+
+// SAFETY: the table is atomics, and objects that synchronise themselves.
+unsafe impl Send for Classic<'_> {}
+// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
+unsafe impl Sync for Classic<'_> {}
+
+impl<'r> Classic<'r> {
+    /// Creates the region's table, or opens it if it was created with the same options.
+    ///
+    /// # Errors
+    /// See [`ClassicError`].
+    pub fn create(region: &'r Region, options: &ClassicOptions) -> Result<Self, ClassicError> {
+        let microseconds = options.tick.as_micros();
+        let is_whole = options.tick.subsec_nanos().is_multiple_of(1_000);
+        if !is_whole || !(1..=3_600_000_000).contains(&microseconds) {
+            return Err(ClassicError::Tick(options.tick));
+        }
+        let (semaphores, queues, layout) = options.layout().ok_or(ObjectError::OtherType)?;
+        region.raw_object(NAME, FINGERPRINT, layout, |block| {
+            // SAFETY: a fresh block of the layout, which no other task knows yet.
+            unsafe {
+                block.cast().write(Table {
+                    lock: Robust::new(),
+                    semaphores: options.semaphores,
+                    message_queues: options.message_queues,
+                    microseconds: microseconds as u32,
+                });
+                let entries = block.add(semaphores).cast();
+                for index in 0..options.semaphores {
+                    entries.add(index.into()).write(SemaphoreEntry::new());
+                }
+                let entries = block.add(queues).cast();
+                for index in 0..options.message_queues {
+                    entries.add(index.into()).write(QueueEntry::new());
+                }
+            }
+        })?;
+        let made = Self::open(region)?;
+        let ClassicOptions {
+            semaphores,
+            message_queues,
+            tick,
+        } = made.options();
+        if made.options() != *options {
+            return Err(ClassicError::OtherOptions {
+                semaphores,
+                message_queues,
+                tick,
+            });
+        }
+        Ok(made)
+    }
+
+    /// Opens the region's table.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`]; see [`ClassicError`].
+    pub fn open(region: &'r Region) -> Result<Self, ClassicError> {
+        let (block, bytes) = region.find_raw_object(NAME, FINGERPRINT)?;
+        if bytes < size_of::<Table>() || !block.cast::<Table>().is_aligned() {
+            return Err(ObjectError::OtherType.into());
+        }
+        block.as_ptr().expose_provenance();
+        // SAFETY: `create` wrote an object of this fingerprint there; nothing frees it.
+        let table: &Table = unsafe { block.cast().as_ref() };
+        let parts = table.options().layout();
+        let (semaphores, queues, _) = parts
+            .filter(|(.., layout)| layout.size() == bytes)
+            .ok_or(ObjectError::OtherType)?;
+        // SAFETY: the block has the length that the table's options give, as checked above.
+        let (semaphores, message_queues) = unsafe {
+            (
+                slice_at(block, semaphores, table.semaphores),
+                slice_at(block, queues, table.message_queues),
+            )
+        };
+        let is_sound = |entry: &QueueEntry| Queue::is_sound_in(region, &entry.head);
+        if !message_queues.iter().all(is_sound) {
+            return Err(ObjectError::Damaged.into());
+        }
+        Ok(Self {
+            region,
+            table,
+            semaphores,
+            message_queues,
+        })
+    }
+
+    /// The options that the table was created with.
+    #[must_use]
+    pub fn options(&self) -> ClassicOptions {
+        self.table.options()
+    }
+
+    /// The length of a clock tick.
+    #[must_use]
+    pub fn tick(&self) -> Duration {
+        self.options().tick
+    }
+
+    /// The deadline of a wait that begins now.
+    pub(super) fn deadline(&self, timeout: Interval) -> Option<Deadline> {
+        (timeout != NO_TIMEOUT).then(|| Deadline::after(self.tick() * timeout))
+    }
+
+    /// Runs `name_it` while no other task creates or names an object.
+    pub(super) fn naming<T>(&self, name_it: impl FnOnce() -> T) -> Result<T, Status> {
+        // A waiter of a robust lock in a region must be a task of it.
+        self.region.inner().task().map_err(not_attached)?;
+        let lock = &self.table.lock;
+        // SAFETY: the table stays where it is, as long as the region is mapped.
+        match unsafe { lock.lock_raw(None) } {
+            // Nothing to repair after a dead owner: one store makes an entry's object.
+            Ok(_) => lock.mark_consistent(),
+            Err(RawError::Unavailable(error)) => return Err(not_attached(error.into())),
+            Err(_) => crate::fatal(format_args!(
+                "a directive was used by a signal handler that interrupted one"
+            )),
+        }
+        let named = name_it();
+        // SAFETY: this function locked it above.
+        unsafe { lock.unlock_raw() };
+        Ok(named)
+    }
+}
+
+/// # Safety
+/// The block contains this many values of the type from `offset` on, and stays.
+unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: u16) -> &'r [T] {
+    // SAFETY: the caller promises that `count` values lie there, in a block that stays.
+    unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count.into()) }
+}
+
+/// The body of the `ident` directives: `find` searches for the object of a name, from the first entry on.
+pub(super) fn ident(
+    name: Name,
+    node: u32,
+    id: Option<&mut Id>,
+    find: impl FnOnce() -> Option<Id>,
+) -> Status {
+    let Some(id) = id else {
+        return Status::InvalidAddress;
+    };
+    let is_searched = [SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, LOCAL_NODE].contains(&node);
+    let found = (name != 0 && is_searched).then(find).flatten();
+    found.map_or(Status::InvalidName, |found| {
+        *id = found;
+        Status::Successful
+    })
+}
+
+impl fmt::Debug for Classic<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Classic")
+            .field("options", &self.options())
+            .finish_non_exhaustive()
+    }
+}

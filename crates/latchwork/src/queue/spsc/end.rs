@@ -1,0 +1,199 @@
+//! A claimed end of a ring: what the sender and the receiver have in common.
+
+use super::super::error::Failure;
+use super::super::ring::Side;
+use super::super::wait::Wait;
+use super::handle::{ClaimError, Spsc};
+use crate::atomic::Ordering;
+use crate::backoff::Widening;
+use crate::hook::{Kind, Waiting};
+use crate::region::heap::Owner;
+use crate::region::{AttachError, Parked, Task};
+use core::marker::PhantomData;
+
+/// A claimed end.
+pub(super) struct End<'r> {
+    pub(super) queue: Spsc<'r>,
+    side: Side,
+    owner: Owner,
+    /// This side's index. No other task changes that.
+    pub(super) mine: u32,
+    /// The other side's index, as last read.
+    others: u32,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'r> Spsc<'r> {
+    /// Claims an end of a ring that has not been deleted.
+    pub(super) fn end(&self, side: Side) -> Result<End<'r>, ClaimError> {
+        let end = End::claim(*self, side)?;
+        // While the end is claimed, only a deletion changes the life after this.
+        if end.check_life().is_err() {
+            return Err(ClaimError::Deleted);
+        }
+        Ok(end)
+    }
+}
+
+impl<'r> End<'r> {
+    pub(super) fn claim(queue: Spsc<'r>, side: Side) -> Result<Self, ClaimError> {
+        let inner = queue.inner();
+        let task = inner.task()?;
+        let claim = &queue.core.claims[side as usize];
+        // Acquire: pairs with the Release in `free`. (The writes of a dead task are ordered by its index.)
+        let mut found = claim.load(Ordering::Acquire);
+        loop {
+            if Owner::from_raw(found).is_some_and(|owner| inner.is_alive(owner)) {
+                return Err(ClaimError::Taken);
+            }
+            let mine = task.owner().raw();
+            match claim.compare_exchange(found, mine, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        // The end is the task's as long as it is a task of the region.
+        task.slot.message_taken();
+        let ring = &queue.core.ring;
+        Ok(Self {
+            queue,
+            side,
+            owner: task.owner(),
+            mine: ring.index(side),
+            others: ring.index(side.other()),
+            not_send: PhantomData,
+        })
+    }
+
+    /// Gives up the claim.
+    pub(super) fn free(&self) {
+        // Release: pairs with the Acquire of the next claim.
+        self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
+        self.queue.inner().slots()[usize::from(self.owner.slot())].message_finished();
+    }
+
+    /// Whether the handle's ring still lives.
+    #[inline]
+    pub(super) fn check_life(&self) -> Result<(), Failure> {
+        if self.queue.is_alive() {
+            Ok(())
+        } else {
+            Err(Failure::Deleted)
+        }
+    }
+
+    /// The task that has the end, which must be the calling one.
+    #[inline]
+    fn task(&self) -> Result<Task<'r>, AttachError> {
+        let task = self.queue.inner().task()?;
+        if task.owner() != self.owner {
+            used_by_another_task();
+        }
+        Ok(task)
+    }
+
+    /// Aborts if the end is not the calling task's. For changes of places that were taken before.
+    #[inline]
+    pub(super) fn assert_mine(&self) {
+        if !self.queue.inner().is_me(self.owner) {
+            used_by_another_task();
+        }
+    }
+
+    /// What is available to this side: messages, or room for them, as far as it knows.
+    #[inline]
+    fn available(&self) -> u32 {
+        match self.side {
+            Side::Receiver => self.others.wrapping_sub(self.mine),
+            Side::Sender => {
+                let used = self.mine.wrapping_sub(self.others);
+                self.queue.core.capacity().saturating_sub(used)
+            }
+        }
+    }
+
+    /// Reads the other side's index; returns what is available.
+    #[inline]
+    pub(super) fn refresh(&mut self) -> u32 {
+        self.others = self.queue.core.ring.index(self.side.other());
+        self.available()
+    }
+
+    /// Waits until something is available; returns how much.
+    #[inline]
+    pub(super) fn wait(&mut self, wait: Wait) -> Result<u32, Failure> {
+        let task = self.task()?;
+        self.check_life()?;
+        match self.available() {
+            0 => self.wait_slowly(task, wait),
+            left => Ok(left),
+        }
+    }
+
+    #[cold]
+    fn wait_slowly(&mut self, task: Task<'r>, wait: Wait) -> Result<u32, Failure> {
+        let left = self.refresh();
+        if left > 0 {
+            return Ok(left);
+        }
+        if wait == Wait::Not {
+            return Err(Failure::Refused);
+        }
+        let turns = Some(&task.slot.takes_turns);
+        if Widening::None.poll(self.queue.max_message(), turns, || {
+            self.refresh() > 0 || self.check_life().is_err()
+        }) {
+            self.check_life()?;
+            return Ok(self.available());
+        }
+        let inner = self.queue.inner();
+        let ring = &self.queue.core.ring;
+        loop {
+            // Read before the ring is checked: see `park`.
+            let deaths = inner.deaths();
+            ring.announce_sleep(self.side);
+            let mut timed_out = false;
+            if self.refresh() == 0 && self.check_life().is_ok() {
+                let words = [(ring.sleep_word(self.side), 1)];
+                let object = core::ptr::from_ref(self.queue.core).addr();
+                let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                timed_out = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
+            }
+            ring.end_sleep(self.side);
+            self.check_life()?;
+            match self.refresh() {
+                0 if timed_out => return Err(Failure::TimedOut),
+                0 => {}
+                left => return Ok(left),
+            }
+        }
+    }
+
+    /// This side has finished this many more places.
+    #[inline]
+    pub(super) fn advance(&mut self, count: u32) {
+        self.mine = self.mine.wrapping_add(count);
+        self.queue.core.ring.advance(self.side, self.mine);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn used_by_another_task() -> ! {
+    crate::fatal(format_args!(
+        "an end of a ring was used by a task that does not have it (one inherited across fork is the parent's)"
+    ))
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let inner = self.queue.inner();
+        // In the child of a fork the end is the parent's.
+        if inner.is_me(self.owner) {
+            self.free();
+            if !self.queue.is_alive() {
+                self.queue.clear_away();
+            }
+        }
+    }
+}
