@@ -5,8 +5,8 @@
 //! [`Region::on_death`](super::Region::on_death)). [`Box::leak`] shares it, by one store.
 #![allow(unsafe_code)]
 
-use super::ground::{self, PushError, StorageError};
-use super::{Inner, Region, Shareable};
+use super::container;
+use super::{Inner, PushError, Region, Shareable, StorageError};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -51,9 +51,7 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = ground::at(region.inner().home, |ground| {
-            ground.alloc(Layout::new::<T>())
-        });
+        let block = container::with_heap(region.inner().id, |heap| heap.alloc(Layout::new::<T>()));
         match block {
             Ok(block) => {
                 // SAFETY: a block of the right layout that no other task knows.
@@ -100,7 +98,7 @@ impl<'r> Box<'r, [u8]> {
     /// As for [`Self::zeroed_in`].
     pub fn unfilled_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
         let layout = Layout::array::<u8>(bytes).map_err(|_| StorageError::TooLong)?;
-        let block = ground::at(region.inner().home, |ground| ground.alloc(layout))?;
+        let block = container::with_heap(region.inner().id, |heap| heap.alloc(layout))?;
         // SAFETY: a block of that many bytes that no other task knows. They are initialised: zero since the region
         // was made, or written by a task since.
         unsafe { Ok(Self::of_block(block, bytes, region.inner())) }
@@ -186,9 +184,9 @@ impl<'r, T: ?Sized> Box<'r, T> {
     /// The value is not used any more.
     unsafe fn free(&self) {
         // A thread that cannot become a task of the region leaks the block.
-        let _: Result<(), StorageError> = ground::at(self.region.home, |ground| {
+        let _: Result<(), StorageError> = container::with_heap(self.region.id, |heap| {
             // SAFETY: the caller guarantees that the value is not used any more, and the box owns the block.
-            unsafe { ground.free(self.value.cast()) };
+            unsafe { heap.free(self.value.cast()) };
             Ok(())
         });
     }

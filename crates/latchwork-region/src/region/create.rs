@@ -13,7 +13,7 @@ use super::heap::SPAN_BYTES;
 use super::registry::{self, Gate};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
-use crate::sys::memory::{self, FileLock, Mapping};
+use crate::sys::memory::{self, Mapping};
 use crate::text::whole_characters;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -372,37 +372,4 @@ pub(super) fn path_of(name: &str) -> Result<PathBuf, NameError> {
         return Err(NameError { max });
     }
     Ok(Path::new(DIRECTORY).join(format!("{PREFIX}{name}")))
-}
-
-/// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
-pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
-    // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
-    let Ok(fresh) = memory::open_file(path, true) else {
-        return;
-    };
-    let Ok(ours) = memory::file_status(&inner.file) else {
-        return;
-    };
-    let still_ours = |status: rustix::io::Result<memory::FileStatus>| {
-        status.is_ok_and(|named| named.is_same_file(&ours))
-    };
-    if !still_ours(memory::file_status(&fresh)) {
-        return;
-    }
-    // This process drops its references to the old description, the mapping and the descriptor. The kernel releases
-    // the old lock when no process has the old description any more; a fork that has the region mapped still has it.
-    // (An explicit unlock would release it for all of them.)
-    let alone = inner.mapping.renew(&fresh).is_ok()
-        && memory::replace(&inner.file, &fresh).is_ok()
-        && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
-    // Under the exclusive lock the name is compared once more: `gc` could have removed it meanwhile, and another
-    // process made a new region under it.
-    if alone
-        && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
-    {
-        let _ = memory::unlink(path);
-    }
-    // Unlock explicitly: the file may stay open for long, if containers keep the mapping, and no attach must wait for
-    // this lock.
-    let _ = memory::release(&fresh);
 }

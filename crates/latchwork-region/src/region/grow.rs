@@ -3,8 +3,9 @@
 
 use super::header::{Header, Identity, Layout};
 use super::heap::{Backing, GrowError, Heap, SPAN_BYTES, TaskHeaps};
+use super::region_id::RegionId;
 use super::task_table::Slot;
-use super::{AttachError, Inner, Region, homes};
+use super::{AttachError, Inner, Region};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, Mapping};
@@ -52,7 +53,7 @@ impl Inner {
                 Box::new(grower),
             )
         };
-        let home = homes::home_of(base.addr().get(), identity.number);
+        let id = RegionId::new(base.addr().get(), identity.number);
         crate::task::set_owner_death_hook(super::sweep::after_owner_death);
         crate::sleep::set_hooks(&super::park::HOOKS);
         Arc::new(Self {
@@ -62,11 +63,11 @@ impl Inner {
             layout,
             path,
             heap,
-            home,
+            id,
             uses: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
-            lasting: AtomicBool::new(false),
-            entered: AtomicBool::new(false),
+            never_unmapped: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
         })
     }
 }

@@ -30,7 +30,7 @@ impl Inner {
     /// As for [`Self::hand_in`], which stored the address; and the block is not used any more.
     #[doc(hidden)]
     pub unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
-        if let Some(block) = super::ground::reach_within(word) {
+        if let Some(block) = super::container::pointer(super::container::read(word)) {
             crate::hook::freed(|| self.heap.addresses_of(block));
             // SAFETY: the caller guarantees the contract of `retire`: a protected word, and a block that is not used
             // any more.
@@ -45,7 +45,7 @@ impl Inner {
     /// As for [`Self::discard`].
     #[doc(hidden)]
     pub unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
-        super::ground::reach_within(word).is_some_and(|block| {
+        super::container::pointer(super::container::read(word)).is_some_and(|block| {
             // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
             // will use.
             unsafe { self.heap.take(&task.heap_task(), block, word, 0) }

@@ -39,8 +39,9 @@ mod table;
 
 pub use iter::Iter;
 
-use super::ground::{self, Hold, PushError, StorageError, commit, read};
-use super::{Region, Shareable, TornSafe, fingerprint};
+use super::container::{self, MappingGuard, commit, read};
+use super::region_id::RegionId;
+use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -80,7 +81,7 @@ use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for,
 /// key in place.) For assigning whole maps see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct HashMap<K, V> {
-    home: usize,
+    region: RegionId,
     table: AtomicUsize,
     entries: PhantomData<(K, V)>,
 }
@@ -107,20 +108,20 @@ unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 impl<K, V> HashMap<K, V> {
     /// Keeps the region mapped while a method runs.
     #[inline]
-    fn hold(&self) -> Hold {
-        ground::hold(self.home, &self.table)
+    fn guard(&self) -> MappingGuard {
+        container::guard(self.region, &self.table)
     }
 
     /// Keeps the region mapped for as long as the map can be borrowed.
     #[inline]
-    fn lend(&self) {
-        ground::lend(self.home, &self.table);
+    fn keep_mapped(&self) {
+        container::keep_mapped(self.region, &self.table);
     }
 
-    /// The caller holds the region, or the region has lent the table.
+    /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn view(&self) -> Option<View<'_>> {
-        let table = ground::pointer::<Table>(read(&self.table))?;
+        let table = container::pointer::<Table>(read(&self.table))?;
         // SAFETY: the table begins with its head, which contains the number of slots that follow, and exists until
         // `table` changes, which takes `&mut self`.
         unsafe {
@@ -137,7 +138,7 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.count()
     }
 
@@ -157,7 +158,7 @@ impl<K, V> HashMap<K, V> {
     /// that changes the map does this by itself; before it, [`Self::len`] may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
     }
 
@@ -166,7 +167,7 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     fn settle(&self) {
         if let Some(view) = self.view()
-            && let Some(node) = ground::pointer(read(&view.head.pending))
+            && let Some(node) = container::pointer(read(&view.head.pending))
         {
             self.settle_pending(view, node);
         }
@@ -176,7 +177,7 @@ impl<K, V> HashMap<K, V> {
     fn settle_pending(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         // SAFETY: a pending node is allocated until the step that clears `pending`.
         let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
-        if view.has(hash, ground::address(node)) {
+        if view.has(hash, container::address(node)) {
             commit(stage, WHOLE);
             commit(&view.head.pending, 0);
         } else {
@@ -191,15 +192,12 @@ impl<K, V> HashMap<K, V> {
         // SAFETY: `stage` says which parts exist; no slot leads to the node, so no other task uses it.
         unsafe {
             let stage = &(*node_pointer).stage;
-            ground::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
-            ground::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
+            container::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
+            container::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
         }
         // On failure the node stays pending, until a thread that can become a task calls a method.
-        let _ = ground::at(self.home, |ground| {
-            // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
-            unsafe { ground.link(&view.head.pending, 0, None, Some(node.cast())) };
-            Ok(())
-        });
+        // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
+        let _ = unsafe { container::unlink_and_free(self.region, &view.head.pending, node.cast()) };
     }
 
     /// Removes a node from its slot, and passes it to `take` before it is freed.
@@ -210,7 +208,7 @@ impl<K, V> HashMap<K, V> {
         node: NonNull<Node<K, V>>,
         take: impl FnOnce(NonNull<Node<K, V>>) -> R,
     ) -> R {
-        commit(&view.head.pending, ground::address(node));
+        commit(&view.head.pending, container::address(node));
         commit(slot, TOMBSTONE);
         commit(&view.head.len, read(&view.head.len).saturating_sub(1));
         let taken = take(node);
@@ -220,23 +218,20 @@ impl<K, V> HashMap<K, V> {
 
     /// Frees the table, which contains no node any more.
     fn free_table(&mut self) -> Result<(), StorageError> {
-        let Some(table) = ground::pointer(read(&self.table)) else {
+        let Some(table) = container::pointer(read(&self.table)) else {
             return Ok(());
         };
-        ground::at(self.home, |ground| {
-            // SAFETY: `&mut self` is exclusive, and no node is left.
-            unsafe { ground.link(&self.table, 0, None, Some(table)) };
-            Ok(())
-        })
+        // SAFETY: `&mut self` is exclusive, and no node is left.
+        unsafe { container::unlink_and_free(self.region, &self.table, table) }
     }
 
     /// Drops all entries. The table stays, as with all methods that remove entries: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
-            if let Some(node) = ground::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
+            if let Some(node) = container::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
                 self.unlink(view, slot, node, |_| ());
             }
         }
@@ -250,7 +245,7 @@ impl<K, V> HashMap<K, V> {
     /// The entries, in no particular order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, K, V> {
-        self.lend();
+        self.keep_mapped();
         Iter {
             slots: self.view().map_or(&[][..], |view| view.slots).iter(),
             entries: PhantomData,
@@ -272,12 +267,12 @@ impl<K, V> HashMap<K, V> {
     where
         V: Unpin,
     {
-        self.lend();
+        self.keep_mapped();
         self.settle();
         let slots = self.view().map_or(&[][..], |view| view.slots);
         slots.iter().filter_map(|slot| {
             let node =
-                ground::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
+                container::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
             // SAFETY: a complete node, returned once, of a map that is borrowed exclusively.
             Some(unsafe { (*node.as_ptr()).value.assume_init_mut() })
         })
@@ -289,7 +284,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            home: ground::home(region),
+            region: region.inner().id,
             table: AtomicUsize::new(0),
             entries: PhantomData,
         }
@@ -308,7 +303,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 0 => return None,
                 TOMBSTONE => {}
                 address => {
-                    let node = ground::pointer::<Node<K, V>>(address)?;
+                    let node = container::pointer::<Node<K, V>>(address)?;
                     // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits
                     // to a node that was never published.
                     let found = unsafe { node.as_ref() };
@@ -339,7 +334,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.lend();
+        self.keep_mapped();
         // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
         self.look_up(key)
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -367,7 +362,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Unpin,
     {
-        self.lend();
+        self.keep_mapped();
         self.settle();
         // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         self.look_up(key)
@@ -381,7 +376,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.look_up(key).is_some()
     }
 
@@ -394,7 +389,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Unpin,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => {
@@ -463,9 +458,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         key: K,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let node = self.find_or_build(key, make)?;
-        self.lend();
+        self.keep_mapped();
         Ok(node)
     }
 
@@ -516,7 +511,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
@@ -528,7 +523,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.make_room(additional).map(|_| ())
     }
 }
@@ -541,7 +536,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room for the smaller table beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let Some(view) = self.view() else {
             return Ok(());
@@ -560,7 +555,7 @@ impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        let Some(_hold) = ground::try_hold(self.home, &self.table) else {
+        let Some(_guard) = container::try_guard(self.region, &self.table) else {
             return;
         };
         self.clear();

@@ -24,8 +24,9 @@
 //! the walk met it. Every method that changes the list does this first.
 #![allow(unsafe_code)]
 
-use super::ground::{self, Hold, PushError, StorageError, commit, read};
-use super::{Region, Shareable, TornSafe, fingerprint};
+use super::container::{self, MappingGuard, commit, read};
+use super::region_id::RegionId;
+use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
 use core::fmt;
@@ -58,7 +59,7 @@ use core::ptr::NonNull;
 /// For assigning whole lists see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct List<T> {
-    home: usize,
+    region: RegionId,
     root: AtomicUsize,
     elements: PhantomData<T>,
 }
@@ -112,19 +113,19 @@ unsafe impl<T: TornSafe> TornSafe for List<T> {}
 
 impl<T> List<T> {
     /// Keeps the region mapped while a method runs.
-    fn hold(&self) -> Hold {
-        ground::hold(self.home, &self.root)
+    fn guard(&self) -> MappingGuard {
+        container::guard(self.region, &self.root)
     }
 
     /// Keeps the region mapped for as long as the list can be borrowed.
-    fn lend(&self) {
-        ground::lend(self.home, &self.root);
+    fn keep_mapped(&self) {
+        container::keep_mapped(self.region, &self.root);
     }
 
-    /// The caller holds the region, or the region has lent the root.
+    /// The caller keeps the region mapped, by a guard or for a borrow.
     fn root(&self) -> Option<&Root> {
         // SAFETY: the root exists until the list is dropped.
-        ground::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
+        container::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
     }
 
     /// # Safety
@@ -135,17 +136,17 @@ impl<T> List<T> {
     }
 
     fn first(&self) -> Link<T> {
-        ground::pointer(read(&self.root()?.head))
+        container::pointer(read(&self.root()?.head))
     }
 
     fn last(&self) -> Link<T> {
-        ground::pointer(read(&self.root()?.tail))
+        container::pointer(read(&self.root()?.tail))
     }
 
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.count()
     }
 
@@ -156,14 +157,14 @@ impl<T> List<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.first().is_none()
     }
 
     /// The first element.
     #[must_use]
     pub fn front(&self) -> Option<&T> {
-        self.lend();
+        self.keep_mapped();
         // SAFETY: a node of this list, which has its value.
         self.first()
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -178,7 +179,7 @@ impl<T> List<T> {
     /// The elements in order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
-        self.lend();
+        self.keep_mapped();
         Iter {
             front: self.first(),
             back: self.last(),
@@ -201,7 +202,7 @@ impl<T> List<T> {
     /// element, and the length may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
     }
 
@@ -210,7 +211,7 @@ impl<T> List<T> {
     #[inline]
     fn settle(&self) {
         if let Some(root) = self.root()
-            && let Some(node) = ground::pointer(read(&root.pending))
+            && let Some(node) = container::pointer(read(&root.pending))
         {
             self.settle_pending(root, node);
         }
@@ -225,9 +226,9 @@ impl<T> List<T> {
             let place = unsafe { self.node(node) };
             commit(&place.prev, last);
             len += 1;
-            last = ground::address(node);
+            last = container::address(node);
             met |= node == pending;
-            next = ground::pointer(read(&place.next));
+            next = container::pointer(read(&place.next));
         }
         commit(&root.tail, last);
         commit(&root.len, len);
@@ -243,18 +244,15 @@ impl<T> List<T> {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says whether there is a value; no other task can reach the node.
         unsafe {
-            ground::drop_part(
+            container::drop_part(
                 &(*pointer).stage,
                 VALUE,
                 (&raw mut (*pointer).value).cast::<T>(),
             )
         };
         // On failure the node stays pending, until a thread that can become a task calls a method.
-        let _ = ground::at(self.home, |ground| {
-            // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
-            unsafe { ground.link(&root.pending, 0, None, Some(node.cast())) };
-            Ok(())
-        });
+        // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
+        let _ = unsafe { container::unlink_and_free(self.region, &root.pending, node.cast()) };
     }
 
     /// The word that links forward to the node after `prev`.
@@ -279,9 +277,9 @@ impl<T> List<T> {
         // SAFETY: a node of this list.
         let place = unsafe { self.node(node) };
         let (prev, next) = (read(&place.prev), read(&place.next));
-        commit(&root.pending, ground::address(node));
-        commit(self.forward(root, ground::pointer(prev)), next);
-        commit(self.backward(root, ground::pointer(next)), prev);
+        commit(&root.pending, container::address(node));
+        commit(self.forward(root, container::pointer(prev)), next);
+        commit(self.backward(root, container::pointer(next)), prev);
         commit(&root.len, read(&root.len).saturating_sub(1));
         let taken = take(node);
         self.take_apart(root, node);
@@ -290,7 +288,7 @@ impl<T> List<T> {
 
     /// Drops all elements.
     pub fn clear(&mut self) {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         while let (Some(root), Some(node)) = (self.root(), self.first()) {
             self.unlink(root, node, |_| ());
@@ -303,7 +301,7 @@ impl<T: Shareable> List<T> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            home: ground::home(region),
+            region: region.inner().id,
             root: AtomicUsize::new(0),
             elements: PhantomData,
         }
@@ -311,7 +309,7 @@ impl<T: Shareable> List<T> {
 
     /// Inserts an element behind `prev`, or at the front.
     fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let node = match self
             .ready_root()
@@ -323,14 +321,14 @@ impl<T: Shareable> List<T> {
         let (root, mut node) = node;
         let prev = prev(self);
         let forward = self.forward(root, prev);
-        let next = ground::pointer(read(forward));
-        let address = ground::address(node);
+        let next = container::pointer(read(forward));
+        let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
         let place = unsafe { node.as_mut() };
         place.value.write(value);
         commit(&place.stage, VALUE);
         commit(&place.next, read(forward));
-        commit(&place.prev, prev.map_or(0, ground::address));
+        commit(&place.prev, prev.map_or(0, container::address));
         commit(forward, address);
         commit(self.backward(root, next), address);
         commit(&root.len, read(&root.len) + 1);
@@ -341,8 +339,8 @@ impl<T: Shareable> List<T> {
     /// The root, which is created if there is none.
     fn ready_root(&self) -> Result<&Root, StorageError> {
         if self.root().is_none() {
-            ground::at(self.home, |ground| {
-                let block = ground.alloc(Layout::new::<Root>())?;
+            container::with_heap(self.region, |heap| {
+                let block = heap.alloc(Layout::new::<Root>())?;
                 let zero = || AtomicUsize::new(0);
                 // SAFETY: a block of the layout that no other task knows; `root` belongs to the caller, a method with
                 // `&mut self`.
@@ -353,7 +351,7 @@ impl<T: Shareable> List<T> {
                         len: zero(),
                         pending: zero(),
                     });
-                    ground.link(&self.root, ground::address(block), Some(block), None);
+                    heap.link(&self.root, container::address(block), Some(block), None);
                 }
                 Ok(())
             })?;
@@ -363,8 +361,8 @@ impl<T: Shareable> List<T> {
 
     /// An empty node, which is pending.
     fn begin(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<T>>())?;
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(Layout::new::<Node<T>>())?;
             let zero = || AtomicUsize::new(0);
             let node = Node::<T> {
                 next: zero(),
@@ -376,7 +374,7 @@ impl<T: Shareable> List<T> {
             // `&mut self`.
             unsafe {
                 block.cast().write(node);
-                ground.link(&root.pending, ground::address(block), Some(block), None);
+                heap.link(&root.pending, container::address(block), Some(block), None);
             }
             Ok(block.cast())
         })
@@ -420,7 +418,7 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         self.take(self.first())
     }
@@ -430,7 +428,7 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         self.take(self.last())
     }
@@ -450,7 +448,7 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.lend();
+        self.keep_mapped();
         self.settle();
         // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
         self.last()
@@ -462,7 +460,7 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.lend();
+        self.keep_mapped();
         self.settle();
         let mut next = self.first();
         core::iter::from_fn(move || {
@@ -470,7 +468,7 @@ impl<T: Shareable> List<T> {
             // SAFETY: a node of this list, which has its value and is returned once, and the list is borrowed
             // exclusively.
             unsafe {
-                next = ground::pointer(read(&(*node.as_ptr()).next));
+                next = container::pointer(read(&(*node.as_ptr()).next));
                 Some((*node.as_ptr()).value.assume_init_mut())
             }
         })
@@ -478,13 +476,13 @@ impl<T: Shareable> List<T> {
 
     /// Drops the elements for which `keep` returns false, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
             // SAFETY: a node of this list, which has its value.
             let place = unsafe { self.node(node) };
-            next = ground::pointer(read(&place.next));
+            next = container::pointer(read(&place.next));
             // SAFETY: the node has its value.
             if !keep(unsafe { place.value.assume_init_ref() }) {
                 self.unlink(root, node, |_| ());
@@ -497,16 +495,13 @@ impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        let Some(_hold) = ground::try_hold(self.home, &self.root) else {
+        let Some(_guard) = container::try_guard(self.region, &self.root) else {
             return;
         };
         self.clear();
-        if let Some(root) = ground::pointer(read(&self.root)) {
-            let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self` is exclusive, and no node is left.
-                unsafe { ground.link(&self.root, 0, None, Some(root)) };
-                Ok(())
-            });
+        if let Some(root) = container::pointer(read(&self.root)) {
+            // SAFETY: `&mut self` is exclusive, and no node is left.
+            let _ = unsafe { container::unlink_and_free(self.region, &self.root, root) };
         }
     }
 }
@@ -531,7 +526,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
         self.left = self.left.checked_sub(1)?;
         // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
         let node = unsafe { self.front?.as_ref() };
-        self.front = ground::pointer(read(&node.next));
+        self.front = container::pointer(read(&node.next));
         // SAFETY: the node has its value.
         Some(unsafe { node.value.assume_init_ref() })
     }
@@ -546,7 +541,7 @@ impl<T> DoubleEndedIterator for Iter<'_, T> {
         self.left = self.left.checked_sub(1)?;
         // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
         let node = unsafe { self.back?.as_ref() };
-        self.back = ground::pointer(read(&node.prev));
+        self.back = container::pointer(read(&node.prev));
         // SAFETY: the node has its value.
         Some(unsafe { node.value.assume_init_ref() })
     }

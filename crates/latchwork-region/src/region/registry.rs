@@ -28,7 +28,8 @@
 //! *Orderings* are given at each access.
 #![allow(unsafe_code)]
 
-use super::{Inner, homes};
+use super::inner::Inner;
+use super::region_id::{self, MAX_REGIONS};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::memory::Mapping;
@@ -39,14 +40,11 @@ use core::ptr::{self, NonNull};
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 
-/// The maximum number of regions that one process can have mapped at a time.
-pub(super) const MAX_REGIONS: usize = 4096;
-
 struct Place {
     base: AtomicUsize,
     end: AtomicUsize,
-    /// The number by which containers name the region.
-    home: AtomicUsize,
+    /// The region's ID.
+    id: AtomicUsize,
     /// The number of lookups in progress.
     visitors: AtomicUsize,
     /// A `Weak`.
@@ -57,7 +55,7 @@ static PLACES: [Place; MAX_REGIONS] = [const {
     Place {
         base: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
-        home: AtomicUsize::new(0),
+        id: AtomicUsize::new(0),
         visitors: AtomicUsize::new(0),
         region: AtomicPtr::new(ptr::null_mut()),
     }
@@ -157,10 +155,10 @@ pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
     let place = &PLACES[index];
     USED.fetch_max(index + 1, Ordering::Release);
     let addresses = region.addresses();
-    homes::enter(region.home, addresses.len());
+    region_id::insert(region.id, addresses.len());
     LOWEST.fetch_min(addresses.start, Ordering::Relaxed);
     HIGHEST.fetch_max(addresses.end, Ordering::Relaxed);
-    place.home.store(region.home, Ordering::Relaxed);
+    place.id.store(region.id.raw(), Ordering::Relaxed);
     place.base.store(addresses.start, Ordering::Relaxed);
     place.end.store(addresses.end, Ordering::Relaxed);
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();
@@ -177,14 +175,14 @@ pub(super) fn leave(region: &Inner, mapping: Mapping) {
         .find(|place| ptr::eq(place.region.load(Ordering::Relaxed), region));
     match place {
         Some(place) => {
-            homes::leave(region.home);
+            region_id::remove(region.id.raw());
             place.clear();
             core::mem::forget(mapping);
             // SAFETY: the mapping was forgotten just now.
             unsafe { place.unmap() };
         }
         // Invariant 3: another thread has removed the region; or the region was never in a place.
-        None if region.was_entered() => core::mem::forget(mapping),
+        None if region.was_registered() => core::mem::forget(mapping),
         None => drop(mapping),
     }
     unmap_rest(&gate);
@@ -207,7 +205,7 @@ pub(super) fn clear(range: &Range<usize>, _: &Gate) {
         let here = place.addresses();
         let overlap = here.start < range.end && range.start < here.end;
         if overlap && place.region().is_none() {
-            homes::leave(place.home.load(Ordering::Relaxed));
+            region_id::remove(place.id.load(Ordering::Relaxed));
             place.clear();
             // SAFETY: its owner will not find the place, and will forget the mapping (invariant 3).
             unsafe { place.unmap() };

@@ -3,8 +3,8 @@
 //! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
 //! contains part of a character. Truncating is one store.
 
-use super::ground::StorageError;
-use super::{Region, Shareable, TornSafe, Vec, fingerprint};
+use super::region_id::RegionId;
+use super::{Region, Shareable, StorageError, TornSafe, Vec, fingerprint};
 use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
@@ -55,9 +55,9 @@ impl String {
         }
     }
 
-    pub(super) fn empty(home: usize) -> Self {
+    pub(super) fn empty(region: RegionId) -> Self {
         Self {
-            bytes: Vec::empty(home),
+            bytes: Vec::empty(region),
         }
     }
 
@@ -76,7 +76,7 @@ impl String {
     /// # Errors
     /// As for [`Self::from_str_in`].
     pub fn try_clone(&self) -> Result<Self, StorageError> {
-        let mut copy = Self::empty(self.bytes.home());
+        let mut copy = Self::empty(self.bytes.region());
         self.look(|content| copy.push_str(content))?;
         Ok(copy)
     }
@@ -185,7 +185,7 @@ impl String {
     /// into the region.
     #[allow(unsafe_code)]
     fn look<R>(&self, look: impl FnOnce(&str) -> R) -> R {
-        let _hold = self.bytes.hold();
+        let _guard = self.bytes.guard();
         // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
         look(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
     }

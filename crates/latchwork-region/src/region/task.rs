@@ -153,7 +153,7 @@ impl Inner {
         let owner = self.owner_of(index as u16);
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
         slot.wait.outlast();
-        self.outlast_inbox(&slot.inbox);
+        self.wait_for_inbox_writers(&slot.inbox);
         slot.forget_messages();
         slot.wait
             .settle_in(owner.raw(), wait_record::recorded(priority));

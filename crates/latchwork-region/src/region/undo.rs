@@ -23,7 +23,7 @@
 //!   a kill in between, it is repeated.
 #![allow(unsafe_code)]
 
-use super::ground::{self, commit, read};
+use super::container::{self, commit, read};
 use super::{HashMap, Inner, Shareable, TornSafe, Vec, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
@@ -207,7 +207,7 @@ impl<T, const N: usize> Undo<T, N> {
         let valid = read(&self.place) == ptr::from_ref(self).addr();
         let count = if valid { read(&self.count).min(N) } else { 0 };
         for record in self.records[..count].iter().rev() {
-            if let Some(cell) = ground::pointer::<AtomicU64>(read(&record.cell)) {
+            if let Some(cell) = container::pointer::<AtomicU64>(read(&record.cell)) {
                 // SAFETY: invariant 2: the cell exists. Relaxed, as for all cells: the lock orders them.
                 unsafe {
                     cell.as_ref()
@@ -239,7 +239,7 @@ impl<T, const N: usize> Undo<T, N> {
             .records
             .get(count)
             .ok_or(UndoError::Full { capacity: N })?;
-        let address = ground::address(NonNull::from(cell));
+        let address = container::address(NonNull::from(cell));
         if !self.has_near(address) {
             return Err(UndoError::Outside);
         }

@@ -22,8 +22,9 @@
 //!   its `TornSafe` allows.
 #![allow(unsafe_code)]
 
-use super::ground::{self, Ground, Hold, PushError, StorageError};
-use super::{Region, Shareable, TornSafe, fingerprint};
+use super::container::{self, MappingGuard};
+use super::region_id::RegionId;
+use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::alloc::Layout;
 use core::fmt;
@@ -59,7 +60,7 @@ use core::slice;
 /// where a kill matters. After a kill in the middle of it, two containers may own one buffer (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
-    home: usize,
+    region: RegionId,
     buffer: AtomicUsize,
     elements: PhantomData<T>,
 }
@@ -108,22 +109,22 @@ impl<T> Vec<T> {
 
     /// Keeps the region mapped while a method runs.
     #[inline]
-    pub(super) fn hold(&self) -> Hold {
-        ground::hold(self.home, &self.buffer)
+    pub(super) fn guard(&self) -> MappingGuard {
+        container::guard(self.region, &self.buffer)
     }
 
-    /// The caller holds the region, or the region has lent the buffer.
+    /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn head(&self) -> Option<&Head> {
         // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
         // `&mut self`.
-        ground::pointer(ground::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
+        container::pointer(container::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
     }
 
     /// The place of the first element; dangling without a buffer.
     #[inline]
     fn first(&self) -> NonNull<T> {
-        match ground::pointer::<u8>(ground::read(&self.buffer)) {
+        match container::pointer::<u8>(container::read(&self.buffer)) {
             // SAFETY: the elements follow the head in the same block.
             Some(buffer) => unsafe { buffer.add(Self::OFFSET).cast() },
             None => NonNull::dangling(),
@@ -150,7 +151,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.count()
     }
 
@@ -170,7 +171,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.room()
     }
 
@@ -183,7 +184,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
-        ground::lend(self.home, &self.buffer);
+        container::keep_mapped(self.region, &self.buffer);
         // SAFETY: by invariant 1 the elements are values. If there is a hole, it still holds the old element's bytes,
         // perhaps partly overwritten: `TornSafe` makes them a value, and a type without `TornSafe` is not accessible
         // here before the hole is filled.
@@ -202,7 +203,7 @@ impl<T> Vec<T> {
     /// itself; the array has no other derived state.
     #[inline]
     pub fn repair(&mut self) {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
     }
 
@@ -230,7 +231,7 @@ impl<T> Vec<T> {
                 self.0.set_state(self.1 as u64);
             }
         }
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         if !core::mem::needs_drop::<T>() && len < self.count() {
             self.set_state(len as u64);
@@ -246,14 +247,11 @@ impl<T> Vec<T> {
 
     /// Frees the buffer, which contains no element any more.
     fn free_buffer(&mut self) -> Result<(), StorageError> {
-        let Some(buffer) = ground::pointer(ground::read(&self.buffer)) else {
+        let Some(buffer) = container::pointer(container::read(&self.buffer)) else {
             return Ok(());
         };
-        ground::at(self.home, |ground| {
-            // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
-            unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
-            Ok(())
-        })
+        // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
+        unsafe { container::unlink_and_free(self.region, &self.buffer, buffer) }
     }
 
     /// Drops all elements. The buffer stays, as with all methods that remove elements: see [`Self::shrink_to_fit`].
@@ -266,12 +264,12 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// An empty array for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self::empty(ground::home(region))
+        Self::empty(region.inner().id)
     }
 
-    pub(super) fn empty(home: usize) -> Self {
+    pub(super) fn empty(region: RegionId) -> Self {
         Self {
-            home,
+            region,
             buffer: AtomicUsize::new(0),
             elements: PhantomData,
         }
@@ -287,8 +285,8 @@ impl<T: Shareable + Unpin> Vec<T> {
         Ok(this)
     }
 
-    pub(super) fn home(&self) -> usize {
-        self.home
+    pub(super) fn region(&self) -> RegionId {
+        self.region
     }
 
     /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`, and replaces the
@@ -300,10 +298,10 @@ impl<T: Shareable + Unpin> Vec<T> {
         fill: impl FnOnce(NonNull<T>),
     ) -> Result<(), StorageError> {
         let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
-        ground::at(self.home, |ground: &Ground<'_>| {
-            let block = ground.alloc(layout)?;
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(layout)?;
             // The capacity includes the bytes that the heap's size class gives beyond the request.
-            let usable = ground.heap().usable_size(block) - Self::OFFSET;
+            let usable = heap.usable_size(block) - Self::OFFSET;
             let capacity = usable.checked_div(size_of::<T>()).unwrap_or(MAX).min(MAX);
             // SAFETY: a block of at least the layout's size that no other task knows.
             unsafe {
@@ -313,9 +311,9 @@ impl<T: Shareable + Unpin> Vec<T> {
                 });
                 fill(block.add(Self::OFFSET).cast());
             }
-            let old = ground::pointer(ground::read(&self.buffer));
+            let old = container::pointer(container::read(&self.buffer));
             // SAFETY: `&mut self`: the caller has exclusive access to this container.
-            unsafe { ground.link(&self.buffer, ground::address(block), Some(block), old) };
+            unsafe { heap.link(&self.buffer, container::address(block), Some(block), old) };
             Ok(())
         })
     }
@@ -325,7 +323,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let len = self.count();
         let needed = len.checked_add(additional).ok_or(StorageError::TooLong)?;
@@ -359,7 +357,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Errors
     /// As for [`Self::shrink_to_fit`].
     pub fn shrink_to(&mut self, capacity: usize) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let (first, len, room) = (self.first(), self.count(), self.room());
         let wanted = len.max(capacity);
@@ -371,12 +369,11 @@ impl<T: Shareable + Unpin> Vec<T> {
         }
         let (Some(smaller), Some(buffer)) = (
             Self::layout(wanted),
-            ground::pointer::<u8>(ground::read(&self.buffer)),
+            container::pointer::<u8>(container::read(&self.buffer)),
         ) else {
             return Ok(());
         };
-        let is_smaller = ground::at(self.home, |ground| {
-            let heap = ground.heap();
+        let is_smaller = container::with_heap(self.region, |heap| {
             Ok(heap.size_for(smaller) < heap.usable_size(buffer))
         })?;
         if is_smaller {
@@ -393,7 +390,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let len = self.count();
         if len == self.room()
@@ -410,7 +407,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// Removes and returns the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let last = self.count().checked_sub(1)?;
         self.set_state(last as u64);
@@ -423,7 +420,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Panics
     /// If there is no element `index`.
     pub fn swap_remove(&mut self, index: usize) -> T {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let len = self.count();
         assert!(index < len, "index {index} out of range for length {len}");
@@ -447,7 +444,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Panics
     /// If `index` is greater than the length.
     pub fn insert(&mut self, index: usize, value: T) -> Result<(), PushError<T>> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let (first, len) = (self.first(), self.count());
         assert!(index <= len, "index {index} out of range for length {len}");
@@ -480,7 +477,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Panics
     /// If there is no element `index`.
     pub fn remove(&mut self, index: usize) -> Result<T, StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.settle();
         let (first, len) = (self.first(), self.count());
         assert!(index < len, "index {index} out of range for length {len}");
@@ -499,7 +496,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        ground::lend(self.home, &self.buffer);
+        container::keep_mapped(self.region, &self.buffer);
         self.settle();
         // SAFETY: after `settle` there is no hole, so all elements are values, and the container is borrowed
         // exclusively.
@@ -513,7 +510,7 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
     /// # Errors
     /// As for [`Self::reserve`]; then no element is appended.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.reserve(values.len())?;
         let len = self.count();
         // SAFETY: there is room behind the elements, and `values` cannot overlap that room.
@@ -532,7 +529,7 @@ impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region leaks the buffer; a
     /// process that has not attached the region leaks buffer and elements.
     fn drop(&mut self) {
-        let Some(_hold) = ground::try_hold(self.home, &self.buffer) else {
+        let Some(_guard) = container::try_guard(self.region, &self.buffer) else {
             return;
         };
         self.clear();
@@ -573,8 +570,8 @@ impl<'a, T: Shareable + Unpin> IntoIterator for &'a mut Vec<T> {
 
 impl<T: PartialEq> PartialEq for Vec<T> {
     fn eq(&self, other: &Self) -> bool {
-        // The region is held, not lent: the container may be on its way into the region.
-        let _holds = (self.hold(), other.hold());
+        // A guard, and no record of a borrow: the container may be on its way into the region.
+        let _guards = (self.guard(), other.guard());
         // SAFETY: the elements are values as in `as_slice`, and both regions are held.
         unsafe { self.elements() == other.elements() }
     }

@@ -3,8 +3,8 @@
 //! The methods here change words through `&self`; only methods with `&mut self` call them.
 #![allow(unsafe_code)]
 
-use super::super::ground::{self, PushError, StorageError, commit, read};
-use super::super::{Shareable, String};
+use super::super::container::{self, commit, read};
+use super::super::{PushError, Shareable, StorageError, String};
 use super::HashMap;
 use super::hasher;
 use super::table::{
@@ -42,9 +42,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let old = self.view();
         let capacity = table_for(len).ok_or(StorageError::TooLong)?;
         let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
-        let seed = old.map_or_else(|| hasher::seed(self.home), |old| old.head.seed);
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(layout)?;
+        let seed = old.map_or_else(|| hasher::seed(self.region), |old| old.head.seed);
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(layout)?;
             let table = block.cast::<Table>();
             let zero = || AtomicUsize::new(0);
             // SAFETY: a block of the layout that no other task knows; zero is an empty slot.
@@ -69,14 +69,14 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 .map(read)
                 .filter(|slot| *slot > TOMBSTONE)
             {
-                if let Some(node) = ground::pointer::<Node<K, V>>(node) {
+                if let Some(node) = container::pointer::<Node<K, V>>(node) {
                     // SAFETY: a node of this map.
-                    new.place(unsafe { node.as_ref().hash }, ground::address(node));
+                    new.place(unsafe { node.as_ref().hash }, container::address(node));
                 }
             }
-            let old = ground::pointer(read(&self.table));
+            let old = container::pointer(read(&self.table));
             // SAFETY: `table` belongs to the caller, a method with `&mut self`.
-            unsafe { ground.link(&self.table, ground::address(block), Some(block), old) };
+            unsafe { heap.link(&self.table, container::address(block), Some(block), old) };
             Ok(())
         })
     }
@@ -87,8 +87,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         view: View<'_>,
         hash: u64,
     ) -> Result<NonNull<Node<K, V>>, StorageError> {
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(Layout::new::<Node<K, V>>())?;
             let stage = AtomicUsize::new(0);
             let node = Node::<K, V> {
                 hash,
@@ -100,9 +100,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             // `&mut self`.
             unsafe {
                 block.cast().write(node);
-                ground.link(
+                heap.link(
                     &view.head.pending,
-                    ground::address(block),
+                    container::address(block),
                     Some(block),
                     None,
                 );
@@ -120,7 +120,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
     /// Gives a pending node, which has a key, its value, and puts it in a slot.
     pub(super) fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
-        let address = ground::address(node);
+        let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.value.write(value);
@@ -138,11 +138,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         value: V,
     ) -> Result<V, PushError<V>> {
         let value = ManuallyDrop::new(value);
-        let exchanged = ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+        let exchanged = container::with_heap(self.region, |heap| {
+            let block = heap.alloc(Layout::new::<Node<K, V>>())?;
             // SAFETY: a node of this map, to which the caller has exclusive access.
             let before = unsafe { old.as_mut() };
-            commit(&view.head.pending, ground::address(old));
+            commit(&view.head.pending, container::address(old));
             commit(&before.stage, VALUE);
             // SAFETY: both move to the new node. The caller's value does unless this fails. The key does since
             // `stage` says that the old node has none; if the new node is never published, `settle` finds the old one
@@ -159,9 +159,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             // `&mut self`.
             unsafe {
                 block.cast().write(node);
-                ground.link(
+                heap.link(
                     &view.slots[index],
-                    ground::address(block),
+                    container::address(block),
                     Some(block),
                     None,
                 );
@@ -190,7 +190,7 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Unpin,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, key)),
             Err(error) => return Err(PushError { value, error }),
@@ -244,9 +244,9 @@ impl<V: Shareable> HashMap<String, V> {
         key: &str,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let node = self.find_or_build_str(key, make)?;
-        self.lend();
+        self.keep_mapped();
         Ok(node)
     }
 
@@ -274,7 +274,7 @@ impl<V: Shareable> HashMap<String, V> {
         key: &str,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
         let mut node = self.begin(view, hash)?;
-        self.give_key(node, String::empty(self.home));
+        self.give_key(node, String::empty(self.region));
         // SAFETY: the pending node belongs to the caller, and has a key.
         let place = unsafe { node.as_mut().key.assume_init_mut() };
         if let Err(error) = place.push_str(key) {

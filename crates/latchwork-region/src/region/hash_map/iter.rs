@@ -1,7 +1,7 @@
 //! Iteration over a map's slots.
 #![allow(unsafe_code)]
 
-use super::super::ground::{self, read};
+use super::super::container::{self, read};
 use super::HashMap;
 use super::table::{Node, TOMBSTONE};
 use crate::atomic::AtomicUsize;
@@ -26,7 +26,7 @@ impl<'a, K, V> Iterator for Iter<'a, K, V> {
             .find(|slot| *slot > TOMBSTONE)?;
         // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
         unsafe {
-            let node = ground::pointer::<Node<K, V>>(address)?.as_ref();
+            let node = container::pointer::<Node<K, V>>(address)?.as_ref();
             Some((node.key.assume_init_ref(), node.value.assume_init_ref()))
         }
     }

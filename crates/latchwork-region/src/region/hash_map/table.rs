@@ -1,8 +1,8 @@
 //! The memory layout of a map.
 #![allow(unsafe_code)]
 
+use super::super::container::{commit, read};
 use super::super::fingerprint;
-use super::super::ground::{commit, read};
 use super::hasher::Hasher;
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;

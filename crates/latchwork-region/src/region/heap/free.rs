@@ -2,10 +2,11 @@
 
 use core::ptr::NonNull;
 
+use super::Heap;
+use super::error::misuse;
 use super::layout::SPAN_BYTES;
 use super::state::Kind;
 use super::task::TaskRef;
-use super::{Heap, misuse};
 
 /// The work that remains after the store that freed a block.
 pub(super) enum Freed {

@@ -34,11 +34,13 @@
 
 use core::ptr::{self, NonNull};
 
+use super::Heap;
+use super::blocks::Block;
 use super::classes::{CLASSES, Class};
+use super::error::misuse;
 use super::layout::SPAN_BYTES;
 use super::state::{Kind, State};
 use super::task::{Owner, TaskHeap, TaskRef};
-use super::{Found, Heap, misuse};
 use crate::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -128,14 +130,14 @@ impl Heap {
             prefetch_to_write(ptr::from_ref(self.entry((offset / SPAN_BYTES) as u32)).cast());
         }
         let is_own = self.is_own_small(task, address);
-        if !is_own && !matches!(self.find(address), Some(Found::Large { .. })) {
+        if !is_own && !matches!(self.find(address), Some(Block::Large { .. })) {
             return false;
         }
         // Until the block is private to the task, its recoverer frees it if the location says so, as it would have to
         // afterwards.
         self.step(task, location, value, (0, address), |heap| {
             match heap.find(address) {
-                Some(Found::Large { head, .. }) => heap.own_large(task.owner, head),
+                Some(Block::Large { head, .. }) => heap.own_large(task.owner, head),
                 _ => heap.set_shared(address, false),
             }
             step!();
@@ -213,8 +215,8 @@ impl Heap {
 
     fn is_own_small(&self, task: &TaskRef<'_>, address: usize) -> bool {
         match self.find(address) {
-            Some(Found::Small { span, .. }) => self.state(span).is_small_of(task.owner),
-            Some(Found::Large { .. }) => false,
+            Some(Block::Small { span, .. }) => self.state(span).is_small_of(task.owner),
+            Some(Block::Large { .. }) => false,
             None => misuse("double free of", address),
         }
     }

@@ -6,8 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::Heap;
-use super::classes::{CLASS_COUNT, CLASSES};
-use super::layout::place;
+use super::classes::CLASSES;
+use super::layout::CLASS_COUNT;
+use super::membership;
 use super::state::{Kind, State};
 use super::task::Owner;
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
@@ -98,7 +99,7 @@ impl Heap {
             }
             desc.used.store(used, Relaxed);
             desc.cursor.store(0, Relaxed);
-            desc.place.store(place::LOOSE, Relaxed);
+            desc.membership.store(membership::NONE, Relaxed);
             step!();
             if used == 0 {
                 return self.release(span);

@@ -12,11 +12,13 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::classes::{CLASSES, Class};
+use super::error::misuse;
 use super::free::Freed;
-use super::layout::{SPAN_BYTES, place};
+use super::layout::SPAN_BYTES;
+use super::membership;
 use super::state::{Kind, State};
 use super::task::{Owner, PENDING_WORDS, TaskRef};
-use super::{AllocError, Heap, misuse};
+use super::{AllocError, Heap};
 use crate::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed, Release, SeqCst},
@@ -158,10 +160,14 @@ impl Heap {
         let bin = &task.heap.bins[class];
         let old = bin.current.load(Relaxed);
         if old != 0 {
-            self.desc(old - 1).place.store(place::LOOSE, Relaxed);
+            self.desc(old - 1)
+                .membership
+                .store(membership::NONE, Relaxed);
             kill_point!();
         }
-        self.desc(span).place.store(place::CURRENT, Relaxed);
+        self.desc(span)
+            .membership
+            .store(membership::CURRENT, Relaxed);
         kill_point!();
         bin.current.store(span + 1, Relaxed);
         kill_point!();
@@ -189,7 +195,7 @@ impl Heap {
         }
         desc.cursor.store(0, Relaxed);
         desc.used.store(0, Relaxed);
-        desc.place.store(place::LOOSE, Relaxed);
+        desc.membership.store(membership::NONE, Relaxed);
         step!();
         let state = State::small(class, Some(task.owner));
         // Release pairs with the acquire in `state`: a task that sees the span as small sees its bitmaps.
@@ -223,9 +229,9 @@ impl Heap {
             return false;
         };
         let (desc, bits) = (self.desc(span), self.bits(span, class));
-        let (at, used) = (desc.place.load(Relaxed), desc.used.load(Relaxed));
+        let (at, used) = (desc.membership.load(Relaxed), desc.used.load(Relaxed));
         if !state.is_small_of(task.owner)
-            || at != place::CURRENT && (at != place::LISTED || used == 1)
+            || at != membership::CURRENT && (at != membership::LISTED || used == 1)
         {
             return false;
         }
@@ -454,15 +460,15 @@ impl Heap {
         let desc = self.desc(span);
         let class = self.state(span).class();
         let used = desc.used.load(Relaxed);
-        match desc.place.load(Relaxed) {
-            place::CURRENT => {}
+        match desc.membership.load(Relaxed) {
+            membership::CURRENT => {}
             at if used == 0 => {
-                if at == place::LISTED {
+                if at == membership::LISTED {
                     self.unlink(task, class, span);
                 }
                 self.release(span);
             }
-            place::LOOSE if used < CLASSES[class].count => self.push_listed(task, class, span),
+            membership::NONE if used < CLASSES[class].count => self.push_listed(task, class, span),
             _ => {}
         }
     }
@@ -489,7 +495,7 @@ impl Heap {
         }
         bin.list.store(span + 1, Relaxed);
         kill_point!();
-        desc.place.store(place::LISTED, Relaxed);
+        desc.membership.store(membership::LISTED, Relaxed);
         kill_point!();
     }
 
@@ -505,7 +511,7 @@ impl Heap {
             self.desc(next - 1).prev.store(prev, Relaxed);
             kill_point!();
         }
-        desc.place.store(place::LOOSE, Relaxed);
+        desc.membership.store(membership::NONE, Relaxed);
         kill_point!();
     }
 
@@ -568,10 +574,11 @@ impl Heap {
             }
             self.collect(span);
             let desc = self.desc(span);
-            if desc.place.load(Relaxed) == place::CURRENT && desc.used.load(Relaxed) == 0 {
+            if desc.membership.load(Relaxed) == membership::CURRENT && desc.used.load(Relaxed) == 0
+            {
                 task.heap.bins[state.class()].current.store(0, Relaxed);
                 kill_point!();
-                desc.place.store(place::LOOSE, Relaxed);
+                desc.membership.store(membership::NONE, Relaxed);
                 kill_point!();
             }
             self.settle(task, span);

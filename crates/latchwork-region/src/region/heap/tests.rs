@@ -1,5 +1,6 @@
 //! Tests of the heap: properties of single operations here; kills in `kill`; random histories against a model in
 //! `model`; threads in `threads`.
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
@@ -7,7 +8,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::blocks::Block;
 use super::*;
+use crate::atomic::Ordering::Relaxed;
 
 mod kill;
 mod model;

@@ -379,7 +379,7 @@ fn orphan_span_whose_freer_was_killed_is_found_when_memory_runs_out() {
     for block in blocks {
         // As a task does that read A as the owner just before A was recovered.
         let address = block.addr().get();
-        let Some(Found::Small { span, class, .. }) = region.heap.find(address) else {
+        let Some(Block::Small { span, class, .. }) = region.heap.find(address) else {
             unreachable!("it is allocated");
         };
         region.heap.free_remote_commit(span, class, address);

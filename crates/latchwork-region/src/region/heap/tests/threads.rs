@@ -6,6 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::atomic::AtomicUsize;
+use crate::atomic::Ordering::{Acquire, Release};
 
 /// A block on its way to another thread.
 struct Sent(NonNull<u8>);
