@@ -21,13 +21,13 @@
 //! ```
 #![allow(unsafe_code)]
 
-mod find;
 mod place;
+mod survey;
 mod wait;
 
 pub use super::heap::HeapUse;
-pub use find::{Survey, survey};
-pub use place::Place as RegionPlace;
+pub use place::RegionPlace;
+pub use survey::{Survey, survey};
 pub use wait::TaskWait;
 
 use super::header::{Header, Identity, Layout};

@@ -44,7 +44,7 @@
 //! | header and layout | `header.rs` | offsets of all tables, fingerprint |
 //! | task | `task.rs` | the calling thread joins and leaves |
 //! | task table | `task_table.rs` | slots, life-words, generations |
-//! | `park` | `park.rs`, `stop.rs` | sleep until another task makes progress or dies; end such a sleep |
+//! | `park` | `park.rs`, `cancel.rs` | sleep until another task makes progress or dies; end such a sleep |
 //! | sweep | `sweep.rs` | clean up after dead tasks |
 //! | events | `events.rs` | a task's pending events, and the events that it waits for |
 //! | heap | `heap/` | blocks, private to a task or shared |
@@ -54,6 +54,7 @@
 
 mod attach;
 mod boxed;
+mod cancel;
 mod container;
 mod create;
 mod detach;
@@ -64,7 +65,6 @@ pub mod events;
 #[doc(hidden)]
 pub mod foreign;
 mod grow;
-mod handed;
 mod handle;
 mod hash_map;
 mod header;
@@ -76,6 +76,8 @@ pub mod inspect;
 pub mod leftovers;
 mod lifetime;
 mod list;
+#[doc(hidden)]
+pub mod liveness;
 mod lookup;
 mod names;
 mod object;
@@ -86,18 +88,16 @@ mod receivers;
 mod region_id;
 mod registry;
 mod shareable;
-pub(crate) mod stop;
 mod string;
 mod sweep;
 mod task;
 mod task_id;
 mod task_table;
+mod transfer;
 mod undo;
 mod vec;
 #[doc(hidden)]
 pub mod wait_record;
-#[doc(hidden)]
-pub mod watch;
 
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;

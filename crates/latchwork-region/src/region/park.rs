@@ -43,25 +43,14 @@ impl Inner {
     /// left partly changed, and pass it to [`Self::park`].
     #[doc(hidden)]
     pub fn deaths(&self) -> u32 {
-        // Acquire: pairs with the Release in `outlast_the_dead`.
+        // Acquire: pairs with the Release in `wait_for_dead_tasks`.
         self.header().deaths.load(Ordering::Acquire)
     }
 
-    /// Sleeps while each of `words` has its value and no task dies. At most 8 words.
+    /// Sleeps while each of `words` has its value and no task dies. At most 8 words. Also returns whether a wake-up
+    /// ended the sleep, on one of `words` or for a death.
     #[doc(hidden)]
     pub fn park(
-        &self,
-        task: Task<'_>,
-        words: &[(&AtomicU32, u32)],
-        deaths: u32,
-        deadline: Option<Deadline>,
-    ) -> Parked {
-        self.park_told(task, words, deaths, deadline).0
-    }
-
-    /// The same. Also returns whether a wake-up ended the sleep, on one of `words` or for a death.
-    #[doc(hidden)]
-    pub fn park_told(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],
@@ -134,7 +123,7 @@ pub(super) static HOOKS: Hooks = Hooks {
         let inner = containing(word)?;
         let task = inner.task().ok()?;
         Some(
-            match inner.park(task, &[(word, expected)], deaths, deadline) {
+            match inner.park(task, &[(word, expected)], deaths, deadline).0 {
                 Parked::Again => Wait::Again,
                 Parked::TimedOut => Wait::TimedOut,
             },

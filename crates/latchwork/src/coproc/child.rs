@@ -20,7 +20,7 @@ use super::pace::{BURST, LINGER};
 use super::record::{self, Ref, Request};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::backoff::poll_briefly;
-use crate::region::watch::has_messages;
+use crate::region::liveness::has_messages;
 use crate::region::{AttachError, Region};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
 use crate::sys::{futex, limits, process, scheduling, signals, thread};
