@@ -15,7 +15,7 @@
 use super::error::WAITV;
 use super::header::Identity;
 use super::heap::SPAN_BYTES;
-use super::registry::{self, Gate};
+use super::registry::{self, RegistryLock};
 use super::task_table::Life;
 use super::{AttachError, CreateError, Inner, Region};
 use crate::atomic::Ordering;
@@ -45,13 +45,13 @@ pub(super) fn attach(
     }
     let candidate = Candidate { file, path, alone };
     let (identity, status) = candidate.identity(trusts_any_owner)?;
-    Gate::prepare().map_err(system("mmap"))?;
-    // The gate, the mutex of the registry, comes after the file lock: the holder of a file lock may wait for the
-    // gate, never the other way round.
-    let gate = Gate::enter();
+    RegistryLock::prepare().map_err(system("mmap"))?;
+    // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
+    // other way round.
+    let registry_lock = RegistryLock::lock();
     match candidate.known(&identity, &status)? {
         Some(region) => Ok(region),
-        None => candidate.map(identity, &status, &gate),
+        None => candidate.map(identity, &status, &registry_lock),
     }
 }
 
@@ -121,12 +121,12 @@ impl Candidate {
         self,
         identity: Identity,
         status: &FileStatus,
-        gate: &Gate,
+        registry_lock: &RegistryLock,
     ) -> Result<Region, AttachError> {
         let layout = identity.check(status.bytes, memory::page_bytes())?;
         let base = identity.base as usize;
-        registry::clear(&(base..base + layout.total), gate);
-        registry::unmap_rest(gate);
+        registry::complete_removals(&(base..base + layout.total), registry_lock);
+        registry::unmap_retained(registry_lock);
         let mapping =
             Mapping::shared_at(&self.file, base, layout.total).map_err(|error| match error {
                 Errno::EXIST => AttachError::AddressTaken { base },
@@ -162,7 +162,9 @@ impl Candidate {
                 return Err(AttachError::NotFound);
             }
         }
-        inner.enter(gate).ok_or(AttachError::TooManyRegions)
+        inner
+            .register(registry_lock)
+            .ok_or(AttachError::TooManyRegions)
     }
 }
 
@@ -184,7 +186,7 @@ impl Inner {
         for slot in self.slots() {
             // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
-            slot.wait.forget();
+            slot.wait.clear_wait();
             slot.inbox.reset();
             if slot.life() == Life::Free {
                 // The record is a cache, which the slot's next task would trust.

@@ -10,7 +10,7 @@ use super::attach::attach;
 use super::error::WAITV;
 use super::header::{self, Header, Identity, Layout};
 use super::heap::SPAN_BYTES;
-use super::registry::{self, Gate};
+use super::registry::{self, RegistryLock};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, Mapping};
@@ -264,10 +264,10 @@ impl RegionOptions {
         memory::allocate(&file, 0, committed).map_err(CreateError::OutOfMemory)?;
         memory::lock_in_use(&file).map_err(system("flock"))?;
         let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
-        Gate::prepare().map_err(system("mmap"))?;
-        let gate = Gate::enter();
-        registry::unmap_rest(&gate);
-        let mapping = self.map(&file, layout.total, &gate)?;
+        RegistryLock::prepare().map_err(system("mmap"))?;
+        let lock = RegistryLock::lock();
+        registry::unmap_retained(&lock);
+        let mapping = self.map(&file, layout.total, &lock)?;
         let base = mapping.base();
         let mut stored = [0; header::LABEL_BYTES];
         let kept = label.len().min(header::LABEL_BYTES - 1);
@@ -301,11 +301,16 @@ impl RegionOptions {
             (*header).committed.store(committed, Ordering::Relaxed);
         }
         Inner::new(file, mapping, identity, layout, path)
-            .enter(&gate)
+            .register(&lock)
             .ok_or(CreateError::TooManyRegions)
     }
 
-    fn map(&self, file: &OwnedFd, bytes: usize, gate: &Gate) -> Result<Mapping, CreateError> {
+    fn map(
+        &self,
+        file: &OwnedFd,
+        bytes: usize,
+        lock: &RegistryLock,
+    ) -> Result<Mapping, CreateError> {
         if let Some(address) = self.address {
             let window = 0x1_0000..memory::address_window().end << 1;
             if !address.is_multiple_of(SPAN_BYTES) || !window.contains(&address) {
@@ -316,7 +321,7 @@ impl RegionOptions {
                     max: window.end as u64,
                 });
             }
-            registry::clear(&(address..address + bytes), gate);
+            registry::complete_removals(&(address..address + bytes), lock);
             return Mapping::shared_at(file, address, bytes).map_err(|error| match error {
                 Errno::EXIST => CreateError::AddressTaken(address),
                 error => CreateError::System {

@@ -50,7 +50,7 @@ impl Drop for Region {
 
 impl Region {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        // Relaxed: see `leave_unused`.
+        // Relaxed: see `detach_unused`.
         inner.handles.fetch_add(1, Ordering::Relaxed);
         inner.use_begins();
         Self { inner }
@@ -130,7 +130,7 @@ impl Region {
 
     #[inline(never)]
     fn allocate_quick(&self, layout: MemoryLayout) -> Option<NonNull<u8>> {
-        let task = self.inner.task_at_hand()?;
+        let task = self.inner.first_attached_task()?;
         self.inner.heap.alloc_quick(&task.heap_task(), layout)
     }
 
@@ -164,7 +164,7 @@ impl Region {
     /// As for [`Self::deallocate`].
     #[inline(never)]
     unsafe fn deallocate_quick(&self, block: NonNull<u8>) -> bool {
-        let Some(task) = self.inner.task_at_hand() else {
+        let Some(task) = self.inner.first_attached_task() else {
             return false;
         };
         // SAFETY: the caller guarantees that the block is not used any more.

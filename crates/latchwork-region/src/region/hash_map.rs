@@ -181,13 +181,13 @@ impl<K, V> HashMap<K, V> {
             commit(stage, WHOLE);
             commit(&view.head.pending, 0);
         } else {
-            self.take_apart(view, node);
+            self.dismantle(view, node);
         }
         view.recount();
     }
 
     /// Drops the existing parts of a pending node that is in no slot, and frees it.
-    fn take_apart(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
+    fn dismantle(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         let node_pointer = node.as_ptr();
         // SAFETY: `stage` says which parts exist; no slot leads to the node, so no other task uses it.
         unsafe {
@@ -212,7 +212,7 @@ impl<K, V> HashMap<K, V> {
         commit(slot, TOMBSTONE);
         commit(&view.head.len, read(&view.head.len).saturating_sub(1));
         let taken = take(node);
-        self.take_apart(view, node);
+        self.dismantle(view, node);
         taken
     }
 

@@ -13,9 +13,9 @@
 //! it only decides which waiter is served first. The task also sleeps on `given`.
 //!
 //! *To which task does an inbox belong?* A giver has seen the task alive under that lock, and may outlive it. So the
-//! slot's next task passes through the lock of the queue that its dead predecessor waited at before it settles in,
-//! and no other task empties a dead task's inbox. A task that has not settled in yet does not wait, whatever the
-//! inbox contains.
+//! slot's next task passes through the lock of the queue that its dead predecessor waited at before it publishes its
+//! identity in its wait record, and no other task empties a dead task's inbox. A task that has not published it yet
+//! does not wait, whatever the inbox contains.
 
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -46,7 +46,7 @@ impl Inbox {
 
     /// Follows a change of the task's priority: if the task waits, its place in an order by priority changes.
     #[doc(hidden)]
-    pub fn follow(&self, priority: u32) {
+    pub fn set_priority(&self, priority: u32) {
         // Release: after the store of the priority itself, which a task that begins to wait reads after its own store.
         self.urgency
             .store(Self::urgency_of(priority), Ordering::Release);

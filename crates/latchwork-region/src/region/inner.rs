@@ -28,7 +28,7 @@ pub struct Inner {
     pub(super) layout: Layout,
     pub(super) path: Option<PathBuf>,
     pub(super) heap: Heap,
-    /// The number by which containers name the region.
+    /// By which containers name the region.
     pub(super) id: RegionId,
     /// Handles, and threads of this process that are tasks. The last use to end removes the region's name, if that
     /// was asked for.

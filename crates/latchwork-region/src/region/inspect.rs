@@ -323,11 +323,11 @@ impl Snapshot {
             .unwrap_or(u16::MAX)
             .min(self.identity.max_tasks);
         (0..used)
-            .filter_map(|index| self.judged_task(index, threads_are_ours).transpose())
+            .filter_map(|index| self.confirmed_task(index, threads_are_ours).transpose())
             .collect()
     }
 
-    fn judged_task(
+    fn confirmed_task(
         &self,
         index: u16,
         threads_are_ours: bool,

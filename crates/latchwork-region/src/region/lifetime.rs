@@ -5,7 +5,7 @@
 //! (`container/borrowed.rs`), and so do robust lists that lead into it (`registry.rs`).
 #![allow(unsafe_code)]
 
-use super::registry::{self, Gate};
+use super::registry::{self, RegistryLock};
 use super::task_table::Life;
 use super::{Inner, Region, header};
 use crate::atomic::Ordering;
@@ -21,8 +21,8 @@ impl Inner {
     }
 
     /// Makes the region findable, and returns a handle on it; `None` if there are too many regions.
-    pub(super) fn enter(self: Arc<Self>, gate: &Gate) -> Option<Region> {
-        registry::enter(&self, gate).then(|| {
+    pub(super) fn register(self: Arc<Self>, lock: &RegistryLock) -> Option<Region> {
+        registry::register(&self, lock).then(|| {
             // Relaxed: only the last user reads it.
             self.registered.store(true, Ordering::Relaxed);
             Region::new(self)
@@ -45,7 +45,7 @@ impl Inner {
                 .iter()
                 .any(|slot| matches!(slot.life(), Life::Alive(_)));
         if unlink && let Some(path) = &self.path {
-            let _gate = Gate::enter();
+            let _lock = RegistryLock::lock();
             // Acquire: another thread may have attached the region again.
             if self.uses.load(Ordering::Acquire) == 0 {
                 unlink_if_unused(self, path);
@@ -60,7 +60,7 @@ impl Drop for Inner {
         // SAFETY: the mapping is not used again. No handle and no attachment is left, references borrow from handles,
         // and everything else that could refer to the region keeps it mapped for ever.
         let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
-        registry::leave(self, mapping);
+        registry::unregister(self, mapping);
     }
 }
 

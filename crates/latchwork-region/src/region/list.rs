@@ -21,7 +21,7 @@
 //!   dropped or taken, then the heap sets `pending` to 0 and frees the node in one step.
 //!
 //! A task that finds `pending` set walks the list once, recomputes all derived words, and dismantles the node unless
-//! the walk met it. Every method that changes the list does this first.
+//! the walk is_linked it. Every method that changes the list does this first.
 #![allow(unsafe_code)]
 
 use super::container::{self, MappingGuard, commit, read};
@@ -219,7 +219,7 @@ impl<T> List<T> {
 
     #[cold]
     fn settle_pending(&self, root: &Root, pending: NonNull<Node<T>>) {
-        let (mut len, mut last, mut met) = (0, 0, false);
+        let (mut len, mut last, mut is_linked) = (0, 0, false);
         let mut next = self.first();
         while let Some(node) = next {
             // SAFETY: a node of this list.
@@ -227,20 +227,20 @@ impl<T> List<T> {
             commit(&place.prev, last);
             len += 1;
             last = container::address(node);
-            met |= node == pending;
+            is_linked |= node == pending;
             next = container::pointer(read(&place.next));
         }
         commit(&root.tail, last);
         commit(&root.len, len);
-        if met {
+        if is_linked {
             commit(&root.pending, 0);
         } else {
-            self.take_apart(root, pending);
+            self.dismantle(root, pending);
         }
     }
 
     /// Drops the value, if there is one, of a pending node that no link leads to, and frees the node.
-    fn take_apart(&self, root: &Root, node: NonNull<Node<T>>) {
+    fn dismantle(&self, root: &Root, node: NonNull<Node<T>>) {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says whether there is a value; no other task can reach the node.
         unsafe {
@@ -282,7 +282,7 @@ impl<T> List<T> {
         commit(self.backward(root, container::pointer(next)), prev);
         commit(&root.len, read(&root.len).saturating_sub(1));
         let taken = take(node);
-        self.take_apart(root, node);
+        self.dismantle(root, node);
         taken
     }
 

@@ -28,7 +28,7 @@ impl Inner {
             // Relaxed, here and below: the lock of the queue's receivers orders it.
             .filter(move |slot| slot.inbox.queue.load(Ordering::Relaxed) == queue)
             .filter_map(move |slot| {
-                // Acquire: a reader that sees that a task has settled in sees that it waits nowhere.
+                // Acquire: a reader that sees the identity of a new task sees that the task waits nowhere.
                 let owner = Owner::from_raw(slot.wait.task.load(Ordering::Acquire))?;
                 let waits = slot.inbox.queue.load(Ordering::Relaxed) == queue;
                 (waits && self.is_alive(owner)).then_some((owner, &slot.inbox))

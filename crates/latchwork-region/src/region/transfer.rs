@@ -18,7 +18,7 @@ impl Inner {
     /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
     /// caller.
     #[doc(hidden)]
-    pub unsafe fn hand_in(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
+    pub unsafe fn publish_block(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
         let address = block.as_ptr().expose_provenance();
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
         unsafe { self.heap.publish(&task.heap_task(), block, word, address) };
@@ -27,9 +27,9 @@ impl Inner {
     /// Frees the block at the address in `word`, and stores 0 there.
     ///
     /// # Safety
-    /// As for [`Self::hand_in`], which stored the address; and the block is not used any more.
+    /// As for [`Self::publish_block`], which stored the address; and the block is not used any more.
     #[doc(hidden)]
-    pub unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
+    pub unsafe fn retire_block(&self, task: Task<'_>, word: &AtomicUsize) {
         if let Some(block) = super::container::pointer(super::container::read(word)) {
             crate::hook::freed(|| self.heap.addresses_of(block));
             // SAFETY: the caller guarantees the contract of `retire`: a protected word, and a block that is not used
@@ -42,9 +42,9 @@ impl Inner {
     /// nothing, if that is impossible: for a small block in another task's span.
     ///
     /// # Safety
-    /// As for [`Self::discard`].
+    /// As for [`Self::retire_block`].
     #[doc(hidden)]
-    pub unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
+    pub unsafe fn take_block(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
         super::container::pointer(super::container::read(word)).is_some_and(|block| {
             // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
             // will use.

@@ -221,7 +221,7 @@ impl<T, const N: usize> Undo<T, N> {
 
     /// Checks that a reference leads to a part of the data.
     #[inline]
-    fn own<'a, C>(&self, part: &'a C) -> Result<&'a C, UndoError> {
+    fn part_of_data<'a, C>(&self, part: &'a C) -> Result<&'a C, UndoError> {
         let data = ptr::from_ref(&self.data).addr();
         let offset = ptr::from_ref(part).addr().wrapping_sub(data);
         if offset <= size_of::<T>() && size_of::<C>() <= size_of::<T>() - offset {
@@ -240,7 +240,7 @@ impl<T, const N: usize> Undo<T, N> {
             .get(count)
             .ok_or(UndoError::Full { capacity: N })?;
         let address = container::address(NonNull::from(cell));
-        if !self.has_near(address) {
+        if !self.is_in_same_region(address) {
             return Err(UndoError::Outside);
         }
         // Relaxed throughout: the lock that protects the log orders everything for other tasks.
@@ -259,14 +259,15 @@ impl<T, const N: usize> Undo<T, N> {
     }
 
     /// Whether the cell lies in the same region as the log.
-    fn has_near(&self, cell: usize) -> bool {
+    fn is_in_same_region(&self, cell: usize) -> bool {
         let log = ptr::from_ref(self).addr();
-        let here = Me::get().ok().and_then(|me| {
+        let attached = Me::get().ok().and_then(|me| {
             me.attachments()
                 .map(|attachment| attachment.base..attachment.end)
                 .find(|region| region.contains(&log))
         });
-        here.or_else(|| Inner::containing(log).map(|region| region.addresses()))
+        attached
+            .or_else(|| Inner::containing(log).map(|region| region.addresses()))
             .is_some_and(|region| region.contains(&cell))
     }
 }
@@ -298,7 +299,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         value: u64,
     ) -> Result<(), UndoError> {
         let undo = &*self.undo;
-        let cell = undo.own(pick(&undo.data))?;
+        let cell = undo.part_of_data(pick(&undo.data))?;
         undo.change(cell, value)
     }
 
@@ -331,7 +332,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         value: u64,
     ) -> Result<(), UndoError> {
         let undo = &*self.undo;
-        let container = undo.own(pick(&undo.data))?;
+        let container = undo.part_of_data(pick(&undo.data))?;
         undo.change(container.cell(key).ok_or(UndoError::NoCell)?, value)
     }
 

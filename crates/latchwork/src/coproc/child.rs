@@ -381,7 +381,7 @@ fn leave_regions(region: &Region) -> bool {
         || region
             .inner()
             .task()
-            .is_ok_and(|task| region.inner().has_fellows(task))
+            .is_ok_and(|task| region.inner().process_has_other_tasks(task))
     {
         return false;
     }

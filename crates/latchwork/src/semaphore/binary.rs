@@ -213,7 +213,7 @@ impl<'r> BinarySemaphore<'r> {
     pub(crate) fn obtain_at_hand(&self) -> bool {
         let Anchor { ground, core, key } = self.anchor;
         if self.is_plain
-            && let Some(task) = ground.task_at_hand()
+            && let Some(task) = ground.first_attached_task()
             && owned::obtain_free(core, key, task.owner().raw())
         {
             task.slot.wait.standing.obtained();
@@ -246,7 +246,7 @@ impl<'r> BinarySemaphore<'r> {
         let Anchor { ground, core, key } = self.anchor;
         if self.is_plain
             && !torn
-            && let Some(task) = ground.task_at_hand()
+            && let Some(task) = ground.first_attached_task()
             && owned::release_free(core, key, task.owner().raw())
         {
             let task = me(task);

@@ -75,7 +75,7 @@ mod of_region {
 
         fn has_changed(&self, slot: u16, priority: u32) {
             if let Some(slot) = self.slots().get(usize::from(slot)) {
-                slot.inbox.follow(priority);
+                slot.inbox.set_priority(priority);
             }
         }
 

@@ -162,7 +162,7 @@ impl<'r> Anchor<'r> {
     /// become one when it releases what it does not own.
     pub(super) fn owner_at_hand(&self) -> Result<Task<'r>, ReleaseError> {
         let thread = crate::task::Me::get().map_err(AttachError::from)?;
-        self.ground.known_task(thread).ok_or(match self.word() {
+        self.ground.attached_task(thread).ok_or(match self.word() {
             Some(_) => ReleaseError::NotOwner,
             None => ReleaseError::Deleted,
         })
@@ -192,7 +192,7 @@ impl<'r> Anchor<'r> {
     /// Deletes a named semaphore, and frees the name.
     pub(super) fn delete_named(&self, site: Site) -> Result<(), UseError> {
         self.delete(site)?;
-        self.ground.give_up_name(self.core);
+        self.ground.release_name(self.core);
         Ok(())
     }
 

@@ -52,7 +52,7 @@
 //!
 //! *Reuse of a slot.* Other tasks write a task's record under one of two locks, that of the semaphore it waits for and
 //! that of its standing, and only if they saw the task alive while they held the lock. The next task in the slot passes
-//! through both locks before it uses the record ([`WaitRecord::outlast`]); so no write that was meant for its
+//! through both locks before it uses the record ([`WaitRecord::wait_for_writers`]); so no write that was meant for its
 //! predecessor reaches it.
 //!
 //! *Locking.* No lock is held while another is taken, and there is no lock that all tasks share. A refresh follows a
@@ -239,7 +239,7 @@ pub(crate) fn set_mirrored<G: Ground>(ground: &G, task: u64, on: bool) -> Option
 }
 
 /// A task's standing, locked. Until this is dropped the slot gets no other task, even if the task dies: its successor
-/// [outlasts](WaitRecord::outlast) this lock.
+/// [waits for](WaitRecord::wait_for_writers) this lock.
 struct LockedStanding<'a>(&'a Standing);
 
 impl<'a> LockedStanding<'a> {

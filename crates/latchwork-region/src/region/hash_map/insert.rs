@@ -175,7 +175,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             });
         }
         let value = take_value(old);
-        self.take_apart(view, old);
+        self.dismantle(view, old);
         Ok(value)
     }
 }
@@ -278,7 +278,7 @@ impl<V: Shareable> HashMap<String, V> {
         // SAFETY: the pending node belongs to the caller, and has a key.
         let place = unsafe { node.as_mut().key.assume_init_mut() };
         if let Err(error) = place.push_str(key) {
-            self.take_apart(view, node);
+            self.dismantle(view, node);
             return Err(error);
         }
         Ok(node)

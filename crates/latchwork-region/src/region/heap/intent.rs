@@ -262,7 +262,13 @@ impl Heap {
     }
 
     /// The blocks of one bitmap word of a span that live intents unlink, except those of `except`.
-    pub(super) fn held(&self, span: u32, class: &Class, word: u32, except: Option<Owner>) -> u64 {
+    pub(super) fn named_blocks(
+        &self,
+        span: u32,
+        class: &Class,
+        word: u32,
+        except: Option<Owner>,
+    ) -> u64 {
         let mut held = 0;
         self.each_retired(except, |offset| {
             if (offset / SPAN_BYTES) as u32 == span
@@ -276,7 +282,7 @@ impl Heap {
     }
 
     /// Whether a live intent of a task other than `task` unlinks a large block.
-    pub(super) fn is_held_large(&self, task: Owner, head: u32) -> bool {
+    pub(super) fn is_named_large(&self, task: Owner, head: u32) -> bool {
         let mut held = false;
         self.each_retired(Some(task), |offset| {
             held |= offset == head as usize * SPAN_BYTES;
@@ -324,7 +330,7 @@ impl Heap {
         self.set_retiring(dead, false);
         step!();
         if let Some((owner, span)) = owner {
-            self.tell(owner, span);
+            self.notify_owner(owner, span);
         }
     }
 
@@ -390,7 +396,7 @@ impl Heap {
                     }
                 }
                 // As in `free_commit`: the recovery of the task whose intent names the block frees it.
-                Kind::Head if self.is_held_large(dead, span) => return None,
+                Kind::Head if self.is_named_large(dead, span) => return None,
                 Kind::Head => {
                     let transit = State::transit(self.run_of(span, state), dead);
                     let _ = self

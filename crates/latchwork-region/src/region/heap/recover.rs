@@ -54,7 +54,7 @@ impl Heap {
             match state.kind() {
                 Some(Kind::Init) => self.release(span),
                 Some(Kind::Small) => self.recover_small(span, state, policy),
-                Some(Kind::Transit) => self.take_apart(span),
+                Some(Kind::Transit) => self.dismantle(span),
                 Some(Kind::Head) => self.recover_large(dead, span, policy),
                 _ => {}
             }
@@ -114,7 +114,7 @@ impl Heap {
             self.entry(span).store(state.with_owner(next).0, SeqCst);
             step!();
             if let Some(owner) = next {
-                return self.tell(owner, span);
+                return self.notify_owner(owner, span);
             }
             if held || !self.has_remote(span) {
                 return;
@@ -154,7 +154,7 @@ impl Heap {
             }
             step!();
             if next.kind() == Some(Kind::Transit) {
-                self.take_apart(head);
+                self.dismantle(head);
             }
             return;
         }

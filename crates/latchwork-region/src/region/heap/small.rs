@@ -281,7 +281,7 @@ impl Heap {
         // Relaxed: only the caller has the block, so no other task sets its bit now.
         let was_shared = bits.shared(word).load(Relaxed) & mask != 0;
         // Only shared blocks are ever unlinked.
-        if was_shared && self.is_held_own(task, span, class, word, mask) {
+        if was_shared && self.defer_if_named(task, span, class, word, mask) {
             return Freed::Own(span);
         }
         step!();
@@ -305,7 +305,7 @@ impl Heap {
     /// its `remote` bit: the recovery of that task notifies the owner when the block can be collected. Returns
     /// whether it did so.
     #[inline(never)]
-    fn is_held_own(
+    fn defer_if_named(
         &self,
         task: &TaskRef<'_>,
         span: u32,
@@ -313,7 +313,7 @@ impl Heap {
         word: u32,
         mask: u64,
     ) -> bool {
-        let held = self.held(span, class, word, Some(task.owner)) & mask != 0;
+        let held = self.named_blocks(span, class, word, Some(task.owner)) & mask != 0;
         if held {
             // SYNC remote-free: pairs with `collect`.
             self.bits(span, class).remote(word).fetch_or(mask, SeqCst);
@@ -336,7 +336,7 @@ impl Heap {
             misuse("double free of", address);
         }
         // SYNC remote-free: pairs with `collect`; the caller's accesses to the block are done before its next user
-        // begins. SeqCst: see `tell`.
+        // begins. SeqCst: see `notify_owner`.
         if bits.remote(word).fetch_or(mask, SeqCst) & mask != 0 {
             misuse("double free of", address);
         }
@@ -352,7 +352,7 @@ impl Heap {
             match state.owner() {
                 _ if state.kind() != Some(Kind::Small) => return,
                 Some(owner) if owner == task.owner => return self.refresh(task, span),
-                Some(owner) => return self.tell(owner, span),
+                Some(owner) => return self.notify_owner(owner, span),
                 None => {
                     if self.adopt(task, span, state) {
                         return self.settle(task, span);
@@ -368,7 +368,7 @@ impl Heap {
     /// swaps the hint, then reads the bitmap, all SeqCst. If the notifier finds the hint set, the owner will see its
     /// bit when it reads the bitmap. A hint that a kill loses is repeated by the next notifier, since it checks both
     /// words each time.
-    pub(super) fn tell(&self, owner: Owner, span: u32) {
+    pub(super) fn notify_owner(&self, owner: Owner, span: u32) {
         let Some(heap) = self.task_heap(owner.slot()) else {
             return;
         };
@@ -429,7 +429,7 @@ impl Heap {
             if remote == 0 {
                 continue;
             }
-            let held = remote & self.held(span, class, word, None);
+            let held = remote & self.named_blocks(span, class, word, None);
             left |= held != 0;
             let freed = remote & !held;
             if freed == 0 {

@@ -483,7 +483,7 @@ fn assert_misuse(test: &str, message: &str, f: impl FnOnce()) {
 }
 
 /// The full name of a test in this module.
-macro_rules! here {
+macro_rules! test_path {
     ($name:ident) => {
         concat!(module_path!(), "::", stringify!($name))
             .split_once("::")
@@ -495,7 +495,7 @@ macro_rules! here {
 #[test]
 fn double_free_aborts() {
     assert_misuse(
-        here!(double_free_aborts),
+        test_path!(double_free_aborts),
         "latchwork: double free of 0x",
         || {
             let region = Region::new(1);
@@ -510,7 +510,7 @@ fn double_free_aborts() {
 
 #[test]
 fn double_free_across_tasks_aborts() {
-    let name = here!(double_free_across_tasks_aborts);
+    let name = test_path!(double_free_across_tasks_aborts);
     assert_misuse(name, "latchwork: double free of 0x", || {
         let region = Region::new(1);
         let block = region.alloc(owner(1), 64);
@@ -521,7 +521,7 @@ fn double_free_across_tasks_aborts() {
 
 #[test]
 fn double_free_of_a_large_block_aborts() {
-    let name = here!(double_free_of_a_large_block_aborts);
+    let name = test_path!(double_free_of_a_large_block_aborts);
     assert_misuse(name, "latchwork: double free of 0x", || {
         let region = Region::new(4);
         let block = region.alloc(owner(1), 100_000);
@@ -532,7 +532,7 @@ fn double_free_of_a_large_block_aborts() {
 
 #[test]
 fn free_of_an_interior_pointer_aborts() {
-    let name = here!(free_of_an_interior_pointer_aborts);
+    let name = test_path!(free_of_an_interior_pointer_aborts);
     assert_misuse(name, "latchwork: free of a pointer into 0x", || {
         let region = Region::new(1);
         let block = region.alloc(owner(1), 64);
@@ -543,7 +543,7 @@ fn free_of_an_interior_pointer_aborts() {
 
 #[test]
 fn free_of_a_foreign_pointer_aborts() {
-    let name = here!(free_of_a_foreign_pointer_aborts);
+    let name = test_path!(free_of_a_foreign_pointer_aborts);
     assert_misuse(name, "latchwork: free of a foreign pointer 0x", || {
         let region = Region::new(1);
         region.free(owner(1), NonNull::from(&mut 0u8));

@@ -300,7 +300,7 @@ impl<'r> MrspSemaphore<'r> {
         self.anchor.delete(Site::caller())?;
         // A `Shared` begins with its core.
         let shared = core::ptr::from_ref(self.anchor.core).cast::<Shared>();
-        self.anchor.ground.give_up_name::<Shared>(shared);
+        self.anchor.ground.release_name::<Shared>(shared);
         Ok(())
     }
 

@@ -353,7 +353,7 @@ fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
 }
 
 /// Frees `block` of A as B, which is killed before it notifies A.
-fn free_untold(region: &Region, block: NonNull<u8>) {
+fn free_without_notice(region: &Region, block: NonNull<u8>) {
     let killed = kill_at(0, || region.free(owner(B), block)).is_none();
     assert!(killed && !region.is_live(block));
 }
@@ -363,7 +363,7 @@ fn block_whose_freer_was_killed_is_found_when_memory_runs_out() {
     let region = Region::new(3);
     let blocks: Vec<_> = (0..6).map(|_| region.alloc(owner(A), 30_000)).collect();
     for &block in &blocks[1..6] {
-        free_untold(&region, block);
+        free_without_notice(&region, block);
         region.recover(owner(B), OnDeath::Free);
     }
     let again: Vec<_> = (1..6).map(|_| region.alloc(owner(A), 30_000)).collect();
