@@ -35,9 +35,8 @@
 mod hasher;
 mod insert;
 mod iter;
+mod lookup;
 mod table;
-
-pub use iter::Iter;
 
 use super::container::{self, MappingGuard, commit, read};
 use super::region_id::RegionId;
@@ -159,22 +158,22 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     pub fn repair(&mut self) {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
     }
 
     // Private methods with `&self` change words, too: only methods with `&mut self` call them.
 
     #[inline]
-    fn settle(&self) {
+    fn finish_pending(&self) {
         if let Some(view) = self.view()
             && let Some(node) = container::pointer(read(&view.head.pending))
         {
-            self.settle_pending(view, node);
+            self.finish_pending_node(view, node);
         }
     }
 
     #[cold]
-    fn settle_pending(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
+    fn finish_pending_node(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         // SAFETY: a pending node is allocated until the step that clears `pending`.
         let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
         if view.has(hash, container::address(node)) {
@@ -228,7 +227,7 @@ impl<K, V> HashMap<K, V> {
     /// Drops all entries. The table stays, as with all methods that remove entries: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
             if let Some(node) = container::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
@@ -241,42 +240,6 @@ impl<K, V> HashMap<K, V> {
         }
         commit(&view.head.used, 0);
     }
-
-    /// The entries, in no particular order.
-    #[must_use]
-    pub fn iter(&self) -> Iter<'_, K, V> {
-        self.keep_mapped();
-        Iter {
-            slots: self.view().map_or(&[][..], |view| view.slots).iter(),
-            entries: PhantomData,
-        }
-    }
-
-    /// The keys, in no particular order.
-    pub fn keys(&self) -> impl Iterator<Item = &K> {
-        self.iter().map(|(key, _)| key)
-    }
-
-    /// The values, in no particular order.
-    pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.iter().map(|(_, value)| value)
-    }
-
-    /// The values, mutable, in no particular order.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V>
-    where
-        V: Unpin,
-    {
-        self.keep_mapped();
-        self.settle();
-        let slots = self.view().map_or(&[][..], |view| view.slots);
-        slots.iter().filter_map(|slot| {
-            let node =
-                container::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
-            // SAFETY: a complete node, returned once, of a map that is borrowed exclusively.
-            Some(unsafe { (*node.as_ptr()).value.assume_init_mut() })
-        })
-    }
 }
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
@@ -288,96 +251,6 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             table: AtomicUsize::new(0),
             entries: PhantomData,
         }
-    }
-
-    /// Finds a key: its hash, its slot and its node.
-    fn find<Q>(&self, view: View<'_>, hash: u64, key: &Q) -> Option<(usize, NonNull<Node<K, V>>)>
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        let mask = view.slots.len() - 1;
-        for distance in 0..view.slots.len() {
-            let index = (hash as usize).wrapping_add(distance) & mask;
-            match read(&view.slots[index]) {
-                0 => return None,
-                TOMBSTONE => {}
-                address => {
-                    let node = container::pointer::<Node<K, V>>(address)?;
-                    // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits
-                    // to a node that was never published.
-                    let found = unsafe { node.as_ref() };
-                    // SAFETY: a node in a slot has its key.
-                    if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key
-                    {
-                        return Some((index, node));
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    fn look_up<Q>(&self, key: &Q) -> Option<NonNull<Node<K, V>>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let view = self.view()?;
-        Some(self.find(view, hash_of(view, key), key)?.1)
-    }
-
-    /// The value of a key.
-    #[must_use]
-    pub fn get<Q>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.keep_mapped();
-        // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
-        self.look_up(key)
-            .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
-    }
-
-    /// The value of a key, pinned: it does not move before it is dropped, since a value that is not `Unpin` never
-    /// leaves the map. Its robust locks can be used.
-    #[must_use]
-    pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut V`, or a
-        // value, require `V: Unpin`.
-        self.get(key)
-            .map(|value| unsafe { Pin::new_unchecked(value) })
-    }
-
-    /// The value of a key, mutable.
-    #[must_use]
-    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-        V: Unpin,
-    {
-        self.keep_mapped();
-        self.settle();
-        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
-        self.look_up(key)
-            .map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
-    }
-
-    /// Whether the map has an entry with this key.
-    #[must_use]
-    pub fn contains_key<Q>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let _guard = self.guard();
-        self.look_up(key).is_some()
     }
 
     /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it and drops
@@ -512,7 +385,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
         Some(self.unlink(view, &view.slots[index], node, take))
@@ -537,7 +410,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// If the region has no room for the smaller table beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         let Some(view) = self.view() else {
             return Ok(());
         };

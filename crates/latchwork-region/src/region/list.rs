@@ -21,18 +21,18 @@
 //!   dropped or taken, then the heap sets `pending` to 0 and frees the node in one step.
 //!
 //! A task that finds `pending` set walks the list once, recomputes all derived words, and dismantles the node unless
-//! the walk is_linked it. Every method that changes the list does this first.
+//! the walk found it. Every method that changes the list does this first.
 #![allow(unsafe_code)]
+
+mod iter;
 
 use super::container::{self, MappingGuard, commit, read};
 use super::region_id::RegionId;
 use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use core::pin::Pin;
 use core::ptr::NonNull;
 
 /// A doubly linked list whose elements live in a region. An element never moves.
@@ -176,49 +176,28 @@ impl<T> List<T> {
         self.iter().next_back()
     }
 
-    /// The elements in order.
-    #[must_use]
-    pub fn iter(&self) -> Iter<'_, T> {
-        self.keep_mapped();
-        Iter {
-            front: self.first(),
-            back: self.last(),
-            left: self.count(),
-            elements: PhantomData,
-        }
-    }
-
-    /// The elements in order, pinned: none moves before it is dropped, since a value that is not `Unpin` never leaves
-    /// the list. Their robust locks can be used.
-    pub fn iter_pin(&self) -> impl DoubleEndedIterator<Item = Pin<&T>> {
-        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut T`, or an
-        // element, require `T: Unpin`.
-        let pin = |element| unsafe { Pin::new_unchecked(element) };
-        self.iter().map(pin)
-    }
-
     /// Finishes or undoes the operation that a dead owner left unfinished, and recomputes backward links, end and
     /// length, in O(n). Every method that changes the list does this by itself; before it, iteration may miss an
     /// element, and the length may be off by one.
     #[inline]
     pub fn repair(&mut self) {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
     }
 
     // Private methods with `&self` change words, too: only methods with `&mut self` call them.
 
     #[inline]
-    fn settle(&self) {
+    fn finish_pending(&self) {
         if let Some(root) = self.root()
             && let Some(node) = container::pointer(read(&root.pending))
         {
-            self.settle_pending(root, node);
+            self.finish_pending_node(root, node);
         }
     }
 
     #[cold]
-    fn settle_pending(&self, root: &Root, pending: NonNull<Node<T>>) {
+    fn finish_pending_node(&self, root: &Root, pending: NonNull<Node<T>>) {
         let (mut len, mut last, mut is_linked) = (0, 0, false);
         let mut next = self.first();
         while let Some(node) = next {
@@ -289,7 +268,7 @@ impl<T> List<T> {
     /// Drops all elements.
     pub fn clear(&mut self) {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         while let (Some(root), Some(node)) = (self.root(), self.first()) {
             self.unlink(root, node, |_| ());
         }
@@ -310,7 +289,7 @@ impl<T: Shareable> List<T> {
     /// Inserts an element behind `prev`, or at the front.
     fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         let node = match self
             .ready_root()
             .and_then(|root| self.begin(root).map(|node| (root, node)))
@@ -419,7 +398,7 @@ impl<T: Shareable> List<T> {
         T: Unpin,
     {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         self.take(self.first())
     }
 
@@ -429,7 +408,7 @@ impl<T: Shareable> List<T> {
         T: Unpin,
     {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         self.take(self.last())
     }
 
@@ -449,35 +428,16 @@ impl<T: Shareable> List<T> {
         T: Unpin,
     {
         self.keep_mapped();
-        self.settle();
+        self.finish_pending();
         // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
         self.last()
             .map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
     }
 
-    /// The elements in order, mutable.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T>
-    where
-        T: Unpin,
-    {
-        self.keep_mapped();
-        self.settle();
-        let mut next = self.first();
-        core::iter::from_fn(move || {
-            let node = next?;
-            // SAFETY: a node of this list, which has its value and is returned once, and the list is borrowed
-            // exclusively.
-            unsafe {
-                next = container::pointer(read(&(*node.as_ptr()).next));
-                Some((*node.as_ptr()).value.assume_init_mut())
-            }
-        })
-    }
-
     /// Drops the elements for which `keep` returns false, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let _guard = self.guard();
-        self.settle();
+        self.finish_pending();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
             // SAFETY: a node of this list, which has its value.
@@ -503,60 +463,5 @@ impl<T> Drop for List<T> {
             // SAFETY: `&mut self` is exclusive, and no node is left.
             let _ = unsafe { container::unlink_and_free(self.region, &self.root, root) };
         }
-    }
-}
-
-/// The elements of a [`List`].
-pub struct Iter<'a, T> {
-    front: Link<T>,
-    back: Link<T>,
-    left: usize,
-    elements: PhantomData<&'a T>,
-}
-
-// SAFETY: the iterator gives only shared references to elements.
-unsafe impl<T: Sync> Send for Iter<'_, T> {}
-// SAFETY: the iterator gives only shared references to elements.
-unsafe impl<T: Sync> Sync for Iter<'_, T> {}
-
-impl<'a, T> Iterator for Iter<'a, T> {
-    type Item = &'a T;
-
-    fn next(&mut self) -> Option<&'a T> {
-        self.left = self.left.checked_sub(1)?;
-        // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
-        let node = unsafe { self.front?.as_ref() };
-        self.front = container::pointer(read(&node.next));
-        // SAFETY: the node has its value.
-        Some(unsafe { node.value.assume_init_ref() })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.left))
-    }
-}
-
-impl<T> DoubleEndedIterator for Iter<'_, T> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
-        let node = unsafe { self.back?.as_ref() };
-        self.back = container::pointer(read(&node.prev));
-        // SAFETY: the node has its value.
-        Some(unsafe { node.value.assume_init_ref() })
-    }
-}
-
-impl<'a, T> IntoIterator for &'a List<T> {
-    type Item = &'a T;
-    type IntoIter = Iter<'a, T>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for List<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(self).finish()
     }
 }

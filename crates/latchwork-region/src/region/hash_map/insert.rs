@@ -19,9 +19,9 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
-    /// Settles a pending operation, and ensures that an eighth of the slots stays empty.
+    /// Finishes a pending operation, and ensures that an eighth of the slots stays empty.
     pub(super) fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
-        self.settle();
+        self.finish_pending();
         let (used, capacity) = self
             .view()
             .map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
@@ -145,7 +145,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             commit(&view.head.pending, container::address(old));
             commit(&before.stage, VALUE);
             // SAFETY: both move to the new node. The caller's value does unless this fails. The key does since
-            // `stage` says that the old node has none; if the new node is never published, `settle` finds the old one
+            // `stage` says that the old node has none; if the new node is never published, `finish_pending` finds the old one
             // in its slot and marks it complete again.
             let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
             let stage = AtomicUsize::new(WHOLE);

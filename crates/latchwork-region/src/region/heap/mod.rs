@@ -63,6 +63,7 @@ macro_rules! kill_point {
     }};
 }
 
+mod bits;
 mod blocks;
 mod claim;
 mod classes;
@@ -75,9 +76,12 @@ mod intent;
 mod large;
 mod layout;
 mod membership;
+mod orphans;
 mod recover;
+mod remote;
 mod small;
 mod snapshot;
+mod span_lists;
 mod state;
 mod stats;
 mod task;

@@ -13,6 +13,7 @@ use super::*;
 use crate::atomic::Ordering::Relaxed;
 
 mod kill;
+mod misuse;
 mod model;
 mod threads;
 
@@ -463,89 +464,4 @@ fn last_block_of_an_orphan_span_gives_it_back() {
     region.recover(dead, OnDeath::Keep);
     region.free(other, block);
     assert_eq!(region.heap.stats().free_spans, 1);
-}
-
-/// Runs `f` in a child process, which must abort with a line that has `message`.
-fn assert_misuse(test: &str, message: &str, f: impl FnOnce()) {
-    const CHILD: &str = "LATCHWORK_HEAP_MISUSE";
-    if std::env::var_os(CHILD).is_some() {
-        f();
-        std::process::exit(0);
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", test])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "not noticed");
-    assert!(text.contains(message), "{text}");
-}
-
-/// The full name of a test in this module.
-macro_rules! test_path {
-    ($name:ident) => {
-        concat!(module_path!(), "::", stringify!($name))
-            .split_once("::")
-            .unwrap()
-            .1
-    };
-}
-
-#[test]
-fn double_free_aborts() {
-    assert_misuse(
-        test_path!(double_free_aborts),
-        "latchwork: double free of 0x",
-        || {
-            let region = Region::new(1);
-            let keep = region.alloc(owner(1), 64);
-            let block = region.alloc(owner(1), 64);
-            region.free(owner(1), block);
-            assert!(region.is_live(keep));
-            region.free(owner(1), block);
-        },
-    );
-}
-
-#[test]
-fn double_free_across_tasks_aborts() {
-    let name = test_path!(double_free_across_tasks_aborts);
-    assert_misuse(name, "latchwork: double free of 0x", || {
-        let region = Region::new(1);
-        let block = region.alloc(owner(1), 64);
-        region.free(owner(2), block);
-        region.free(owner(1), block);
-    });
-}
-
-#[test]
-fn double_free_of_a_large_block_aborts() {
-    let name = test_path!(double_free_of_a_large_block_aborts);
-    assert_misuse(name, "latchwork: double free of 0x", || {
-        let region = Region::new(4);
-        let block = region.alloc(owner(1), 100_000);
-        region.free(owner(1), block);
-        region.free(owner(1), block);
-    });
-}
-
-#[test]
-fn free_of_an_interior_pointer_aborts() {
-    let name = test_path!(free_of_an_interior_pointer_aborts);
-    assert_misuse(name, "latchwork: free of a pointer into 0x", || {
-        let region = Region::new(1);
-        let block = region.alloc(owner(1), 64);
-        // SAFETY: the offset is within the block.
-        region.free(owner(1), unsafe { block.add(16) });
-    });
-}
-
-#[test]
-fn free_of_a_foreign_pointer_aborts() {
-    let name = test_path!(free_of_a_foreign_pointer_aborts);
-    assert_misuse(name, "latchwork: free of a foreign pointer 0x", || {
-        let region = Region::new(1);
-        region.free(owner(1), NonNull::from(&mut 0u8));
-    });
 }
