@@ -37,10 +37,10 @@ pub fn check_records(
 #[inline]
 #[doc(hidden)]
 pub fn join_at(address: usize) {
-    let is_here =
+    let is_in =
         |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
     if registry::may_contain(address)
-        && !Me::whoever().attachments().any(is_here)
+        && !Me::whoever().attachments().any(is_in)
         && let Some(region) = Inner::containing(address)
     {
         // If no slot is free, other processes cannot see the thread; its own process can.
@@ -83,18 +83,23 @@ pub fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
 }
 
-/// Whether an address lies in an anonymous region that this process has made and whose only task belongs to this
-/// process.
+/// Whether an address lies in an anonymous region that this process has made and whose only living task belongs to
+/// this process.
 #[doc(hidden)]
-pub fn is_lone(address: usize) -> bool {
+pub fn has_only_own_task(address: usize) -> bool {
     let Some(region) = Inner::containing(address) else {
         return false;
     };
     let process = crate::sys::thread::process_id();
     let used = usize::from(region.slots_used());
     let is_alive = |slot: &&Slot| matches!(slot.life(), Life::Alive(_));
-    let alive = region.slots()[..used].iter().filter(is_alive).count();
-    region.path.is_none() && region.identity.creator == process && alive == 1
+    // Relaxed: a task's process never changes.
+    let is_own = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
+    let mut alive = region.slots()[..used].iter().filter(is_alive);
+    region.path.is_none()
+        && region.identity.creator == process
+        && alive.next().is_some_and(is_own)
+        && alive.next().is_none()
 }
 
 /// Writes the name of the object that contains an address in a region of this process.

@@ -133,7 +133,7 @@ pub use inbox::{Inbox, LOCK as QUEUE_LOCK};
 pub use inner::Inner;
 #[doc(hidden)]
 pub use lookup::{
-    check_record, check_records, contains, is_lone, join_at, own_recorded_priority,
+    check_record, check_records, contains, has_only_own_task, join_at, own_recorded_priority,
     recorded_priority, write_object_name,
 };
 #[doc(hidden)]

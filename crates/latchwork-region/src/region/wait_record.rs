@@ -91,7 +91,7 @@ pub struct Standing {
     pub spins_at: AtomicU32,
     /// The priority that the kernel was last set to; 0: unknown. Under the lock.
     #[cfg(not(loom))]
-    pub told: AtomicU32,
+    pub kernel_priority: AtomicU32,
     /// 0 if no task waits for an object that the task owns and inherits by. A task that begins to wait sets it, and a
     /// task that hands over; it is cleared under the lock: see `semaphore/priority.rs`.
     pub inherits: AtomicU32,
@@ -171,7 +171,7 @@ impl WaitRecord {
         self.standing.held.store(0, Ordering::Relaxed);
         self.standing.waits_at.store(0, Ordering::Relaxed);
         self.standing.spins_at.store(0, Ordering::Relaxed);
-        self.standing.told.store(0, Ordering::Relaxed);
+        self.standing.kernel_priority.store(0, Ordering::Relaxed);
         self.standing.inherits.store(0, Ordering::Relaxed);
         self.lending.home.store(0, Ordering::Relaxed);
         self.lending.sections.store(0, Ordering::Relaxed);

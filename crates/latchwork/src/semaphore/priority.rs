@@ -231,7 +231,7 @@ pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Optio
 pub(crate) fn set_mirrored<G: Ground>(ground: &G, task: u64, on: bool) -> Option<()> {
     let standing = LockedStanding::new(ground, task)?;
     // Relaxed, here and below: under the lock. The kernel's value may have been changed by others since.
-    standing.told.store(0, Relaxed);
+    standing.kernel_priority.store(0, Relaxed);
     standing.mirrored.store(on.into(), Relaxed);
     drop(standing);
     refresh(ground, task, false);
@@ -352,11 +352,11 @@ fn tell<G: Ground>(ground: &G, slot: u16, record: &WaitRecord, [_, now]: [u32; 2
     } else {
         now
     };
-    if standing.told.load(Relaxed) != due {
+    if standing.kernel_priority.load(Relaxed) != due {
         // First: a task killed in between leaves the kernel's value unknown.
-        standing.told.store(0, Relaxed);
+        standing.kernel_priority.store(0, Relaxed);
         if ground.mirror(slot, due) {
-            standing.told.store(due, Relaxed);
+            standing.kernel_priority.store(due, Relaxed);
         }
     }
 }

@@ -361,7 +361,7 @@ impl<'r> MrspSemaphore<'r> {
         let raised_to = |waits_at| {
             standing.waits_at.store(waits_at, Ordering::SeqCst);
             priority::refresh(ground, me.task, false);
-            standing.told.load(Ordering::Relaxed)
+            standing.kernel_priority.load(Ordering::Relaxed)
         };
         let has_right = raised_to(ceiling) != 0;
         raised_to(0);

@@ -109,8 +109,8 @@ pub(super) fn help(
     bring_up_to_date(ground, core);
     standing.spins_at.store(level, Relaxed);
     priority::refresh(ground, me.task, false);
-    // If the kernel refused the priority, `told` differs.
-    standing.told.load(Relaxed) == level
+    // If the kernel refused the priority, `kernel_priority` differs.
+    standing.kernel_priority.load(Relaxed) == level
 }
 
 fn effective(record: &WaitRecord) -> u32 {

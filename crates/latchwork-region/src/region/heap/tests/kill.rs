@@ -281,7 +281,7 @@ fn is_tight(name: &str) -> bool {
 }
 
 #[test]
-fn kill_at_every_step_loses_and_doubles_nothing() {
+fn kill_at_every_step_loses_no_block_and_doubles_none() {
     let mut kills = 0;
     for &(name, slack, scenario) in SCENARIOS {
         for policy in POLICIES {
@@ -313,7 +313,7 @@ fn kill_at_every_step_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
+fn kill_of_the_recoverer_at_every_step_loses_no_block_and_doubles_none() {
     for &(name, slack, scenario) in SCENARIOS {
         for policy in POLICIES {
             let meanwhile = match is_tight(name) {
