@@ -39,17 +39,21 @@ pub(super) fn attach(
     }
     // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
     // one that has the region, and can validate it closely.
-    let alone = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
-    if !alone {
+    let is_exclusive = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
+    if !is_exclusive {
         memory::lock_in_use(&file).map_err(system("flock"))?;
     }
-    let candidate = Candidate { file, path, alone };
+    let candidate = Candidate {
+        file,
+        path,
+        is_exclusive,
+    };
     let (identity, status) = candidate.identity(trusts_any_owner)?;
     RegistryLock::prepare().map_err(system("mmap"))?;
     // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
     // other way round.
     let registry_lock = RegistryLock::lock();
-    match candidate.known(&identity, &status)? {
+    match candidate.existing_mapping(&identity, &status)? {
         Some(region) => Ok(region),
         None => candidate.map(identity, &status, &registry_lock),
     }
@@ -60,7 +64,7 @@ struct Candidate {
     file: OwnedFd,
     path: Option<PathBuf>,
     /// No other process has it.
-    alone: bool,
+    is_exclusive: bool,
 }
 
 impl Candidate {
@@ -87,18 +91,18 @@ impl Candidate {
         }
         let identity = Identity::parse(bytes);
         identity.check(status.bytes, memory::page_bytes())?;
-        let here = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
-        if identity.pid_namespace != here {
+        let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
+        if identity.pid_namespace != own_namespace {
             return Err(AttachError::OtherPidNamespace {
                 region: identity.pid_namespace,
-                here,
+                here: own_namespace,
             });
         }
         Ok((identity, status))
     }
 
     /// Another handle on the existing mapping, if this process has the region.
-    fn known(
+    fn existing_mapping(
         &self,
         identity: &Identity,
         status: &FileStatus,
@@ -106,8 +110,8 @@ impl Candidate {
         let Some(inner) = Inner::containing(identity.base as usize) else {
             return Ok(None);
         };
-        let there = memory::file_status(&inner.file).map_err(system("fstat"))?;
-        if !there.is_same_file(status) {
+        let mapped = memory::file_status(&inner.file).map_err(system("fstat"))?;
+        if !mapped.is_same_file(status) {
             return Ok(None);
         }
         // Its lock may have been released, if containers kept the mapping after its last use.
@@ -153,7 +157,7 @@ impl Candidate {
         if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.slots().len() {
             return Err(AttachError::Damaged("more tasks were in it than can be"));
         }
-        if self.alone {
+        if self.is_exclusive {
             inner.validate()?;
             memory::lock_in_use(&inner.file).map_err(system("flock"))?;
             // The kernel releases one lock before it takes the other: in between the name may have been removed.

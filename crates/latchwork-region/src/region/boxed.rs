@@ -140,7 +140,7 @@ impl<'r> Box<'r, [u8]> {
 impl<'r, T> Box<'r, T> {
     /// Releases the value with its block, which stays private to the task that allocated it. [`Self::from_raw`] takes
     /// it back.
-    #[must_use = "the value is leaked when nobody takes it back"]
+    #[must_use = "the value is leaked unless `from_raw` takes it back"]
     pub fn into_raw(self) -> NonNull<T> {
         ManuallyDrop::new(self).value
     }
@@ -175,8 +175,8 @@ impl<'r, T: ?Sized> Box<'r, T> {
     /// The value, pinned: it does not move before it is dropped, so its robust locks can be used.
     #[must_use]
     pub fn as_pin(&self) -> Pin<&T> {
-        // SAFETY: the value stays in its block until it is dropped; `&mut T` is lent, and the value moved out, only
-        // if it is `Unpin`.
+        // SAFETY: the value stays in its block until it is dropped; `&mut T` is given out, and the value moved out,
+        // only if it is `Unpin`.
         unsafe { Pin::new_unchecked(self) }
     }
 

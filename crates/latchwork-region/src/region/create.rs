@@ -119,9 +119,9 @@ impl RegionOptions {
     /// Also attaches regions that another user owns. By default that is refused, to root as well.
     ///
     /// # Safety
-    /// Every region attached with these options was made by this library on behalf of somebody who may run code as
+    /// Every region attached with these options was made by this library on behalf of a user who may run code as
     /// the calling user, and only this library writes it as long as it is attached. A region holds pointers, and the
-    /// owner of its file can store any pointer there. (Anybody can be the first to create a given name in
+    /// owner of its file can store any pointer there. (Any user can be the first to create a given name in
     /// `/dev/shm`.) See [what safety rests on](super#what-safety-rests-on).
     pub unsafe fn trust_any_owner(mut self, trust: bool) -> Self {
         self.trust_any_owner = trust;

@@ -37,7 +37,7 @@ impl Inner {
             },
             stride: size_of::<Slot>(),
         };
-        let grower = Grower {
+        let backing = FileBacking {
             base,
             descriptor: file.as_raw_fd(),
             layout,
@@ -50,7 +50,7 @@ impl Inner {
                 base.add(layout.heap),
                 layout.heap_layout,
                 tasks,
-                Box::new(grower),
+                Box::new(backing),
             )
         };
         let id = RegionId::new(base.addr().get(), identity.number);
@@ -120,18 +120,18 @@ impl Region {
 }
 
 /// The source of the heap's memory.
-struct Grower {
+struct FileBacking {
     base: NonNull<u8>,
     descriptor: i32,
     layout: Layout,
 }
 
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
-unsafe impl Send for Grower {}
+unsafe impl Send for FileBacking {}
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
-unsafe impl Sync for Grower {}
+unsafe impl Sync for FileBacking {}
 
-impl Backing for Grower {
+impl Backing for FileBacking {
     /// Commits memory for `spans` more spans, under the region's lock.
     ///
     /// A kill leaves at most memory that is committed and not yet counted; the next growth counts it (`fallocate` on
@@ -174,7 +174,7 @@ impl Backing for Grower {
     }
 }
 
-impl Grower {
+impl FileBacking {
     fn file(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is the region's file, which `Inner` keeps open as long as this heap exists.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }

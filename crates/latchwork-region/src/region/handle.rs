@@ -12,8 +12,8 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A handle on a region, made by [`RegionOptions`](super::RegionOptions); clones refer to the same mapping. The [module](super) has an
-/// example.
+/// A handle on a region, made by [`RegionOptions`](super::RegionOptions); clones refer to the same mapping. The
+/// [module](super) has an example.
 ///
 /// The mapping stays until the last handle and the last thread that used the region are gone. Every thread that uses
 /// a region becomes a *task* of it at its first use. The thread leaves the region when it ends or, if the process has
@@ -21,8 +21,8 @@ use std::sync::Arc;
 ///
 /// A container that was taken out of the region, or not yet placed in it, borrows from no handle. Its methods find
 /// the region as long as it is mapped, and panic afterwards; a container that is dropped after that is leaked. Once a
-/// container has lent something (a slice, an element, an iterator), it keeps the region mapped until it is dropped or
-/// grows.
+/// reference into a container was handed out (a slice, an element, an iterator), the container keeps the region mapped
+/// until it is dropped or grows.
 ///
 /// In the child of a fork the mapping persists (it is shared), and the child's thread becomes a task of its own at
 /// its first use of a handle. Using only references does not make it a task, and then its death wakes no waiter; see
@@ -80,8 +80,9 @@ impl Region {
         self.inner.path.as_deref()
     }
 
-    /// The memory file, to be passed to another process, which attaches it with [`RegionOptions::attach_file`](super::RegionOptions::attach_file). The
-    /// caller must neither write nor truncate it: see [what safety rests on](super#what-safety-rests-on).
+    /// The memory file, to be passed to another process, which attaches it with
+    /// [`RegionOptions::attach_file`](super::RegionOptions::attach_file). The caller must neither write nor truncate
+    /// it: see [what safety rests on](super#what-safety-rests-on).
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.inner.file.as_fd()
@@ -223,7 +224,7 @@ impl Region {
             "the value at {:#x} is no named object of this region",
             ptr::from_ref(object).addr()
         );
-        // SAFETY: a named object of this type. It is lent as a shared, pinned reference only, and dropped in its
+        // SAFETY: a named object of this type. It is given out as a shared, pinned reference only, and dropped in its
         // place, by `remove`, which is unsafe.
         unsafe { Pin::new_unchecked(object) }
     }

@@ -28,7 +28,7 @@
 //! - *Grow, shrink:* a complete table is built, private to the task; the heap replaces the old one by it in one step.
 //!
 //! A task that finds `pending` set searches the slots for that node. If the node is in a slot, it is complete. If
-//! not, the task dismantles whatever parts of it exist. Either way nothing leaks. Then it recounts `len` and `used`.
+//! not, the task dismantles the parts of it that exist. In both cases nothing leaks. Then it recounts `len` and `used`.
 //! Every method that changes the map does this first; so does `repair`.
 #![allow(unsafe_code)]
 
@@ -48,7 +48,7 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
-use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value};
+use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value};
 
 /// A hash map whose entries live in a region.
 ///
@@ -177,7 +177,7 @@ impl<K, V> HashMap<K, V> {
         // SAFETY: a pending node is allocated until the step that clears `pending`.
         let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
         if view.has(hash, container::address(node)) {
-            commit(stage, WHOLE);
+            commit(stage, COMPLETE);
             commit(&view.head.pending, 0);
         } else {
             self.dismantle(view, node);
@@ -281,10 +281,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 }),
             };
         }
-        match self.begin(view, hash) {
+        match self.pending_node(view, hash) {
             Ok(node) => {
-                self.give_key(node, key);
-                self.finish(view, node, value);
+                self.set_key(node, key);
+                self.complete(view, node, value);
                 Ok(None)
             }
             Err(error) => Err(PushError {
@@ -350,10 +350,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             return Ok(node);
         }
         let value = make();
-        match self.begin(view, hash) {
+        match self.pending_node(view, hash) {
             Ok(node) => {
-                self.give_key(node, key);
-                self.finish(view, node, value);
+                self.set_key(node, key);
+                self.complete(view, node, value);
                 Ok(node)
             }
             Err(error) => Err(PushError { value: key, error }),
@@ -367,7 +367,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Unpin,
     {
-        self.take_out(key, take_value)
+        self.remove_with(key, take_value)
     }
 
     /// Removes a key, and drops its value in place. Returns whether the map had the key.
@@ -376,10 +376,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.take_out(key, |_| ()).is_some()
+        self.remove_with(key, |_| ()).is_some()
     }
 
-    fn take_out<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
+    fn remove_with<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

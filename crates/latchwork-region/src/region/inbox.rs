@@ -15,7 +15,7 @@
 //! *To which task does an inbox belong?* A giver has seen the task alive under that lock, and may outlive it. So the
 //! slot's next task passes through the lock of the queue that its dead predecessor waited at before it publishes its
 //! identity in its wait record, and no other task empties a dead task's inbox. A task that has not published it yet
-//! does not wait, whatever the inbox contains.
+//! is not waiting, even if the inbox names a queue.
 
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

@@ -282,12 +282,12 @@ impl Snapshot {
 
     fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
-        let here = memory::pid_namespace().map_err(|error| AttachError::System {
+        let own_namespace = memory::pid_namespace().map_err(|error| AttachError::System {
             call: "stat(/proc/self/ns/pid)",
             error,
         })?;
         let identity = &self.identity;
-        let is_ours = identity.pid_namespace == here;
+        let is_ours = identity.pid_namespace == own_namespace;
         let heap = self
             .layout
             .heap_layout

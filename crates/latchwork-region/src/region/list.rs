@@ -235,13 +235,13 @@ impl<T> List<T> {
     }
 
     /// The word that links forward to the node after `prev`.
-    fn forward<'a>(&'a self, root: &'a Root, prev: Link<T>) -> &'a AtomicUsize {
+    fn forward_link<'a>(&'a self, root: &'a Root, prev: Link<T>) -> &'a AtomicUsize {
         // SAFETY: a node of this list.
         prev.map_or(&root.head, |prev| unsafe { &self.node(prev).next })
     }
 
     /// The word that links back to the node before `next`.
-    fn backward<'a>(&'a self, root: &'a Root, next: Link<T>) -> &'a AtomicUsize {
+    fn backward_link<'a>(&'a self, root: &'a Root, next: Link<T>) -> &'a AtomicUsize {
         // SAFETY: a node of this list.
         next.map_or(&root.tail, |next| unsafe { &self.node(next).prev })
     }
@@ -257,8 +257,8 @@ impl<T> List<T> {
         let place = unsafe { self.node(node) };
         let (prev, next) = (read(&place.prev), read(&place.next));
         commit(&root.pending, container::address(node));
-        commit(self.forward(root, container::pointer(prev)), next);
-        commit(self.backward(root, container::pointer(next)), prev);
+        commit(self.forward_link(root, container::pointer(prev)), next);
+        commit(self.backward_link(root, container::pointer(next)), prev);
         commit(&root.len, read(&root.len).saturating_sub(1));
         let taken = take(node);
         self.dismantle(root, node);
@@ -287,19 +287,23 @@ impl<T: Shareable> List<T> {
     }
 
     /// Inserts an element behind `prev`, or at the front.
-    fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
+    fn insert_after(
+        &self,
+        prev: impl FnOnce(&Self) -> Link<T>,
+        value: T,
+    ) -> Result<(), PushError<T>> {
         let _guard = self.guard();
         self.finish_pending();
         let node = match self
-            .ready_root()
-            .and_then(|root| self.begin(root).map(|node| (root, node)))
+            .root_or_new()
+            .and_then(|root| self.pending_node(root).map(|node| (root, node)))
         {
             Ok(node) => node,
             Err(error) => return Err(PushError { value, error }),
         };
         let (root, mut node) = node;
         let prev = prev(self);
-        let forward = self.forward(root, prev);
+        let forward = self.forward_link(root, prev);
         let next = container::pointer(read(forward));
         let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
@@ -309,14 +313,14 @@ impl<T: Shareable> List<T> {
         commit(&place.next, read(forward));
         commit(&place.prev, prev.map_or(0, container::address));
         commit(forward, address);
-        commit(self.backward(root, next), address);
+        commit(self.backward_link(root, next), address);
         commit(&root.len, read(&root.len) + 1);
         commit(&root.pending, 0);
         Ok(())
     }
 
     /// The root, which is created if there is none.
-    fn ready_root(&self) -> Result<&Root, StorageError> {
+    fn root_or_new(&self) -> Result<&Root, StorageError> {
         if self.root().is_none() {
             container::with_heap(self.region, |heap| {
                 let block = heap.alloc(Layout::new::<Root>())?;
@@ -339,7 +343,7 @@ impl<T: Shareable> List<T> {
     }
 
     /// An empty node, which is pending.
-    fn begin(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
+    fn pending_node(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
         container::with_heap(self.region, |heap| {
             let block = heap.alloc(Layout::new::<Node<T>>())?;
             let zero = || AtomicUsize::new(0);
@@ -364,7 +368,7 @@ impl<T: Shareable> List<T> {
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     pub fn push_front(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.link(|_| None, value)
+        self.insert_after(|_| None, value)
     }
 
     /// Appends an element.
@@ -372,7 +376,7 @@ impl<T: Shareable> List<T> {
     /// # Errors
     /// As for [`Self::push_front`].
     pub fn push_back(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.link(Self::last, value)
+        self.insert_after(Self::last, value)
     }
 
     fn take(&self, node: Link<T>) -> Option<T>

@@ -57,7 +57,7 @@ pub fn recorded_priority(thread: u32) -> Option<u32> {
         let slot = region.slots()[..used]
             .iter()
             .find(|slot| matches!(slot.life(), Life::Alive(tid) if tid == thread))?;
-        Some(recorded_in(slot))
+        Some(effective_priority_in(slot))
     });
     priorities.min()
 }
@@ -68,11 +68,11 @@ pub fn own_recorded_priority() -> Option<u32> {
     let attachments = Me::whoever().attachments();
     attachments
         // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
-        .map(|attachment| recorded_in(unsafe { attachment.slot.cast().as_ref() }))
+        .map(|attachment| effective_priority_in(unsafe { attachment.slot.cast().as_ref() }))
         .min()
 }
 
-fn recorded_in(slot: &Slot) -> u32 {
+fn effective_priority_in(slot: &Slot) -> u32 {
     // Relaxed: the value may change at once in any case.
     slot.wait.standing.effective.load(Ordering::Relaxed) & !wait_record::BUSY
 }

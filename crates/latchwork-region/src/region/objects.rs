@@ -158,7 +158,7 @@ impl Region {
         let object = NonNull::from(typed::<T>(object, bytes)?.get_ref());
         if let Some(entry) = names::find(self.inner().entries(), name) {
             entry.mark_removing();
-            let _removal = Removal {
+            let _removal = RemovalGuard {
                 directory: &directory,
                 task: task.heap_task(),
                 entry,
@@ -221,31 +221,31 @@ impl Inner {
 }
 
 /// A block for an object that is being made; it is freed if that panics.
-struct Unmade<'a> {
+struct UnfinishedObject<'a> {
     directory: &'a Directory<'a>,
     task: TaskRef<'a>,
     block: NonNull<u8>,
 }
 
-impl Drop for Unmade<'_> {
+impl Drop for UnfinishedObject<'_> {
     fn drop(&mut self) {
-        self.directory.assert_ours();
+        self.directory.assert_held();
         // SAFETY: this task allocated the block, and no other task knows it.
         unsafe { self.directory.region.heap.free(&self.task, self.block) };
     }
 }
 
 /// An object that is being dropped; its name and memory are released even if that panics.
-struct Removal<'a> {
+struct RemovalGuard<'a> {
     directory: &'a Directory<'a>,
     task: TaskRef<'a>,
     entry: &'a Entry,
     block: NonNull<u8>,
 }
 
-impl Drop for Removal<'_> {
+impl Drop for RemovalGuard<'_> {
     fn drop(&mut self) {
-        self.directory.assert_ours();
+        self.directory.assert_held();
         // SAFETY: the directory's lock protects the location, and `object` allocated the block.
         unsafe {
             let heap = &self.directory.region.heap;
@@ -305,7 +305,7 @@ impl<'r> Directory<'r> {
     }
 
     /// Aborts in the child of a fork, which does not own the directory's lock.
-    fn assert_ours(&self) {
+    fn assert_held(&self) {
         self.region.header().names_lock.assert_held();
     }
 
@@ -325,15 +325,15 @@ impl<'r> Directory<'r> {
     ) -> Result<NonNull<u8>, ObjectError> {
         let heap_task = task.heap_task();
         let block = self.region.heap.alloc(&heap_task, layout)?;
-        let unmade = Unmade {
+        let unfinished = UnfinishedObject {
             directory: self,
             task: heap_task,
             block,
         };
         make(block);
         // `make` is the user's code and may have forked: only one of the two processes may go on.
-        self.assert_ours();
-        core::mem::forget(unmade);
+        self.assert_held();
+        core::mem::forget(unfinished);
         Ok(block)
     }
 
@@ -431,7 +431,7 @@ fn typed<'r, T: Shareable>(object: NonNull<u8>, bytes: usize) -> Result<Pin<&'r 
 
 impl Drop for Directory<'_> {
     fn drop(&mut self) {
-        self.assert_ours();
+        self.assert_held();
         // SAFETY: locked by `lock`. (A panic in `make` leaves the directory unchanged.)
         unsafe { self.region.header().names_lock.unlock_raw() };
     }

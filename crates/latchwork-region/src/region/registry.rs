@@ -2,7 +2,7 @@
 //!
 //! Containers, robust locks and words to sleep on know only addresses; the registry finds the region of an address. A
 //! *registration* records the addresses of a region and leads to it. Registrations are static, so that a lookup need
-//! not know whether the region still exists. Regions come and go under the *registry lock*, a mutex.
+//! not know whether the region still exists. Regions are registered and removed under the *registry lock*, a mutex.
 //!
 //! | `region` of a registration | meaning | entered by |
 //! | --- | --- | --- |
@@ -17,9 +17,9 @@
 //!    gone.
 //! 2. `region` becomes null before the `Weak` is dropped, and the `Weak` is dropped only if no reader is announced
 //!    then: a later reader reads null. (If a reader is announced, the few bytes behind the `Weak` are leaked.)
-//! 3. Regions come and go under the lock. A holder of the lock may complete the removal of a region whose last user
-//!    was about to do so. So an attach never finds addresses taken by a region that is being removed, and in the
-//!    child of a fork, in which that user does not run, no thread waits for it.
+//! 3. Regions are registered and removed under the lock. A holder of the lock may complete the removal of a region
+//!    whose last user was about to do so. So an attach never finds addresses taken by a region that is being removed,
+//!    and in the child of a fork, in which that user does not run, no thread waits for it.
 //! 4. A mapping stays if it contains a robust lock, or a life-word, that is on the list of some thread of this
 //!    process: its guard was forgotten, or the thread is about to end with it, and the list leads there. A thread
 //!    that makes or drops a region checks such mappings again ([`unmap_retained`]).
@@ -216,7 +216,7 @@ pub(super) fn complete_removals(range: &Range<usize>, _: &RegistryLock) {
     }
 }
 
-/// The registry's lock, held while regions of this process come and go.
+/// The registry's lock, held while regions of this process are registered and removed.
 pub(super) struct RegistryLock {
     /// `None` if this thread already holds the lock.
     word: Option<&'static AtomicU32>,

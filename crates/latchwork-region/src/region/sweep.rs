@@ -14,9 +14,9 @@
 //! *Why this wait?* The kernel finds a dead task's remaining locks through pointers in the locks that it has not
 //! reached yet, and other tasks may run in between. Until the walk is finished, a lock in a block that only the task
 //! knew, or in data whose lock has already passed on, must not be freed or overwritten. Moreover, a SIGKILL ends the
-//! threads of a process one by one: a thread to which the dead task had lent its box or guard may still have locks
-//! there. So a sweep waits for the other tasks of a process that is being killed (except threads that are not tasks
-//! of the region, and processes about which `/proc` says nothing).
+//! threads of a process one by one: a thread to which the dead task had passed a reference to its box or guard may
+//! still have locks there. So a sweep waits for the other tasks of a process that is being killed (except threads that
+//! are not tasks of the region, and processes about which `/proc` says nothing).
 //!
 //! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
 //! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`WAIT_LIMIT`] the
@@ -135,8 +135,8 @@ impl Inner {
         (dead, lists_walked)
     }
 
-    /// Settles the heap of a dead task and frees its slot. `lists_walked`: the kernel no longer reads the task's private
-    /// blocks.
+    /// Settles the heap of a dead task and frees its slot. `lists_walked`: the kernel no longer reads the task's
+    /// private blocks.
     fn recover_slot(&self, index: u16, lists_walked: bool) {
         let slot = &self.slots()[usize::from(index)];
         let policy = match slot.orphans.load(Ordering::Relaxed) {

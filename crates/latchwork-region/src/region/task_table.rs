@@ -1,7 +1,7 @@
 //! The task table of a region: its tasks, which of them died, and how a sleeping task detects a death.
 //!
 //! Each thread that uses a region owns a [`Slot`] of it. The slot's **life-word** is a word on the thread's robust
-//! list, held from attach to detach: when the thread dies, for whatever reason, the kernel marks the word and wakes
+//! list, held from attach to detach: when the thread dies, for any reason, the kernel marks the word and wakes
 //! one sleeper on it. Only the life-word decides whether a task is alive: a thread ID and a start time can be reused
 //! and outlive an `exec`; the life-word cannot.
 //!

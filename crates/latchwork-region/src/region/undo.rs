@@ -9,8 +9,8 @@
 //! Invariants
 //! 1. A cell that an update has changed has a valid record, made before the change.
 //! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container in them. A log
-//!    that is dropped discards its records before its data is dropped. While records are valid, the data is lent only
-//!    shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
+//!    that is dropped discards its records before its data is dropped. While records are valid, the data is borrowed
+//!    only shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
 //!    closure's result could be anything that it has captured, hence the check of its address.)
 //! 3. Records are valid only at the address at which they were made: a log that was moved (its transaction was
 //!    forgotten) has none.
@@ -291,7 +291,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     ///
     /// # Errors
     /// [`UndoError::Full`]; [`UndoError::Outside`] if the cell is not in the bytes of the data itself. The update
-    /// goes on; drop it to cancel it.
+    /// continues; drop it to cancel it.
     #[inline]
     pub fn store(
         &mut self,
@@ -323,7 +323,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     ///
     /// # Errors
     /// [`UndoError::Full`], [`UndoError::NoCell`]; [`UndoError::Outside`] if the container is not in the bytes of the
-    /// data itself, or belongs to another region. The update goes on.
+    /// data itself, or belongs to another region. The update continues.
     #[inline]
     pub fn store_at<C: Cells<Q>, Q: ?Sized>(
         &mut self,

@@ -21,8 +21,8 @@
 //! *To which task does a record belong?* Other tasks write to it under one of three locks, those of `object`,
 //! standing and lending, and only if they saw the task alive under that lock. Such a writer may outlive the task, and
 //! must not write to the record of the slot's next task: so the next task passes through these locks before it
-//! [initialises](WaitRecord::init) the record. (The exception is [`inherits`](Standing::inherits), which any task may set
-//! needlessly.)
+//! [initialises](WaitRecord::init) the record. (The exception is [`inherits`](Standing::inherits), which any task may
+//! set needlessly.)
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -21,7 +21,8 @@ pub(in crate::region) fn guard(id: RegionId, word: &AtomicUsize) -> MappingGuard
     try_guard(id, word).unwrap_or_else(|| not_mapped(id))
 }
 
-/// Like [`guard`]; `None` if the container has a block that this process has not mapped: such a container can only be leaked.
+/// Like [`guard`]; `None` if the container has a block that this process has not mapped: such a container can only be
+/// leaked.
 #[inline(never)]
 pub(in crate::region) fn try_guard(id: RegionId, word: &AtomicUsize) -> Option<MappingGuard> {
     if region_id::is_inside(id, ptr::from_ref(word).addr()) {

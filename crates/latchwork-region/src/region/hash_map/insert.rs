@@ -8,7 +8,7 @@ use super::super::{PushError, Shareable, StorageError, String};
 use super::HashMap;
 use super::hasher;
 use super::table::{
-    KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value,
+    COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value,
 };
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
@@ -82,7 +82,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// An empty node, which is pending.
-    pub(super) fn begin(
+    pub(super) fn pending_node(
         &self,
         view: View<'_>,
         hash: u64,
@@ -111,7 +111,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         })
     }
 
-    pub(super) fn give_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
+    pub(super) fn set_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.key.write(key);
@@ -119,12 +119,12 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// Gives a pending node, which has a key, its value, and puts it in a slot.
-    pub(super) fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
+    pub(super) fn complete(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
         let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.value.write(value);
-        commit(&node.stage, WHOLE);
+        commit(&node.stage, COMPLETE);
         view.place(node.hash, address);
         commit(&view.head.pending, 0);
     }
@@ -145,10 +145,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             commit(&view.head.pending, container::address(old));
             commit(&before.stage, VALUE);
             // SAFETY: both move to the new node. The caller's value does unless this fails. The key does since
-            // `stage` says that the old node has none; if the new node is never published, `finish_pending` finds the old one
-            // in its slot and marks it complete again.
+            // `stage` says that the old node has none; if the new node is never published, `finish_pending` finds the
+            // old one in its slot and marks it complete again.
             let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
-            let stage = AtomicUsize::new(WHOLE);
+            let stage = AtomicUsize::new(COMPLETE);
             let node = Node {
                 hash: before.hash,
                 stage,
@@ -198,9 +198,9 @@ impl<V: Shareable> HashMap<String, V> {
         if let Some((index, node)) = self.find(view, hash, key) {
             return self.exchange(view, index, node, value).map(Some);
         }
-        match self.begin_str(view, hash, key) {
+        match self.pending_node_str(view, hash, key) {
             Ok(node) => {
-                self.finish(view, node, value);
+                self.complete(view, node, value);
                 Ok(None)
             }
             Err(error) => Err(PushError { value, error }),
@@ -261,20 +261,20 @@ impl<V: Shareable> HashMap<String, V> {
             return Ok(node);
         }
         let value = make();
-        let node = self.begin_str(view, hash, key)?;
-        self.finish(view, node, value);
+        let node = self.pending_node_str(view, hash, key)?;
+        self.complete(view, node, value);
         Ok(node)
     }
 
     /// A pending node with this key.
-    fn begin_str(
+    fn pending_node_str(
         &self,
         view: View<'_>,
         hash: u64,
         key: &str,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let mut node = self.begin(view, hash)?;
-        self.give_key(node, String::empty(self.region));
+        let mut node = self.pending_node(view, hash)?;
+        self.set_key(node, String::empty(self.region));
         // SAFETY: the pending node belongs to the caller, and has a key.
         let place = unsafe { node.as_mut().key.assume_init_mut() };
         if let Err(error) = place.push_str(key) {

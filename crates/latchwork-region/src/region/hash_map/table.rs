@@ -53,7 +53,7 @@ pub(super) const TOMBSTONE: usize = 1;
 /// Bits of a node's stage.
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
-pub(super) const WHOLE: usize = KEY | VALUE;
+pub(super) const COMPLETE: usize = KEY | VALUE;
 
 const MIN_CAPACITY: usize = 8;
 

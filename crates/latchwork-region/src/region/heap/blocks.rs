@@ -25,9 +25,9 @@ pub(super) enum Block {
 }
 
 impl Heap {
-    /// Marks a block as shared: it outlives its owner, whatever [`OnDeath`] policy applies.
+    /// Marks a block as shared: it outlives its owner under every [`OnDeath`](super::OnDeath) policy.
     ///
-    /// To link a block into a shared structure use [`Heap::publish`], with which a kill at any instant makes the
+    /// To link a block into a shared structure use [`Heap::publish`], with which a kill at any instruction makes the
     /// block neither dangle nor leak. Aborts the process if `block` is not the address of an allocated block.
     ///
     /// # Safety

@@ -13,7 +13,7 @@ use super::task::TaskHeap;
 /// The largest small block, in bytes.
 pub(super) const SMALL_MAX: usize = 32 << 10;
 
-/// The alignment in bytes that every class guarantees, whatever its size.
+/// The alignment in bytes that every class guarantees.
 pub(super) const MIN_ALIGN: usize = 16;
 
 /// The constants of one class. The alignment makes the access to a class in the table a shift.

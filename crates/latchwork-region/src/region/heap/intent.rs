@@ -7,7 +7,7 @@
 //! **Detectability.** The recoverer reads the location. If it holds the value *after*, the step took effect and is
 //! finished; if it holds the value *before*, the step did not take effect and is undone. This is sound because no
 //! other task changes the location in between: a lock that the dead task held protects it, or it is the dead task's
-//! own, and **a dead task's recovery comes before the next holder of its locks goes on**. A third value means that
+//! own, and **a dead task's recovery comes before the next holder of its locks continues**. A third value means that
 //! this contract was broken; then the linked block is left shared and the unlinked block is left allocated, so that
 //! the breach leaks and does not dangle.
 //!
@@ -24,11 +24,11 @@
 //! - A large block's head stays in TRANSIT until the intent has ended.
 //!
 //! **If the dead task was not the lock's holder**, but another thread of the holder's process, to which the holder
-//! had lent the protected data: a kill ends both, one after the other. The holder is recovered, the lock passes on,
-//! and the next holder may unlink and free the very block that the other thread's intent still names. (The structure
-//! looks as if the holder itself had made that thread's change; the thread runs no more instructions.) Therefore no
-//! task makes a block free for reuse that another task's live intent names: the owner of a small span marks the
-//! block in `remote`, as other tasks do; a large block is left to the recovery that will ask for it.
+//! had passed a reference to the protected data: a kill ends both, one after the other. The holder is recovered, the
+//! lock passes on, and the next holder may unlink and free the very block that the other thread's intent still names.
+//! (The structure looks as if the holder itself had made that thread's change; the thread runs no more instructions.)
+//! Therefore no task makes a block free for reuse that another task's live intent names: the owner of a small span
+//! marks the block in `remote`, as other tasks do; a large block is left to the recovery that will ask for it.
 
 #![allow(unsafe_code)]
 
@@ -63,7 +63,7 @@ impl Heap {
     ///
     /// - `location` is in the region, and stays valid until the call, or the task's recovery, has returned.
     /// - No other task stores to it meanwhile; so if a lock protects it, the recovery of a dead holder is complete
-    ///   before the next holder goes on.
+    ///   before the next holder continues.
     /// - The block is not freed meanwhile.
     pub unsafe fn publish(
         &self,

@@ -1,4 +1,4 @@
-//! The heap's metadata: all that it keeps in a region beside the blocks, and where.
+//! The heap's metadata: all that it keeps in a region apart from the blocks, and where.
 //!
 //! All of it is valid when zero, so that creating a heap writes nothing, and a kill during creation leaves nothing
 //! incomplete.
@@ -33,7 +33,7 @@ pub(super) struct Header {
 
 /// The descriptor of one span.
 ///
-/// It is stored beside the span, not in it, so that the descriptors of all spans do not map to one set of the cache,
+/// It is stored in a table, not in the span, so that the descriptors of all spans do not map to one set of the cache,
 /// and so that blocks of a power of two fill a span.
 #[repr(C, align(128))]
 pub(super) struct Desc {

@@ -30,7 +30,7 @@
 //!    frees it, so that "has it been freed?" has an answer at any time (`intent`).
 //!
 //! **Kills.** SIGKILL takes effect between two instructions and every earlier store remains, so only the compiler's
-//! order matters: `step!` stands between stores whose order recovery relies on. Between living tasks the usual
+//! order matters: `step!` is placed between stores whose order recovery relies on. Between living tasks the usual
 //! acquire and release orderings apply; each operation states them.
 //!
 //! **Cost.** Allocating a small block, and freeing one of the task's own: no lock, no atomic read-modify-write, no

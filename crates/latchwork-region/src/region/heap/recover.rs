@@ -40,7 +40,7 @@ impl Heap {
     /// - `dead` does not run any more, and no other task takes its slot before this has returned.
     /// - Only one task at a time recovers `dead`.
     /// - The contract of [`Heap::publish`]: the recovery is complete before the next holder of a lock that `dead`
-    ///   held goes on.
+    ///   held continues.
     pub unsafe fn recover(&self, dead: Owner, policy: OnDeath) {
         let Some(heap) = self.task_heap(dead.slot()) else {
             return;

@@ -73,7 +73,7 @@ impl Backing for Arc<Memory> {
     }
 }
 
-/// A heap in memory of this process, with the task table beside it.
+/// A heap in memory of this process, with a task table.
 struct Region {
     heap: Heap,
     memory: Arc<Memory>,
