@@ -19,8 +19,7 @@
 mod borrowed;
 mod heap;
 mod mapping;
-mod word;
 
+pub(super) use super::word::{address, commit, drop_part, pointer, read};
 pub(super) use heap::{unlink_and_free, with_heap};
 pub(super) use mapping::{MappingGuard, guard, keep_mapped, try_guard};
-pub(super) use word::{address, commit, drop_part, pointer, read};

@@ -98,6 +98,7 @@ mod undo;
 mod vec;
 #[doc(hidden)]
 pub mod wait_record;
+mod word;
 
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;

@@ -23,6 +23,7 @@
 //! that links it here: see `publish` of the heap.
 #![allow(unsafe_code)]
 
+use super::word::commit;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::NonNull;
 
@@ -208,8 +209,8 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
             return false;
         };
         entry.mark_moving();
-        store(&entry.object, object);
-        store(place, link.load(Ordering::Relaxed));
+        commit(&entry.object, object);
+        commit(place, link.load(Ordering::Relaxed));
         entry.mark_ready();
         true
     }
@@ -228,8 +229,8 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
             && !self.members(kind).any(|(_, member, _)| member == object)
         {
             let first = &self.lists[kind.list];
-            store(link, first.load(Ordering::Relaxed));
-            store(first, object);
+            commit(link, first.load(Ordering::Relaxed));
+            commit(first, object);
         }
         entry.mark_free();
     }
@@ -242,13 +243,6 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
             }
         }
     }
-}
-
-/// Like [`Entry::set`].
-fn store(word: &AtomicUsize, value: usize) {
-    compiler_fence(Ordering::SeqCst);
-    word.store(value, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
 }
 
 /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is

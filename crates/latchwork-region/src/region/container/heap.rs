@@ -3,9 +3,9 @@
 
 use super::super::heap::TaskRef;
 use super::super::region_id::RegionId;
+use super::super::word::commit;
 use super::super::{AttachError, Inner, StorageError};
 use super::borrowed;
-use super::word::commit;
 use crate::atomic::AtomicUsize;
 use crate::task::Me;
 use core::alloc::Layout;

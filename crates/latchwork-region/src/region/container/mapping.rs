@@ -3,8 +3,8 @@
 
 use super::super::Inner;
 use super::super::region_id::{self, RegionId};
+use super::super::word::read;
 use super::borrowed;
-use super::word::read;
 use crate::atomic::AtomicUsize;
 use core::ptr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The words of containers: each change of a container is one store to one of them.
+//! The words of containers and of the directory, under a lock: a change is one store, or a few stores in program order,
+//! so that a kill leaves a state from which the next holder of the lock can continue.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
@@ -7,28 +8,28 @@ use core::ptr::{self, NonNull};
 /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
 /// comes before it, no later store is.
 #[inline]
-pub(in crate::region) fn commit(word: &AtomicUsize, value: usize) {
+pub(super) fn commit(word: &AtomicUsize, value: usize) {
     compiler_fence(Ordering::SeqCst);
-    // Relaxed: other tasks see it through the lock that protects the container.
+    // Relaxed: other tasks see it through the lock that protects the word.
     word.store(value, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Reads a word of a container. Relaxed: the lock that protects the container orders it.
+/// Reads a word. Relaxed: the lock that protects it orders the read.
 #[inline]
-pub(in crate::region) fn read(word: &AtomicUsize) -> usize {
+pub(super) fn read(word: &AtomicUsize) -> usize {
     word.load(Ordering::Relaxed)
 }
 
-/// The target of a word of a container.
+/// The target of a word. The address is not validated.
 #[inline]
-pub(in crate::region) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
+pub(super) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
     NonNull::new(ptr::with_exposed_provenance_mut(address))
 }
 
 /// The word that leads to a block.
 #[inline]
-pub(in crate::region) fn address<T>(block: NonNull<T>) -> usize {
+pub(super) fn address<T>(block: NonNull<T>) -> usize {
     block.as_ptr().expose_provenance()
 }
 
@@ -37,15 +38,15 @@ pub(in crate::region) fn address<T>(block: NonNull<T>) -> usize {
 ///
 /// # Safety
 /// `stage` says whether there is a value at `place`; no other task uses it.
-pub(in crate::region) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
-    struct Gone<'a>(&'a AtomicUsize, usize);
-    impl Drop for Gone<'_> {
+pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
+    struct Clear<'a>(&'a AtomicUsize, usize);
+    impl Drop for Clear<'_> {
         fn drop(&mut self) {
             commit(self.0, read(self.0) & !self.1);
         }
     }
     if read(stage) & part != 0 {
-        let _gone = Gone(stage, part);
+        let _clear = Clear(stage, part);
         // SAFETY: `stage` says that there is a value, and the caller guarantees that no other task uses it.
         unsafe { place.drop_in_place() };
     }
