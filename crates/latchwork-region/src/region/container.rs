@@ -12,7 +12,7 @@
 //! blocks must be safe to find at any moment.
 //!
 //! **Outside.** By such a plain copy a container can also get onto a stack, or into another region than its own, and
-//! its region may be unmapped first. So each method first takes a [guard](guard) of the mapping, which costs nothing
+//! its region may be unmapped first. So each method first takes a [`guard`] of the mapping, which costs nothing
 //! if the container lies in its region. A method that returns a reference into the container's block
 //! [keeps the region mapped](keep_mapped) until the block is freed. If the region is not mapped, both panic.
 

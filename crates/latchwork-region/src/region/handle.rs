@@ -210,8 +210,9 @@ impl Region {
     ///
     /// This is sound since a named object never moves: safe code never gets a `&mut` to it. That is not true of other
     /// values in a region: a value behind a lock, for instance, can be moved by `mem::replace`. For the *parts* of an
-    /// object there are [`PinnedFields`] and [`each_pinned`]; for elements of containers, [`HashMap::get_pin`],
-    /// [`List::iter_pin`] and [`Box::as_pin`].
+    /// object there are [`PinnedFields`](super::PinnedFields) and [`each_pinned`](super::each_pinned); for elements of
+    /// containers, [`HashMap::get_pin`](super::HashMap::get_pin), [`List::iter_pin`](super::List::iter_pin) and
+    /// [`Box::as_pin`](super::Box::as_pin).
     ///
     /// Searches the directory, O(names).
     ///

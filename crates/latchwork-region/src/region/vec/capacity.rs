@@ -62,7 +62,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     }
 
     /// Returns the memory that the elements do not need to the heap, in one step: all of it if there are no elements.
-    /// ([`Region::trim`] returns the heap's free memory to the system.)
+    /// ([`Region::trim`](super::super::Region::trim) returns the heap's free memory to the system.)
     ///
     /// # Errors
     /// If the region has no room for the smaller buffer beside the old one. Then nothing has changed.
