@@ -145,9 +145,9 @@ fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
 fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     let undisturbed = Undisturbed::begin();
     let is_to_hear = undisturbed.before == CANCEL_ENABLE;
-    foreign::lend_stop_word(is_to_hear);
+    foreign::enable_cancel_word(is_to_hear);
     let status = table().map_or_else(Status::code, |table| directive(table).code());
-    foreign::lend_stop_word(false);
+    foreign::enable_cancel_word(false);
     status
 }
 
@@ -156,7 +156,7 @@ fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32
 unsafe extern "C" fn latchwork_task_stops_by(stop: *const u32) {
     // SAFETY: the caller's variable exists as long as the thread calls directives; it is changed by atomic operations
     // only.
-    foreign::set_stop_word(unsafe { stop.cast::<AtomicU32>().as_ref() });
+    foreign::set_cancel_word(unsafe { stop.cast::<AtomicU32>().as_ref() });
 }
 
 /// Wakes all tasks that sleep in the region, so that they check their conditions.

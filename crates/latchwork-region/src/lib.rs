@@ -1,8 +1,8 @@
 //! Latchwork's regions: shared memory that is mapped at one address in every task, with a heap, named objects, and
 //! containers with real pointers, all of which survive the death of any task at any instruction.
 //!
-//! A program uses [`latchwork`](https://crates.io/crates/latchwork), which re-exports [`region`]; the derives write that
-//! crate's paths.
+//! A program uses [`latchwork`](https://crates.io/crates/latchwork), which re-exports [`region`]; the derives write
+//! that crate's paths.
 //!
 //! ```
 //! use latchwork::mutex::Mutex;
@@ -14,8 +14,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *May use:* `latchwork-sync` (locks, a task's record) and `latchwork-sys`. Queues, semaphores, events, coprocs and the
-//! checker stand above: what they need of a region is public and hidden here, and may change in any version.
+//! *May use:* `latchwork-sync` (locks, a task's record) and `latchwork-sys`. Queues, semaphores, events, coprocs and
+//! the checker stand above: what they need of a region is public and hidden here, and may change in any version.
 
 #![allow(
     rustdoc::private_intra_doc_links,

@@ -286,7 +286,10 @@ impl<'r> Events<'r> {
             let _waiting = Waiting::begin_at(Kind::Events, object, deadline.is_some(), site);
             // Deaths before this read are of no interest: the word shows all that a dead sender could have changed.
             let words = [(half, (seen >> 32) as u32)];
-            match inner.park_in_directive(task, &words, inner.deaths(), deadline) {
+            match inner
+                .park_cancellable(task, &words, inner.deaths(), deadline)
+                .0
+            {
                 Parked::Again => Ok(()),
                 Parked::TimedOut => Err(ReceiveError::TimedOut),
             }

@@ -161,6 +161,38 @@ fn the_dead_ones_fellows_are_not_waited_for_while_they_live() {
     assert_eq!(blocks(&region), 0);
 }
 
+/// A wait for an event of which no other task knows is reported as a deadlock, so the answer must not be wrong.
+#[test]
+fn only_an_own_task_makes_a_region_the_processs_alone() {
+    let trial = Trial::begin("only_an_own_task_makes_a_region_the_processs_alone");
+    let region = region();
+    let address = region.base().addr();
+    assert!(!latchwork::region::has_only_own_task(address), "no task");
+    let joined = Page::<AtomicU32>::new();
+    let mut child = Child::fork(|| {
+        region.join("child").unwrap();
+        joined.store(1, SeqCst);
+        loop {
+            std::thread::park();
+        }
+    });
+    trial.wait_until(|| joined.load(SeqCst) == 1);
+    assert!(
+        !latchwork::region::has_only_own_task(address),
+        "the only task is another process's"
+    );
+    region.join("own").unwrap();
+    assert!(!latchwork::region::has_only_own_task(address), "two tasks");
+    child.kill();
+    region.sweep().unwrap();
+    assert!(latchwork::region::has_only_own_task(address));
+    let address = &raw const trial;
+    assert!(
+        !latchwork::region::has_only_own_task(address.addr()),
+        "in no region"
+    );
+}
+
 fn join_cpu(cpu: usize) -> bool {
     // SAFETY: all-zero is an empty set; the kernel reads it.
     unsafe {

@@ -13,6 +13,6 @@ use crate::sys::process;
 /// Whether a wait without a deadline is such a wait.
 pub(super) fn is_for_nobody(object: Lock) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Queue)
-        && region::is_lone(object.address())
+        && region::has_only_own_task(object.address())
         && process::is_lone()
 }

@@ -15,7 +15,7 @@
 use super::error::WAITV;
 use super::header::Identity;
 use super::heap::SPAN_BYTES;
-use super::registry::{self, Gate};
+use super::registry::{self, RegistryLock};
 use super::task_table::Life;
 use super::{AttachError, CreateError, Inner, Region};
 use crate::atomic::Ordering;
@@ -39,19 +39,23 @@ pub(super) fn attach(
     }
     // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
     // one that has the region, and can validate it closely.
-    let alone = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
-    if !alone {
+    let is_exclusive = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
+    if !is_exclusive {
         memory::lock_in_use(&file).map_err(system("flock"))?;
     }
-    let candidate = Candidate { file, path, alone };
+    let candidate = Candidate {
+        file,
+        path,
+        is_exclusive,
+    };
     let (identity, status) = candidate.identity(trusts_any_owner)?;
-    Gate::prepare().map_err(system("mmap"))?;
-    // The gate, the mutex of the registry, comes after the file lock: the holder of a file lock may wait for the
-    // gate, never the other way round.
-    let gate = Gate::enter();
-    match candidate.known(&identity, &status)? {
+    RegistryLock::prepare().map_err(system("mmap"))?;
+    // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
+    // other way round.
+    let registry_lock = RegistryLock::lock();
+    match candidate.existing_mapping(&identity, &status)? {
         Some(region) => Ok(region),
-        None => candidate.map(identity, &status, &gate),
+        None => candidate.map(identity, &status, &registry_lock),
     }
 }
 
@@ -60,7 +64,7 @@ struct Candidate {
     file: OwnedFd,
     path: Option<PathBuf>,
     /// No other process has it.
-    alone: bool,
+    is_exclusive: bool,
 }
 
 impl Candidate {
@@ -87,18 +91,18 @@ impl Candidate {
         }
         let identity = Identity::parse(bytes);
         identity.check(status.bytes, memory::page_bytes())?;
-        let here = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
-        if identity.pid_namespace != here {
+        let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
+        if identity.pid_namespace != own_namespace {
             return Err(AttachError::OtherPidNamespace {
                 region: identity.pid_namespace,
-                here,
+                here: own_namespace,
             });
         }
         Ok((identity, status))
     }
 
     /// Another handle on the existing mapping, if this process has the region.
-    fn known(
+    fn existing_mapping(
         &self,
         identity: &Identity,
         status: &FileStatus,
@@ -106,8 +110,8 @@ impl Candidate {
         let Some(inner) = Inner::containing(identity.base as usize) else {
             return Ok(None);
         };
-        let there = memory::file_status(&inner.file).map_err(system("fstat"))?;
-        if !there.is_same_file(status) {
+        let mapped = memory::file_status(&inner.file).map_err(system("fstat"))?;
+        if !mapped.is_same_file(status) {
             return Ok(None);
         }
         // Its lock may have been released, if containers kept the mapping after its last use.
@@ -121,12 +125,12 @@ impl Candidate {
         self,
         identity: Identity,
         status: &FileStatus,
-        gate: &Gate,
+        registry_lock: &RegistryLock,
     ) -> Result<Region, AttachError> {
         let layout = identity.check(status.bytes, memory::page_bytes())?;
         let base = identity.base as usize;
-        registry::clear(&(base..base + layout.total), gate);
-        registry::unmap_rest(gate);
+        registry::complete_removals(&(base..base + layout.total), registry_lock);
+        registry::unmap_retained(registry_lock);
         let mapping =
             Mapping::shared_at(&self.file, base, layout.total).map_err(|error| match error {
                 Errno::EXIST => AttachError::AddressTaken { base },
@@ -153,7 +157,7 @@ impl Candidate {
         if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.slots().len() {
             return Err(AttachError::Damaged("more tasks were in it than can be"));
         }
-        if self.alone {
+        if self.is_exclusive {
             inner.validate()?;
             memory::lock_in_use(&inner.file).map_err(system("flock"))?;
             // The kernel releases one lock before it takes the other: in between the name may have been removed.
@@ -162,7 +166,9 @@ impl Candidate {
                 return Err(AttachError::NotFound);
             }
         }
-        inner.enter(gate).ok_or(AttachError::TooManyRegions)
+        inner
+            .register(registry_lock)
+            .ok_or(AttachError::TooManyRegions)
     }
 }
 
@@ -184,7 +190,7 @@ impl Inner {
         for slot in self.slots() {
             // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
-            slot.wait.forget();
+            slot.wait.clear_wait();
             slot.inbox.reset();
             if slot.life() == Life::Free {
                 // The record is a cache, which the slot's next task would trust.

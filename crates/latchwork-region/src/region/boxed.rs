@@ -5,8 +5,8 @@
 //! [`Region::on_death`](super::Region::on_death)). [`Box::leak`] shares it, by one store.
 #![allow(unsafe_code)]
 
-use super::ground::{self, PushError, StorageError};
-use super::{Inner, Region, Shareable};
+use super::container;
+use super::{Inner, PushError, Region, Shareable, StorageError};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -51,9 +51,7 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = ground::at(region.inner().home, |ground| {
-            ground.alloc(Layout::new::<T>())
-        });
+        let block = container::with_heap(region.inner().id, |heap| heap.alloc(Layout::new::<T>()));
         match block {
             Ok(block) => {
                 // SAFETY: a block of the right layout that no other task knows.
@@ -100,7 +98,7 @@ impl<'r> Box<'r, [u8]> {
     /// As for [`Self::zeroed_in`].
     pub fn unfilled_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
         let layout = Layout::array::<u8>(bytes).map_err(|_| StorageError::TooLong)?;
-        let block = ground::at(region.inner().home, |ground| ground.alloc(layout))?;
+        let block = container::with_heap(region.inner().id, |heap| heap.alloc(layout))?;
         // SAFETY: a block of that many bytes that no other task knows. They are initialised: zero since the region
         // was made, or written by a task since.
         unsafe { Ok(Self::of_block(block, bytes, region.inner())) }
@@ -142,7 +140,7 @@ impl<'r> Box<'r, [u8]> {
 impl<'r, T> Box<'r, T> {
     /// Releases the value with its block, which stays private to the task that allocated it. [`Self::from_raw`] takes
     /// it back.
-    #[must_use = "the value is leaked when nobody takes it back"]
+    #[must_use = "the value is leaked unless `from_raw` takes it back"]
     pub fn into_raw(self) -> NonNull<T> {
         ManuallyDrop::new(self).value
     }
@@ -177,8 +175,8 @@ impl<'r, T: ?Sized> Box<'r, T> {
     /// The value, pinned: it does not move before it is dropped, so its robust locks can be used.
     #[must_use]
     pub fn as_pin(&self) -> Pin<&T> {
-        // SAFETY: the value stays in its block until it is dropped; `&mut T` is lent, and the value moved out, only
-        // if it is `Unpin`.
+        // SAFETY: the value stays in its block until it is dropped; `&mut T` is given out, and the value moved out,
+        // only if it is `Unpin`.
         unsafe { Pin::new_unchecked(self) }
     }
 
@@ -186,9 +184,9 @@ impl<'r, T: ?Sized> Box<'r, T> {
     /// The value is not used any more.
     unsafe fn free(&self) {
         // A thread that cannot become a task of the region leaks the block.
-        let _: Result<(), StorageError> = ground::at(self.region.home, |ground| {
+        let _: Result<(), StorageError> = container::with_heap(self.region.id, |heap| {
             // SAFETY: the caller guarantees that the value is not used any more, and the box owns the block.
-            unsafe { ground.free(self.value.cast()) };
+            unsafe { heap.free(self.value.cast()) };
             Ok(())
         });
     }

@@ -10,10 +10,10 @@ use super::attach::attach;
 use super::error::WAITV;
 use super::header::{self, Header, Identity, Layout};
 use super::heap::SPAN_BYTES;
-use super::registry::{self, Gate};
+use super::registry::{self, RegistryLock};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
-use crate::sys::memory::{self, FileLock, Mapping};
+use crate::sys::memory::{self, Mapping};
 use crate::text::whole_characters;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -119,9 +119,9 @@ impl RegionOptions {
     /// Also attaches regions that another user owns. By default that is refused, to root as well.
     ///
     /// # Safety
-    /// Every region attached with these options was made by this library on behalf of somebody who may run code as
+    /// Every region attached with these options was made by this library on behalf of a user who may run code as
     /// the calling user, and only this library writes it as long as it is attached. A region holds pointers, and the
-    /// owner of its file can store any pointer there. (Anybody can be the first to create a given name in
+    /// owner of its file can store any pointer there. (Any user can be the first to create a given name in
     /// `/dev/shm`.) See [what safety rests on](super#what-safety-rests-on).
     pub unsafe fn trust_any_owner(mut self, trust: bool) -> Self {
         self.trust_any_owner = trust;
@@ -264,10 +264,10 @@ impl RegionOptions {
         memory::allocate(&file, 0, committed).map_err(CreateError::OutOfMemory)?;
         memory::lock_in_use(&file).map_err(system("flock"))?;
         let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
-        Gate::prepare().map_err(system("mmap"))?;
-        let gate = Gate::enter();
-        registry::unmap_rest(&gate);
-        let mapping = self.map(&file, layout.total, &gate)?;
+        RegistryLock::prepare().map_err(system("mmap"))?;
+        let lock = RegistryLock::lock();
+        registry::unmap_retained(&lock);
+        let mapping = self.map(&file, layout.total, &lock)?;
         let base = mapping.base();
         let mut stored = [0; header::LABEL_BYTES];
         let kept = label.len().min(header::LABEL_BYTES - 1);
@@ -301,11 +301,16 @@ impl RegionOptions {
             (*header).committed.store(committed, Ordering::Relaxed);
         }
         Inner::new(file, mapping, identity, layout, path)
-            .enter(&gate)
+            .register(&lock)
             .ok_or(CreateError::TooManyRegions)
     }
 
-    fn map(&self, file: &OwnedFd, bytes: usize, gate: &Gate) -> Result<Mapping, CreateError> {
+    fn map(
+        &self,
+        file: &OwnedFd,
+        bytes: usize,
+        lock: &RegistryLock,
+    ) -> Result<Mapping, CreateError> {
         if let Some(address) = self.address {
             let window = 0x1_0000..memory::address_window().end << 1;
             if !address.is_multiple_of(SPAN_BYTES) || !window.contains(&address) {
@@ -316,7 +321,7 @@ impl RegionOptions {
                     max: window.end as u64,
                 });
             }
-            registry::clear(&(address..address + bytes), gate);
+            registry::complete_removals(&(address..address + bytes), lock);
             return Mapping::shared_at(file, address, bytes).map_err(|error| match error {
                 Errno::EXIST => CreateError::AddressTaken(address),
                 error => CreateError::System {
@@ -372,37 +377,4 @@ pub(super) fn path_of(name: &str) -> Result<PathBuf, NameError> {
         return Err(NameError { max });
     }
     Ok(Path::new(DIRECTORY).join(format!("{PREFIX}{name}")))
-}
-
-/// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
-pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
-    // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
-    let Ok(fresh) = memory::open_file(path, true) else {
-        return;
-    };
-    let Ok(ours) = memory::file_status(&inner.file) else {
-        return;
-    };
-    let still_ours = |status: rustix::io::Result<memory::FileStatus>| {
-        status.is_ok_and(|named| named.is_same_file(&ours))
-    };
-    if !still_ours(memory::file_status(&fresh)) {
-        return;
-    }
-    // This process drops its references to the old description, the mapping and the descriptor. The kernel releases
-    // the old lock when no process has the old description any more; a fork that has the region mapped still has it.
-    // (An explicit unlock would release it for all of them.)
-    let alone = inner.mapping.renew(&fresh).is_ok()
-        && memory::replace(&inner.file, &fresh).is_ok()
-        && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
-    // Under the exclusive lock the name is compared once more: `gc` could have removed it meanwhile, and another
-    // process made a new region under it.
-    if alone
-        && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
-    {
-        let _ = memory::unlink(path);
-    }
-    // Unlock explicitly: the file may stay open for long, if containers keep the mapping, and no attach must wait for
-    // this lock.
-    let _ = memory::release(&fresh);
 }

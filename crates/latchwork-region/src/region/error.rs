@@ -1,8 +1,8 @@
-//! The errors of regions, by operation.
+//! The errors of regions and containers, by operation.
 
-use super::Region;
 use super::heap::AllocError;
 use crate::task::TaskError;
+use core::fmt;
 use rustix::io::Errno;
 
 /// The kernel feature that every wait in a region needs.
@@ -116,7 +116,7 @@ pub enum AttachError {
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
     /// The thread is a task of the maximum number of regions: 128, or, from 16 on, as many as its robust list has
-    /// room for beside the locks that it holds. It can leave one by [`Region::detach`].
+    /// room for beside the locks that it holds. It can leave one by [`Region::detach`](super::Region::detach).
     #[error(
         "the calling thread is a task of too many regions at a time (128, fewer with many robust locks)"
     )]
@@ -187,23 +187,62 @@ pub enum ObjectError {
     Locked(&'static str),
 }
 
-/// Why a thread could not leave a region.
+/// Why a container could not allocate memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DetachError {
-    /// The thread holds locks or semaphores of the region, or has messages in flight.
-    #[error(
-        "the thread holds {locks} robust locks and semaphores of the region, and has {messages} messages in flight"
-    )]
-    Holding {
-        /// The number of robust locks that the thread holds, and semaphores that it owns.
-        locks: usize,
-        /// The number of messages that it received and neither finished nor returned.
-        messages: usize,
-        /// The handle.
-        region: Region,
-    },
-    /// The thread's own record cannot be made.
+pub enum StorageError {
+    /// The thread cannot become a task of the container's region.
     #[error(transparent)]
-    Task(TaskError),
+    Attach(#[from] AttachError),
+    /// The region or the system has no room.
+    #[error(transparent)]
+    Alloc(#[from] AllocError),
+    /// More elements than a container can count (2³² − 2).
+    #[error("a container has at most 2^32 - 2 elements")]
+    TooLong,
+    /// The container is outside its region, which this process has not attached, or not any more.
+    #[error("the container's region is not mapped in this process")]
+    NotMapped,
+}
+
+/// The value for which a container had no room, and the reason.
+pub struct PushError<T> {
+    /// The value.
+    pub value: T,
+    /// The reason.
+    pub error: StorageError,
+}
+
+impl<T> fmt::Debug for PushError<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PushError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for PushError<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl<T> core::error::Error for PushError<T> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<T> From<PushError<T>> for StorageError {
+    /// Drops the value.
+    fn from(error: PushError<T>) -> Self {
+        error.error
+    }
+}
+
+impl From<TaskError> for AttachError {
+    fn from(error: TaskError) -> Self {
+        Self::Task(error)
+    }
 }

@@ -247,7 +247,7 @@ impl Set {
     }
 
     #[inline]
-    fn look(&self) -> State {
+    fn load(&self) -> State {
         State::unpack(self.words.load())
     }
 
@@ -274,7 +274,7 @@ impl Set {
     pub fn send(&self, to: u32, events: u32) -> Option<Wake<'_>> {
         loop {
             // The generation was set before the sender got it.
-            let before = self.look();
+            let before = self.load();
             if unless_fault!(EventIgnoresGeneration, before.generation, to & GENERATION)
                 != to & GENERATION
             {
@@ -301,7 +301,7 @@ impl Set {
     #[inline]
     pub fn take(&self, condition: Condition) -> Result<u32, u32> {
         loop {
-            let now = self.look();
+            let now = self.load();
             let present = now.pending & condition.events;
             if !condition.is_met_by(present) {
                 return Err(present);
@@ -322,7 +322,7 @@ impl Set {
         sleep: impl FnMut(&AtomicU64, u64) -> Result<(), E>,
     ) -> Result<u32, E> {
         loop {
-            let now = self.look();
+            let now = self.load();
             let all_there = now.pending | now.given;
             let present = all_there & condition.events;
             if condition.is_met_by(present) {
@@ -354,7 +354,7 @@ impl Set {
     /// not wait. For inspection of a copy.
     #[cfg(not(loom))]
     pub(super) fn wanted(&self) -> Option<(u32, bool, u32)> {
-        let now = self.look();
+        let now = self.load();
         let Condition { events, all } = now.condition;
         let waits = events != 0 && now.given == 0;
         waits.then_some((events, all, now.pending & events))
@@ -362,7 +362,7 @@ impl Set {
 
     #[cfg(loom)]
     pub fn is_awaited(&self) -> bool {
-        let now = self.look();
+        let now = self.load();
         now.condition.events != 0 && now.given == 0
     }
 
@@ -379,7 +379,7 @@ impl Set {
             }
             spin_hint();
         }
-        let mut known = self.look();
+        let mut known = self.load();
         while known.given == 0 {
             let asleep = State {
                 sleeps: true,
@@ -388,10 +388,10 @@ impl Set {
             if unless_fault!(EventSleepsUntold, !known.sleeps, false)
                 && !self.change(known, asleep, Ordering::Relaxed)
             {
-                known = self.look();
+                known = self.load();
                 continue;
             }
-            let seen = unless_fault!(EventSleepsOnUnseen, asleep, self.look());
+            let seen = unless_fault!(EventSleepsOnUnseen, asleep, self.load());
             if let Err(error) = sleep(
                 self.words.sleep_word(),
                 AtomicPair::asleep_value(seen.pack()),
@@ -400,7 +400,7 @@ impl Set {
                 let given = self.end_wait();
                 return if given == 0 { Err(error) } else { Ok(given) };
             }
-            known = self.look();
+            known = self.load();
         }
         Ok(self.end_wait())
     }
@@ -408,7 +408,7 @@ impl Set {
     /// Withdraws the condition, and takes the events that met it, if any.
     fn end_wait(&self) -> u32 {
         loop {
-            let now = self.look();
+            let now = self.load();
             if self.take_step(now, now.ended()) {
                 return now.given;
             }

@@ -3,8 +3,9 @@
 
 use super::header::{Header, Identity, Layout};
 use super::heap::{Backing, GrowError, Heap, SPAN_BYTES, TaskHeaps};
+use super::region_id::RegionId;
 use super::task_table::Slot;
-use super::{AttachError, Inner, Region, homes};
+use super::{AttachError, Inner, Region};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, Mapping};
@@ -36,7 +37,7 @@ impl Inner {
             },
             stride: size_of::<Slot>(),
         };
-        let grower = Grower {
+        let backing = FileBacking {
             base,
             descriptor: file.as_raw_fd(),
             layout,
@@ -49,10 +50,10 @@ impl Inner {
                 base.add(layout.heap),
                 layout.heap_layout,
                 tasks,
-                Box::new(grower),
+                Box::new(backing),
             )
         };
-        let home = homes::home_of(base.addr().get(), identity.number);
+        let id = RegionId::new(base.addr().get(), identity.number);
         crate::task::set_owner_death_hook(super::sweep::after_owner_death);
         crate::sleep::set_hooks(&super::park::HOOKS);
         Arc::new(Self {
@@ -62,11 +63,11 @@ impl Inner {
             layout,
             path,
             heap,
-            home,
+            id,
             uses: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
-            lasting: AtomicBool::new(false),
-            entered: AtomicBool::new(false),
+            never_unmapped: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
         })
     }
 }
@@ -119,18 +120,18 @@ impl Region {
 }
 
 /// The source of the heap's memory.
-struct Grower {
+struct FileBacking {
     base: NonNull<u8>,
     descriptor: i32,
     layout: Layout,
 }
 
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
-unsafe impl Send for Grower {}
+unsafe impl Send for FileBacking {}
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
-unsafe impl Sync for Grower {}
+unsafe impl Sync for FileBacking {}
 
-impl Backing for Grower {
+impl Backing for FileBacking {
     /// Commits memory for `spans` more spans, under the region's lock.
     ///
     /// A kill leaves at most memory that is committed and not yet counted; the next growth counts it (`fallocate` on
@@ -173,7 +174,7 @@ impl Backing for Grower {
     }
 }
 
-impl Grower {
+impl FileBacking {
     fn file(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is the region's file, which `Inner` keeps open as long as this heap exists.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }

@@ -28,19 +28,19 @@
 //! - *Grow, shrink:* a complete table is built, private to the task; the heap replaces the old one by it in one step.
 //!
 //! A task that finds `pending` set searches the slots for that node. If the node is in a slot, it is complete. If
-//! not, the task dismantles whatever parts of it exist. Either way nothing leaks. Then it recounts `len` and `used`.
+//! not, the task dismantles the parts of it that exist. In both cases nothing leaks. Then it recounts `len` and `used`.
 //! Every method that changes the map does this first; so does `repair`.
 #![allow(unsafe_code)]
 
 mod hasher;
 mod insert;
 mod iter;
+mod lookup;
 mod table;
 
-pub use iter::Iter;
-
-use super::ground::{self, Hold, PushError, StorageError, commit, read};
-use super::{Region, Shareable, TornSafe, fingerprint};
+use super::container::{self, MappingGuard, commit, read};
+use super::region_id::RegionId;
+use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -48,7 +48,7 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
-use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value};
+use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value};
 
 /// A hash map whose entries live in a region.
 ///
@@ -80,7 +80,7 @@ use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for,
 /// key in place.) For assigning whole maps see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct HashMap<K, V> {
-    home: usize,
+    region: RegionId,
     table: AtomicUsize,
     entries: PhantomData<(K, V)>,
 }
@@ -107,20 +107,20 @@ unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 impl<K, V> HashMap<K, V> {
     /// Keeps the region mapped while a method runs.
     #[inline]
-    fn hold(&self) -> Hold {
-        ground::hold(self.home, &self.table)
+    fn guard(&self) -> MappingGuard {
+        container::guard(self.region, &self.table)
     }
 
     /// Keeps the region mapped for as long as the map can be borrowed.
     #[inline]
-    fn lend(&self) {
-        ground::lend(self.home, &self.table);
+    fn keep_mapped(&self) {
+        container::keep_mapped(self.region, &self.table);
     }
 
-    /// The caller holds the region, or the region has lent the table.
+    /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn view(&self) -> Option<View<'_>> {
-        let table = ground::pointer::<Table>(read(&self.table))?;
+        let table = container::pointer::<Table>(read(&self.table))?;
         // SAFETY: the table begins with its head, which contains the number of slots that follow, and exists until
         // `table` changes, which takes `&mut self`.
         unsafe {
@@ -137,7 +137,7 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.count()
     }
 
@@ -157,49 +157,46 @@ impl<K, V> HashMap<K, V> {
     /// that changes the map does this by itself; before it, [`Self::len`] may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
     }
 
     // Private methods with `&self` change words, too: only methods with `&mut self` call them.
 
     #[inline]
-    fn settle(&self) {
+    fn finish_pending(&self) {
         if let Some(view) = self.view()
-            && let Some(node) = ground::pointer(read(&view.head.pending))
+            && let Some(node) = container::pointer(read(&view.head.pending))
         {
-            self.settle_pending(view, node);
+            self.finish_pending_node(view, node);
         }
     }
 
     #[cold]
-    fn settle_pending(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
+    fn finish_pending_node(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         // SAFETY: a pending node is allocated until the step that clears `pending`.
         let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
-        if view.has(hash, ground::address(node)) {
-            commit(stage, WHOLE);
+        if view.has(hash, container::address(node)) {
+            commit(stage, COMPLETE);
             commit(&view.head.pending, 0);
         } else {
-            self.take_apart(view, node);
+            self.dismantle(view, node);
         }
         view.recount();
     }
 
     /// Drops the existing parts of a pending node that is in no slot, and frees it.
-    fn take_apart(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
+    fn dismantle(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         let node_pointer = node.as_ptr();
         // SAFETY: `stage` says which parts exist; no slot leads to the node, so no other task uses it.
         unsafe {
             let stage = &(*node_pointer).stage;
-            ground::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
-            ground::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
+            container::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
+            container::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
         }
         // On failure the node stays pending, until a thread that can become a task calls a method.
-        let _ = ground::at(self.home, |ground| {
-            // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
-            unsafe { ground.link(&view.head.pending, 0, None, Some(node.cast())) };
-            Ok(())
-        });
+        // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
+        let _ = unsafe { container::unlink_and_free(self.region, &view.head.pending, node.cast()) };
     }
 
     /// Removes a node from its slot, and passes it to `take` before it is freed.
@@ -210,33 +207,30 @@ impl<K, V> HashMap<K, V> {
         node: NonNull<Node<K, V>>,
         take: impl FnOnce(NonNull<Node<K, V>>) -> R,
     ) -> R {
-        commit(&view.head.pending, ground::address(node));
+        commit(&view.head.pending, container::address(node));
         commit(slot, TOMBSTONE);
         commit(&view.head.len, read(&view.head.len).saturating_sub(1));
         let taken = take(node);
-        self.take_apart(view, node);
+        self.dismantle(view, node);
         taken
     }
 
     /// Frees the table, which contains no node any more.
     fn free_table(&mut self) -> Result<(), StorageError> {
-        let Some(table) = ground::pointer(read(&self.table)) else {
+        let Some(table) = container::pointer(read(&self.table)) else {
             return Ok(());
         };
-        ground::at(self.home, |ground| {
-            // SAFETY: `&mut self` is exclusive, and no node is left.
-            unsafe { ground.link(&self.table, 0, None, Some(table)) };
-            Ok(())
-        })
+        // SAFETY: `&mut self` is exclusive, and no node is left.
+        unsafe { container::unlink_and_free(self.region, &self.table, table) }
     }
 
     /// Drops all entries. The table stays, as with all methods that remove entries: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
-            if let Some(node) = ground::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
+            if let Some(node) = container::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
                 self.unlink(view, slot, node, |_| ());
             }
         }
@@ -246,42 +240,6 @@ impl<K, V> HashMap<K, V> {
         }
         commit(&view.head.used, 0);
     }
-
-    /// The entries, in no particular order.
-    #[must_use]
-    pub fn iter(&self) -> Iter<'_, K, V> {
-        self.lend();
-        Iter {
-            slots: self.view().map_or(&[][..], |view| view.slots).iter(),
-            entries: PhantomData,
-        }
-    }
-
-    /// The keys, in no particular order.
-    pub fn keys(&self) -> impl Iterator<Item = &K> {
-        self.iter().map(|(key, _)| key)
-    }
-
-    /// The values, in no particular order.
-    pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.iter().map(|(_, value)| value)
-    }
-
-    /// The values, mutable, in no particular order.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V>
-    where
-        V: Unpin,
-    {
-        self.lend();
-        self.settle();
-        let slots = self.view().map_or(&[][..], |view| view.slots);
-        slots.iter().filter_map(|slot| {
-            let node =
-                ground::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
-            // SAFETY: a complete node, returned once, of a map that is borrowed exclusively.
-            Some(unsafe { (*node.as_ptr()).value.assume_init_mut() })
-        })
-    }
 }
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
@@ -289,100 +247,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            home: ground::home(region),
+            region: region.inner().id,
             table: AtomicUsize::new(0),
             entries: PhantomData,
         }
-    }
-
-    /// Finds a key: its hash, its slot and its node.
-    fn find<Q>(&self, view: View<'_>, hash: u64, key: &Q) -> Option<(usize, NonNull<Node<K, V>>)>
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        let mask = view.slots.len() - 1;
-        for distance in 0..view.slots.len() {
-            let index = (hash as usize).wrapping_add(distance) & mask;
-            match read(&view.slots[index]) {
-                0 => return None,
-                TOMBSTONE => {}
-                address => {
-                    let node = ground::pointer::<Node<K, V>>(address)?;
-                    // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits
-                    // to a node that was never published.
-                    let found = unsafe { node.as_ref() };
-                    // SAFETY: a node in a slot has its key.
-                    if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key
-                    {
-                        return Some((index, node));
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    fn look_up<Q>(&self, key: &Q) -> Option<NonNull<Node<K, V>>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let view = self.view()?;
-        Some(self.find(view, hash_of(view, key), key)?.1)
-    }
-
-    /// The value of a key.
-    #[must_use]
-    pub fn get<Q>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.lend();
-        // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
-        self.look_up(key)
-            .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
-    }
-
-    /// The value of a key, pinned: it does not move before it is dropped, since a value that is not `Unpin` never
-    /// leaves the map. Its robust locks can be used.
-    #[must_use]
-    pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut V`, or a
-        // value, require `V: Unpin`.
-        self.get(key)
-            .map(|value| unsafe { Pin::new_unchecked(value) })
-    }
-
-    /// The value of a key, mutable.
-    #[must_use]
-    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-        V: Unpin,
-    {
-        self.lend();
-        self.settle();
-        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
-        self.look_up(key)
-            .map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
-    }
-
-    /// Whether the map has an entry with this key.
-    #[must_use]
-    pub fn contains_key<Q>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let _hold = self.hold();
-        self.look_up(key).is_some()
     }
 
     /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it and drops
@@ -394,7 +262,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Unpin,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => {
@@ -413,10 +281,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 }),
             };
         }
-        match self.begin(view, hash) {
+        match self.pending_node(view, hash) {
             Ok(node) => {
-                self.give_key(node, key);
-                self.finish(view, node, value);
+                self.set_key(node, key);
+                self.complete(view, node, value);
                 Ok(None)
             }
             Err(error) => Err(PushError {
@@ -463,9 +331,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         key: K,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let node = self.find_or_build(key, make)?;
-        self.lend();
+        self.keep_mapped();
         Ok(node)
     }
 
@@ -482,10 +350,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             return Ok(node);
         }
         let value = make();
-        match self.begin(view, hash) {
+        match self.pending_node(view, hash) {
             Ok(node) => {
-                self.give_key(node, key);
-                self.finish(view, node, value);
+                self.set_key(node, key);
+                self.complete(view, node, value);
                 Ok(node)
             }
             Err(error) => Err(PushError { value: key, error }),
@@ -499,7 +367,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Unpin,
     {
-        self.take_out(key, take_value)
+        self.remove_with(key, take_value)
     }
 
     /// Removes a key, and drops its value in place. Returns whether the map had the key.
@@ -508,16 +376,16 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.take_out(key, |_| ()).is_some()
+        self.remove_with(key, |_| ()).is_some()
     }
 
-    fn take_out<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
+    fn remove_with<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
         Some(self.unlink(view, &view.slots[index], node, take))
@@ -528,7 +396,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.make_room(additional).map(|_| ())
     }
 }
@@ -541,8 +409,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room for the smaller table beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         let Some(view) = self.view() else {
             return Ok(());
         };
@@ -560,7 +428,7 @@ impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        let Some(_hold) = ground::try_hold(self.home, &self.table) else {
+        let Some(_guard) = container::try_guard(self.region, &self.table) else {
             return;
         };
         self.clear();

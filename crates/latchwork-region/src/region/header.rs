@@ -46,7 +46,7 @@ pub(super) struct Identity {
 /// The name is removed when the last process detaches.
 pub(super) const FLAG_UNLINK_AT_LAST_DETACH: u16 = 1;
 
-/// The shared words of a region, beside its tables and heap.
+/// The shared words of a region, apart from its tables and heap.
 #[repr(C)]
 pub(super) struct Header {
     pub(super) identity: Identity,

@@ -21,13 +21,13 @@
 //! ```
 #![allow(unsafe_code)]
 
-mod find;
 mod place;
+mod survey;
 mod wait;
 
 pub use super::heap::HeapUse;
-pub use find::{Survey, survey};
-pub use place::Place as RegionPlace;
+pub use place::RegionPlace;
+pub use survey::{Survey, survey};
 pub use wait::TaskWait;
 
 use super::header::{Header, Identity, Layout};
@@ -282,12 +282,12 @@ impl Snapshot {
 
     fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
-        let here = memory::pid_namespace().map_err(|error| AttachError::System {
+        let own_namespace = memory::pid_namespace().map_err(|error| AttachError::System {
             call: "stat(/proc/self/ns/pid)",
             error,
         })?;
         let identity = &self.identity;
-        let is_ours = identity.pid_namespace == here;
+        let is_ours = identity.pid_namespace == own_namespace;
         let heap = self
             .layout
             .heap_layout
@@ -323,11 +323,11 @@ impl Snapshot {
             .unwrap_or(u16::MAX)
             .min(self.identity.max_tasks);
         (0..used)
-            .filter_map(|index| self.judged_task(index, threads_are_ours).transpose())
+            .filter_map(|index| self.confirmed_task(index, threads_are_ours).transpose())
             .collect()
     }
 
-    fn judged_task(
+    fn confirmed_task(
         &self,
         index: u16,
         threads_are_ours: bool,

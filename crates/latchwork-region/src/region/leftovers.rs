@@ -113,14 +113,17 @@ pub fn remove_unused(only: &[String], dry_run: bool) -> Result<Vec<Leftover>, Er
             .iter()
             .filter(|name| name.to_string_lossy().starts_with(PREFIX));
         return Ok(named
-            .filter_map(|name| look(&Path::new(DIRECTORY).join(name), dry_run))
+            .filter_map(|name| examine(&Path::new(DIRECTORY).join(name), dry_run))
             .collect());
     }
-    Ok(only.iter().map(|name| look_for(name, dry_run)).collect())
+    Ok(only
+        .iter()
+        .map(|name| examine_name(name, dry_run))
+        .collect())
 }
 
-/// Like [`look`], but reports a failure if there is no file.
-fn look_for(name: &str, dry_run: bool) -> Leftover {
+/// Like [`examine`], but reports a failure if there is no file.
+fn examine_name(name: &str, dry_run: bool) -> Leftover {
     let failed = |path, error| Leftover {
         path,
         memory_bytes: 0,
@@ -131,13 +134,13 @@ fn look_for(name: &str, dry_run: bool) -> Leftover {
         caution: None,
     };
     match path_of(name) {
-        Ok(path) => look(&path, dry_run).unwrap_or_else(|| failed(path, Errno::NOENT)),
+        Ok(path) => examine(&path, dry_run).unwrap_or_else(|| failed(path, Errno::NOENT)),
         Err(_) => failed(PathBuf::from(name), Errno::INVAL),
     }
 }
 
 /// Examines one file; `None` if it vanished meanwhile.
-fn look(path: &Path, dry_run: bool) -> Option<Leftover> {
+fn examine(path: &Path, dry_run: bool) -> Option<Leftover> {
     let leftover = |memory_bytes, outcome, caution| {
         Some(Leftover {
             path: path.to_owned(),

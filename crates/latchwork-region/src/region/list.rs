@@ -21,17 +21,18 @@
 //!   dropped or taken, then the heap sets `pending` to 0 and frees the node in one step.
 //!
 //! A task that finds `pending` set walks the list once, recomputes all derived words, and dismantles the node unless
-//! the walk met it. Every method that changes the list does this first.
+//! the walk found it. Every method that changes the list does this first.
 #![allow(unsafe_code)]
 
-use super::ground::{self, Hold, PushError, StorageError, commit, read};
-use super::{Region, Shareable, TornSafe, fingerprint};
+mod iter;
+
+use super::container::{self, MappingGuard, commit, read};
+use super::region_id::RegionId;
+use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use core::pin::Pin;
 use core::ptr::NonNull;
 
 /// A doubly linked list whose elements live in a region. An element never moves.
@@ -58,7 +59,7 @@ use core::ptr::NonNull;
 /// For assigning whole lists see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct List<T> {
-    home: usize,
+    region: RegionId,
     root: AtomicUsize,
     elements: PhantomData<T>,
 }
@@ -112,19 +113,19 @@ unsafe impl<T: TornSafe> TornSafe for List<T> {}
 
 impl<T> List<T> {
     /// Keeps the region mapped while a method runs.
-    fn hold(&self) -> Hold {
-        ground::hold(self.home, &self.root)
+    fn guard(&self) -> MappingGuard {
+        container::guard(self.region, &self.root)
     }
 
     /// Keeps the region mapped for as long as the list can be borrowed.
-    fn lend(&self) {
-        ground::lend(self.home, &self.root);
+    fn keep_mapped(&self) {
+        container::keep_mapped(self.region, &self.root);
     }
 
-    /// The caller holds the region, or the region has lent the root.
+    /// The caller keeps the region mapped, by a guard or for a borrow.
     fn root(&self) -> Option<&Root> {
         // SAFETY: the root exists until the list is dropped.
-        ground::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
+        container::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
     }
 
     /// # Safety
@@ -135,17 +136,17 @@ impl<T> List<T> {
     }
 
     fn first(&self) -> Link<T> {
-        ground::pointer(read(&self.root()?.head))
+        container::pointer(read(&self.root()?.head))
     }
 
     fn last(&self) -> Link<T> {
-        ground::pointer(read(&self.root()?.tail))
+        container::pointer(read(&self.root()?.tail))
     }
 
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.count()
     }
 
@@ -156,14 +157,14 @@ impl<T> List<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.first().is_none()
     }
 
     /// The first element.
     #[must_use]
     pub fn front(&self) -> Option<&T> {
-        self.lend();
+        self.keep_mapped();
         // SAFETY: a node of this list, which has its value.
         self.first()
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -175,96 +176,72 @@ impl<T> List<T> {
         self.iter().next_back()
     }
 
-    /// The elements in order.
-    #[must_use]
-    pub fn iter(&self) -> Iter<'_, T> {
-        self.lend();
-        Iter {
-            front: self.first(),
-            back: self.last(),
-            left: self.count(),
-            elements: PhantomData,
-        }
-    }
-
-    /// The elements in order, pinned: none moves before it is dropped, since a value that is not `Unpin` never leaves
-    /// the list. Their robust locks can be used.
-    pub fn iter_pin(&self) -> impl DoubleEndedIterator<Item = Pin<&T>> {
-        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut T`, or an
-        // element, require `T: Unpin`.
-        let pin = |element| unsafe { Pin::new_unchecked(element) };
-        self.iter().map(pin)
-    }
-
     /// Finishes or undoes the operation that a dead owner left unfinished, and recomputes backward links, end and
     /// length, in O(n). Every method that changes the list does this by itself; before it, iteration may miss an
     /// element, and the length may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
     }
 
     // Private methods with `&self` change words, too: only methods with `&mut self` call them.
 
     #[inline]
-    fn settle(&self) {
+    fn finish_pending(&self) {
         if let Some(root) = self.root()
-            && let Some(node) = ground::pointer(read(&root.pending))
+            && let Some(node) = container::pointer(read(&root.pending))
         {
-            self.settle_pending(root, node);
+            self.finish_pending_node(root, node);
         }
     }
 
     #[cold]
-    fn settle_pending(&self, root: &Root, pending: NonNull<Node<T>>) {
-        let (mut len, mut last, mut met) = (0, 0, false);
+    fn finish_pending_node(&self, root: &Root, pending: NonNull<Node<T>>) {
+        let (mut len, mut last, mut is_linked) = (0, 0, false);
         let mut next = self.first();
         while let Some(node) = next {
             // SAFETY: a node of this list.
             let place = unsafe { self.node(node) };
             commit(&place.prev, last);
             len += 1;
-            last = ground::address(node);
-            met |= node == pending;
-            next = ground::pointer(read(&place.next));
+            last = container::address(node);
+            is_linked |= node == pending;
+            next = container::pointer(read(&place.next));
         }
         commit(&root.tail, last);
         commit(&root.len, len);
-        if met {
+        if is_linked {
             commit(&root.pending, 0);
         } else {
-            self.take_apart(root, pending);
+            self.dismantle(root, pending);
         }
     }
 
     /// Drops the value, if there is one, of a pending node that no link leads to, and frees the node.
-    fn take_apart(&self, root: &Root, node: NonNull<Node<T>>) {
+    fn dismantle(&self, root: &Root, node: NonNull<Node<T>>) {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says whether there is a value; no other task can reach the node.
         unsafe {
-            ground::drop_part(
+            container::drop_part(
                 &(*pointer).stage,
                 VALUE,
                 (&raw mut (*pointer).value).cast::<T>(),
             )
         };
         // On failure the node stays pending, until a thread that can become a task calls a method.
-        let _ = ground::at(self.home, |ground| {
-            // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
-            unsafe { ground.link(&root.pending, 0, None, Some(node.cast())) };
-            Ok(())
-        });
+        // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
+        let _ = unsafe { container::unlink_and_free(self.region, &root.pending, node.cast()) };
     }
 
     /// The word that links forward to the node after `prev`.
-    fn forward<'a>(&'a self, root: &'a Root, prev: Link<T>) -> &'a AtomicUsize {
+    fn forward_link<'a>(&'a self, root: &'a Root, prev: Link<T>) -> &'a AtomicUsize {
         // SAFETY: a node of this list.
         prev.map_or(&root.head, |prev| unsafe { &self.node(prev).next })
     }
 
     /// The word that links back to the node before `next`.
-    fn backward<'a>(&'a self, root: &'a Root, next: Link<T>) -> &'a AtomicUsize {
+    fn backward_link<'a>(&'a self, root: &'a Root, next: Link<T>) -> &'a AtomicUsize {
         // SAFETY: a node of this list.
         next.map_or(&root.tail, |next| unsafe { &self.node(next).prev })
     }
@@ -279,19 +256,19 @@ impl<T> List<T> {
         // SAFETY: a node of this list.
         let place = unsafe { self.node(node) };
         let (prev, next) = (read(&place.prev), read(&place.next));
-        commit(&root.pending, ground::address(node));
-        commit(self.forward(root, ground::pointer(prev)), next);
-        commit(self.backward(root, ground::pointer(next)), prev);
+        commit(&root.pending, container::address(node));
+        commit(self.forward_link(root, container::pointer(prev)), next);
+        commit(self.backward_link(root, container::pointer(next)), prev);
         commit(&root.len, read(&root.len).saturating_sub(1));
         let taken = take(node);
-        self.take_apart(root, node);
+        self.dismantle(root, node);
         taken
     }
 
     /// Drops all elements.
     pub fn clear(&mut self) {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         while let (Some(root), Some(node)) = (self.root(), self.first()) {
             self.unlink(root, node, |_| ());
         }
@@ -303,46 +280,50 @@ impl<T: Shareable> List<T> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            home: ground::home(region),
+            region: region.inner().id,
             root: AtomicUsize::new(0),
             elements: PhantomData,
         }
     }
 
     /// Inserts an element behind `prev`, or at the front.
-    fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
-        let _hold = self.hold();
-        self.settle();
+    fn insert_after(
+        &self,
+        prev: impl FnOnce(&Self) -> Link<T>,
+        value: T,
+    ) -> Result<(), PushError<T>> {
+        let _guard = self.guard();
+        self.finish_pending();
         let node = match self
-            .ready_root()
-            .and_then(|root| self.begin(root).map(|node| (root, node)))
+            .root_or_new()
+            .and_then(|root| self.pending_node(root).map(|node| (root, node)))
         {
             Ok(node) => node,
             Err(error) => return Err(PushError { value, error }),
         };
         let (root, mut node) = node;
         let prev = prev(self);
-        let forward = self.forward(root, prev);
-        let next = ground::pointer(read(forward));
-        let address = ground::address(node);
+        let forward = self.forward_link(root, prev);
+        let next = container::pointer(read(forward));
+        let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
         let place = unsafe { node.as_mut() };
         place.value.write(value);
         commit(&place.stage, VALUE);
         commit(&place.next, read(forward));
-        commit(&place.prev, prev.map_or(0, ground::address));
+        commit(&place.prev, prev.map_or(0, container::address));
         commit(forward, address);
-        commit(self.backward(root, next), address);
+        commit(self.backward_link(root, next), address);
         commit(&root.len, read(&root.len) + 1);
         commit(&root.pending, 0);
         Ok(())
     }
 
     /// The root, which is created if there is none.
-    fn ready_root(&self) -> Result<&Root, StorageError> {
+    fn root_or_new(&self) -> Result<&Root, StorageError> {
         if self.root().is_none() {
-            ground::at(self.home, |ground| {
-                let block = ground.alloc(Layout::new::<Root>())?;
+            container::with_heap(self.region, |heap| {
+                let block = heap.alloc(Layout::new::<Root>())?;
                 let zero = || AtomicUsize::new(0);
                 // SAFETY: a block of the layout that no other task knows; `root` belongs to the caller, a method with
                 // `&mut self`.
@@ -353,7 +334,7 @@ impl<T: Shareable> List<T> {
                         len: zero(),
                         pending: zero(),
                     });
-                    ground.link(&self.root, ground::address(block), Some(block), None);
+                    heap.link(&self.root, container::address(block), Some(block), None);
                 }
                 Ok(())
             })?;
@@ -362,9 +343,9 @@ impl<T: Shareable> List<T> {
     }
 
     /// An empty node, which is pending.
-    fn begin(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<T>>())?;
+    fn pending_node(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(Layout::new::<Node<T>>())?;
             let zero = || AtomicUsize::new(0);
             let node = Node::<T> {
                 next: zero(),
@@ -376,7 +357,7 @@ impl<T: Shareable> List<T> {
             // `&mut self`.
             unsafe {
                 block.cast().write(node);
-                ground.link(&root.pending, ground::address(block), Some(block), None);
+                heap.link(&root.pending, container::address(block), Some(block), None);
             }
             Ok(block.cast())
         })
@@ -387,7 +368,7 @@ impl<T: Shareable> List<T> {
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     pub fn push_front(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.link(|_| None, value)
+        self.insert_after(|_| None, value)
     }
 
     /// Appends an element.
@@ -395,7 +376,7 @@ impl<T: Shareable> List<T> {
     /// # Errors
     /// As for [`Self::push_front`].
     pub fn push_back(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.link(Self::last, value)
+        self.insert_after(Self::last, value)
     }
 
     fn take(&self, node: Link<T>) -> Option<T>
@@ -420,8 +401,8 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         self.take(self.first())
     }
 
@@ -430,8 +411,8 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         self.take(self.last())
     }
 
@@ -450,41 +431,22 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.lend();
-        self.settle();
+        self.keep_mapped();
+        self.finish_pending();
         // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
         self.last()
             .map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
     }
 
-    /// The elements in order, mutable.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T>
-    where
-        T: Unpin,
-    {
-        self.lend();
-        self.settle();
-        let mut next = self.first();
-        core::iter::from_fn(move || {
-            let node = next?;
-            // SAFETY: a node of this list, which has its value and is returned once, and the list is borrowed
-            // exclusively.
-            unsafe {
-                next = ground::pointer(read(&(*node.as_ptr()).next));
-                Some((*node.as_ptr()).value.assume_init_mut())
-            }
-        })
-    }
-
     /// Drops the elements for which `keep` returns false, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
             // SAFETY: a node of this list, which has its value.
             let place = unsafe { self.node(node) };
-            next = ground::pointer(read(&place.next));
+            next = container::pointer(read(&place.next));
             // SAFETY: the node has its value.
             if !keep(unsafe { place.value.assume_init_ref() }) {
                 self.unlink(root, node, |_| ());
@@ -497,71 +459,13 @@ impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        let Some(_hold) = ground::try_hold(self.home, &self.root) else {
+        let Some(_guard) = container::try_guard(self.region, &self.root) else {
             return;
         };
         self.clear();
-        if let Some(root) = ground::pointer(read(&self.root)) {
-            let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self` is exclusive, and no node is left.
-                unsafe { ground.link(&self.root, 0, None, Some(root)) };
-                Ok(())
-            });
+        if let Some(root) = container::pointer(read(&self.root)) {
+            // SAFETY: `&mut self` is exclusive, and no node is left.
+            let _ = unsafe { container::unlink_and_free(self.region, &self.root, root) };
         }
-    }
-}
-
-/// The elements of a [`List`].
-pub struct Iter<'a, T> {
-    front: Link<T>,
-    back: Link<T>,
-    left: usize,
-    elements: PhantomData<&'a T>,
-}
-
-// SAFETY: the iterator gives only shared references to elements.
-unsafe impl<T: Sync> Send for Iter<'_, T> {}
-// SAFETY: the iterator gives only shared references to elements.
-unsafe impl<T: Sync> Sync for Iter<'_, T> {}
-
-impl<'a, T> Iterator for Iter<'a, T> {
-    type Item = &'a T;
-
-    fn next(&mut self) -> Option<&'a T> {
-        self.left = self.left.checked_sub(1)?;
-        // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
-        let node = unsafe { self.front?.as_ref() };
-        self.front = ground::pointer(read(&node.next));
-        // SAFETY: the node has its value.
-        Some(unsafe { node.value.assume_init_ref() })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.left))
-    }
-}
-
-impl<T> DoubleEndedIterator for Iter<'_, T> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
-        let node = unsafe { self.back?.as_ref() };
-        self.back = ground::pointer(read(&node.prev));
-        // SAFETY: the node has its value.
-        Some(unsafe { node.value.assume_init_ref() })
-    }
-}
-
-impl<'a, T> IntoIterator for &'a List<T> {
-    type Item = &'a T;
-    type IntoIter = Iter<'a, T>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for List<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(self).finish()
     }
 }

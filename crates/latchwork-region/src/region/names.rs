@@ -23,6 +23,7 @@
 //! that links it here: see `publish` of the heap.
 #![allow(unsafe_code)]
 
+use super::word::commit;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::NonNull;
 
@@ -91,7 +92,7 @@ impl Entry {
         self.bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Fills in a claimed entry; the heap's publish then stores the object, and [`Self::ready`] follows.
+    /// Fills in a claimed entry; the heap's publish then stores the object, and [`Self::mark_ready`] follows.
     pub(super) fn claim(&self, name: &str, fingerprint: u64, bytes: u64) {
         // Relaxed throughout: the caller holds the directory's lock, whose release publishes everything.
         self.state.store(CLAIMED, Ordering::Relaxed);
@@ -117,7 +118,7 @@ impl Entry {
         (list < LISTS).then_some(SpareKind { list, link })
     }
 
-    fn is_moving(&self) {
+    fn mark_moving(&self) {
         self.set(&self.state, MOVING);
     }
 
@@ -129,16 +130,16 @@ impl Entry {
         compiler_fence(Ordering::SeqCst);
     }
 
-    pub(super) fn ready(&self) {
+    pub(super) fn mark_ready(&self) {
         // Release: for the inspector, which reads without the lock.
         self.state.store(READY, Ordering::Release);
     }
 
-    pub(super) fn removing(&self) {
+    pub(super) fn mark_removing(&self) {
         self.state.store(REMOVING, Ordering::Relaxed);
     }
 
-    pub(super) fn free(&self) {
+    pub(super) fn mark_free(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 }
@@ -160,7 +161,7 @@ pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
 /// The number of lists of spares.
 pub(super) const LISTS: usize = 4;
 /// An upper bound of the length of a list, so that a walk ends even if an attacker made the list circular.
-const MOST: usize = 1 << 24;
+const MAX_SPARES: usize = 1 << 24;
 
 /// A list of spares, and the offset of the link in its members.
 #[derive(Clone, Copy)]
@@ -189,34 +190,34 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
             let link = (self.reach)(object, kind.link)?;
             Some((core::mem::replace(&mut place, link), object, link))
         })
-        .take(MOST)
+        .take(MAX_SPARES)
     }
 
-    /// Gives a claimed entry the first spare of its kind for which `is_right` returns true. Returns whether there is
-    /// one. `is_right` sees all spares, since it also cleans up what dead tasks left in them.
+    /// Gives a claimed entry the first spare of its kind for which `is_usable` returns true. Returns whether there is
+    /// one. `is_usable` sees all spares, since it also cleans up what dead tasks left in them.
     pub(super) fn take(
         &self,
         entry: &Entry,
         kind: SpareKind,
-        mut is_right: impl FnMut(usize) -> bool,
+        mut is_usable: impl FnMut(usize) -> bool,
     ) -> bool {
         entry.set_kind(kind);
-        let right = self
+        let usable = self
             .members(kind)
-            .filter(|(_, object, _)| is_right(*object));
-        let Some((place, object, link)) = right.reduce(|first, _| first) else {
+            .filter(|(_, object, _)| is_usable(*object));
+        let Some((place, object, link)) = usable.reduce(|first, _| first) else {
             return false;
         };
-        entry.is_moving();
-        store(&entry.object, object);
-        store(place, link.load(Ordering::Relaxed));
-        entry.ready();
+        entry.mark_moving();
+        commit(&entry.object, object);
+        commit(place, link.load(Ordering::Relaxed));
+        entry.mark_ready();
         true
     }
 
     /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
-    pub(super) fn shelve(&self, entry: &Entry) {
-        entry.is_moving();
+    pub(super) fn return_to_spares(&self, entry: &Entry) {
+        entry.mark_moving();
         self.finish_move(entry);
     }
 
@@ -228,10 +229,10 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
             && !self.members(kind).any(|(_, member, _)| member == object)
         {
             let first = &self.lists[kind.list];
-            store(link, first.load(Ordering::Relaxed));
-            store(first, object);
+            commit(link, first.load(Ordering::Relaxed));
+            commit(first, object);
         }
-        entry.free();
+        entry.mark_free();
     }
 
     /// Finishes or undoes the moves of a dead holder of the lock.
@@ -244,24 +245,17 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
     }
 }
 
-/// Like [`Entry::set`].
-fn store(word: &AtomicUsize, value: usize) {
-    compiler_fence(Ordering::SeqCst);
-    word.store(value, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
-}
-
 /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
 /// complete except for its state. An object whose removal began is freed with `retire`, which receives its address
 /// and the location that names it.
 pub(super) fn repair(entries: &[Entry], retire: impl Fn(NonNull<u8>, &AtomicUsize)) {
     for entry in entries {
         match (entry.state.load(Ordering::Relaxed), entry.object()) {
-            (CLAIMED, Some(_)) => entry.ready(),
-            (CLAIMED | REMOVING, None) => entry.free(),
+            (CLAIMED, Some(_)) => entry.mark_ready(),
+            (CLAIMED | REMOVING, None) => entry.mark_free(),
             (REMOVING, Some(object)) => {
                 retire(object, &entry.object);
-                entry.free();
+                entry.mark_free();
             }
             _ => {}
         }

@@ -69,26 +69,26 @@ impl Region {
         check_name(name).map_err(ObjectError::from)?;
         let task = self.inner().task().map_err(ObjectError::from)?;
         let directory = Directory::lock(self.inner())?;
-        directory.shelve_ended::<T>(|_| true);
+        directory.return_ended_to_spares::<T>(|_| true);
         if let Some(found) = directory.find(name, T::FINGERPRINT)? {
             return begin(reused_in(found)?);
         }
         let entry = directory.free_entry()?;
         let bytes = size_of::<T>();
         entry.claim(name, T::FINGERPRINT, bytes as u64);
-        let is_right = |address| {
+        let is_usable = |address| {
             let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
             block
                 .filter(|block| self.inner().has_block(Some(*block), bytes))
                 .and_then(|block| reused_in::<T>((block, bytes)).ok())
-                .is_some_and(|object| object.is_over(self))
+                .is_some_and(|object| object.can_be_reused(self))
         };
-        if !directory.spares().take(entry, T::KIND, is_right) {
+        if !directory.spares().take(entry, T::KIND, is_usable) {
             let made = directory.make(task, Layout::new::<T>(), |block| {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<T>().write(T::new()) };
             });
-            let block = made.inspect_err(|_| entry.free())?;
+            let block = made.inspect_err(|_| entry.mark_free())?;
             // SAFETY: the block was made just now, by this task.
             unsafe { directory.fill(task, entry, block) };
         }
@@ -96,7 +96,7 @@ impl Region {
         let object = reused_in::<T>((block, bytes))?;
         let begun = begin(object);
         if object.has_ended() {
-            directory.spares().shelve(entry);
+            directory.spares().return_to_spares(entry);
         }
         begun
     }
@@ -157,8 +157,8 @@ impl Region {
             .ok_or(ObjectError::NotFound)?;
         let object = NonNull::from(typed::<T>(object, bytes)?.get_ref());
         if let Some(entry) = names::find(self.inner().entries(), name) {
-            entry.removing();
-            let _removal = Removal {
+            entry.mark_removing();
+            let _removal = RemovalGuard {
                 directory: &directory,
                 task: task.heap_task(),
                 entry,
@@ -186,7 +186,7 @@ pub trait Reused: Sized {
 
     /// For an object that has ended: whether another one may begin in its memory. Also cleans up what dead tasks left
     /// in it.
-    fn is_over(&self, _region: &Region) -> bool {
+    fn can_be_reused(&self, _region: &Region) -> bool {
         true
     }
 }
@@ -205,7 +205,7 @@ fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r 
 impl Inner {
     /// Runs `step` under the directory's lock, if that can be acquired.
     #[doc(hidden)]
-    pub fn with_names(self: &Arc<Self>, step: impl FnOnce()) {
+    pub fn with_directory_lock(self: &Arc<Self>, step: impl FnOnce()) {
         if let Ok(_directory) = Directory::lock(self) {
             step();
         }
@@ -213,46 +213,46 @@ impl Inner {
 
     /// Frees the name of an object that has ended. If that fails, the next creation of an object of the kind does it.
     #[doc(hidden)]
-    pub fn give_up_name<T: Reused>(self: &Arc<Self>, object: *const T) {
+    pub fn release_name<T: Reused>(self: &Arc<Self>, object: *const T) {
         if let Ok(directory) = Directory::lock(self) {
-            directory.shelve_ended::<T>(|other| core::ptr::eq(other, object));
+            directory.return_ended_to_spares::<T>(|other| core::ptr::eq(other, object));
         }
     }
 }
 
 /// A block for an object that is being made; it is freed if that panics.
-struct Unmade<'a> {
+struct UnfinishedObject<'a> {
     directory: &'a Directory<'a>,
     task: TaskRef<'a>,
     block: NonNull<u8>,
 }
 
-impl Drop for Unmade<'_> {
+impl Drop for UnfinishedObject<'_> {
     fn drop(&mut self) {
-        self.directory.assert_ours();
+        self.directory.assert_held();
         // SAFETY: this task allocated the block, and no other task knows it.
         unsafe { self.directory.region.heap.free(&self.task, self.block) };
     }
 }
 
 /// An object that is being dropped; its name and memory are released even if that panics.
-struct Removal<'a> {
+struct RemovalGuard<'a> {
     directory: &'a Directory<'a>,
     task: TaskRef<'a>,
     entry: &'a Entry,
     block: NonNull<u8>,
 }
 
-impl Drop for Removal<'_> {
+impl Drop for RemovalGuard<'_> {
     fn drop(&mut self) {
-        self.directory.assert_ours();
+        self.directory.assert_held();
         // SAFETY: the directory's lock protects the location, and `object` allocated the block.
         unsafe {
             let heap = &self.directory.region.heap;
             crate::hook::freed(|| heap.addresses_of(self.block));
             heap.retire(&self.task, self.block, &self.entry.object, 0);
         }
-        self.entry.free();
+        self.entry.mark_free();
     }
 }
 
@@ -305,7 +305,7 @@ impl<'r> Directory<'r> {
     }
 
     /// Aborts in the child of a fork, which does not own the directory's lock.
-    fn assert_ours(&self) {
+    fn assert_held(&self) {
         self.region.header().names_lock.assert_held();
     }
 
@@ -325,15 +325,15 @@ impl<'r> Directory<'r> {
     ) -> Result<NonNull<u8>, ObjectError> {
         let heap_task = task.heap_task();
         let block = self.region.heap.alloc(&heap_task, layout)?;
-        let unmade = Unmade {
+        let unfinished = UnfinishedObject {
             directory: self,
             task: heap_task,
             block,
         };
         make(block);
         // `make` is the user's code and may have forked: only one of the two processes may go on.
-        self.assert_ours();
-        core::mem::forget(unmade);
+        self.assert_held();
+        core::mem::forget(unfinished);
         Ok(block)
     }
 
@@ -346,7 +346,7 @@ impl<'r> Directory<'r> {
         // SAFETY: the block is private to the task, and the directory's lock, which this task holds, protects the
         // location.
         unsafe { heap.publish(&task.heap_task(), block, &entry.object, address) };
-        entry.ready();
+        entry.mark_ready();
     }
 
     fn spares(&self) -> names::Spares<'r, impl Fn(usize, usize) -> Option<&'r AtomicUsize>> {
@@ -366,7 +366,7 @@ impl<'r> Directory<'r> {
     }
 
     /// Frees the names of those objects of a kind that have ended and for which `which` returns true.
-    fn shelve_ended<T: Reused>(&self, which: impl Fn(&T) -> bool) {
+    fn return_ended_to_spares<T: Reused>(&self, which: impl Fn(&T) -> bool) {
         let is_ready = |entry: &&Entry| {
             entry.state.load(Ordering::Relaxed) == names::READY
                 && entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
@@ -379,7 +379,7 @@ impl<'r> Directory<'r> {
             if object.is_some_and(|object| which(object) && object.has_ended()) {
                 // The list number in the file is not trusted.
                 entry.set_kind(T::KIND);
-                self.spares().shelve(entry);
+                self.spares().return_to_spares(entry);
             }
         }
     }
@@ -431,7 +431,7 @@ fn typed<'r, T: Shareable>(object: NonNull<u8>, bytes: usize) -> Result<Pin<&'r 
 
 impl Drop for Directory<'_> {
     fn drop(&mut self) {
-        self.assert_ours();
+        self.assert_held();
         // SAFETY: locked by `lock`. (A panic in `make` leaves the directory unchanged.)
         unsafe { self.region.header().names_lock.unlock_raw() };
     }

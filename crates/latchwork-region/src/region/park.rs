@@ -5,12 +5,12 @@
 //! other tasks, and the count of used slots (the life-word of a task that joins later is not among those it knows).
 //!
 //! *Why no death is missed.* Let T die while other tasks sleep. The kernel changes T's life-word and wakes one
-//! sleeper S. Whatever else woke S at the same time, S checks all life-words before it goes on (`park` ends with that
-//! check), detects T's death, and sweeps: it wakes all watchers of T's life-word, and counts the death. If S is
-//! killed before that, *its* life-word wakes another sleeper, which detects S and T. A task that is about to sleep
-//! has read T's life-word before: if T was alive then and is dead now, the kernel refuses the sleep. If a sweep ran
-//! in between and set the word to 0, the count of deaths differs from the one that the caller passed, which it read
-//! before it last read its object.
+//! sleeper S. Even if something else woke S at the same time, S checks all life-words before it continues (`park` ends
+//! with that check), detects T's death, and sweeps: it wakes all watchers of T's life-word, and counts the death. If S
+//! is killed before that, *its* life-word wakes another sleeper, which detects S and T. A task that is about to sleep
+//! has read T's life-word before: if T was alive then and is dead now, the kernel refuses the sleep. If a sweep ran in
+//! between and set the word to 0, the count of deaths differs from the one that the caller passed, which it read before
+//! it last read its object.
 //!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the tasks that follow
 //! it cyclically in the table, and checks all tasks every [`RECHECK`].
@@ -43,25 +43,14 @@ impl Inner {
     /// left partly changed, and pass it to [`Self::park`].
     #[doc(hidden)]
     pub fn deaths(&self) -> u32 {
-        // Acquire: pairs with the Release in `outlast_the_dead`.
+        // Acquire: pairs with the Release in `wait_for_dead_tasks`.
         self.header().deaths.load(Ordering::Acquire)
     }
 
-    /// Sleeps while each of `words` has its value and no task dies. At most 8 words.
+    /// Sleeps while each of `words` has its value and no task dies. At most 8 words. Also returns whether a wake-up
+    /// ended the sleep, on one of `words` or for a death.
     #[doc(hidden)]
     pub fn park(
-        &self,
-        task: Task<'_>,
-        words: &[(&AtomicU32, u32)],
-        deaths: u32,
-        deadline: Option<Deadline>,
-    ) -> Parked {
-        self.park_told(task, words, deaths, deadline).0
-    }
-
-    /// The same. Also returns whether a wake-up ended the sleep, on one of `words` or for a death.
-    #[doc(hidden)]
-    pub fn park_told(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],
@@ -108,7 +97,7 @@ impl Inner {
             (limit, deadline) => limit.or(deadline),
         };
         let (ended, woken) = futex::wait_many_told(&waits[..count], until);
-        // Whatever woke this thread, it may also have consumed the kernel's only wake-up for a death.
+        // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
         if self.has_unswept() {
             let _ = self.sweep();
             return (Parked::Again, woken);
@@ -134,7 +123,7 @@ pub(super) static HOOKS: Hooks = Hooks {
         let inner = containing(word)?;
         let task = inner.task().ok()?;
         Some(
-            match inner.park(task, &[(word, expected)], deaths, deadline) {
+            match inner.park(task, &[(word, expected)], deaths, deadline).0 {
                 Parked::Again => Wait::Again,
                 Parked::TimedOut => Wait::TimedOut,
             },

@@ -1,7 +1,7 @@
 //! Pinned projection: how to use a robust lock in a struct or an array.
 //!
 //! *Why the derived accessors are sound.* A pinned struct does not move before it is dropped, unless it is `Unpin`;
-//! nor does a field of it, unless code moves the field alone. The macro writes the `Unpin` of the struct: it is
+//! nor does a field of it, unless code moves the field separately. The macro writes the `Unpin` of the struct: it is
 //! `Unpin` only if all its pinned fields are, and no other `impl` can be added. The macro refuses a `Drop`
 //! implementation, which gets a `&mut self` and could move a field. The fields of a packed struct may be moved when
 //! it is dropped: no reference to such a field can be taken, so the accessor does not compile. What remains is

@@ -1,34 +1,36 @@
 //! The regions of this process, by address.
 //!
 //! Containers, robust locks and words to sleep on know only addresses; the registry finds the region of an address. A
-//! *place* records the addresses of a region and leads to it. Places are static, so that a lookup need not know
-//! whether the region still exists. The *gate* is a mutex under which regions come and go.
+//! *registration* records the addresses of a region and leads to it. Registrations are static, so that a lookup need
+//! not know whether the region still exists. Regions are registered and removed under the *registry lock*, a mutex.
 //!
-//! | `region` of a place | meaning | entered by |
+//! | `region` of a registration | meaning | entered by |
 //! | --- | --- | --- |
-//! | null, no addresses | the place is free | [`leave`], under the gate |
-//! | null, addresses | the region is gone, its mapping still exists (invariant 4) | [`leave`], under the gate |
-//! | a `Weak`, upgradable | the region is mapped and in use | [`enter`], under the gate |
-//! | a `Weak`, not upgradable | its last user is about to call [`leave`]; the mapping still exists | the drop of the last `Arc` |
+//! | null, no addresses | the registration is free | [`unregister`], under the lock |
+//! | null, addresses | the region is gone, its mapping still exists (invariant 4) | [`unregister`], under the lock |
+//! | a `Weak`, upgradable | the region is mapped and in use | [`register`], under the lock |
+//! | a `Weak`, not upgradable | its last user is about to call [`unregister`]; the mapping still exists | the drop of the last `Arc` |
 //!
 //! Invariants
-//! 1. A region is used through a place only by a *visitor*, a lookup that announced itself before it read `region`,
-//!    and only by upgrading: an `Arc` keeps the region mapped, and an upgrade fails once the last `Arc` is gone.
-//! 2. `region` becomes null before the `Weak` is dropped, and the `Weak` is dropped only if no visitor is announced
-//!    then: a later visitor reads null. (If a visitor is announced, the few bytes behind the `Weak` are leaked.)
-//! 3. Regions come and go under the gate. A holder of the gate may complete the removal of a region whose last user
-//!    was about to do so. So an attach never finds addresses taken by a region that is being removed, and in the
-//!    child of a fork, in which that user does not run, no thread waits for it.
+//! 1. A region is used through a registration only by a *reader*, a lookup that announced itself before it read
+//!    `region`, and only by upgrading: an `Arc` keeps the region mapped, and an upgrade fails once the last `Arc` is
+//!    gone.
+//! 2. `region` becomes null before the `Weak` is dropped, and the `Weak` is dropped only if no reader is announced
+//!    then: a later reader reads null. (If a reader is announced, the few bytes behind the `Weak` are leaked.)
+//! 3. Regions are registered and removed under the lock. A holder of the lock may complete the removal of a region
+//!    whose last user was about to do so. So an attach never finds addresses taken by a region that is being removed,
+//!    and in the child of a fork, in which that user does not run, no thread waits for it.
 //! 4. A mapping stays if it contains a robust lock, or a life-word, that is on the list of some thread of this
 //!    process: its guard was forgotten, or the thread is about to end with it, and the list leads there. A thread
-//!    that makes or drops a region checks such mappings again ([`unmap_rest`]).
+//!    that makes or drops a region checks such mappings again ([`unmap_retained`]).
 //!
-//! *The gate* is held across system calls, so waiters sleep. Its word lies in memory that is wiped on fork: a child
-//! finds it free. A thread that holds it may enter again: an attach may drop the last use of another region.
+//! *The lock* is held across system calls, so waiters sleep. Its word lies in memory that is wiped on fork: a child
+//! finds it free. A thread that holds it may acquire it again: an attach may drop the last use of another region.
 //! *Orderings* are given at each access.
 #![allow(unsafe_code)]
 
-use super::{Inner, homes};
+use super::inner::Inner;
+use super::region_id::{self, MAX_REGIONS};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::memory::Mapping;
@@ -39,32 +41,29 @@ use core::ptr::{self, NonNull};
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 
-/// The maximum number of regions that one process can have mapped at a time.
-pub(super) const MAX_REGIONS: usize = 4096;
-
-struct Place {
+struct Registration {
     base: AtomicUsize,
     end: AtomicUsize,
-    /// The number by which containers name the region.
-    home: AtomicUsize,
+    /// The region's ID.
+    id: AtomicUsize,
     /// The number of lookups in progress.
-    visitors: AtomicUsize,
+    readers: AtomicUsize,
     /// A `Weak`.
     region: AtomicPtr<Inner>,
 }
 
-static PLACES: [Place; MAX_REGIONS] = [const {
-    Place {
+static REGISTRATIONS: [Registration; MAX_REGIONS] = [const {
+    Registration {
         base: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
-        home: AtomicUsize::new(0),
-        visitors: AtomicUsize::new(0),
+        id: AtomicUsize::new(0),
+        readers: AtomicUsize::new(0),
         region: AtomicPtr::new(ptr::null_mut()),
     }
 }; MAX_REGIONS];
 
-impl Place {
-    /// The region's addresses; without the gate only a hint, by which a lookup finds the place.
+impl Registration {
+    /// The region's addresses; without the lock only a hint, by which a lookup finds the registration.
     fn addresses(&self) -> Range<usize> {
         // Relaxed: only a hint. A thread that has an address of the region got it from a thread that had found it
         // there.
@@ -72,20 +71,20 @@ impl Place {
     }
 
     fn region(&self) -> Option<Arc<Inner>> {
-        // SeqCst, both, and in `clear`: either this load reads null, or that one sees the visitor.
-        self.visitors.fetch_add(1, Ordering::SeqCst);
+        // SeqCst, both, and in `clear`: either this load reads null, or that one sees the reader.
+        self.readers.fetch_add(1, Ordering::SeqCst);
         let region = NonNull::new(self.region.load(Ordering::SeqCst))
-            // SAFETY: invariants 1 and 2: a non-null `region` is a `Weak` that is not dropped while this visitor is
+            // SAFETY: invariants 1 and 2: a non-null `region` is a `Weak` that is not dropped while this reader is
             // announced; `ManuallyDrop` keeps this from dropping it.
             .map(|region| ManuallyDrop::new(unsafe { Weak::from_raw(region.as_ptr()) }))
             .and_then(|region| region.upgrade());
         // Release: pairs with the load in `clear`.
-        self.visitors.fetch_sub(1, Ordering::Release);
+        self.readers.fetch_sub(1, Ordering::Release);
         region
     }
 
-    /// Ends the mapping, unless a robust list still leads there. Returns whether it did. The caller holds the gate,
-    /// and the place has no region.
+    /// Ends the mapping, unless a robust list still leads there. Returns whether it did. The caller holds the lock,
+    /// and the registration has no region.
     ///
     /// # Safety
     /// The mapping's owner was forgotten, or will be.
@@ -95,29 +94,29 @@ impl Place {
             return false;
         }
         // SAFETY: the caller guarantees that the owner never ends the mapping; and this happens once only, since the
-        // place has no addresses afterwards.
+        // registration has no addresses afterwards.
         drop(unsafe { Mapping::from_addresses(addresses) });
         self.base.store(0, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         true
     }
 
-    /// Forgets the region. The caller holds the gate.
+    /// Forgets the region. The caller holds the lock.
     fn clear(&self) {
         let region = self.region.swap(ptr::null_mut(), Ordering::SeqCst);
-        if !region.is_null() && self.visitors.load(Ordering::SeqCst) == 0 {
-            // SAFETY: `enter` made the `Weak`, and by invariant 2 no visitor uses it.
+        if !region.is_null() && self.readers.load(Ordering::SeqCst) == 0 {
+            // SAFETY: `register` made the `Weak`, and by invariant 2 no reader uses it.
             drop(unsafe { Weak::from_raw(region) });
         }
     }
 }
 
-/// The number of places that were ever used.
+/// The number of registrations that were ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-fn used() -> &'static [Place] {
-    // Acquire: pairs with the Release in `enter`; a thread that has an address of a region finds its place.
-    &PLACES[..USED.load(Ordering::Acquire)]
+fn used() -> &'static [Registration] {
+    // Acquire: pairs with the Release in `register`; a thread that has an address of a region finds its registration.
+    &REGISTRATIONS[..USED.load(Ordering::Acquire)]
 }
 
 /// Bounds of all regions that this process has had mapped so far.
@@ -127,7 +126,7 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Whether an address may lie in a region.
 #[inline]
 pub(super) fn may_contain(address: usize) -> bool {
-    // Relaxed: only a hint, as in `Place::addresses`.
+    // Relaxed: only a hint, as in `Registration::addresses`.
     let (lowest, highest) = (&LOWEST, &HIGHEST);
     (lowest.load(Ordering::Relaxed)..highest.load(Ordering::Relaxed)).contains(&address)
 }
@@ -136,100 +135,102 @@ pub(super) fn may_contain(address: usize) -> bool {
 pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
     used()
         .iter()
-        .filter(|place| place.addresses().contains(&address))
-        .filter_map(Place::region)
-        // The place may have been reused for another region since.
+        .filter(|registration| registration.addresses().contains(&address))
+        .filter_map(Registration::region)
+        // The registration may have been reused for another region since.
         .find(|region| region.addresses().contains(&address))
 }
 
 /// All regions that are mapped.
 pub(super) fn all() -> impl Iterator<Item = Arc<Inner>> {
-    used().iter().filter_map(Place::region)
+    used().iter().filter_map(Registration::region)
 }
 
-/// Makes a region findable; `false` if there are too many. The caller holds the gate.
-pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
-    // Relaxed: only holders of the gate write it.
-    let is_free = |place: &Place| place.addresses().end == 0;
-    let Some(index) = PLACES.iter().position(is_free) else {
+/// Makes a region findable; `false` if there are too many. The caller holds the lock.
+pub(super) fn register(region: &Arc<Inner>, _: &RegistryLock) -> bool {
+    // Relaxed: only holders of the lock write it.
+    let is_free = |registration: &Registration| registration.addresses().end == 0;
+    let Some(index) = REGISTRATIONS.iter().position(is_free) else {
         return false;
     };
-    let place = &PLACES[index];
+    let registration = &REGISTRATIONS[index];
     USED.fetch_max(index + 1, Ordering::Release);
     let addresses = region.addresses();
-    homes::enter(region.home, addresses.len());
+    region_id::insert(region.id, addresses.len());
     LOWEST.fetch_min(addresses.start, Ordering::Relaxed);
     HIGHEST.fetch_max(addresses.end, Ordering::Relaxed);
-    place.home.store(region.home, Ordering::Relaxed);
-    place.base.store(addresses.start, Ordering::Relaxed);
-    place.end.store(addresses.end, Ordering::Relaxed);
+    registration.id.store(region.id.raw(), Ordering::Relaxed);
+    registration.base.store(addresses.start, Ordering::Relaxed);
+    registration.end.store(addresses.end, Ordering::Relaxed);
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();
     // Release: a thread that finds the region sees all of it.
-    place.region.store(weak, Ordering::Release);
+    registration.region.store(weak, Ordering::Release);
     true
 }
 
 /// Ends the mapping of a region whose last user leaves, unless another thread has done so already, or it must stay.
-pub(super) fn leave(region: &Inner, mapping: Mapping) {
-    let gate = Gate::enter();
-    let place = used()
+pub(super) fn unregister(region: &Inner, mapping: Mapping) {
+    let lock = RegistryLock::lock();
+    let registration = used()
         .iter()
-        .find(|place| ptr::eq(place.region.load(Ordering::Relaxed), region));
-    match place {
-        Some(place) => {
-            homes::leave(region.home);
-            place.clear();
+        .find(|registration| ptr::eq(registration.region.load(Ordering::Relaxed), region));
+    match registration {
+        Some(registration) => {
+            region_id::remove(region.id.raw());
+            registration.clear();
             core::mem::forget(mapping);
             // SAFETY: the mapping was forgotten just now.
-            unsafe { place.unmap() };
+            unsafe { registration.unmap() };
         }
-        // Invariant 3: another thread has removed the region; or the region was never in a place.
-        None if region.was_entered() => core::mem::forget(mapping),
+        // Invariant 3: another thread has removed the region; or the region was never in a registration.
+        None if region.was_registered() => core::mem::forget(mapping),
         None => drop(mapping),
     }
-    unmap_rest(&gate);
-    drop(gate);
+    unmap_retained(&lock);
+    drop(lock);
 }
 
-/// Ends mappings that robust lists led to, and no longer do. The caller holds the gate.
-pub(super) fn unmap_rest(_: &Gate) {
-    for place in used() {
-        if place.region.load(Ordering::Relaxed).is_null() && place.addresses().end != 0 {
-            // SAFETY: its owner was forgotten in `leave`, or will be (invariant 3).
-            unsafe { place.unmap() };
+/// Ends mappings that robust lists led to, and no longer do. The caller holds the lock.
+pub(super) fn unmap_retained(_: &RegistryLock) {
+    for registration in used() {
+        if registration.region.load(Ordering::Relaxed).is_null()
+            && registration.addresses().end != 0
+        {
+            // SAFETY: its owner was forgotten in `unregister`, or will be (invariant 3).
+            unsafe { registration.unmap() };
         }
     }
 }
 
-/// Completes the removal of regions in a range whose last users are about to do so. The caller holds the gate.
-pub(super) fn clear(range: &Range<usize>, _: &Gate) {
-    for place in used() {
-        let here = place.addresses();
-        let overlap = here.start < range.end && range.start < here.end;
-        if overlap && place.region().is_none() {
-            homes::leave(place.home.load(Ordering::Relaxed));
-            place.clear();
-            // SAFETY: its owner will not find the place, and will forget the mapping (invariant 3).
-            unsafe { place.unmap() };
+/// Completes the removal of regions in a range whose last users are about to do so. The caller holds the lock.
+pub(super) fn complete_removals(range: &Range<usize>, _: &RegistryLock) {
+    for registration in used() {
+        let addresses = registration.addresses();
+        let overlap = addresses.start < range.end && range.start < addresses.end;
+        if overlap && registration.region().is_none() {
+            region_id::remove(registration.id.load(Ordering::Relaxed));
+            registration.clear();
+            // SAFETY: its owner will not find the registration, and will forget the mapping (invariant 3).
+            unsafe { registration.unmap() };
         }
     }
 }
 
-/// The gate, held while regions of this process come and go.
-pub(super) struct Gate {
-    /// `None` if this thread already holds the gate.
+/// The registry's lock, held while regions of this process are registered and removed.
+pub(super) struct RegistryLock {
+    /// `None` if this thread already holds the lock.
     word: Option<&'static AtomicU32>,
 }
 
-/// The address of the gate's word: the ID of its owner, or 0.
+/// The address of the lock's word: the ID of its owner, or 0.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-impl Gate {
-    /// Allocates the gate's word, which needs a page of memory.
+impl RegistryLock {
+    /// Allocates the lock's word, which needs a page of memory.
     pub(super) fn prepare() -> Result<(), Errno> {
         if WORD.load(Ordering::Acquire).is_null() {
             let page = thread::map_wipe_on_fork()?;
-            // Release: pairs with the Acquire in `enter` and above.
+            // Release: pairs with the Acquire in `lock` and above.
             let set = WORD.compare_exchange(
                 ptr::null_mut(),
                 page.as_ptr().cast(),
@@ -244,8 +245,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Acquires the gate. [`Self::prepare`] has been called before.
-    pub(super) fn enter() -> Self {
+    /// Acquires the lock. [`Self::prepare`] has been called before.
+    pub(super) fn lock() -> Self {
         // SAFETY: a page that stays until the process ends, zeroed or written below, so a valid word.
         let Some(word) = (unsafe { WORD.load(Ordering::Acquire).as_ref() }) else {
             return Self { word: None };
@@ -264,10 +265,10 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for RegistryLock {
     fn drop(&mut self) {
         if let Some(word) = self.word {
-            // Release: pairs with the Acquire in `enter`.
+            // Release: pairs with the Acquire in `lock`.
             word.store(0, Ordering::Release);
             futex::wake(word, u32::MAX, Sharing::Private);
         }

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_tell_types_apart() {
+    fn fingerprints_differ_between_types() {
         let all = [
             u32::FINGERPRINT,
             i32::FINGERPRINT,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_tell_crates_modules_and_names_apart() {
+    fn type_paths_differ_between_crates_modules_and_names() {
         let path = |package, module, name| type_path(package, module, name);
         let bank = [Some("bank"), Some("1"), Some("2"), None];
         let all = [

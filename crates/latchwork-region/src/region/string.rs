@@ -3,8 +3,8 @@
 //! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
 //! contains part of a character. Truncating is one store.
 
-use super::ground::StorageError;
-use super::{Region, Shareable, TornSafe, Vec, fingerprint};
+use super::region_id::RegionId;
+use super::{Region, Shareable, StorageError, TornSafe, Vec, fingerprint};
 use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
@@ -55,9 +55,9 @@ impl String {
         }
     }
 
-    pub(super) fn empty(home: usize) -> Self {
+    pub(super) fn empty(region: RegionId) -> Self {
         Self {
-            bytes: Vec::empty(home),
+            bytes: Vec::empty(region),
         }
     }
 
@@ -76,8 +76,8 @@ impl String {
     /// # Errors
     /// As for [`Self::from_str_in`].
     pub fn try_clone(&self) -> Result<Self, StorageError> {
-        let mut copy = Self::empty(self.bytes.home());
-        self.look(|content| copy.push_str(content))?;
+        let mut copy = Self::empty(self.bytes.region());
+        self.with_str(|content| copy.push_str(content))?;
         Ok(copy)
     }
 
@@ -131,7 +131,7 @@ impl String {
 
     /// Removes and returns the last character.
     pub fn pop(&mut self) -> Option<char> {
-        let last = self.look(|content| content.chars().next_back())?;
+        let last = self.with_str(|content| content.chars().next_back())?;
         self.bytes.truncate(self.bytes.len() - last.len_utf8());
         Some(last)
     }
@@ -142,7 +142,7 @@ impl String {
     /// If `len` is in the middle of a character.
     pub fn truncate(&mut self, len: usize) {
         assert!(
-            self.look(|content| len >= content.len() || content.is_char_boundary(len)),
+            self.with_str(|content| len >= content.len() || content.is_char_boundary(len)),
             "byte {len} is inside a character"
         );
         self.bytes.truncate(len);
@@ -181,39 +181,39 @@ impl Borrow<str> for String {
 }
 
 impl String {
-    /// Lends the content to `look`, and keeps the region mapped only until that returns: the string may be on its way
+    /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
     /// into the region.
     #[allow(unsafe_code)]
-    fn look<R>(&self, look: impl FnOnce(&str) -> R) -> R {
-        let _hold = self.bytes.hold();
+    fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
+        let _guard = self.bytes.guard();
         // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
-        look(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
+        step(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
     }
 }
 
 impl Hash for String {
     /// Hashes like `str`, since a string can be looked up by a `str`.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.look(|content| content.hash(state));
+        self.with_str(|content| content.hash(state));
     }
 }
 
 impl PartialEq for String {
     fn eq(&self, other: &Self) -> bool {
-        self.look(|one| other.look(|other| one == other))
+        self.with_str(|one| other.with_str(|other| one == other))
     }
 }
 impl Eq for String {}
 
 impl PartialEq<str> for String {
     fn eq(&self, other: &str) -> bool {
-        self.look(|content| content == other)
+        self.with_str(|content| content == other)
     }
 }
 
 impl PartialEq<&str> for String {
     fn eq(&self, other: &&str) -> bool {
-        self.look(|content| content == *other)
+        self.with_str(|content| content == *other)
     }
 }
 
@@ -225,18 +225,18 @@ impl PartialOrd for String {
 
 impl Ord for String {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.look(|one| other.look(|other| one.cmp(other)))
+        self.with_str(|one| other.with_str(|other| one.cmp(other)))
     }
 }
 
 impl fmt::Display for String {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.look(|content| fmt::Display::fmt(content, formatter))
+        self.with_str(|content| fmt::Display::fmt(content, formatter))
     }
 }
 
 impl fmt::Debug for String {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.look(|content| fmt::Debug::fmt(content, formatter))
+        self.with_str(|content| fmt::Debug::fmt(content, formatter))
     }
 }

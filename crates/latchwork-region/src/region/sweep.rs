@@ -2,8 +2,8 @@
 //!
 //! Under the region's robust sweep lock, for each slot whose life-word is `OWNER_DIED`:
 //! 1. count the death and wake all watchers of the life-word (invariant 3 of the task table);
-//! 2. outlast the task: wait until the kernel has walked the task's whole robust list, and the other tasks that die
-//!    with it have died, too;
+//! 2. wait until the kernel has walked the task's whole robust list, and the other tasks that die with it have died,
+//!    too;
 //! 3. settle the task's heap: finish or undo its intent, free or keep its blocks, orphan its spans;
 //! 4. advance the generation;
 //! 5. set tail and life-word to 0: the slot is free.
@@ -11,15 +11,15 @@
 //! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of them, each of
 //! which is idempotent. (A generation may be skipped.)
 //!
-//! *Why outlast?* The kernel finds a dead task's remaining locks through pointers in the locks that it has not
+//! *Why this wait?* The kernel finds a dead task's remaining locks through pointers in the locks that it has not
 //! reached yet, and other tasks may run in between. Until the walk is finished, a lock in a block that only the task
 //! knew, or in data whose lock has already passed on, must not be freed or overwritten. Moreover, a SIGKILL ends the
-//! threads of a process one by one: a thread to which the dead task had lent its box or guard may still have locks
-//! there. So a sweep waits for the other tasks of a process that is being killed (except threads that are not tasks
-//! of the region, and processes about which `/proc` says nothing).
+//! threads of a process one by one: a thread to which the dead task had passed a reference to its box or guard may
+//! still have locks there. So a sweep waits for the other tasks of a process that is being killed (except threads that
+//! are not tasks of the region, and processes about which `/proc` says nothing).
 //!
 //! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
-//! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`PATIENCE`] the
+//! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`WAIT_LIMIT`] the
 //! sweep goes on, but keeps the private blocks: memory is lost, but no lock.
 #![allow(unsafe_code)]
 
@@ -35,9 +35,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 /// How long a sweep waits for the kernel and for dying tasks.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// How often it checks whether a living task is being killed.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The result of a [sweep](Region::sweep).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,27 +90,27 @@ impl Inner {
             // The library never makes this lock unusable; a malicious file may claim it.
             Err(_) => return Err(AttachError::Damaged("its sweep lock is unusable")),
         }
-        let (dead, done_with) = self.outlast_the_dead();
+        let (dead, lists_walked) = self.wait_for_dead_tasks();
         for index in dead {
             swept.dead.push(self.slots()[index].name());
-            self.bury(index as u16, done_with);
+            self.recover_slot(index as u16, lists_walked);
         }
         // SAFETY: this thread locked it above.
         unsafe { lock.unlock_raw() };
         Ok(swept)
     }
 
-    /// Counts the deaths and outlasts the dead tasks. Returns their slots, and whether the kernel has finished with
-    /// all of them.
-    fn outlast_the_dead(&self) -> (Vec<usize>, bool) {
+    /// Counts the deaths, and waits until the dead tasks' robust lists are walked. Returns their slots, and whether the
+    /// kernel has walked all of their lists.
+    fn wait_for_dead_tasks(&self) -> (Vec<usize>, bool) {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         let slots = &self.slots()[..used.min(self.slots().len())];
-        let until = Deadline::after(PATIENCE);
+        let until = Deadline::after(WAIT_LIMIT);
         let mut dead: Vec<usize> = (0..slots.len())
             .filter(|index| slots[*index].life() == Life::Dead)
             .collect();
-        let mut done_with = true;
+        let mut lists_walked = true;
         let mut next = 0;
         while let Some(slot) = dead.get(next).map(|index| &slots[*index]) {
             next += 1;
@@ -119,29 +119,29 @@ impl Inner {
             // Relaxed: only a statistic.
             self.header().died.fetch_add(1, Ordering::Relaxed);
             futex::wake(slot.life_word(), u32::MAX, Sharing::Shared);
-            done_with &= slot.outlast(until);
+            lists_walked &= slot.wait_until_list_walked(until);
             let process = slot.process.load(Ordering::Relaxed);
-            for (index, fellow) in slots.iter().enumerate() {
-                if fellow.process.load(Ordering::Relaxed) == process
-                    && matches!(fellow.life(), Life::Alive(_))
+            for (index, other) in slots.iter().enumerate() {
+                if other.process.load(Ordering::Relaxed) == process
+                    && matches!(other.life(), Life::Alive(_))
                 {
-                    done_with &= fellow.outlast_if_killed(process, until);
+                    lists_walked &= other.wait_if_being_killed(process, until);
                 }
-                if fellow.life() == Life::Dead && !dead.contains(&index) {
+                if other.life() == Life::Dead && !dead.contains(&index) {
                     dead.push(index);
                 }
             }
         }
-        (dead, done_with)
+        (dead, lists_walked)
     }
 
-    /// Settles the heap of a dead task and frees its slot. `done_with`: the kernel no longer reads the task's private
-    /// blocks.
-    fn bury(&self, index: u16, done_with: bool) {
+    /// Settles the heap of a dead task and frees its slot. `lists_walked`: the kernel no longer reads the task's
+    /// private blocks.
+    fn recover_slot(&self, index: u16, lists_walked: bool) {
         let slot = &self.slots()[usize::from(index)];
         let policy = match slot.orphans.load(Ordering::Relaxed) {
             keep if keep == Orphans::Keep as u8 => OnDeath::Keep,
-            _ if !done_with => OnDeath::Keep,
+            _ if !lists_walked => OnDeath::Keep,
             _ => OnDeath::Free,
         };
         // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
@@ -173,7 +173,7 @@ impl Inner {
 
 impl Slot {
     /// Waits until the kernel has walked the robust list of the dead task; `false` if that takes too long.
-    fn outlast(&self, until: Deadline) -> bool {
+    fn wait_until_list_walked(&self, until: Deadline) -> bool {
         let tail = &self.tail.word;
         loop {
             // Acquire: the kernel's changes to the list are complete.
@@ -189,7 +189,7 @@ impl Slot {
     }
 
     /// If a living task of another process is being killed, waits for its death; `false` if that takes too long.
-    fn outlast_if_killed(&self, process: u32, until: Deadline) -> bool {
+    fn wait_if_being_killed(&self, process: u32, until: Deadline) -> bool {
         loop {
             // Acquire: as for `life`.
             let word = self.life_word().load(Ordering::Acquire);
@@ -202,8 +202,8 @@ impl Slot {
             if until.has_passed() {
                 return false;
             }
-            let look = Deadline::after(LOOK).min(until);
-            futex::wait(self.life_word(), word, Sharing::Shared, Some(look));
+            let poll = Deadline::after(POLL_INTERVAL).min(until);
+            futex::wait(self.life_word(), word, Sharing::Shared, Some(poll));
         }
     }
 }

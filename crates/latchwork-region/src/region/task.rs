@@ -82,7 +82,7 @@ impl Inner {
     #[doc(hidden)]
     pub fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
-        match self.known_task(me) {
+        match self.attached_task(me) {
             Some(task) => Ok(task),
             None => self.attach_thread(me),
         }
@@ -91,7 +91,7 @@ impl Inner {
     /// The calling thread as a task, if it is one already.
     #[inline]
     #[doc(hidden)]
-    pub fn known_task(&self, me: Me) -> Option<Task<'_>> {
+    pub fn attached_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base().addr().get();
         let attachment = me
             .attachments()
@@ -103,7 +103,7 @@ impl Inner {
     /// region.
     #[inline(always)]
     #[doc(hidden)]
-    pub fn task_at_hand(&self) -> Option<Task<'_>> {
+    pub fn first_attached_task(&self) -> Option<Task<'_>> {
         let attachment = Me::whoever().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
     }
@@ -126,7 +126,7 @@ impl Inner {
         if me.is_ending() {
             return Err(AttachError::ThreadEnding);
         }
-        leave_unused(me);
+        detach_unused(me);
         if !me.can_attach() {
             return Err(AttachError::TooManyAttachments);
         }
@@ -137,12 +137,12 @@ impl Inner {
             tasks: self.slots().len(),
         })?;
         let slot = &self.slots()[index];
-        slot.settle_in(crate::sys::thread::process_id());
+        slot.set_process(crate::sys::thread::process_id());
         for other in self.slots()[..self.slots_used().into()]
             .iter()
             .filter(|other| !ptr::eq(*other, slot))
         {
-            slot.meet(other);
+            slot.note_shared_process(other);
         }
         slot.attached_at
             .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
@@ -152,11 +152,10 @@ impl Inner {
         slot.set_name(&crate::sys::thread::name());
         let owner = self.owner_of(index as u16);
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
-        slot.wait.outlast();
-        self.outlast_inbox(&slot.inbox);
-        slot.forget_messages();
-        slot.wait
-            .settle_in(owner.raw(), wait_record::recorded(priority));
+        slot.wait.wait_for_writers();
+        self.wait_for_inbox_writers(&slot.inbox);
+        slot.reset_messages();
+        slot.wait.init(owner.raw(), wait_record::recorded(priority));
         self.use_begins();
         let addresses = self.addresses();
         me.attach(Attachment {
@@ -226,7 +225,7 @@ impl Inner {
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still
 /// use one of them, the thread becomes a task of it again.
-fn leave_unused(me: Me) {
+fn detach_unused(me: Me) {
     if me.is_leaning() {
         return;
     }

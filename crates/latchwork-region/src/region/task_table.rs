@@ -1,7 +1,7 @@
 //! The task table of a region: its tasks, which of them died, and how a sleeping task detects a death.
 //!
 //! Each thread that uses a region owns a [`Slot`] of it. The slot's **life-word** is a word on the thread's robust
-//! list, held from attach to detach: when the thread dies, for whatever reason, the kernel marks the word and wakes
+//! list, held from attach to detach: when the thread dies, for any reason, the kernel marks the word and wakes
 //! one sleeper on it. Only the life-word decides whether a task is alive: a thread ID and a start time can be reused
 //! and outlive an `exec`; the life-word cannot.
 //!
@@ -80,7 +80,7 @@ pub struct Slot {
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
-    company: AtomicU8,
+    shares_process: AtomicU8,
     /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
     #[doc(hidden)]
     pub takes_turns: AtomicU8,
@@ -190,28 +190,29 @@ impl Slot {
         me.refund();
     }
 
-    /// Records the slot's process, before [`Self::meet`]. For the new task.
-    pub(super) fn settle_in(&self, process: u32) {
-        self.company.store(0, Ordering::Relaxed);
+    /// Records the slot's process, before [`Self::note_shared_process`]. For the new task.
+    pub(super) fn set_process(&self, process: u32) {
+        self.shares_process.store(0, Ordering::Relaxed);
         // SeqCst: of two tasks of a process that begin at once, at least one sees the other. And a task that sees the
-        // process sees `company` at 0 before it sets it.
+        // process sees `shares_process` at 0 before it sets it.
         self.process.store(process, Ordering::SeqCst);
     }
 
-    /// Marks this task and `other` as having company, if they belong to one process.
-    pub(super) fn meet(&self, other: &Self) {
-        // SeqCst: see `settle_in`. Other tasks do not change this slot's process.
-        let fellows = other.process.load(Ordering::SeqCst) == self.process.load(Ordering::Relaxed);
-        if fellows && matches!(other.life(), Life::Alive(_)) {
-            self.company.store(1, Ordering::Relaxed);
-            other.company.store(1, Ordering::Relaxed);
+    /// Marks this task and `other`, if they belong to one process.
+    pub(super) fn note_shared_process(&self, other: &Self) {
+        // SeqCst: see `set_process`. Other tasks do not change this slot's process.
+        let is_shared =
+            other.process.load(Ordering::SeqCst) == self.process.load(Ordering::Relaxed);
+        if is_shared && matches!(other.life(), Life::Alive(_)) {
+            self.shares_process.store(1, Ordering::Relaxed);
+            other.shares_process.store(1, Ordering::Relaxed);
         }
     }
 
     /// Whether there may be another task of this process.
-    pub(super) fn has_had_company(&self) -> bool {
+    pub(super) fn may_share_process(&self) -> bool {
         // Relaxed: the user is responsible for a thread that attaches meanwhile.
-        self.company.load(Ordering::Relaxed) != 0
+        self.shares_process.load(Ordering::Relaxed) != 0
     }
 
     /// The number of messages that the task has in flight.
@@ -239,7 +240,7 @@ impl Slot {
     }
 
     /// Resets the messages for a new task, which has none and waits for none.
-    pub(super) fn forget_messages(&self) {
+    pub(super) fn reset_messages(&self) {
         self.messages.store(0, Ordering::Relaxed);
         self.inbox.reset();
     }

@@ -9,8 +9,8 @@
 //! Invariants
 //! 1. A cell that an update has changed has a valid record, made before the change.
 //! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container in them. A log
-//!    that is dropped discards its records before its data is dropped. While records are valid, the data is lent only
-//!    shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
+//!    that is dropped discards its records before its data is dropped. While records are valid, the data is borrowed
+//!    only shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
 //!    closure's result could be anything that it has captured, hence the check of its address.)
 //! 3. Records are valid only at the address at which they were made: a log that was moved (its transaction was
 //!    forgotten) has none.
@@ -23,7 +23,7 @@
 //!   a kill in between, it is repeated.
 #![allow(unsafe_code)]
 
-use super::ground::{self, commit, read};
+use super::container::{self, commit, read};
 use super::{HashMap, Inner, Shareable, TornSafe, Vec, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
@@ -207,7 +207,7 @@ impl<T, const N: usize> Undo<T, N> {
         let valid = read(&self.place) == ptr::from_ref(self).addr();
         let count = if valid { read(&self.count).min(N) } else { 0 };
         for record in self.records[..count].iter().rev() {
-            if let Some(cell) = ground::pointer::<AtomicU64>(read(&record.cell)) {
+            if let Some(cell) = container::pointer::<AtomicU64>(read(&record.cell)) {
                 // SAFETY: invariant 2: the cell exists. Relaxed, as for all cells: the lock orders them.
                 unsafe {
                     cell.as_ref()
@@ -221,7 +221,7 @@ impl<T, const N: usize> Undo<T, N> {
 
     /// Checks that a reference leads to a part of the data.
     #[inline]
-    fn own<'a, C>(&self, part: &'a C) -> Result<&'a C, UndoError> {
+    fn part_of_data<'a, C>(&self, part: &'a C) -> Result<&'a C, UndoError> {
         let data = ptr::from_ref(&self.data).addr();
         let offset = ptr::from_ref(part).addr().wrapping_sub(data);
         if offset <= size_of::<T>() && size_of::<C>() <= size_of::<T>() - offset {
@@ -239,8 +239,8 @@ impl<T, const N: usize> Undo<T, N> {
             .records
             .get(count)
             .ok_or(UndoError::Full { capacity: N })?;
-        let address = ground::address(NonNull::from(cell));
-        if !self.has_near(address) {
+        let address = container::address(NonNull::from(cell));
+        if !self.is_in_same_region(address) {
             return Err(UndoError::Outside);
         }
         // Relaxed throughout: the lock that protects the log orders everything for other tasks.
@@ -259,14 +259,15 @@ impl<T, const N: usize> Undo<T, N> {
     }
 
     /// Whether the cell lies in the same region as the log.
-    fn has_near(&self, cell: usize) -> bool {
+    fn is_in_same_region(&self, cell: usize) -> bool {
         let log = ptr::from_ref(self).addr();
-        let here = Me::get().ok().and_then(|me| {
+        let attached = Me::get().ok().and_then(|me| {
             me.attachments()
                 .map(|attachment| attachment.base..attachment.end)
                 .find(|region| region.contains(&log))
         });
-        here.or_else(|| Inner::containing(log).map(|region| region.addresses()))
+        attached
+            .or_else(|| Inner::containing(log).map(|region| region.addresses()))
             .is_some_and(|region| region.contains(&cell))
     }
 }
@@ -290,7 +291,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     ///
     /// # Errors
     /// [`UndoError::Full`]; [`UndoError::Outside`] if the cell is not in the bytes of the data itself. The update
-    /// goes on; drop it to cancel it.
+    /// continues; drop it to cancel it.
     #[inline]
     pub fn store(
         &mut self,
@@ -298,7 +299,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         value: u64,
     ) -> Result<(), UndoError> {
         let undo = &*self.undo;
-        let cell = undo.own(pick(&undo.data))?;
+        let cell = undo.part_of_data(pick(&undo.data))?;
         undo.change(cell, value)
     }
 
@@ -322,7 +323,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     ///
     /// # Errors
     /// [`UndoError::Full`], [`UndoError::NoCell`]; [`UndoError::Outside`] if the container is not in the bytes of the
-    /// data itself, or belongs to another region. The update goes on.
+    /// data itself, or belongs to another region. The update continues.
     #[inline]
     pub fn store_at<C: Cells<Q>, Q: ?Sized>(
         &mut self,
@@ -331,7 +332,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         value: u64,
     ) -> Result<(), UndoError> {
         let undo = &*self.undo;
-        let container = undo.own(pick(&undo.data))?;
+        let container = undo.part_of_data(pick(&undo.data))?;
         undo.change(container.cell(key).ok_or(UndoError::NoCell)?, value)
     }
 

@@ -22,13 +22,16 @@
 //!   its `TornSafe` allows.
 #![allow(unsafe_code)]
 
-use super::ground::{self, Ground, Hold, PushError, StorageError};
-use super::{Region, Shareable, TornSafe, fingerprint};
+mod capacity;
+mod edit;
+mod traits;
+
+use super::container::{self, MappingGuard};
+use super::region_id::RegionId;
+use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::alloc::Layout;
-use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::slice;
 
@@ -59,7 +62,7 @@ use core::slice;
 /// where a kill matters. After a kill in the middle of it, two containers may own one buffer (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
-    home: usize,
+    region: RegionId,
     buffer: AtomicUsize,
     elements: PhantomData<T>,
 }
@@ -108,22 +111,22 @@ impl<T> Vec<T> {
 
     /// Keeps the region mapped while a method runs.
     #[inline]
-    pub(super) fn hold(&self) -> Hold {
-        ground::hold(self.home, &self.buffer)
+    pub(super) fn guard(&self) -> MappingGuard {
+        container::guard(self.region, &self.buffer)
     }
 
-    /// The caller holds the region, or the region has lent the buffer.
+    /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn head(&self) -> Option<&Head> {
         // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
         // `&mut self`.
-        ground::pointer(ground::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
+        container::pointer(container::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
     }
 
     /// The place of the first element; dangling without a buffer.
     #[inline]
     fn first(&self) -> NonNull<T> {
-        match ground::pointer::<u8>(ground::read(&self.buffer)) {
+        match container::pointer::<u8>(container::read(&self.buffer)) {
             // SAFETY: the elements follow the head in the same block.
             Some(buffer) => unsafe { buffer.add(Self::OFFSET).cast() },
             None => NonNull::dangling(),
@@ -150,7 +153,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.count()
     }
 
@@ -170,7 +173,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.room()
     }
 
@@ -183,7 +186,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
-        ground::lend(self.home, &self.buffer);
+        container::keep_mapped(self.region, &self.buffer);
         // SAFETY: by invariant 1 the elements are values. If there is a hole, it still holds the old element's bytes,
         // perhaps partly overwritten: `TornSafe` makes them a value, and a type without `TornSafe` is not accessible
         // here before the hole is filled.
@@ -202,12 +205,12 @@ impl<T> Vec<T> {
     /// itself; the array has no other derived state.
     #[inline]
     pub fn repair(&mut self) {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
     }
 
     #[inline]
-    fn settle(&mut self) {
+    fn finish_pending(&mut self) {
         if self.state() >> 32 != 0 {
             self.fill_hole();
         }
@@ -230,8 +233,8 @@ impl<T> Vec<T> {
                 self.0.set_state(self.1 as u64);
             }
         }
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         if !core::mem::needs_drop::<T>() && len < self.count() {
             self.set_state(len as u64);
         }
@@ -246,14 +249,11 @@ impl<T> Vec<T> {
 
     /// Frees the buffer, which contains no element any more.
     fn free_buffer(&mut self) -> Result<(), StorageError> {
-        let Some(buffer) = ground::pointer(ground::read(&self.buffer)) else {
+        let Some(buffer) = container::pointer(container::read(&self.buffer)) else {
             return Ok(());
         };
-        ground::at(self.home, |ground| {
-            // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
-            unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
-            Ok(())
-        })
+        // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
+        unsafe { container::unlink_and_free(self.region, &self.buffer, buffer) }
     }
 
     /// Drops all elements. The buffer stays, as with all methods that remove elements: see [`Self::shrink_to_fit`].
@@ -266,12 +266,12 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// An empty array for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self::empty(ground::home(region))
+        Self::empty(region.inner().id)
     }
 
-    pub(super) fn empty(home: usize) -> Self {
+    pub(super) fn empty(region: RegionId) -> Self {
         Self {
-            home,
+            region,
             buffer: AtomicUsize::new(0),
             elements: PhantomData,
         }
@@ -287,104 +287,8 @@ impl<T: Shareable + Unpin> Vec<T> {
         Ok(this)
     }
 
-    pub(super) fn home(&self) -> usize {
-        self.home
-    }
-
-    /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`, and replaces the
-    /// old buffer by it. `fill` has moved the old buffer's elements out.
-    fn rebuild(
-        &mut self,
-        capacity: usize,
-        len: usize,
-        fill: impl FnOnce(NonNull<T>),
-    ) -> Result<(), StorageError> {
-        let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
-        ground::at(self.home, |ground: &Ground<'_>| {
-            let block = ground.alloc(layout)?;
-            // The capacity includes the bytes that the heap's size class gives beyond the request.
-            let usable = ground.heap().usable_size(block) - Self::OFFSET;
-            let capacity = usable.checked_div(size_of::<T>()).unwrap_or(MAX).min(MAX);
-            // SAFETY: a block of at least the layout's size that no other task knows.
-            unsafe {
-                block.cast().write(Head {
-                    capacity,
-                    state: AtomicU64::new(len as u64),
-                });
-                fill(block.add(Self::OFFSET).cast());
-            }
-            let old = ground::pointer(ground::read(&self.buffer));
-            // SAFETY: `&mut self`: the caller has exclusive access to this container.
-            unsafe { ground.link(&self.buffer, ground::address(block), Some(block), old) };
-            Ok(())
-        })
-    }
-
-    /// Makes room for at least `additional` more elements.
-    ///
-    /// # Errors
-    /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
-    pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _hold = self.hold();
-        self.settle();
-        let len = self.count();
-        let needed = len.checked_add(additional).ok_or(StorageError::TooLong)?;
-        if needed <= self.room() {
-            return Ok(());
-        }
-        self.grow(needed)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self, needed: usize) -> Result<(), StorageError> {
-        let (first, len) = (self.first(), self.count());
-        let double = self.room().saturating_mul(2).min(MAX);
-        // SAFETY: the elements move; the old buffer is freed without dropping them.
-        let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
-        self.rebuild(needed.max(double), len, fill)
-    }
-
-    /// Returns the memory that the elements do not need to the heap, in one step: all of it if there are no elements.
-    /// ([`Region::trim`] returns the heap's free memory to the system.)
-    ///
-    /// # Errors
-    /// If the region has no room for the smaller buffer beside the old one. Then nothing has changed.
-    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
-        self.shrink_to(0)
-    }
-
-    /// Like [`Self::shrink_to_fit`], but keeps room for `capacity` elements.
-    ///
-    /// # Errors
-    /// As for [`Self::shrink_to_fit`].
-    pub fn shrink_to(&mut self, capacity: usize) -> Result<(), StorageError> {
-        let _hold = self.hold();
-        self.settle();
-        let (first, len, room) = (self.first(), self.count(), self.room());
-        let wanted = len.max(capacity);
-        if wanted >= room {
-            return Ok(());
-        }
-        if wanted == 0 {
-            return self.free_buffer();
-        }
-        let (Some(smaller), Some(buffer)) = (
-            Self::layout(wanted),
-            ground::pointer::<u8>(ground::read(&self.buffer)),
-        ) else {
-            return Ok(());
-        };
-        let is_smaller = ground::at(self.home, |ground| {
-            let heap = ground.heap();
-            Ok(heap.size_for(smaller) < heap.usable_size(buffer))
-        })?;
-        if is_smaller {
-            // SAFETY: the elements move; the old buffer is freed without dropping them.
-            let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
-            self.rebuild(wanted, len, fill)?;
-        }
-        Ok(())
+    pub(super) fn region(&self) -> RegionId {
+        self.region
     }
 
     /// Appends an element.
@@ -393,8 +297,8 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         let len = self.count();
         if len == self.room()
             && let Err(error) = self.grow(len + 1)
@@ -410,98 +314,21 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// Removes and returns the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        let _hold = self.hold();
-        self.settle();
+        let _guard = self.guard();
+        self.finish_pending();
         let last = self.count().checked_sub(1)?;
         self.set_state(last as u64);
         // SAFETY: a value, which is no element any more.
         Some(unsafe { self.first().add(last).read() })
     }
 
-    /// Removes and returns an element, and moves the last one to its place, in O(1).
-    ///
-    /// # Panics
-    /// If there is no element `index`.
-    pub fn swap_remove(&mut self, index: usize) -> T {
-        let _hold = self.hold();
-        self.settle();
-        let len = self.count();
-        assert!(index < len, "index {index} out of range for length {len}");
-        // SAFETY: a value, which is no element any more once the state has changed.
-        let value = unsafe { self.first().add(index).read() };
-        if index + 1 == len {
-            self.set_state(index as u64);
-        } else {
-            self.set_state((index as u64 + 1) << 32 | len as u64);
-            self.fill_hole();
-        }
-        value
-    }
-
-    /// Inserts an element before `index`. Copies the array, O(n): moving its tail in place could leave elements twice
-    /// if the task is killed.
-    ///
-    /// # Errors
-    /// As for [`Self::push`].
-    ///
-    /// # Panics
-    /// If `index` is greater than the length.
-    pub fn insert(&mut self, index: usize, value: T) -> Result<(), PushError<T>> {
-        let _hold = self.hold();
-        self.settle();
-        let (first, len) = (self.first(), self.count());
-        assert!(index <= len, "index {index} out of range for length {len}");
-        if index == len {
-            return self.push(value);
-        }
-        let mut value = Some(value);
-        let capacity = (len + 1).max(self.room());
-        // SAFETY: the elements move around the new one; the old buffer is freed without dropping them.
-        let result = self.rebuild(capacity, len + 1, |new| unsafe {
-            new.copy_from_nonoverlapping(first, index);
-            if let Some(value) = value.take() {
-                new.add(index).write(value);
-            }
-            new.add(index + 1)
-                .copy_from_nonoverlapping(first.add(index), len - index);
-        });
-        match (result, value) {
-            (Err(error), Some(value)) => Err(PushError { value, error }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes and returns an element, and closes the gap. Copies the array, O(n), as [`Self::insert`] does;
-    /// [`Self::swap_remove`] does not.
-    ///
-    /// # Errors
-    /// If the region has no room for the copy. Then nothing has changed.
-    ///
-    /// # Panics
-    /// If there is no element `index`.
-    pub fn remove(&mut self, index: usize) -> Result<T, StorageError> {
-        let _hold = self.hold();
-        self.settle();
-        let (first, len) = (self.first(), self.count());
-        assert!(index < len, "index {index} out of range for length {len}");
-        // SAFETY: a value. It belongs to the caller once the copy without it has replaced the buffer.
-        let value = core::mem::ManuallyDrop::new(unsafe { first.add(index).read() });
-        // SAFETY: the other elements move; the old buffer is freed without dropping them.
-        self.rebuild(self.room(), len - 1, |new| unsafe {
-            new.copy_from_nonoverlapping(first, index);
-            new.add(index)
-                .copy_from_nonoverlapping(first.add(index + 1), len - 1 - index);
-        })?;
-        Ok(core::mem::ManuallyDrop::into_inner(value))
-    }
-
     /// The elements, mutable.
     #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        ground::lend(self.home, &self.buffer);
-        self.settle();
-        // SAFETY: after `settle` there is no hole, so all elements are values, and the container is borrowed
+        container::keep_mapped(self.region, &self.buffer);
+        self.finish_pending();
+        // SAFETY: after `finish_pending` there is no hole, so all elements are values, and the container is borrowed
         // exclusively.
         unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.count()) }
     }
@@ -513,7 +340,7 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
     /// # Errors
     /// As for [`Self::reserve`]; then no element is appended.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         self.reserve(values.len())?;
         let len = self.count();
         // SAFETY: there is room behind the elements, and `values` cannot overlap that room.
@@ -532,57 +359,10 @@ impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region leaks the buffer; a
     /// process that has not attached the region leaks buffer and elements.
     fn drop(&mut self) {
-        let Some(_hold) = ground::try_hold(self.home, &self.buffer) else {
+        let Some(_guard) = container::try_guard(self.region, &self.buffer) else {
             return;
         };
         self.clear();
         let _ = self.free_buffer();
-    }
-}
-
-impl<T> Deref for Vec<T> {
-    type Target = [T];
-    #[inline]
-    fn deref(&self) -> &[T] {
-        self.as_slice()
-    }
-}
-
-impl<T: Shareable + Unpin> DerefMut for Vec<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        self.as_mut_slice()
-    }
-}
-
-impl<'a, T> IntoIterator for &'a Vec<T> {
-    type Item = &'a T;
-    type IntoIter = slice::Iter<'a, T>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<'a, T: Shareable + Unpin> IntoIterator for &'a mut Vec<T> {
-    type Item = &'a mut T;
-    type IntoIter = slice::IterMut<'a, T>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter_mut()
-    }
-}
-
-impl<T: PartialEq> PartialEq for Vec<T> {
-    fn eq(&self, other: &Self) -> bool {
-        // The region is held, not lent: the container may be on its way into the region.
-        let _holds = (self.hold(), other.hold());
-        // SAFETY: the elements are values as in `as_slice`, and both regions are held.
-        unsafe { self.elements() == other.elements() }
-    }
-}
-impl<T: Eq> Eq for Vec<T> {}
-
-impl<T: fmt::Debug> fmt::Debug for Vec<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
     }
 }

@@ -21,8 +21,8 @@
 //! *To which task does a record belong?* Other tasks write to it under one of three locks, those of `object`,
 //! standing and lending, and only if they saw the task alive under that lock. Such a writer may outlive the task, and
 //! must not write to the record of the slot's next task: so the next task passes through these locks before it
-//! [settles in](WaitRecord::settle_in). (The exception is [`inherits`](Standing::inherits), which any task may set
-//! needlessly.)
+//! [initialises](WaitRecord::init) the record. (The exception is [`inherits`](Standing::inherits), which any task may
+//! set needlessly.)
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -91,7 +91,7 @@ pub struct Standing {
     pub spins_at: AtomicU32,
     /// The priority that the kernel was last set to; 0: unknown. Under the lock.
     #[cfg(not(loom))]
-    pub told: AtomicU32,
+    pub kernel_priority: AtomicU32,
     /// 0 if no task waits for an object that the task owns and inherits by. A task that begins to wait sets it, and a
     /// task that hands over; it is cleared under the lock: see `semaphore/priority.rs`.
     pub inherits: AtomicU32,
@@ -146,7 +146,7 @@ impl WaitRecord {
     /// Waits until no task can still write to the record of a dead task: a holder of one of the locks may have seen
     /// the task alive; later holders see that it is not. For the slot's next task.
     #[cfg(not(loom))]
-    pub(super) fn outlast(&self) {
+    pub(super) fn wait_for_writers(&self) {
         // Acquire: the object at the address was initialised before. The address is 0 if the task left in an orderly
         // way.
         let object = self.object.load(Ordering::Acquire);
@@ -161,8 +161,8 @@ impl WaitRecord {
 
     /// Initialises the record for a new task; the previous one may have left it in any state.
     #[cfg(not(loom))]
-    pub(super) fn settle_in(&self, task: u64, priority: u32) {
-        self.forget();
+    pub(super) fn init(&self, task: u64, priority: u32) {
+        self.clear_wait();
         // Relaxed: other tasks find the record by the task's identity, which is published later.
         self.standing.base.store(priority, Ordering::Relaxed);
         self.standing.effective.store(priority, Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl WaitRecord {
         self.standing.held.store(0, Ordering::Relaxed);
         self.standing.waits_at.store(0, Ordering::Relaxed);
         self.standing.spins_at.store(0, Ordering::Relaxed);
-        self.standing.told.store(0, Ordering::Relaxed);
+        self.standing.kernel_priority.store(0, Ordering::Relaxed);
         self.standing.inherits.store(0, Ordering::Relaxed);
         self.lending.home.store(0, Ordering::Relaxed);
         self.lending.sections.store(0, Ordering::Relaxed);
@@ -182,8 +182,8 @@ impl WaitRecord {
 
     /// Resets the wait: the task waits for nothing, and was granted nothing.
     #[cfg(not(loom))]
-    pub(super) fn forget(&self) {
-        // Relaxed, here and below: see `settle_in`. The epoch is kept.
+    pub(super) fn clear_wait(&self) {
+        // Relaxed, here and below: see `init`. The epoch is kept.
         self.object.store(0, Ordering::Relaxed);
         let epoch = self.word.load(Ordering::Relaxed) & !STATE;
         self.word.store(epoch | IDLE, Ordering::Relaxed);

@@ -80,7 +80,7 @@ impl Classic<'_> {
         let record = u16::try_from(index)
             .ok()
             .and_then(|slot| inner.record(slot));
-        // Acquire: pairs with `settle_in`.
+        // Acquire: pairs with `WaitRecord::init`.
         let task = record.map_or(0, |record| record.task.load(Ordering::Acquire));
         let is_it = task != 0 && (task >> 32) as u32 & GENERATION == generation;
         is_it.then_some(task).ok_or(Status::InvalidId)

@@ -20,7 +20,7 @@ use super::record::{self, Ref, Request};
 use super::timing::{BURST_GAP, EXIT_DELAY};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::backoff::poll_briefly;
-use crate::region::watch::has_messages;
+use crate::region::liveness::has_messages;
 use crate::region::{AttachError, Region};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
 use crate::sys::{futex, limits, process, scheduling, signals, thread};
@@ -381,7 +381,7 @@ fn leave_regions(region: &Region) -> bool {
         || region
             .inner()
             .task()
-            .is_ok_and(|task| region.inner().has_fellows(task))
+            .is_ok_and(|task| region.inner().process_has_other_tasks(task))
     {
         return false;
     }

@@ -60,7 +60,7 @@ impl<'r> Queue<'r> {
                 let object = core::ptr::from_ref(self.cells.core).addr();
                 let _waiting =
                     Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
-                (parked, woken) = inner.park_told(task, &words, deaths, wait.deadline());
+                (parked, woken) = inner.park(task, &words, deaths, wait.deadline());
             }
             senders.leave(ticket, woken);
             if parked == Parked::TimedOut {

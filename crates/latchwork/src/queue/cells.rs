@@ -177,7 +177,7 @@ impl<'r> Cells<'r> {
         let message = NonNull::from(self.message(index));
         // SAFETY: the word is the cell's, under the receivers' robust lock, and the cell the caller's.
         let taken =
-            self.is_block(index) && unsafe { self.inner.take_over(task, &self.cell(index).block) };
+            self.is_block(index) && unsafe { self.inner.take_block(task, &self.cell(index).block) };
         taken.then(|| {
             self.set(index, FREE);
             self.push_free(index);
@@ -188,7 +188,7 @@ impl<'r> Cells<'r> {
     pub(super) fn discard_block(self, index: Index, task: Task<'_>) {
         // SAFETY: the word is the cell's, and the caller holds the queue's lock, a robust one. No task uses the block:
         // the cell is the caller's, or no task's.
-        unsafe { self.inner.discard(task, &self.cell(index).block) };
+        unsafe { self.inner.retire_block(task, &self.cell(index).block) };
     }
 
     /// Puts a message in flight back in its position, or frees its cell if the queue was deleted. [`Self::announce`]

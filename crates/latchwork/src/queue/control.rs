@@ -42,7 +42,7 @@ impl Queue<'_> {
     pub fn delete(&self) -> Result<(), ControlError> {
         self.end_life()?;
         self.report_end(Site::caller());
-        self.inner().give_up_name(self.cells.core);
+        self.inner().release_name(self.cells.core);
         Ok(())
     }
 

@@ -90,7 +90,7 @@ impl Reused for Head {
         !self.is_alive()
     }
 
-    fn is_over(&self, region: &Region) -> bool {
+    fn can_be_reused(&self, region: &Region) -> bool {
         Queue::may_begin_in(region, self)
     }
 }

@@ -114,7 +114,7 @@ impl<'r> Cells<'r> {
         sending.next_number.store(1, Relaxed);
         receiving.redelivered.store(0, Relaxed);
         // SAFETY: the word is the head's, under its robust locks; the block is the caller's.
-        unsafe { self.inner.hand_in(task, block, &blocks.body) };
+        unsafe { self.inner.publish_block(task, block, &blocks.body) };
         let life = fixed.life.load(Relaxed).wrapping_add(1);
         compiler_fence(crate::atomic::Ordering::SeqCst);
         // Release: a task that reads the life with Acquire also reads the rest.
@@ -136,7 +136,7 @@ impl<'r> Cells<'r> {
                 self.discard_chunks(task);
                 // SAFETY: the word is the head's, under its robust locks. No task uses the body: no cell is in flight,
                 // and a task that takes a lock finds that the queue was deleted.
-                unsafe { self.inner.discard(task, &self.core.blocks.body) };
+                unsafe { self.inner.retire_block(task, &self.core.blocks.body) };
             }
         }
         !self.core.has_body()

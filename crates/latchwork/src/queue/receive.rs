@@ -334,7 +334,7 @@ impl<'r> Queue<'r> {
                 let _waiting =
                     Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
                 let (parked, by_another) =
-                    inner.park_in_directive_told(task, &words, deaths, wait.deadline());
+                    inner.park_cancellable(task, &words, deaths, wait.deadline());
                 late = parked == Parked::TimedOut;
                 // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.
                 woken = by_another && !in_order;

@@ -138,7 +138,10 @@ impl<'r> Queue<'r> {
             let index = cells.next_free()?;
             let (block, length) = self.inner().block_of(bytes.take()?);
             // SAFETY: the word is the cell's, under the queue's robust lock; the block was the box's.
-            unsafe { self.inner().hand_in(task, block, &cells.cell(index).block) };
+            unsafe {
+                self.inner()
+                    .publish_block(task, block, &cells.cell(index).block)
+            };
             cells.commit(index, length, self.rank, BLOCK);
             Some(((), cells.announce(1)))
         });

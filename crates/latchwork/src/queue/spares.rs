@@ -174,7 +174,7 @@ impl<'r> Cells<'r> {
         for word in self.core.blocks.chunks[..self.chunks()].iter().rev() {
             // SAFETY: the word is the head's, under its robust locks; no task has a cell of the chunk, and none can get
             // one.
-            unsafe { self.inner.discard(task, word) };
+            unsafe { self.inner.retire_block(task, word) };
         }
         self.core
             .fixed
@@ -219,7 +219,7 @@ impl Queue<'_> {
         // SAFETY: the word is the queue's, under its robust locks; the block is this task's.
         unsafe {
             self.inner()
-                .hand_in(task, block, &cells.core.blocks.chunks[chunk])
+                .publish_block(task, block, &cells.core.blocks.chunks[chunk])
         };
         let before = cells.total();
         cells.count_spares();

@@ -214,7 +214,7 @@ impl<'r> BinarySemaphore<'r> {
     pub(crate) fn try_obtain_fast(&self) -> bool {
         let ObjectRef { inner, core, key } = self.object;
         if self.has_fast_path
-            && let Some(task) = inner.task_at_hand()
+            && let Some(task) = inner.first_attached_task()
             && owned::obtain_free(core, key, task.owner().raw())
         {
             task.slot.wait.standing.obtained();
@@ -247,7 +247,7 @@ impl<'r> BinarySemaphore<'r> {
         let ObjectRef { inner, core, key } = self.object;
         if self.has_fast_path
             && !torn
-            && let Some(task) = inner.task_at_hand()
+            && let Some(task) = inner.first_attached_task()
             && owned::release_free(core, key, task.owner().raw())
         {
             let task = Caller::new(task);

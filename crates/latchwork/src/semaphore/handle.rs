@@ -154,7 +154,7 @@ impl<'r> ObjectRef<'r> {
     /// become one when it releases what it does not own.
     pub(super) fn calling_owner(&self) -> Result<Task<'r>, ReleaseError> {
         let thread = crate::task::Me::get().map_err(AttachError::from)?;
-        self.inner.known_task(thread).ok_or(match self.word() {
+        self.inner.attached_task(thread).ok_or(match self.word() {
             Some(_) => ReleaseError::NotOwner,
             None => ReleaseError::Deleted,
         })
@@ -184,7 +184,7 @@ impl<'r> ObjectRef<'r> {
     /// Deletes a named semaphore, and frees the name.
     pub(super) fn delete_named(&self, site: Site) -> Result<(), UseError> {
         self.delete(site)?;
-        self.inner.give_up_name(self.core);
+        self.inner.release_name(self.core);
         Ok(())
     }
 

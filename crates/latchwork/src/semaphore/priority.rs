@@ -97,7 +97,7 @@
 //!
 //! *Reuse of a slot.* Other tasks write a task's record under one of two locks, that of the semaphore it waits for and
 //! that of its standing, and only if they saw the task alive while they held the lock. The next task in the slot passes
-//! through both locks before it uses the record ([`WaitRecord::outlast`]); so no write that was meant for its
+//! through both locks before it uses the record ([`WaitRecord::wait_for_writers`]); so no write that was meant for its
 //! predecessor reaches it.
 //!
 //! # Locks and bounds
@@ -284,7 +284,7 @@ pub(crate) fn set_base<T: TaskTable>(tasks: &T, task: u64, priority: u32) -> Opt
 pub(crate) fn set_mirrored<T: TaskTable>(tasks: &T, task: u64, on: bool) -> Option<()> {
     let standing = LockedStanding::new(tasks, task)?;
     // Relaxed, here and below: under the lock. The kernel's value may have been changed by others since.
-    standing.told.store(0, Relaxed);
+    standing.kernel_priority.store(0, Relaxed);
     standing.mirrored.store(on.into(), Relaxed);
     drop(standing);
     refresh(tasks, task, false);
@@ -354,11 +354,11 @@ fn update_kernel<T: TaskTable>(tasks: &T, slot: u16, record: &WaitRecord, [_, no
     } else {
         now
     };
-    if standing.told.load(Relaxed) != due {
+    if standing.kernel_priority.load(Relaxed) != due {
         // First: a task killed in between leaves the kernel's value unknown.
-        standing.told.store(0, Relaxed);
+        standing.kernel_priority.store(0, Relaxed);
         if tasks.mirror(slot, due) {
-            standing.told.store(due, Relaxed);
+            standing.kernel_priority.store(due, Relaxed);
         }
     }
 }

@@ -64,7 +64,10 @@ mod of_region {
             deadline: Option<Deadline>,
         ) -> Parked {
             match self.task() {
-                Ok(task) => self.park_in_directive(task, &[(word, value)], deaths, deadline),
+                Ok(task) => {
+                    self.park_cancellable(task, &[(word, value)], deaths, deadline)
+                        .0
+                }
                 // Not reached: a waiter is a task.
                 Err(_) => Parked::Again,
             }
@@ -72,7 +75,7 @@ mod of_region {
 
         fn priority_changed(&self, slot: u16, priority: u32) {
             if let Some(slot) = self.slots().get(usize::from(slot)) {
-                slot.inbox.follow(priority);
+                slot.inbox.set_priority(priority);
             }
         }
 

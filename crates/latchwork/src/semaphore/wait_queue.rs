@@ -60,7 +60,7 @@ impl<'a, T: TaskTable> Locked<'a, T> {
     /// The record in a slot, if its task waits here and lives.
     fn member(&self, slot: u16) -> Option<&'a WaitRecord> {
         let record = self.tasks.record(slot)?;
-        // Acquire: pairs with the Release of `settle_in`, and orders the reads below.
+        // Acquire: pairs with the Release of `WaitRecord::init`, and orders the reads below.
         let task = record.task.load(Acquire);
         (record.object.load(Acquire) == self.core.address()
             && record.word.load(Relaxed) & STATE == WAITING

@@ -1,6 +1,7 @@
 //! The hash function of the region's maps: the same in every process.
 
 use super::super::fingerprint;
+use super::super::region_id::RegionId;
 use core::hash;
 
 /// Odd numbers without a pattern: the fractional parts of √2 and √3.
@@ -16,8 +17,11 @@ fn fold(one: u64, other: u64) -> u64 {
 }
 
 /// A number that differs from map to map and from run to run.
-pub(super) fn seed(home: usize) -> u64 {
-    fold(crate::sys::clock::since_boot() ^ STEP, home as u64 ^ LAST)
+pub(super) fn seed(region: RegionId) -> u64 {
+    fold(
+        crate::sys::clock::since_boot() ^ STEP,
+        region.raw() as u64 ^ LAST,
+    )
 }
 
 pub(super) struct Hasher {

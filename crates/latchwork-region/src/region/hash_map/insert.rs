@@ -3,12 +3,12 @@
 //! The methods here change words through `&self`; only methods with `&mut self` call them.
 #![allow(unsafe_code)]
 
-use super::super::ground::{self, PushError, StorageError, commit, read};
-use super::super::{Shareable, String};
+use super::super::container::{self, commit, read};
+use super::super::{PushError, Shareable, StorageError, String};
 use super::HashMap;
 use super::hasher;
 use super::table::{
-    KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value,
+    COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value,
 };
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
@@ -19,9 +19,9 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
-    /// Settles a pending operation, and ensures that an eighth of the slots stays empty.
+    /// Finishes a pending operation, and ensures that an eighth of the slots stays empty.
     pub(super) fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
-        self.settle();
+        self.finish_pending();
         let (used, capacity) = self
             .view()
             .map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
@@ -42,9 +42,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let old = self.view();
         let capacity = table_for(len).ok_or(StorageError::TooLong)?;
         let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
-        let seed = old.map_or_else(|| hasher::seed(self.home), |old| old.head.seed);
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(layout)?;
+        let seed = old.map_or_else(|| hasher::seed(self.region), |old| old.head.seed);
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(layout)?;
             let table = block.cast::<Table>();
             let zero = || AtomicUsize::new(0);
             // SAFETY: a block of the layout that no other task knows; zero is an empty slot.
@@ -69,26 +69,26 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 .map(read)
                 .filter(|slot| *slot > TOMBSTONE)
             {
-                if let Some(node) = ground::pointer::<Node<K, V>>(node) {
+                if let Some(node) = container::pointer::<Node<K, V>>(node) {
                     // SAFETY: a node of this map.
-                    new.place(unsafe { node.as_ref().hash }, ground::address(node));
+                    new.place(unsafe { node.as_ref().hash }, container::address(node));
                 }
             }
-            let old = ground::pointer(read(&self.table));
+            let old = container::pointer(read(&self.table));
             // SAFETY: `table` belongs to the caller, a method with `&mut self`.
-            unsafe { ground.link(&self.table, ground::address(block), Some(block), old) };
+            unsafe { heap.link(&self.table, container::address(block), Some(block), old) };
             Ok(())
         })
     }
 
     /// An empty node, which is pending.
-    pub(super) fn begin(
+    pub(super) fn pending_node(
         &self,
         view: View<'_>,
         hash: u64,
     ) -> Result<NonNull<Node<K, V>>, StorageError> {
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+        container::with_heap(self.region, |heap| {
+            let block = heap.alloc(Layout::new::<Node<K, V>>())?;
             let stage = AtomicUsize::new(0);
             let node = Node::<K, V> {
                 hash,
@@ -100,9 +100,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             // `&mut self`.
             unsafe {
                 block.cast().write(node);
-                ground.link(
+                heap.link(
                     &view.head.pending,
-                    ground::address(block),
+                    container::address(block),
                     Some(block),
                     None,
                 );
@@ -111,7 +111,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         })
     }
 
-    pub(super) fn give_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
+    pub(super) fn set_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.key.write(key);
@@ -119,12 +119,12 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// Gives a pending node, which has a key, its value, and puts it in a slot.
-    pub(super) fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
-        let address = ground::address(node);
+    pub(super) fn complete(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
+        let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.value.write(value);
-        commit(&node.stage, WHOLE);
+        commit(&node.stage, COMPLETE);
         view.place(node.hash, address);
         commit(&view.head.pending, 0);
     }
@@ -138,17 +138,17 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         value: V,
     ) -> Result<V, PushError<V>> {
         let value = ManuallyDrop::new(value);
-        let exchanged = ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+        let exchanged = container::with_heap(self.region, |heap| {
+            let block = heap.alloc(Layout::new::<Node<K, V>>())?;
             // SAFETY: a node of this map, to which the caller has exclusive access.
             let before = unsafe { old.as_mut() };
-            commit(&view.head.pending, ground::address(old));
+            commit(&view.head.pending, container::address(old));
             commit(&before.stage, VALUE);
             // SAFETY: both move to the new node. The caller's value does unless this fails. The key does since
-            // `stage` says that the old node has none; if the new node is never published, `settle` finds the old one
-            // in its slot and marks it complete again.
+            // `stage` says that the old node has none; if the new node is never published, `finish_pending` finds the
+            // old one in its slot and marks it complete again.
             let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
-            let stage = AtomicUsize::new(WHOLE);
+            let stage = AtomicUsize::new(COMPLETE);
             let node = Node {
                 hash: before.hash,
                 stage,
@@ -159,9 +159,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             // `&mut self`.
             unsafe {
                 block.cast().write(node);
-                ground.link(
+                heap.link(
                     &view.slots[index],
-                    ground::address(block),
+                    container::address(block),
                     Some(block),
                     None,
                 );
@@ -175,7 +175,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             });
         }
         let value = take_value(old);
-        self.take_apart(view, old);
+        self.dismantle(view, old);
         Ok(value)
     }
 }
@@ -190,7 +190,7 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Unpin,
     {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, key)),
             Err(error) => return Err(PushError { value, error }),
@@ -198,9 +198,9 @@ impl<V: Shareable> HashMap<String, V> {
         if let Some((index, node)) = self.find(view, hash, key) {
             return self.exchange(view, index, node, value).map(Some);
         }
-        match self.begin_str(view, hash, key) {
+        match self.pending_node_str(view, hash, key) {
             Ok(node) => {
-                self.finish(view, node, value);
+                self.complete(view, node, value);
                 Ok(None)
             }
             Err(error) => Err(PushError { value, error }),
@@ -244,9 +244,9 @@ impl<V: Shareable> HashMap<String, V> {
         key: &str,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let _hold = self.hold();
+        let _guard = self.guard();
         let node = self.find_or_build_str(key, make)?;
-        self.lend();
+        self.keep_mapped();
         Ok(node)
     }
 
@@ -261,24 +261,24 @@ impl<V: Shareable> HashMap<String, V> {
             return Ok(node);
         }
         let value = make();
-        let node = self.begin_str(view, hash, key)?;
-        self.finish(view, node, value);
+        let node = self.pending_node_str(view, hash, key)?;
+        self.complete(view, node, value);
         Ok(node)
     }
 
     /// A pending node with this key.
-    fn begin_str(
+    fn pending_node_str(
         &self,
         view: View<'_>,
         hash: u64,
         key: &str,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let mut node = self.begin(view, hash)?;
-        self.give_key(node, String::empty(self.home));
+        let mut node = self.pending_node(view, hash)?;
+        self.set_key(node, String::empty(self.region));
         // SAFETY: the pending node belongs to the caller, and has a key.
         let place = unsafe { node.as_mut().key.assume_init_mut() };
         if let Err(error) = place.push_str(key) {
-            self.take_apart(view, node);
+            self.dismantle(view, node);
             return Err(error);
         }
         Ok(node)

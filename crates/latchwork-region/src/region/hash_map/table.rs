@@ -1,8 +1,8 @@
 //! The memory layout of a map.
 #![allow(unsafe_code)]
 
+use super::super::container::{commit, read};
 use super::super::fingerprint;
-use super::super::ground::{commit, read};
 use super::hasher::Hasher;
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
@@ -53,7 +53,7 @@ pub(super) const TOMBSTONE: usize = 1;
 /// Bits of a node's stage.
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
-pub(super) const WHOLE: usize = KEY | VALUE;
+pub(super) const COMPLETE: usize = KEY | VALUE;
 
 const MIN_CAPACITY: usize = 8;
 

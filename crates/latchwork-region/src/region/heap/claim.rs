@@ -78,19 +78,19 @@ impl Heap {
 /// another line: all tasks read the header's line, and otherwise a task that allocates while another one frees would
 /// have to fetch it each time.
 pub(super) fn lower_hint(hint: &AtomicU32, span: u32) {
-    if first_beside(span) < hint.load(Relaxed) {
-        hint.store(first_beside(span), Relaxed);
+    if cache_line_start(span) < hint.load(Relaxed) {
+        hint.store(cache_line_start(span), Relaxed);
     }
 }
 
 /// Records that there is no free span before `span`.
 pub(super) fn move_hint(hint: &AtomicU32, span: u32) {
-    if first_beside(span) != hint.load(Relaxed) {
-        hint.store(first_beside(span), Relaxed);
+    if cache_line_start(span) != hint.load(Relaxed) {
+        hint.store(cache_line_start(span), Relaxed);
     }
 }
 
 /// The first of the spans whose states share a cache line with that of `span`.
-fn first_beside(span: u32) -> u32 {
+fn cache_line_start(span: u32) -> u32 {
     span & !7
 }

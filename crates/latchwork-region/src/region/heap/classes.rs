@@ -7,15 +7,13 @@
 
 use core::mem::offset_of;
 
-use super::layout::{Desc, SPAN_BYTES};
-
-/// The number of classes.
-pub(super) const CLASS_COUNT: usize = 40;
+use super::layout::{CLASS_COUNT, Desc, SPAN_BYTES};
+use super::task::TaskHeap;
 
 /// The largest small block, in bytes.
 pub(super) const SMALL_MAX: usize = 32 << 10;
 
-/// The alignment in bytes that every class guarantees, whatever its size.
+/// The alignment in bytes that every class guarantees.
 pub(super) const MIN_ALIGN: usize = 16;
 
 /// The constants of one class. The alignment makes the access to a class in the table a shift.
@@ -127,7 +125,7 @@ pub const FINGERPRINT: u64 = {
         hash = (hash ^ facts).wrapping_mul(0x0000_0100_0000_01b3);
         class += 1;
     }
-    hash ^ (size_of::<Desc>() as u64) << 48 ^ size_of::<super::TaskHeap>() as u64
+    hash ^ (size_of::<Desc>() as u64) << 48 ^ size_of::<TaskHeap>() as u64
 };
 
 /// The smallest class for `size` bytes, which must not exceed [`SMALL_MAX`].

@@ -2,10 +2,11 @@
 
 use core::ptr::NonNull;
 
+use super::Heap;
+use super::error::misuse;
 use super::layout::SPAN_BYTES;
 use super::state::Kind;
 use super::task::TaskRef;
-use super::{Heap, misuse};
 
 /// The work that remains after the store that freed a block.
 pub(super) enum Freed {
@@ -16,7 +17,7 @@ pub(super) enum Freed {
     /// The caller dismantles a run.
     Large(u32),
     /// Another task's intent names the block, which stays as it is.
-    Left,
+    Deferred,
 }
 
 impl Heap {
@@ -48,9 +49,9 @@ impl Heap {
                 Some(Kind::Head)
                     if offset.is_multiple_of(SPAN_BYTES)
                         && state.is_shared()
-                        && self.is_held_large(task.owner, span) =>
+                        && self.is_named_large(task.owner, span) =>
                 {
-                    return Freed::Left;
+                    return Freed::Deferred;
                 }
                 Some(Kind::Head) if offset.is_multiple_of(SPAN_BYTES) => {
                     if self.free_large_commit(task, span, state) {
@@ -69,8 +70,8 @@ impl Heap {
         match freed {
             Freed::Own(span) => self.settle(task, span),
             Freed::Remote(span) => self.free_remote_finish(task, span),
-            Freed::Large(head) => self.take_apart(head),
-            Freed::Left => {}
+            Freed::Large(head) => self.dismantle(head),
+            Freed::Deferred => {}
         }
     }
 }

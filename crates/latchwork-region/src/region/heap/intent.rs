@@ -7,7 +7,7 @@
 //! **Detectability.** The recoverer reads the location. If it holds the value *after*, the step took effect and is
 //! finished; if it holds the value *before*, the step did not take effect and is undone. This is sound because no
 //! other task changes the location in between: a lock that the dead task held protects it, or it is the dead task's
-//! own, and **a dead task's recovery comes before the next holder of its locks goes on**. A third value means that
+//! own, and **a dead task's recovery comes before the next holder of its locks continues**. A third value means that
 //! this contract was broken; then the linked block is left shared and the unlinked block is left allocated, so that
 //! the breach leaks and does not dangle.
 //!
@@ -24,21 +24,23 @@
 //! - A large block's head stays in TRANSIT until the intent has ended.
 //!
 //! **If the dead task was not the lock's holder**, but another thread of the holder's process, to which the holder
-//! had lent the protected data: a kill ends both, one after the other. The holder is recovered, the lock passes on,
-//! and the next holder may unlink and free the very block that the other thread's intent still names. (The structure
-//! looks as if the holder itself had made that thread's change; the thread runs no more instructions.) Therefore no
-//! task makes a block free for reuse that another task's live intent names: the owner of a small span marks the
-//! block in `remote`, as other tasks do; a large block is left to the recovery that will ask for it.
+//! had passed a reference to the protected data: a kill ends both, one after the other. The holder is recovered, the
+//! lock passes on, and the next holder may unlink and free the very block that the other thread's intent still names.
+//! (The structure looks as if the holder itself had made that thread's change; the thread runs no more instructions.)
+//! Therefore no task makes a block free for reuse that another task's live intent names: the owner of a small span
+//! marks the block in `remote`, as other tasks do; a large block is left to the recovery that will ask for it.
 
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
 
+use super::Heap;
+use super::blocks::Block;
 use super::classes::{CLASSES, Class};
+use super::error::misuse;
 use super::layout::SPAN_BYTES;
 use super::state::{Kind, State};
 use super::task::{Owner, TaskHeap, TaskRef};
-use super::{Found, Heap, misuse};
 use crate::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -61,7 +63,7 @@ impl Heap {
     ///
     /// - `location` is in the region, and stays valid until the call, or the task's recovery, has returned.
     /// - No other task stores to it meanwhile; so if a lock protects it, the recovery of a dead holder is complete
-    ///   before the next holder goes on.
+    ///   before the next holder continues.
     /// - The block is not freed meanwhile.
     pub unsafe fn publish(
         &self,
@@ -128,14 +130,14 @@ impl Heap {
             prefetch_to_write(ptr::from_ref(self.entry((offset / SPAN_BYTES) as u32)).cast());
         }
         let is_own = self.is_own_small(task, address);
-        if !is_own && !matches!(self.find(address), Some(Found::Large { .. })) {
+        if !is_own && !matches!(self.find(address), Some(Block::Large { .. })) {
             return false;
         }
         // Until the block is private to the task, its recoverer frees it if the location says so, as it would have to
         // afterwards.
         self.step(task, location, value, (0, address), |heap| {
             match heap.find(address) {
-                Some(Found::Large { head, .. }) => heap.own_large(task.owner, head),
+                Some(Block::Large { head, .. }) => heap.own_large(task.owner, head),
                 _ => heap.set_shared(address, false),
             }
             step!();
@@ -213,8 +215,8 @@ impl Heap {
 
     fn is_own_small(&self, task: &TaskRef<'_>, address: usize) -> bool {
         match self.find(address) {
-            Some(Found::Small { span, .. }) => self.state(span).is_small_of(task.owner),
-            Some(Found::Large { .. }) => false,
+            Some(Block::Small { span, .. }) => self.state(span).is_small_of(task.owner),
+            Some(Block::Large { .. }) => false,
             None => misuse("double free of", address),
         }
     }
@@ -260,7 +262,13 @@ impl Heap {
     }
 
     /// The blocks of one bitmap word of a span that live intents unlink, except those of `except`.
-    pub(super) fn held(&self, span: u32, class: &Class, word: u32, except: Option<Owner>) -> u64 {
+    pub(super) fn named_blocks(
+        &self,
+        span: u32,
+        class: &Class,
+        word: u32,
+        except: Option<Owner>,
+    ) -> u64 {
         let mut held = 0;
         self.each_retired(except, |offset| {
             if (offset / SPAN_BYTES) as u32 == span
@@ -274,7 +282,7 @@ impl Heap {
     }
 
     /// Whether a live intent of a task other than `task` unlinks a large block.
-    pub(super) fn is_held_large(&self, task: Owner, head: u32) -> bool {
+    pub(super) fn is_named_large(&self, task: Owner, head: u32) -> bool {
         let mut held = false;
         self.each_retired(Some(task), |offset| {
             held |= offset == head as usize * SPAN_BYTES;
@@ -322,7 +330,7 @@ impl Heap {
         self.set_retiring(dead, false);
         step!();
         if let Some((owner, span)) = owner {
-            self.tell(owner, span);
+            self.notify_owner(owner, span);
         }
     }
 
@@ -388,7 +396,7 @@ impl Heap {
                     }
                 }
                 // As in `free_commit`: the recovery of the task whose intent names the block frees it.
-                Kind::Head if self.is_held_large(dead, span) => return None,
+                Kind::Head if self.is_named_large(dead, span) => return None,
                 Kind::Head => {
                     let transit = State::transit(self.run_of(span, state), dead);
                     let _ = self

@@ -151,7 +151,7 @@ impl Heap {
         step!();
         for span in head + 1..head + spans {
             if let Err(taken) = take(span, State::part(head)) {
-                self.take_apart(head);
+                self.dismantle(head);
                 return Err(taken);
             }
             step!();
@@ -178,7 +178,7 @@ impl Heap {
         let spans = self.run_of(head, state);
         let transit = State::transit(spans, task.owner);
         // Relaxed: the block belonged to the caller; the next owner of the spans synchronises with the releases in
-        // `take_apart`.
+        // `dismantle`.
         let freed = self
             .entry(head)
             .compare_exchange(state.0, transit.0, AcqRel, Acquire)
@@ -188,7 +188,7 @@ impl Heap {
     }
 
     /// Frees the spans of a TRANSIT of the task's own. Can be repeated from the start.
-    pub(super) fn take_apart(&self, head: u32) {
+    pub(super) fn dismantle(&self, head: u32) {
         let state = self.state(head);
         if state.is_shared() {
             // The head of a trim or a refill: it is unknown whether the span has memory.

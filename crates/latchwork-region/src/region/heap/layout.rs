@@ -1,4 +1,4 @@
-//! The heap's metadata: all that it keeps in a region beside the blocks, and where.
+//! The heap's metadata: all that it keeps in a region apart from the blocks, and where.
 //!
 //! All of it is valid when zero, so that creating a heap writes nothing, and a kill during creation leaves nothing
 //! incomplete.
@@ -12,6 +12,9 @@ pub const SPAN_BYTES: usize = 64 << 10;
 
 /// Incremented whenever the meaning of a field changes.
 pub(super) const VERSION: u64 = 2;
+
+/// The number of size classes.
+pub(super) const CLASS_COUNT: usize = 40;
 
 /// The words of the heap as a whole.
 #[repr(C, align(64))]
@@ -30,7 +33,7 @@ pub(super) struct Header {
 
 /// The descriptor of one span.
 ///
-/// It is stored beside the span, not in it, so that the descriptors of all spans do not map to one set of the cache,
+/// It is stored in a table, not in the span, so that the descriptors of all spans do not map to one set of the cache,
 /// and so that blocks of a power of two fill a span.
 #[repr(C, align(128))]
 pub(super) struct Desc {
@@ -38,8 +41,8 @@ pub(super) struct Desc {
     pub(super) cursor: AtomicU32,
     /// The number of blocks whose `alloc` bit is set. A cache, for the owner.
     pub(super) used: AtomicU32,
-    /// The span's place in the owner's cache: see [`place`].
-    pub(super) place: AtomicU32,
+    /// Where the owner's cache has the span: see [`membership`](super::membership).
+    pub(super) membership: AtomicU32,
     /// Neighbours in the owner's list, as index + 1.
     pub(super) next: AtomicU32,
     pub(super) prev: AtomicU32,
@@ -54,16 +57,6 @@ pub(super) struct Desc {
 }
 
 const _: () = assert!(offset_of!(Desc, remote) == 64 && size_of::<Desc>() == 128);
-
-/// Values of [`Desc::place`].
-pub(super) mod place {
-    /// In no list: full, or just adopted.
-    pub(in super::super) const LOOSE: u32 = 0;
-    /// The span from which its class allocates.
-    pub(in super::super) const CURRENT: u32 = 1;
-    /// In its class's list of spans with free blocks.
-    pub(in super::super) const LISTED: u32 = 2;
-}
 
 /// The layout of the metadata of a heap of a given maximum size.
 ///

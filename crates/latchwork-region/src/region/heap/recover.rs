@@ -6,8 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::Heap;
-use super::classes::{CLASS_COUNT, CLASSES};
-use super::layout::place;
+use super::classes::CLASSES;
+use super::layout::CLASS_COUNT;
+use super::membership;
 use super::state::{Kind, State};
 use super::task::Owner;
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
@@ -39,7 +40,7 @@ impl Heap {
     /// - `dead` does not run any more, and no other task takes its slot before this has returned.
     /// - Only one task at a time recovers `dead`.
     /// - The contract of [`Heap::publish`]: the recovery is complete before the next holder of a lock that `dead`
-    ///   held goes on.
+    ///   held continues.
     pub unsafe fn recover(&self, dead: Owner, policy: OnDeath) {
         let Some(heap) = self.task_heap(dead.slot()) else {
             return;
@@ -53,7 +54,7 @@ impl Heap {
             match state.kind() {
                 Some(Kind::Init) => self.release(span),
                 Some(Kind::Small) => self.recover_small(span, state, policy),
-                Some(Kind::Transit) => self.take_apart(span),
+                Some(Kind::Transit) => self.dismantle(span),
                 Some(Kind::Head) => self.recover_large(dead, span, policy),
                 _ => {}
             }
@@ -98,7 +99,7 @@ impl Heap {
             }
             desc.used.store(used, Relaxed);
             desc.cursor.store(0, Relaxed);
-            desc.place.store(place::LOOSE, Relaxed);
+            desc.membership.store(membership::NONE, Relaxed);
             step!();
             if used == 0 {
                 return self.release(span);
@@ -113,7 +114,7 @@ impl Heap {
             self.entry(span).store(state.with_owner(next).0, SeqCst);
             step!();
             if let Some(owner) = next {
-                return self.tell(owner, span);
+                return self.notify_owner(owner, span);
             }
             if held || !self.has_remote(span) {
                 return;
@@ -153,7 +154,7 @@ impl Heap {
             }
             step!();
             if next.kind() == Some(Kind::Transit) {
-                self.take_apart(head);
+                self.dismantle(head);
             }
             return;
         }

@@ -1,78 +1,26 @@
 //! Small blocks: spans of one size class, each owned by one task.
 //!
 //! A task allocates from the *current* span of a class; its other spans with free blocks are in a list, and full
-//! spans in none. A task frees into its own span by one plain store to `alloc`, and into another task's span by
-//! setting the `remote` bit and notifying the owner by a hint; the owner *collects* such blocks later. A span without
-//! owner, an *orphan*, is adopted by the first task that needs it. A task that ran out of memory searches all its
-//! spans.
+//! spans in none (`span_lists`). A task frees into its own span by one plain store to `alloc`, and into another task's
+//! span by setting the `remote` bit and notifying the owner by a hint; the owner *collects* such blocks later
+//! (`remote`). A span without owner, an *orphan*, is adopted by the first task that needs it (`orphans`). A task that
+//! ran out of memory searches all its spans.
 
 #![allow(unsafe_code)]
 
-use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::classes::{CLASSES, Class};
+use super::error::misuse;
 use super::free::Freed;
-use super::layout::{SPAN_BYTES, place};
-use super::state::{Kind, State};
-use super::task::{Owner, PENDING_WORDS, TaskRef};
-use super::{AllocError, Heap, misuse};
-use crate::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Relaxed, Release, SeqCst},
-};
-
-/// The bitmaps of a span.
-pub(super) struct Bits<'a> {
-    base: NonNull<u8>,
-    class: &'static Class,
-    _heap: PhantomData<&'a Heap>,
-}
-
-impl Bits<'_> {
-    #[inline(always)]
-    fn word(&self, bitmap: u16, word: u32) -> &AtomicU64 {
-        debug_assert!(word < self.class.words);
-        // SAFETY: each bitmap has `words` words, at this offset from `base`.
-        unsafe {
-            self.base
-                .add(bitmap as usize + word as usize * 8)
-                .cast()
-                .as_ref()
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn alloc(&self, word: u32) -> &AtomicU64 {
-        self.word(self.class.alloc, word)
-    }
-
-    #[inline(always)]
-    pub(super) fn shared(&self, word: u32) -> &AtomicU64 {
-        self.word(self.class.shared, word)
-    }
-
-    #[inline(always)]
-    pub(super) fn remote(&self, word: u32) -> &AtomicU64 {
-        self.word(self.class.remote, word)
-    }
-}
+use super::layout::SPAN_BYTES;
+use super::membership;
+use super::state::State;
+use super::task::TaskRef;
+use super::{AllocError, Heap};
+use crate::atomic::Ordering::{Relaxed, Release};
 
 impl Heap {
-    #[inline(always)]
-    pub(super) fn bits(&self, span: u32, class: &'static Class) -> Bits<'_> {
-        let base = if class.inline {
-            NonNull::from(self.desc(span)).cast()
-        } else {
-            self.address_of_span(span)
-        };
-        Bits {
-            base,
-            class,
-            _heap: PhantomData,
-        }
-    }
-
     // Throughout: only a span's owner accesses `alloc` and the caches in the descriptor, so Relaxed suffices; a later
     // owner sees them by the acquire of the state.
 
@@ -158,10 +106,14 @@ impl Heap {
         let bin = &task.heap.bins[class];
         let old = bin.current.load(Relaxed);
         if old != 0 {
-            self.desc(old - 1).place.store(place::LOOSE, Relaxed);
+            self.desc(old - 1)
+                .membership
+                .store(membership::NONE, Relaxed);
             kill_point!();
         }
-        self.desc(span).place.store(place::CURRENT, Relaxed);
+        self.desc(span)
+            .membership
+            .store(membership::CURRENT, Relaxed);
         kill_point!();
         bin.current.store(span + 1, Relaxed);
         kill_point!();
@@ -189,7 +141,7 @@ impl Heap {
         }
         desc.cursor.store(0, Relaxed);
         desc.used.store(0, Relaxed);
-        desc.place.store(place::LOOSE, Relaxed);
+        desc.membership.store(membership::NONE, Relaxed);
         step!();
         let state = State::small(class, Some(task.owner));
         // Release pairs with the acquire in `state`: a task that sees the span as small sees its bitmaps.
@@ -223,9 +175,9 @@ impl Heap {
             return false;
         };
         let (desc, bits) = (self.desc(span), self.bits(span, class));
-        let (at, used) = (desc.place.load(Relaxed), desc.used.load(Relaxed));
+        let (at, used) = (desc.membership.load(Relaxed), desc.used.load(Relaxed));
         if !state.is_small_of(task.owner)
-            || at != place::CURRENT && (at != place::LISTED || used == 1)
+            || at != membership::CURRENT && (at != membership::LISTED || used == 1)
         {
             return false;
         }
@@ -275,7 +227,7 @@ impl Heap {
         // Relaxed: only the caller has the block, so no other task sets its bit now.
         let was_shared = bits.shared(word).load(Relaxed) & mask != 0;
         // Only shared blocks are ever unlinked.
-        if was_shared && self.is_held_own(task, span, class, word, mask) {
+        if was_shared && self.defer_if_named(task, span, class, word, mask) {
             return Freed::Own(span);
         }
         step!();
@@ -295,270 +247,6 @@ impl Heap {
         Freed::Own(span)
     }
 
-    /// If another task's live intent names a block of the task's own span, frees the block like another task's, by
-    /// its `remote` bit: the recovery of that task notifies the owner when the block can be collected. Returns
-    /// whether it did so.
-    #[inline(never)]
-    fn is_held_own(
-        &self,
-        task: &TaskRef<'_>,
-        span: u32,
-        class: &'static Class,
-        word: u32,
-        mask: u64,
-    ) -> bool {
-        let held = self.held(span, class, word, Some(task.owner)) & mask != 0;
-        if held {
-            // SYNC remote-free: pairs with `collect`.
-            self.bits(span, class).remote(word).fetch_or(mask, SeqCst);
-            step!();
-        }
-        held
-    }
-
-    pub(super) fn free_remote_commit(&self, span: u32, class: usize, address: usize) -> Freed {
-        let Some(class) = CLASSES.get(class) else {
-            misuse("corrupt span at", address)
-        };
-        let Some(index) = class.index_of((address % SPAN_BYTES) as u32) else {
-            misuse("free of a pointer into", address)
-        };
-        let (word, mask) = (index / 64, 1 << (index % 64));
-        let bits = self.bits(span, class);
-        // Relaxed: the caller got the block after its allocation.
-        if bits.alloc(word).load(Relaxed) & mask == 0 {
-            misuse("double free of", address);
-        }
-        // SYNC remote-free: pairs with `collect`; the caller's accesses to the block are done before its next user
-        // begins. SeqCst: see `tell`.
-        if bits.remote(word).fetch_or(mask, SeqCst) & mask != 0 {
-            misuse("double free of", address);
-        }
-        step!();
-        Freed::Remote(span)
-    }
-
-    pub(super) fn free_remote_finish(&self, task: &TaskRef<'_>, span: u32) {
-        loop {
-            // SeqCst, after the bit was set: a task that becomes the span's owner after this load collects after
-            // that, and so sees the bit.
-            let state = State(self.entry(span).load(SeqCst));
-            match state.owner() {
-                _ if state.kind() != Some(Kind::Small) => return,
-                Some(owner) if owner == task.owner => return self.refresh(task, span),
-                Some(owner) => return self.tell(owner, span),
-                None => {
-                    if self.adopt(task, span, state) {
-                        return self.settle(task, span);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Notifies the owner of a span that it has blocks to collect.
-    ///
-    /// No hint is lost between living tasks: the notifier sets the bit in the bitmap, then reads the hint; the owner
-    /// swaps the hint, then reads the bitmap, all SeqCst. If the notifier finds the hint set, the owner will see its
-    /// bit when it reads the bitmap. A hint that a kill loses is repeated by the next notifier, since it checks both
-    /// words each time.
-    pub(super) fn tell(&self, owner: Owner, span: u32) {
-        let Some(heap) = self.task_heap(owner.slot()) else {
-            return;
-        };
-        let bit = span as usize % (PENDING_WORDS * 64);
-        let (word, mask) = (bit / 64, 1 << (bit % 64));
-        if heap.pending[word].load(SeqCst) & mask == 0 {
-            heap.pending[word].fetch_or(mask, SeqCst);
-            kill_point!();
-        }
-        if heap.pending_words.load(SeqCst) & 1 << word == 0 {
-            heap.pending_words.fetch_or(1 << word, SeqCst);
-            kill_point!();
-        }
-    }
-
-    /// Collects in the spans that other tasks have notified the task of.
-    fn drain_pending(&self, task: &TaskRef<'_>) {
-        // Relaxed: a missed hint is found next time.
-        if task.heap.pending_words.load(Relaxed) == 0 {
-            return;
-        }
-        let mut words = task.heap.pending_words.swap(0, SeqCst);
-        while words != 0 {
-            let word = words.trailing_zeros() as usize;
-            words &= words - 1;
-            kill_point!();
-            let mut bits = task.heap.pending[word].swap(0, SeqCst);
-            while bits != 0 {
-                let first = word as u32 * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
-                for span in (first..self.committed()).step_by(PENDING_WORDS * 64) {
-                    if self.state(span).is_small_of(task.owner) {
-                        self.refresh(task, span);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Collects in a span of the task's own, and then settles it.
-    fn refresh(&self, task: &TaskRef<'_>, span: u32) {
-        self.collect(span);
-        self.settle(task, span);
-    }
-
-    /// Makes the blocks that other tasks have freed in a span of the task's own free for reuse, except those that a
-    /// live intent names (invariant 5). Returns whether any are left.
-    ///
-    /// If the task is killed between two of the stores, its recoverer collects again, from the `remote` bits, which
-    /// are cleared last.
-    pub(super) fn collect(&self, span: u32) -> bool {
-        let class = &CLASSES[self.state(span).class()];
-        let (desc, bits) = (self.desc(span), self.bits(span, class));
-        let mut left = false;
-        for word in 0..class.words {
-            // SYNC remote-free: pairs with `free_remote_commit`.
-            let remote = bits.remote(word).load(SeqCst);
-            if remote == 0 {
-                continue;
-            }
-            let held = remote & self.held(span, class, word, None);
-            left |= held != 0;
-            let freed = remote & !held;
-            if freed == 0 {
-                continue;
-            }
-            step!();
-            let taken = bits.alloc(word).load(Relaxed);
-            bits.alloc(word).store(taken & !freed, Relaxed);
-            step!();
-            // Relaxed: no task sets the bits of freed blocks.
-            bits.shared(word).fetch_and(!freed, Relaxed);
-            step!();
-            // Release, so that it is not made before the two above.
-            bits.remote(word).fetch_and(!freed, AcqRel);
-            step!();
-            let gone = (taken & freed).count_ones();
-            desc.used
-                .store(desc.used.load(Relaxed).wrapping_sub(gone), Relaxed);
-            desc.cursor.store(word, Relaxed);
-            kill_point!();
-        }
-        left
-    }
-
-    /// Puts a span of the task's own in its place, unless it is the current one: it is released if it is empty, and
-    /// listed if it has free blocks.
-    pub(super) fn settle(&self, task: &TaskRef<'_>, span: u32) {
-        let desc = self.desc(span);
-        let class = self.state(span).class();
-        let used = desc.used.load(Relaxed);
-        match desc.place.load(Relaxed) {
-            place::CURRENT => {}
-            at if used == 0 => {
-                if at == place::LISTED {
-                    self.unlink(task, class, span);
-                }
-                self.release(span);
-            }
-            place::LOOSE if used < CLASSES[class].count => self.push_listed(task, class, span),
-            _ => {}
-        }
-    }
-
-    /// Releases a span of the task's own that has no allocated block and is in no list.
-    pub(super) fn release(&self, span: u32) {
-        step!();
-        // Release pairs with the acquire of the next claim.
-        self.entry(span).store(State::FREE.0, Release);
-        kill_point!();
-        self.hint_free(span);
-        kill_point!();
-    }
-
-    fn push_listed(&self, task: &TaskRef<'_>, class: usize, span: u32) {
-        let (bin, desc) = (&task.heap.bins[class], self.desc(span));
-        let head = bin.list.load(Relaxed);
-        desc.next.store(head, Relaxed);
-        desc.prev.store(0, Relaxed);
-        kill_point!();
-        if head != 0 {
-            self.desc(head - 1).prev.store(span + 1, Relaxed);
-            kill_point!();
-        }
-        bin.list.store(span + 1, Relaxed);
-        kill_point!();
-        desc.place.store(place::LISTED, Relaxed);
-        kill_point!();
-    }
-
-    fn unlink(&self, task: &TaskRef<'_>, class: usize, span: u32) {
-        let desc = self.desc(span);
-        let (next, prev) = (desc.next.load(Relaxed), desc.prev.load(Relaxed));
-        match prev {
-            0 => task.heap.bins[class].list.store(next, Relaxed),
-            prev => self.desc(prev - 1).next.store(next, Relaxed),
-        }
-        kill_point!();
-        if next != 0 {
-            self.desc(next - 1).prev.store(prev, Relaxed);
-            kill_point!();
-        }
-        desc.place.store(place::LOOSE, Relaxed);
-        kill_point!();
-    }
-
-    fn pop_listed(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
-        let head = task.heap.bins[class].list.load(Relaxed);
-        let span = head.checked_sub(1)?;
-        self.unlink(task, class, span);
-        Some(span)
-    }
-
-    /// Makes the task the owner of an orphan span; `false` if another task was faster.
-    pub(super) fn adopt(&self, task: &TaskRef<'_>, span: u32, orphan: State) -> bool {
-        debug_assert!(orphan.is_orphan());
-        let own = orphan.with_owner(Some(task.owner));
-        // SeqCst: collecting comes after it (see `free_remote_finish`). It includes the acquire that pairs with the
-        // release of the recoverer that orphaned the span.
-        let entry = self.entry(span);
-        if entry
-            .compare_exchange(orphan.0, own.0, SeqCst, Relaxed)
-            .is_err()
-        {
-            return false;
-        }
-        step!();
-        // The recoverer's values in the descriptor are valid: the span had no owner since.
-        self.collect(span);
-        true
-    }
-
-    /// Adopts an orphan span of a class that has a free block.
-    fn adopt_orphan(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
-        let hint = &self.header().orphan_classes;
-        if hint.load(Relaxed) & 1 << class == 0 {
-            return None;
-        }
-        // Cleared before the search, so that a span orphaned during it sets the bit again.
-        hint.fetch_and(!(1 << class), AcqRel);
-        step!();
-        let orphan = State::small(class, None);
-        for span in 0..self.committed() {
-            if self.entry(span).load(Relaxed) != orphan.0 || !self.adopt(task, span, orphan) {
-                continue;
-            }
-            // There may be more orphans.
-            hint.fetch_or(1 << class, AcqRel);
-            kill_point!();
-            if self.desc(span).used.load(Relaxed) < CLASSES[class].count {
-                return Some(span);
-            }
-        }
-        None
-    }
-
     /// Releases what the task holds but does not use, when memory has run out.
     pub(super) fn reclaim(&self, task: &TaskRef<'_>) {
         for span in 0..self.committed() {
@@ -568,10 +256,11 @@ impl Heap {
             }
             self.collect(span);
             let desc = self.desc(span);
-            if desc.place.load(Relaxed) == place::CURRENT && desc.used.load(Relaxed) == 0 {
+            if desc.membership.load(Relaxed) == membership::CURRENT && desc.used.load(Relaxed) == 0
+            {
                 task.heap.bins[state.class()].current.store(0, Relaxed);
                 kill_point!();
-                desc.place.store(place::LOOSE, Relaxed);
+                desc.membership.store(membership::NONE, Relaxed);
                 kill_point!();
             }
             self.settle(task, span);
@@ -583,14 +272,5 @@ impl Heap {
                 self.settle(task, span);
             }
         }
-    }
-
-    /// Whether a small span has blocks to collect; only a guess unless the task owns the span.
-    pub(super) fn has_remote(&self, span: u32) -> bool {
-        let Some(class) = CLASSES.get(self.state(span).class()) else {
-            return false;
-        };
-        let bits = self.bits(span, class);
-        (0..class.words).any(|word| bits.remote(word).load(SeqCst) != 0)
     }
 }

@@ -24,7 +24,7 @@ const BATCH: usize = 512;
 
 impl HeapLayout {
     /// Reads the use of a heap whose metadata `read` provides: it fills a buffer from an offset into them. `memory`
-    /// is the size of the file's memory as a whole, which bounds the work whatever the tables claim.
+    /// is the size of the file's memory as a whole, which bounds the work even if the tables claim more.
     pub(in crate::region) fn usage<E>(
         &self,
         memory: u64,

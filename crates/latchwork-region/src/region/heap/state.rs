@@ -34,7 +34,7 @@
 //! other run can have that head, so the recoverer knows from the named head which parts belong to it, even if a part
 //! was already freed and taken by another run.
 
-use super::Owner;
+use super::task::Owner;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {

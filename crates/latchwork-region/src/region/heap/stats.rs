@@ -1,9 +1,9 @@
 //! Statistics of the heap, and the check of its invariants.
 
-use super::Heap;
 use super::classes::CLASSES;
-use super::layout::{SPAN_BYTES, place};
+use super::layout::SPAN_BYTES;
 use super::state::{Kind, State};
+use super::{Heap, membership};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
 /// The contents of a heap.
@@ -174,7 +174,9 @@ impl Heap {
             let state = self.state(span);
             let what = match state.kind() {
                 Some(Kind::Small) if !state.is_orphan() => "a span has a dead owner",
-                Some(Kind::Small) if self.desc(span).place.load(Relaxed) != place::LOOSE => {
+                Some(Kind::Small)
+                    if self.desc(span).membership.load(Relaxed) != membership::NONE =>
+                {
                     "an orphan span is in a list"
                 }
                 Some(Kind::Head) if state.owner().is_some() => "a block has a dead owner",
@@ -211,7 +213,7 @@ impl Heap {
         if desc.cursor.load(Relaxed) >= class.words {
             return Err("the cursor is out of range");
         }
-        if used == 0 && desc.place.load(Relaxed) != place::CURRENT {
+        if used == 0 && desc.membership.load(Relaxed) != membership::CURRENT {
             return Err("an empty span was not released");
         }
         Ok(())

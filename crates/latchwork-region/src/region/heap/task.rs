@@ -1,9 +1,10 @@
 //! A task's own data in the heap: a cache of its spans, and one intent record.
+#![allow(unsafe_code)]
 
 use core::marker::PhantomData;
 use core::num::NonZero;
 
-use super::classes::CLASS_COUNT;
+use super::layout::CLASS_COUNT;
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A task's identity: its slot in the task table and the slot's generation.

@@ -1,5 +1,6 @@
 //! Tests of the heap: properties of single operations here; kills in `kill`; random histories against a model in
 //! `model`; threads in `threads`.
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
@@ -7,9 +8,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::blocks::Block;
 use super::*;
+use crate::atomic::Ordering::Relaxed;
 
 mod kill;
+mod misuse;
 mod model;
 mod threads;
 
@@ -69,7 +73,7 @@ impl Backing for Arc<Memory> {
     }
 }
 
-/// A heap in memory of this process, with the task table beside it.
+/// A heap in memory of this process, with a task table.
 struct Region {
     heap: Heap,
     memory: Arc<Memory>,
@@ -229,7 +233,7 @@ const SIZES: [usize; 14] = [
 ];
 
 #[test]
-fn blocks_do_not_overlap_and_hold_what_is_written() {
+fn blocks_do_not_overlap_and_keep_their_contents() {
     let region = Region::new(256);
     let task = owner(1);
     let blocks: Vec<_> = (0..400)
@@ -255,7 +259,7 @@ fn blocks_do_not_overlap_and_hold_what_is_written() {
 }
 
 #[test]
-fn alignment_is_held_up_to_a_mebibyte() {
+fn blocks_are_aligned_up_to_a_mebibyte() {
     let region = Region::new(256);
     let task = owner(1);
     for shift in 0..=20 {
@@ -285,7 +289,7 @@ fn freed_by_another_task_is_reused_by_its_owner() {
 }
 
 #[test]
-fn exhaustion_is_an_error_and_passes_when_blocks_are_freed() {
+fn exhaustion_is_an_error_until_blocks_are_freed() {
     let region = Region::new(8);
     let task = owner(1);
     let layout = Layout::from_size_align(30_000, 16).unwrap();
@@ -316,7 +320,7 @@ fn exhaustion_is_an_error_and_passes_when_blocks_are_freed() {
 }
 
 #[test]
-fn a_trim_gives_back_what_nobody_uses_and_later_blocks_ask_for_it_again() {
+fn trim_returns_unused_memory_and_later_blocks_refill_it() {
     let region = Region::new(64);
     let (a, b) = (owner(1), owner(100));
     let kept: Vec<_> = [64, 30_000, 100 << 10, 64 << 10]
@@ -359,7 +363,7 @@ fn a_trim_gives_back_what_nobody_uses_and_later_blocks_ask_for_it_again() {
 }
 
 #[test]
-fn a_trimmed_span_that_the_system_has_no_memory_for_is_an_error_and_stays_hollow() {
+fn allocation_in_a_trimmed_span_fails_without_memory_and_leaves_it_hollow() {
     let region = Region::new(8);
     let task = owner(1);
     let all = region.alloc(task, 8 * SPAN_BYTES);
@@ -393,10 +397,10 @@ fn failure_to_grow_is_out_of_memory() {
 }
 
 #[test]
-fn death_frees_keeps_or_hands_over_private_blocks() {
+fn recovery_frees_keeps_or_passes_on_private_blocks() {
     for policy in [OnDeath::Free, OnDeath::Keep, OnDeath::Adopt(owner(2))] {
         let region = Region::new(64);
-        let (dead, heir) = (owner(1), owner(2));
+        let (dead, adopter) = (owner(1), owner(2));
         let mut shared = Vec::new();
         let mut private = Vec::new();
         for size in SIZES {
@@ -422,25 +426,25 @@ fn death_frees_keeps_or_hands_over_private_blocks() {
             shared.append(&mut private);
         }
         for block in shared {
-            region.free(heir, block);
+            region.free(adopter, block);
         }
-        region.assert_empty(&[heir]);
+        region.assert_empty(&[adopter]);
     }
 }
 
 #[test]
-fn adopted_span_gives_its_free_blocks_to_the_heir() {
+fn adopter_allocates_in_an_adopted_span() {
     let region = Region::new(1);
-    let (dead, heir) = (owner(1), owner(2));
+    let (dead, adopter) = (owner(1), owner(2));
     let block = region.alloc(dead, 1024);
-    region.recover(dead, OnDeath::Adopt(heir));
-    let others: Vec<_> = (0..63).map(|_| region.alloc(heir, 1024)).collect();
+    region.recover(dead, OnDeath::Adopt(adopter));
+    let others: Vec<_> = (0..63).map(|_| region.alloc(adopter, 1024)).collect();
     assert!(!others.contains(&block));
     region.heap.check().unwrap();
 }
 
 #[test]
-fn orphan_span_gives_its_free_blocks_to_anybody() {
+fn any_task_allocates_in_an_orphan_span() {
     let region = Region::new(1);
     let (dead, other) = (owner(1), owner(2));
     region.alloc(dead, 1024);
@@ -453,96 +457,11 @@ fn orphan_span_gives_its_free_blocks_to_anybody() {
 }
 
 #[test]
-fn last_block_of_an_orphan_span_gives_it_back() {
+fn freeing_the_last_block_of_an_orphan_span_releases_it() {
     let region = Region::new(1);
     let (dead, other) = (owner(1), owner(2));
     let block = region.alloc(dead, 1024);
     region.recover(dead, OnDeath::Keep);
     region.free(other, block);
     assert_eq!(region.heap.stats().free_spans, 1);
-}
-
-/// Runs `f` in a child process, which must abort with a line that has `message`.
-fn assert_misuse(test: &str, message: &str, f: impl FnOnce()) {
-    const CHILD: &str = "LATCHWORK_HEAP_MISUSE";
-    if std::env::var_os(CHILD).is_some() {
-        f();
-        std::process::exit(0);
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", test])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "not noticed");
-    assert!(text.contains(message), "{text}");
-}
-
-/// The full name of a test in this module.
-macro_rules! here {
-    ($name:ident) => {
-        concat!(module_path!(), "::", stringify!($name))
-            .split_once("::")
-            .unwrap()
-            .1
-    };
-}
-
-#[test]
-fn double_free_aborts() {
-    assert_misuse(
-        here!(double_free_aborts),
-        "latchwork: double free of 0x",
-        || {
-            let region = Region::new(1);
-            let keep = region.alloc(owner(1), 64);
-            let block = region.alloc(owner(1), 64);
-            region.free(owner(1), block);
-            assert!(region.is_live(keep));
-            region.free(owner(1), block);
-        },
-    );
-}
-
-#[test]
-fn double_free_across_tasks_aborts() {
-    let name = here!(double_free_across_tasks_aborts);
-    assert_misuse(name, "latchwork: double free of 0x", || {
-        let region = Region::new(1);
-        let block = region.alloc(owner(1), 64);
-        region.free(owner(2), block);
-        region.free(owner(1), block);
-    });
-}
-
-#[test]
-fn double_free_of_a_large_block_aborts() {
-    let name = here!(double_free_of_a_large_block_aborts);
-    assert_misuse(name, "latchwork: double free of 0x", || {
-        let region = Region::new(4);
-        let block = region.alloc(owner(1), 100_000);
-        region.free(owner(1), block);
-        region.free(owner(1), block);
-    });
-}
-
-#[test]
-fn free_of_an_interior_pointer_aborts() {
-    let name = here!(free_of_an_interior_pointer_aborts);
-    assert_misuse(name, "latchwork: free of a pointer into 0x", || {
-        let region = Region::new(1);
-        let block = region.alloc(owner(1), 64);
-        // SAFETY: the offset is within the block.
-        region.free(owner(1), unsafe { block.add(16) });
-    });
-}
-
-#[test]
-fn free_of_a_foreign_pointer_aborts() {
-    let name = here!(free_of_a_foreign_pointer_aborts);
-    assert_misuse(name, "latchwork: free of a foreign pointer 0x", || {
-        let region = Region::new(1);
-        region.free(owner(1), NonNull::from(&mut 0u8));
-    });
 }

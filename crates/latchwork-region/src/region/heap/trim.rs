@@ -38,14 +38,14 @@ impl Heap {
     /// number of spans.
     pub fn trim(&self, task: &TaskRef<'_>) -> u32 {
         self.reclaim(task);
-        let (mut given, mut span, end) = (0, 0, self.committed());
+        let (mut trimmed, mut span, end) = (0, 0, self.committed());
         while span < end {
             let run = self.withhold(task, span, end.min(span + TRIMMED), State::FREE);
             if run > 0 {
                 self.header().hollow.fetch_add(run, Relaxed);
                 kill_point!();
                 if self.backing.empty(span, run).is_ok() {
-                    given += run;
+                    trimmed += run;
                 }
                 step!();
                 // Also if the system refused: then a refill finds that there is memory.
@@ -53,7 +53,7 @@ impl Heap {
             }
             span += run.max(1);
         }
-        given
+        trimmed
     }
 
     /// Whether the memory of a span was returned.

@@ -8,7 +8,7 @@ use core::mem::offset_of;
 /// A part of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place<'a> {
+pub enum RegionPlace<'a> {
     /// One of the region's own locks: `grow`, `sweep`, `names`, or the `standing` of a task's slot.
     Lock(&'static str),
     /// The library's own tables: identity, task table, directory of names, heap tables.
@@ -28,7 +28,7 @@ impl Contents {
     /// The part of the region at an offset from its beginning, which is also the offset in its file. `None` behind
     /// the region's end.
     #[must_use]
-    pub fn place(&self, offset: u64) -> Option<Place<'_>> {
+    pub fn place(&self, offset: u64) -> Option<RegionPlace<'_>> {
         let layout = &self.snapshot.layout;
         let at = usize::try_from(offset)
             .ok()
@@ -40,14 +40,14 @@ impl Contents {
                 (offset_of!(Header, names_lock), "names"),
             ];
             if let Some((_, name)) = own.into_iter().find(|(lock, _)| *lock == at) {
-                return Some(Place::Lock(name));
+                return Some(RegionPlace::Lock(name));
             }
             let is_standing = (layout.slots..layout.names).contains(&at)
                 && (at - layout.slots) % size_of::<Slot>() == offset_of!(Slot, wait.standing.lock);
             return Some(if is_standing {
-                Place::Lock("standing")
+                RegionPlace::Lock("standing")
             } else {
-                Place::Tables
+                RegionPlace::Tables
             });
         }
         let address = self.base.checked_add(offset)?;
@@ -56,9 +56,11 @@ impl Contents {
                 .checked_sub(object.address)
                 .is_some_and(|behind| behind < object.bytes.max(1))
         });
-        Some(object.map_or(Place::Heap, |object| Place::Object {
-            name: &object.name,
-            offset: address - object.address,
-        }))
+        Some(
+            object.map_or(RegionPlace::Heap, |object| RegionPlace::Object {
+                name: &object.name,
+                offset: address - object.address,
+            }),
+        )
     }
 }

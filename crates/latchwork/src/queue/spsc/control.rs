@@ -50,7 +50,7 @@ impl<'r> Spsc<'r> {
         if !self.core.ring.begin_life_after(self.life) {
             return Err(ControlError::Deleted);
         }
-        self.inner().give_up_name(self.core);
+        self.inner().release_name(self.core);
         self.clear_away();
         Ok(())
     }
@@ -74,7 +74,7 @@ impl<'r> Spsc<'r> {
         // word.
         unsafe {
             body.write_bytes(0, layout.size());
-            self.inner().hand_in(task, body, &core.body);
+            self.inner().publish_block(task, body, &core.body);
         }
         core.ring.begin_life_after(self.life);
         Ok(Self::at(self.region, core))
@@ -100,7 +100,7 @@ impl<'r> Spsc<'r> {
             } else if let Ok(task) = self.inner().task() {
                 // SAFETY: the lock of the names protects the word; a task that used the body would have an end, and
                 // both ends are claimed here.
-                unsafe { self.inner().discard(task, &self.core.body) };
+                unsafe { self.inner().retire_block(task, &self.core.body) };
             }
             receiver.free();
         }
@@ -111,7 +111,7 @@ impl<'r> Spsc<'r> {
     /// Frees the body of a deleted ring if no task has an end any more. If this fails now, the next creation of a ring
     /// frees it.
     pub(super) fn clear_away(&self) {
-        self.inner().with_names(|| {
+        self.inner().with_directory_lock(|| {
             self.is_over();
         });
     }

@@ -157,7 +157,7 @@ impl<'r> End<'r> {
                 let words = [(ring.sleep_word(self.side), 1)];
                 let object = core::ptr::from_ref(self.queue.core).addr();
                 let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
-                timed_out = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
+                timed_out = inner.park(task, &words, deaths, wait.deadline()).0 == Parked::TimedOut;
             }
             ring.end_sleep(self.side);
             self.check_life()?;

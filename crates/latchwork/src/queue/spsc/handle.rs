@@ -64,7 +64,7 @@ impl Reused for Head {
         !self.is_alive()
     }
 
-    fn is_over(&self, region: &Region) -> bool {
+    fn can_be_reused(&self, region: &Region) -> bool {
         Spsc::at(region, self).is_over()
     }
 }

@@ -303,7 +303,7 @@ impl<'r> MrspSemaphore<'r> {
         self.object.delete(Site::caller())?;
         // A `Shared` begins with its core.
         let shared = core::ptr::from_ref(self.object.core).cast::<Shared>();
-        self.object.inner.give_up_name::<Shared>(shared);
+        self.object.inner.release_name::<Shared>(shared);
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl<'r> MrspSemaphore<'r> {
         let raised_to = |waits_at| {
             standing.waits_at.store(waits_at, Ordering::SeqCst);
             priority::refresh(inner, caller.task, false);
-            standing.told.load(Ordering::Relaxed)
+            standing.kernel_priority.load(Ordering::Relaxed)
         };
         let has_right = raised_to(ceiling) != 0;
         raised_to(0);

@@ -113,8 +113,8 @@ pub(super) fn lend_cpu(
     update_owners(tasks, core);
     standing.spins_at.store(level, Relaxed);
     priority::refresh(tasks, caller.task, false);
-    // If the kernel refused the priority, `told` differs.
-    standing.told.load(Relaxed) == level
+    // If the kernel refused the priority, `kernel_priority` differs.
+    standing.kernel_priority.load(Relaxed) == level
 }
 
 fn effective(record: &WaitRecord) -> u32 {

@@ -8,7 +8,7 @@ use crate::region::wait_record::{Standing, WaitRecord};
 use core::ops::Deref;
 
 /// A task's standing, locked. Until this is dropped the slot gets no other task, even if the task dies: its successor
-/// [outlasts](WaitRecord::outlast) this lock.
+/// [waits for](WaitRecord::wait_for_writers) this lock.
 pub(super) struct LockedStanding<'a>(&'a Standing);
 
 impl<'a> LockedStanding<'a> {

@@ -281,7 +281,7 @@ fn is_tight(name: &str) -> bool {
 }
 
 #[test]
-fn kill_at_every_step_loses_and_doubles_nothing() {
+fn kill_at_every_step_loses_no_block_and_doubles_none() {
     let mut kills = 0;
     for &(name, slack, scenario) in SCENARIOS {
         for policy in POLICIES {
@@ -313,7 +313,7 @@ fn kill_at_every_step_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
+fn kill_of_the_recoverer_at_every_step_loses_no_block_and_doubles_none() {
     for &(name, slack, scenario) in SCENARIOS {
         for policy in POLICIES {
             let meanwhile = match is_tight(name) {
@@ -353,7 +353,7 @@ fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
 }
 
 /// Frees `block` of A as B, which is killed before it notifies A.
-fn free_untold(region: &Region, block: NonNull<u8>) {
+fn free_without_notice(region: &Region, block: NonNull<u8>) {
     let killed = kill_at(0, || region.free(owner(B), block)).is_none();
     assert!(killed && !region.is_live(block));
 }
@@ -363,7 +363,7 @@ fn block_whose_freer_was_killed_is_found_when_memory_runs_out() {
     let region = Region::new(3);
     let blocks: Vec<_> = (0..6).map(|_| region.alloc(owner(A), 30_000)).collect();
     for &block in &blocks[1..6] {
-        free_untold(&region, block);
+        free_without_notice(&region, block);
         region.recover(owner(B), OnDeath::Free);
     }
     let again: Vec<_> = (1..6).map(|_| region.alloc(owner(A), 30_000)).collect();
@@ -379,7 +379,7 @@ fn orphan_span_whose_freer_was_killed_is_found_when_memory_runs_out() {
     for block in blocks {
         // As a task does that read A as the owner just before A was recovered.
         let address = block.addr().get();
-        let Some(Found::Small { span, class, .. }) = region.heap.find(address) else {
+        let Some(Block::Small { span, class, .. }) = region.heap.find(address) else {
             unreachable!("it is allocated");
         };
         region.heap.free_remote_commit(span, class, address);

@@ -196,11 +196,11 @@ impl Model {
     }
 
     fn die(&mut self, task: usize, policy: usize) {
-        let heir = (task + 1) % TASKS;
+        let adopter = (task + 1) % TASKS;
         let policy = [
             OnDeath::Free,
             OnDeath::Keep,
-            OnDeath::Adopt(self.owners[heir]),
+            OnDeath::Adopt(self.owners[adopter]),
         ][policy];
         self.region.recover(self.owners[task], policy);
         let next = self.owners[task].generation() + 1;
@@ -211,7 +211,7 @@ impl Model {
         }
         for block in self.blocks.values_mut() {
             if block.private == Some(task) {
-                block.private = matches!(policy, OnDeath::Adopt(_)).then_some(heir);
+                block.private = matches!(policy, OnDeath::Adopt(_)).then_some(adopter);
             }
         }
     }

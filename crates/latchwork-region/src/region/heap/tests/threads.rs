@@ -6,6 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::atomic::AtomicUsize;
+use crate::atomic::Ordering::{Acquire, Release};
 
 /// A block on its way to another thread.
 struct Sent(NonNull<u8>);
@@ -31,7 +32,7 @@ fn next(seed: &mut u64) -> usize {
 }
 
 #[test]
-fn blocks_handed_round_are_intact_and_all_come_back() {
+fn blocks_passed_between_threads_stay_intact_and_are_all_freed() {
     const TASKS: u16 = 4;
     let region = Region::new(512);
     let at_work = AtomicUsize::new(TASKS as usize);
@@ -93,7 +94,7 @@ fn blocks_handed_round_are_intact_and_all_come_back() {
 }
 
 #[test]
-fn tasks_that_die_and_come_back_leave_shared_blocks_to_others() {
+fn shared_blocks_outlive_tasks_that_die_and_restart() {
     const LINKS: usize = 64;
     let region = Region::new(512);
     let links = [const { AtomicUsize::new(0) }; LINKS];

@@ -69,7 +69,7 @@ pub(super) const SCENARIOS: &[(&str, usize, Scenario)] = &[
             w.region.alloc(owner(A), 1024);
         })
     }),
-    ("allocate what others have freed", 1, |w| {
+    ("allocate blocks that other tasks have freed", 1, |w| {
         let blocks: Vec<_> = (0..6).map(|_| w.alloc(A, 30_000)).collect();
         w.own.borrow_mut().extend([blocks[1], blocks[5]]);
         for i in [0, 2, 3, 4] {

@@ -40,7 +40,7 @@ fn verify(world: World) {
 }
 
 #[test]
-fn what_a_successor_frees_is_not_freed_again_for_the_dead() {
+fn recovery_does_not_free_again_what_a_successor_freed() {
     let mut kills = 0;
     for &(name, _, scenario) in SCENARIOS {
         if !["publish", "retire", "replace"]

@@ -1,12 +1,12 @@
-//! Ending the waits of a task that is to be deleted: for the interface to C, whose tasks delete each other.
+//! Cancelling the waits of a task that is to be deleted: for the interface to C, whose tasks delete each other.
 //!
-//! A thread lends a word while it is in a directive that may wait. Once that word is not 0, the wait ends as if it
-//! had timed out: the task has left the object's queue then, and has received whatever it was granted before. The
-//! task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
+//! A thread enables its *cancel word* while it is in a directive that may wait. Once that word is not 0, the wait ends
+//! as if it had timed out: the task has left the object's queue then, and has received whatever it was granted before.
+//! The task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
 //! wake-up between the task's check of the word and its sleep has no effect. Deletions are rare; a wait that is not
-//! ended costs two reads of a thread-local variable.
+//! cancelled costs two reads of a thread-local variable.
 //!
-//! Not ended: a spinning wait for a MrsP semaphore, and waits outside directives.
+//! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,8 @@ use crate::time::Deadline;
 use core::cell::Cell;
 
 each_thread! {
-    static WORD: Cell<Option<&'static AtomicU32>> = Cell::new(None);
+    /// The word that cancels the calling thread's waits, while that is enabled.
+    static CANCEL_WORD: Cell<Option<&'static AtomicU32>> = Cell::new(None);
 }
 
 /// The word that a task has for this purpose.
@@ -31,39 +32,28 @@ mod own {
 
 /// Sets the calling task's word.
 #[cfg(feature = "foreign")]
-pub(crate) fn set_own(word: Option<&'static AtomicU32>) {
+pub(super) fn set_word(word: Option<&'static AtomicU32>) {
     own::OWN.with(|own| own.set(word));
 }
 
-/// Lends the task's word, if `is_lent`, until the next call.
+/// Enables or disables the task's word, until the next call.
 #[cfg(feature = "foreign")]
-pub(crate) fn lend(is_lent: bool) {
-    let word = own::OWN.with(Cell::get).filter(|_| is_lent);
-    WORD.with(|lent| lent.set(word));
+pub(super) fn enable(is_enabled: bool) {
+    let word = own::OWN.with(Cell::get).filter(|_| is_enabled);
+    CANCEL_WORD.with(|enabled| enabled.set(word));
 }
 
 fn is_requested() -> bool {
     // Relaxed: no other memory is read because of it.
-    WORD.with(Cell::get)
+    CANCEL_WORD
+        .with(Cell::get)
         .is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }
 
 impl Inner {
     /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
     #[doc(hidden)]
-    pub fn park_in_directive(
-        &self,
-        task: Task<'_>,
-        words: &[(&AtomicU32, u32)],
-        deaths: u32,
-        deadline: Option<Deadline>,
-    ) -> Parked {
-        self.park_in_directive_told(task, words, deaths, deadline).0
-    }
-
-    /// The same, with the result of [`Self::park_told`].
-    #[doc(hidden)]
-    pub fn park_in_directive_told(
+    pub fn park_cancellable(
         &self,
         task: Task<'_>,
         words: &[(&AtomicU32, u32)],
@@ -73,7 +63,7 @@ impl Inner {
         if is_requested() {
             return (Parked::TimedOut, false);
         }
-        match self.park_told(task, words, deaths, deadline) {
+        match self.park(task, words, deaths, deadline) {
             (Parked::Again, woken) if is_requested() => (Parked::TimedOut, woken),
             ended => ended,
         }
@@ -81,7 +71,7 @@ impl Inner {
 
     /// Makes all sleepers in the region check again.
     #[cfg(feature = "foreign")]
-    pub(crate) fn wake_sleepers(&self) {
+    pub(super) fn wake_sleepers(&self) {
         futex::wake(&self.header().slots_used, u32::MAX, Sharing::Shared);
     }
 }

@@ -27,25 +27,25 @@ const NAMELESS: &str = " (deleted)";
 /// The survey neither waits for a task nor disturbs one. Regions that vanish meanwhile are left out.
 #[must_use]
 pub fn survey() -> Survey {
-    let mut found = Found::default();
+    let mut listing = Listing::default();
     for name in sys::names(Path::new(DIRECTORY)).unwrap_or_default() {
         if name.to_string_lossy().starts_with(PREFIX) {
             let path = Path::new(DIRECTORY).join(name);
             if let Ok(place) = Place::at(&path) {
-                found.add(&place, || (region_name(&path), Some(path.clone())));
+                listing.add(&place, || (region_name(&path), Some(path.clone())));
             }
         }
     }
     let mut hidden_processes = 0;
     for process in sys::processes().unwrap_or_default() {
         match sys::descriptors(process) {
-            Ok(descriptors) => found.add_process(process, &descriptors),
+            Ok(descriptors) => listing.add_process(process, &descriptors),
             Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => hidden_processes += 1,
             // The process has ended.
             Err(_) => {}
         }
     }
-    let mut regions = found.regions;
+    let mut regions = listing.regions;
     regions.sort_by(|a, b| {
         (a.path.is_none(), &a.name, a.file).cmp(&(b.path.is_none(), &b.name, b.file))
     });
@@ -56,13 +56,13 @@ pub fn survey() -> Survey {
 }
 
 #[derive(Default)]
-struct Found {
+struct Listing {
     regions: Vec<RegionReport>,
     /// The index of a file in `regions`.
     index: HashMap<(u64, u64), usize>,
 }
 
-impl Found {
+impl Listing {
     fn add(
         &mut self,
         place: &Place,

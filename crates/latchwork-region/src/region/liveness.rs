@@ -23,9 +23,9 @@ impl Inner {
 
     /// Whether the calling process may have other tasks in this region.
     #[doc(hidden)]
-    pub fn has_fellows(&self, task: Task<'_>) -> bool {
+    pub fn process_has_other_tasks(&self, task: Task<'_>) -> bool {
         // The fast path: the usual coproc has none.
-        if !task.slot.has_had_company() {
+        if !task.slot.may_share_process() {
             return false;
         }
         // Relaxed: a task's process never changes; the user is responsible for a thread that attaches meanwhile.

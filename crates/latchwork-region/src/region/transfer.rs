@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::heap::{AllocError, Owner};
+use super::word::{address, pointer, read};
 use super::{Inner, Task, boxed::Box};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
@@ -18,19 +19,21 @@ impl Inner {
     /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
     /// caller.
     #[doc(hidden)]
-    pub unsafe fn hand_in(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
-        let address = block.as_ptr().expose_provenance();
+    pub unsafe fn publish_block(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
-        unsafe { self.heap.publish(&task.heap_task(), block, word, address) };
+        unsafe {
+            self.heap
+                .publish(&task.heap_task(), block, word, address(block))
+        };
     }
 
     /// Frees the block at the address in `word`, and stores 0 there.
     ///
     /// # Safety
-    /// As for [`Self::hand_in`], which stored the address; and the block is not used any more.
+    /// As for [`Self::publish_block`], which stored the address; and the block is not used any more.
     #[doc(hidden)]
-    pub unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
-        if let Some(block) = super::ground::reach_within(word) {
+    pub unsafe fn retire_block(&self, task: Task<'_>, word: &AtomicUsize) {
+        if let Some(block) = pointer(read(word)) {
             crate::hook::freed(|| self.heap.addresses_of(block));
             // SAFETY: the caller guarantees the contract of `retire`: a protected word, and a block that is not used
             // any more.
@@ -42,10 +45,10 @@ impl Inner {
     /// nothing, if that is impossible: for a small block in another task's span.
     ///
     /// # Safety
-    /// As for [`Self::discard`].
+    /// As for [`Self::retire_block`].
     #[doc(hidden)]
-    pub unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
-        super::ground::reach_within(word).is_some_and(|block| {
+    pub unsafe fn take_block(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
+        pointer(read(word)).is_some_and(|block| {
             // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
             // will use.
             unsafe { self.heap.take(&task.heap_task(), block, word, 0) }
@@ -71,8 +74,7 @@ impl Inner {
     /// Whether there is a block of at least `bytes` bytes at this address.
     #[doc(hidden)]
     pub fn has_block_at(&self, address: usize, bytes: usize) -> bool {
-        let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
-        self.has_block(block, bytes)
+        self.has_block(pointer(address), bytes)
     }
 
     /// Releases the block of a box of bytes of this region. Returns its address and length.

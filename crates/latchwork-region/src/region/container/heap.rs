@@ -1,0 +1,157 @@
+//! How a container uses the heap of its region: allocating blocks, and linking and freeing them in one step.
+#![allow(unsafe_code)]
+
+use super::super::heap::TaskRef;
+use super::super::region_id::RegionId;
+use super::super::word::commit;
+use super::super::{AttachError, Inner, StorageError};
+use super::borrowed;
+use crate::atomic::AtomicUsize;
+use crate::task::Me;
+use core::alloc::Layout;
+use core::ptr::{self, NonNull};
+
+/// The heap of a container's region, with the calling thread as its task.
+pub(in crate::region) struct ContainerHeap<'r> {
+    region: &'r Inner,
+    task: TaskRef<'r>,
+}
+
+/// Runs `step` on the heap of the region of this ID. `step` must not run the user's code, which could end the
+/// thread's attachment to the region.
+#[inline]
+pub(in crate::region) fn with_heap<R>(
+    id: RegionId,
+    step: impl FnOnce(&ContainerHeap<'_>) -> Result<R, StorageError>,
+) -> Result<R, StorageError> {
+    let me = Me::get().map_err(AttachError::from)?;
+    let base = id.base();
+    let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
+        return with_heap_at_first_use(id, me, step);
+    };
+    // SAFETY: an attachment's context is its region, which it keeps mapped; `step` does not detach.
+    let region: &Inner = unsafe { attachment.context.cast().as_ref() };
+    if region.id != id {
+        return Err(StorageError::NotMapped);
+    }
+    let task = region.task_of(&attachment);
+    me.lean(|| {
+        step(&ContainerHeap {
+            region,
+            task: task.heap_task(),
+        })
+    })
+}
+
+#[cold]
+fn with_heap_at_first_use<R>(
+    id: RegionId,
+    me: Me,
+    step: impl FnOnce(&ContainerHeap<'_>) -> Result<R, StorageError>,
+) -> Result<R, StorageError> {
+    let region = borrowed::region_of(id).ok_or(StorageError::NotMapped)?;
+    let task = region.task()?;
+    me.lean(|| {
+        step(&ContainerHeap {
+            region: &region,
+            task: task.heap_task(),
+        })
+    })
+}
+
+impl ContainerHeap<'_> {
+    /// The usable size of an allocated block in bytes.
+    pub(in crate::region) fn usable_size(&self, block: NonNull<u8>) -> usize {
+        self.region.heap.usable_size(block)
+    }
+
+    /// The usable size that a block of this layout would have.
+    pub(in crate::region) fn size_for(&self, layout: Layout) -> usize {
+        self.region.heap.size_for(layout)
+    }
+
+    /// Allocates a block that is private to the calling task.
+    pub(in crate::region) fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, StorageError> {
+        Ok(self.region.heap.alloc(&self.task, layout)?)
+    }
+
+    /// Frees a block that no word leads to.
+    ///
+    /// # Safety
+    /// The block belongs to the caller, and is not used any more.
+    pub(in crate::region) unsafe fn free(&self, block: NonNull<u8>) {
+        crate::hook::freed(|| self.region.heap.addresses_of(block));
+        // SAFETY: the caller guarantees that the block belongs to it and is not used any more.
+        unsafe { self.region.heap.free(&self.task, block) };
+        borrowed::block_freed(self.region.id, block.addr().get());
+    }
+
+    /// Stores `value` in `location`, which makes `new` reachable (and shared from then on) and `old` unreachable (and
+    /// frees it), as if in one step.
+    ///
+    /// # Safety
+    /// Only the calling task stores to `location` meanwhile, since it owns `location` or holds the robust lock that
+    /// protects it; both blocks belong to the container of `location`, and `old` is not used afterwards.
+    pub(in crate::region) unsafe fn link(
+        &self,
+        location: &AtomicUsize,
+        value: usize,
+        new: Option<NonNull<u8>>,
+        old: Option<NonNull<u8>>,
+    ) {
+        let heap = &self.region.heap;
+        if let Some(old) = old {
+            crate::hook::freed(|| heap.addresses_of(old));
+        }
+        if !self
+            .region
+            .addresses()
+            .contains(&ptr::from_ref(location).addr())
+        {
+            // SAFETY: the caller guarantees that both blocks are the container's, and that `old` is not used
+            // afterwards. The documentation of `container` explains the order.
+            unsafe {
+                if let Some(new) = new {
+                    heap.keep(new);
+                }
+                commit(location, value);
+                if let Some(old) = old {
+                    heap.free(&self.task, old);
+                    borrowed::block_freed(self.region.id, old.addr().get());
+                }
+            }
+            return;
+        }
+        // SAFETY: the caller guarantees that only this task stores to `location`; a robust lock of this region
+        // settles the heap of a dead holder before it passes on.
+        unsafe {
+            match (new, old) {
+                (Some(new), Some(old)) => heap.replace(&self.task, old, new, location, value),
+                (Some(new), None) => heap.publish(&self.task, new, location, value),
+                (None, Some(old)) => heap.retire(&self.task, old, location, value),
+                (None, None) => commit(location, value),
+            }
+        }
+        if let Some(old) = old {
+            borrowed::block_freed(self.region.id, old.addr().get());
+        }
+    }
+}
+
+/// Stores 0 in `word`, and frees the block that it leads to, as if in one step. Fails, and changes nothing, if the
+/// thread cannot become a task of the region.
+///
+/// # Safety
+/// As for [`ContainerHeap::link`]: only the calling task stores to `word`, and the block, which `word` leads to, is not
+/// used afterwards.
+pub(in crate::region) unsafe fn unlink_and_free(
+    id: RegionId,
+    word: &AtomicUsize,
+    block: NonNull<u8>,
+) -> Result<(), StorageError> {
+    with_heap(id, |heap| {
+        // SAFETY: the caller guarantees the contract of `link`.
+        unsafe { heap.link(word, 0, None, Some(block)) };
+        Ok(())
+    })
+}

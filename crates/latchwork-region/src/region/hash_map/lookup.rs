@@ -1,0 +1,108 @@
+//! Finding an entry of a map by its key.
+#![allow(unsafe_code)]
+
+use super::super::Shareable;
+use super::super::container::{self, read};
+use super::HashMap;
+use super::table::{Node, TOMBSTONE, View, hash_of};
+use core::borrow::Borrow;
+use core::hash::Hash;
+use core::pin::Pin;
+use core::ptr::NonNull;
+
+impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
+    /// Finds a key: its hash, its slot and its node.
+    pub(super) fn find<Q>(
+        &self,
+        view: View<'_>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<(usize, NonNull<Node<K, V>>)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mask = view.slots.len() - 1;
+        for distance in 0..view.slots.len() {
+            let index = (hash as usize).wrapping_add(distance) & mask;
+            match read(&view.slots[index]) {
+                0 => return None,
+                TOMBSTONE => {}
+                address => {
+                    let node = container::pointer::<Node<K, V>>(address)?;
+                    // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits
+                    // to a node that was never published.
+                    let found = unsafe { node.as_ref() };
+                    // SAFETY: a node in a slot has its key.
+                    if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key
+                    {
+                        return Some((index, node));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn look_up<Q>(&self, key: &Q) -> Option<NonNull<Node<K, V>>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let view = self.view()?;
+        Some(self.find(view, hash_of(view, key), key)?.1)
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keep_mapped();
+        // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
+        self.look_up(key)
+            .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
+    }
+
+    /// The value of a key, pinned: it does not move before it is dropped, since a value that is not `Unpin` never
+    /// leaves the map. Its robust locks can be used.
+    #[must_use]
+    pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut V`, or a
+        // value, require `V: Unpin`.
+        self.get(key)
+            .map(|value| unsafe { Pin::new_unchecked(value) })
+    }
+
+    /// The value of a key, mutable.
+    #[must_use]
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Unpin,
+    {
+        self.keep_mapped();
+        self.finish_pending();
+        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
+        self.look_up(key)
+            .map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// Whether the map has an entry with this key.
+    #[must_use]
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let _guard = self.guard();
+        self.look_up(key).is_some()
+    }
+}

@@ -1,0 +1,98 @@
+//! How long a region stays mapped in this process, and named: until its last use ends.
+//!
+//! A *use* is a handle, or a thread of this process that is a task of the region. The last use to end removes the
+//! region's name, if that was asked for. The mapping may stay longer: containers outside the region keep it
+//! (`container/borrowed.rs`), and so do robust lists that lead into it (`registry.rs`).
+#![allow(unsafe_code)]
+
+use super::registry::{self, RegistryLock};
+use super::task_table::Life;
+use super::{Inner, Region, header};
+use crate::atomic::Ordering;
+use crate::sys::memory::{self, FileLock};
+use core::mem::ManuallyDrop;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Inner {
+    /// The region of this process that contains an address.
+    pub(crate) fn containing(address: usize) -> Option<Arc<Self>> {
+        registry::find(address)
+    }
+
+    /// Makes the region findable, and returns a handle on it; `None` if there are too many regions.
+    pub(super) fn register(self: Arc<Self>, lock: &RegistryLock) -> Option<Region> {
+        registry::register(&self, lock).then(|| {
+            // Relaxed: only the last user reads it.
+            self.registered.store(true, Ordering::Relaxed);
+            Region::new(self)
+        })
+    }
+
+    pub(super) fn use_begins(&self) {
+        // Relaxed: the caller has a use already, or the only reference.
+        self.uses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn use_ends(&self) {
+        // AcqRel: the last user sees what the others did.
+        if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
+            && !self
+                .slots()
+                .iter()
+                .any(|slot| matches!(slot.life(), Life::Alive(_)));
+        if unlink && let Some(path) = &self.path {
+            let _lock = RegistryLock::lock();
+            // Acquire: another thread may have attached the region again.
+            if self.uses.load(Ordering::Acquire) == 0 {
+                unlink_if_unused(self, path);
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        crate::hook::freed(|| self.addresses());
+        // SAFETY: the mapping is not used again. No handle and no attachment is left, references borrow from handles,
+        // and everything else that could refer to the region keeps it mapped for ever.
+        let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
+        registry::unregister(self, mapping);
+    }
+}
+
+/// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
+fn unlink_if_unused(inner: &Inner, path: &Path) {
+    // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
+    let Ok(fresh) = memory::open_file(path, true) else {
+        return;
+    };
+    let Ok(ours) = memory::file_status(&inner.file) else {
+        return;
+    };
+    let still_ours = |status: rustix::io::Result<memory::FileStatus>| {
+        status.is_ok_and(|named| named.is_same_file(&ours))
+    };
+    if !still_ours(memory::file_status(&fresh)) {
+        return;
+    }
+    // This process drops its references to the old description, the mapping and the descriptor. The kernel releases
+    // the old lock when no process has the old description any more; a fork that has the region mapped still has it.
+    // (An explicit unlock would release it for all of them.)
+    let alone = inner.mapping.renew(&fresh).is_ok()
+        && memory::replace(&inner.file, &fresh).is_ok()
+        && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
+    // Under the exclusive lock the name is compared once more: `gc` could have removed it meanwhile, and another
+    // process made a new region under it.
+    if alone
+        && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
+    {
+        let _ = memory::unlink(path);
+    }
+    // Unlock explicitly: the file may stay open for long, if containers keep the mapping, and no attach must wait for
+    // this lock.
+    let _ = memory::release(&fresh);
+}

@@ -1,0 +1,53 @@
+//! The words of containers and of the directory, under a lock: a change is one store, or a few stores in program order,
+//! so that a kill leaves a state from which the next holder of the lock can continue.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
+use core::ptr::{self, NonNull};
+
+/// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
+/// comes before it, no later store is.
+#[inline]
+pub(super) fn commit(word: &AtomicUsize, value: usize) {
+    compiler_fence(Ordering::SeqCst);
+    // Relaxed: other tasks see it through the lock that protects the word.
+    word.store(value, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Reads a word. Relaxed: the lock that protects it orders the read.
+#[inline]
+pub(super) fn read(word: &AtomicUsize) -> usize {
+    word.load(Ordering::Relaxed)
+}
+
+/// The target of a word. The address is not validated.
+#[inline]
+pub(super) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
+    NonNull::new(ptr::with_exposed_provenance_mut(address))
+}
+
+/// The word that leads to a block.
+#[inline]
+pub(super) fn address<T>(block: NonNull<T>) -> usize {
+    block.as_ptr().expose_provenance()
+}
+
+/// Drops a value in place and clears the bits of `part` in `stage` afterwards, even if the drop panics. After a kill
+/// in between, the drop is repeated, which `TornSafe` allows: an interrupted drop leaves a valid value.
+///
+/// # Safety
+/// `stage` says whether there is a value at `place`; no other task uses it.
+pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
+    struct Clear<'a>(&'a AtomicUsize, usize);
+    impl Drop for Clear<'_> {
+        fn drop(&mut self) {
+            commit(self.0, read(self.0) & !self.1);
+        }
+    }
+    if read(stage) & part != 0 {
+        let _clear = Clear(stage, part);
+        // SAFETY: `stage` says that there is a value, and the caller guarantees that no other task uses it.
+        unsafe { place.drop_in_place() };
+    }
+}
