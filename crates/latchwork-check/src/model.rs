@@ -1,12 +1,12 @@
 //! The checker's search for wait-for cycles, for models.
 
-#[path = "check/circle.rs"]
-pub(crate) mod circle;
+#[path = "check/detect/cycle.rs"]
+pub(crate) mod cycle;
 
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
-use circle::Field;
+use cycle::Field;
 
 /// Tasks that hold locks and wait for them, each identified by its number.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Tasks {
         self.records[task]
             .wanted
             .begin(wanted.address() as u64, 0, 0, what, 0);
-        let closes = circle::look(&self, task).circle.is_some();
+        let closes = cycle::look(&self, task).circle.is_some();
         if is_late {
             self.says_what_it_holds(task);
         }
@@ -96,7 +96,7 @@ impl Field for &Tasks {
     }
 
     fn blocks(&self, other: usize, waiter: usize, lock: Lock, mode: Mode) -> bool {
-        other != waiter && circle::keeps(&self.records[other], lock, mode)
+        other != waiter && cycle::keeps(&self.records[other], lock, mode)
     }
 
     fn any_that_blocks(

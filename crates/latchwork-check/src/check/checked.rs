@@ -4,15 +4,15 @@
 //! released: it tries first, and says what it is about to do where that fails. While it waits it comes back
 //! from the inner lock when there is something to report.
 //!
-//! *Cost:* the [tag](super::tag) and the thread's own stack, each way; see [`order`](super::order) for what is done
+//! *Cost:* the [tag](crate::check::record::tag) and the thread's own stack, each way; see [`order`](crate::check::detect::order) for what is done
 //! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
-use super::kinds::Checkable;
-use super::observer::Checker;
-use super::tag::Tag;
-use super::tell;
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::check::kinds::Checkable;
+use crate::check::observe::tell;
+use crate::check::observer::Checker;
+use crate::check::record::tag::Tag;
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
 use crate::region::{Shareable, fingerprint};
@@ -39,7 +39,7 @@ pub struct Refuses;
 /// [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a
 /// `Result`, and fail instead of closing a circle of waits.
 ///
-/// Every breach of a [rule](super::Rule) is reported, and the program goes on as it would without the checker;
+/// Every breach of a [rule](crate::check::Rule) is reported, and the program goes on as it would without the checker;
 /// but what nobody holds is not released.
 ///
 /// Owner death, fork, signals: as for `P`. In the child of a fork the private locks that the forking thread held
@@ -56,7 +56,7 @@ pub struct Refuses;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Checked<P, A = Reports> {
-    pub(super) tag: Tag,
+    pub(crate) tag: Tag,
     lock: P,
     answer: PhantomData<fn() -> A>,
 }
@@ -93,7 +93,7 @@ impl<P, A> Checked<P, A> {
 
     /// From an unlocked lock, with the name that reports call it by; at most 24 bytes are kept.
     ///
-    /// Locks of one name are of one class: see [`Rule::OneOrder`](super::Rule::OneOrder).
+    /// Locks of one name are of one class: see [`Rule::OneOrder`](crate::check::Rule::OneOrder).
     #[must_use]
     #[track_caller]
     pub const fn named(name: &str, lock: P) -> Self {

@@ -89,66 +89,39 @@
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `kept.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
 
-mod abuse;
-mod anew;
-mod beside;
-mod board;
 mod checked;
-pub(crate) mod circle;
-mod condition;
-mod end;
-mod ended;
-mod far;
-mod few;
-mod field;
-mod finding;
+mod detect;
 mod foreign;
-mod found;
-mod json;
-mod kept;
 mod kinds;
-mod known;
-mod lasting;
-pub mod layout;
-mod lone;
+mod observe;
 mod observer;
-mod order;
-mod order_file;
-mod own;
-mod place;
-mod quick;
-mod reader;
+mod record;
+mod report;
 mod robust;
-mod rule;
 mod rwlock;
-mod settings;
-mod sink;
-mod tag;
-mod tell;
-mod text;
-mod totals;
-mod waits;
-mod words;
 
 pub use checked::{Checked, Refused, Refuses, Reports};
-pub use few::{Few, Text};
-pub use finding::{Confidence, Finding, LockText, PlaceText, Released, TASKS, TaskText, Use};
-pub use json::Json;
 pub use kinds::Checkable;
+pub use record::bounded::{Few, Text};
+pub use record::layout;
 #[doc(hidden)]
-pub use order::order_work;
-pub use order_file::{CannotOpen, save_order};
-pub use reader::{BoardFindings, BoardLock, BoardReader, BoardReport, BoardTask};
-pub use rule::{Rule, Severity};
-pub use rwlock::CheckedRwLock;
-pub use settings::{
+pub use record::order_graph::level::order_work;
+pub use record::rule::{Rule, Severity};
+pub use record::settings::{
     is_on, leave_out, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on,
     set_text, suppress,
 };
+pub use record::totals::{Totals, totals};
+pub use report::board_reader::{BoardFindings, BoardLock, BoardReader, BoardReport, BoardTask};
+pub use report::finding::{
+    Confidence, Finding, LockText, PlaceText, Released, TASKS, TaskText, Use,
+};
+pub use report::json::Json;
+pub use report::order_file::{CannotOpen, save_order};
 #[doc(hidden)]
-pub use sink::forget_reported;
-pub use sink::set_reporter;
-pub use totals::{Totals, totals};
+pub use report::sink::forget_reported;
+pub use report::sink::set_reporter;
+pub use rwlock::CheckedRwLock;
 
 use crate::hook::Table;
 use observer::Checker;
@@ -187,24 +160,24 @@ static BEGINS: extern "C" fn() = begins;
 /// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
 /// release [`releasing`](hook::releasing).
 pub mod hook {
-    pub use super::abuse::{
+    pub use super::foreign::misuse::{
         ends_for_sleepers, failed, has_ended, is_unknown, made_again, notifies_without_mutex,
     };
-    pub use super::anew::unmarked;
-    pub use super::ended::{joined, joins_are_told};
+    pub use super::foreign::place::{NoLock, source_line, uses_no_lock};
+    pub use super::foreign::reinitialised::unmarked;
+    pub use super::observe::ended_threads::{joined, joins_are_told};
     #[doc(hidden)]
-    pub use super::known::may_be_in;
+    pub use super::observe::fast_path::{Since, releasing_as_usual, taken_as_usual};
+    pub use super::observe::tell::{
+        forked, freed, initialised, knows_this_thread, not_a_lock, patience, re_site, seen,
+        still_waits, task_ends,
+    };
     pub use super::observer::{
         condvar_begins, condvar_ends, condvar_notifies, destroyed, gave_up, has_waited, releasing,
         taken, waits, wants,
     };
-    pub use super::place::{NoLock, source_line, uses_no_lock};
     #[doc(hidden)]
-    pub use super::quick::{Since, releasing_as_usual, taken_as_usual};
-    pub use super::tell::{
-        forked, freed, initialised, knows_this_thread, not_a_lock, patience, re_site, seen,
-        still_waits, task_ends,
-    };
+    pub use super::record::known::may_be_in;
     #[doc(hidden)]
     pub use crate::backoff::rest_if_crowded;
     pub use crate::hook::{

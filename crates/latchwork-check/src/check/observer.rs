@@ -1,7 +1,8 @@
 //! The checker as an [`Observer`]: what reports to the checker reports to this. `Checked` does so by its name, other locks
-//! of this library by the table that [`begin`](super::begin) registers, and foreign locks by the functions below.
+//! of this library by the table that [`begin`](crate::check::begin) registers, and foreign locks by the functions below.
 
-use super::{end, tell};
+use crate::check::observe::tell;
+use crate::check::observe::thread_end;
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Verdict};
 use core::ops::Range;
 
@@ -86,7 +87,7 @@ impl Observer for Checker {
 
     #[inline(always)]
     fn task_ends() -> bool {
-        end::task_ends()
+        thread_end::task_ends()
     }
 }
 

@@ -5,9 +5,9 @@
 //! [`LockError::Deadlock`](crate::mutex::LockError::Deadlock), as a robust lock's own check for recursion does.
 #![allow(unsafe_code)]
 
-use super::checked::{Checked, Reports};
-use super::kinds::Checkable;
-use super::observer::Checker;
+use crate::check::checked::{Checked, Reports};
+use crate::check::kinds::Checkable;
+use crate::check::observer::Checker;
 use crate::mutex::{Patience, RawError, Slow};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;

@@ -1,10 +1,10 @@
 //! Reader/writer locks that are checked: a [`RawRwLock`] in a [`Checked`], to be used through [`lock_api`].
 #![allow(unsafe_code)]
 
-use super::checked::Checked;
-use super::observer::Checker;
-use super::tag::Tag;
-use super::tell;
+use crate::check::checked::Checked;
+use crate::check::observe::tell;
+use crate::check::observer::Checker;
+use crate::check::record::tag::Tag;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::Patience;
 use crate::rwlock::{Preference, RawRwLock};
@@ -107,7 +107,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
 }
 
 impl<P, A> Checked<P, A> {
-    pub(super) fn tag(&self) -> &Tag {
+    pub(crate) fn tag(&self) -> &Tag {
         &self.tag
     }
 }

@@ -1,0 +1,3 @@
+pub(crate) mod misuse;
+pub(crate) mod place;
+pub(crate) mod reinitialised;

@@ -1,0 +1,258 @@
+//! The fast path of nearly every call: a known lock is taken or released, nothing about it is new, and no rule can be
+//! broken.
+//!
+//! The fast path records a call completely or not at all: first it checks all that could make the call unusual, then it
+//! writes. All other calls take the slow path, in `tell.rs`, which does the same to the same records in more general
+//! terms. So a rule is implemented there; this file contains the conditions under which no rule can be broken.
+//!
+//! *Cost:* no call but to the clock, no lock, no read-modify-write; only loads of the lock's cache line on the board,
+//! and stores to the thread's own memory and beside the lock (see `holder.rs`). The clock is the kernel's coarse one,
+//! 5 ns a reading, once for the acquisition and once for the release: other processes must be able to read at any time
+//! since when a lock is held, and one reading cannot give the length of a hold. (The processor's counter is not used:
+//! on virtual machines it takes 20 ns.)
+//!
+//! *Checked by:* all tests of the checker, which take this path from the second use of a lock on; and below, by
+//! comparison with the slow path.
+
+use crate::atomic::Ordering;
+use crate::check::detect::order;
+use crate::check::record::holder::Holder;
+use crate::check::record::layout::COMMON;
+use crate::check::record::own::{Mine, Own};
+use crate::check::record::settings;
+use crate::check::record::totals;
+use crate::hook::record::{READS, TRIED, pack};
+use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
+use crate::sys::clock;
+
+/// As [`taken`](crate::check::hook::taken), if the call is a usual one; otherwise returns false, and nothing was recorded.
+///
+/// It is inlined into its callers (an interposer, and `tell.rs`), so that it lies in a few cache lines: programs that
+/// return from a system call find nothing else in the cache.
+#[inline(always)]
+pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
+    let tried = if how == How::Tried { TRIED } else { 0 };
+    take(lock, pack(lock, mode) | tried, how, site)
+}
+
+/// In [`Mine::what`]: the task may hold it already.
+const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
+
+#[inline(always)]
+fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
+    let address = lock.address();
+    let Some(own) = Own::enter_if_known() else {
+        return false;
+    };
+    let count = own.count.get();
+    let waited = own.wanted.get() == address;
+    if waited || count >= HELD || !own.knows_site(site) {
+        return false;
+    }
+    let Some(board) = own.board.get() else {
+        return false;
+    };
+    let entry = board.first_place(address);
+    if !entry.is_at(address) {
+        return false;
+    }
+    // Relaxed, in all of this file: as in `tell.rs`. The check is that the taking task is not new. No task is ever
+    // recorded for a lock that is gone, has no owner, or is shared by processes (a thread that takes a lock of a region
+    // becomes a task of the region first).
+    let task = entry.task.load(Ordering::Relaxed);
+    if task != own.task.get() && task != COMMON {
+        return false;
+    }
+    let holder = Holder::of(lock, entry);
+    let is_alone = what & READS == 0;
+    if is_alone && !holder.lets_in(&own) {
+        return false;
+    }
+    let node = entry.node.load(Ordering::Relaxed);
+    if count > 0 {
+        if what & AGAIN != 0
+            && let Some(place) = own.place_of(address)
+        {
+            own.change(place, |mine| mine.depth += 1);
+            return true;
+        }
+        if how == How::Again || what & TRIED == 0 && !order::is_known(&own, address, what, node) {
+            return false;
+        }
+    }
+    let since = clock::coarse();
+    own.held[count].set(Mine {
+        address,
+        what,
+        depth: 0,
+        node,
+        site,
+        since,
+        entry: Some(entry),
+    });
+    own.count.set(count + 1);
+    own.record().push(count, count + 1, |held| {
+        held.write(address as u64, site.raw(), since, what, node);
+    });
+    own.put_in_regions(count);
+    if is_alone {
+        holder.set(&own);
+    }
+    true
+}
+
+/// The time at which a lock that is being released was taken.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Since(u64);
+
+impl Since {
+    /// A recursive lock that is still held.
+    const HELD_STILL: Self = Self(u64::MAX);
+
+    /// Records the length of the hold. Called after the release, so that waiters do not wait for the reading of the
+    /// clock, too.
+    #[inline]
+    pub fn is_over(self) {
+        if self.0 < u64::MAX {
+            totals::held_for(clock::coarse().saturating_sub(self.0));
+        }
+    }
+}
+
+/// As [`releasing`](crate::check::hook::releasing), if the call is a usual one; otherwise returns `None`, and nothing was
+/// recorded.
+#[inline(always)]
+#[must_use]
+pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
+    release(lock, site)
+}
+
+#[inline(always)]
+fn release(lock: Lock, site: Site) -> Option<Since> {
+    let own = Own::enter_if_known()?;
+    let place = own.place_of(lock.address())?;
+    let mine = own.held[place].get();
+    if mine.depth > 0 {
+        own.change(place, |mine| mine.depth -= 1);
+        return Some(Since::HELD_STILL);
+    }
+    let entry = mine.entry?;
+    let is_alone = !mine.reads();
+    if settings::long_hold() > 0
+        || !own.knows_site(site)
+        || is_alone && !Holder::of(lock, entry).is(&own)
+    {
+        return None;
+    }
+    own.pop(place);
+    if is_alone {
+        own.note_release(lock, entry, mine.site, site);
+    }
+    Some(Since(mine.since))
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use crate::atomic::AtomicU32;
+    use crate::check::observe::tell;
+    use crate::check::record::board;
+    use crate::hook::{Kind, Verdict};
+
+    type Takes = fn(Lock, Mode, How, Site);
+    type Releases = fn(Lock, Site);
+
+    /// A thread takes and releases locks as the numbers say. Returns what the records say after each step.
+    fn steps(takes: Takes, releases: Releases, seed: u64) -> Vec<String> {
+        // A lock that stores its holder; its address is the same each time.
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: the first half's address is made up, and the word lies at its end.
+        let with_word =
+            unsafe { Lock::new(core::ptr::from_ref(&WORD).addr() - 4, Kind::Mutex).with_word(4) };
+        let recursive = Lock::new(0x3000, Kind::Mutex).with(Traits::RECURSIVE);
+        let locks = [
+            (with_word, Mode::Exclusive),
+            (Lock::new(0x1000, Kind::Mutex), Mode::Exclusive),
+            (Lock::new(0x2000, Kind::Spin), Mode::Exclusive),
+            (recursive, Mode::Exclusive),
+            (Lock::new(0x4000, Kind::RwLock), Mode::Shared),
+        ];
+        let mut number = seed;
+        let mut next = || {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (number >> 33) as usize
+        };
+        let mut held = [0_u32; 5];
+        let mut step = |index: usize, takes_it: bool, tried: bool| {
+            let (lock, mode) = locks[index];
+            let at = |line| Site::from_return_address(0x100 * (index + 1) + line);
+            let how = if tried { How::Tried } else { How::Locked };
+            match takes_it {
+                true if held[index] == 0 || index > 2 => {
+                    takes(lock, mode, how, at(0x10));
+                    held[index] += 1;
+                }
+                false if held[index] > 0 => {
+                    releases(lock, at(0x20));
+                    held[index] -= 1;
+                }
+                _ => {}
+            }
+            let own = Own::enter().expect("a place");
+            let mine: Vec<_> = own
+                .held()
+                .map(|mine| (mine.address, mine.what, mine.depth))
+                .collect();
+            let said = own.record().view();
+            let said: Vec<_> = said
+                .held()
+                .map(|held| (held.lock, held.mode, held.site, held.depth))
+                .collect();
+            let board = board::board().expect("a board");
+            let entries = locks.map(|(lock, _)| {
+                let entry = board.lock(lock.address())?;
+                let is_held = Holder::of(lock, entry).is(&own);
+                let note = board.note(own.index.get() as usize, lock.address());
+                let note = [&note.lock, &note.taken, &note.released];
+                Some((is_held, note.map(|part| part.load(Ordering::Relaxed))))
+            });
+            format!("{mine:?} {said:?} {entries:?}")
+        };
+        // Each lock is known, and has been released.
+        let known = (0..5).flat_map(|index| [(index, true), (index, false)]);
+        known.for_each(|(index, takes_it)| drop(step(index, takes_it, false)));
+        let mut said: Vec<_> = (0..500)
+            .map(|_| step(next() % 5, next() % 2 == 0, next() % 4 == 0))
+            .collect();
+        said.extend((0..400).map(|number| step(number % 5, false, false)));
+        assert!(
+            Own::enter().is_some_and(|own| own.is_free()),
+            "all is released"
+        );
+        said
+    }
+
+    #[test]
+    fn the_short_way_says_what_the_long_way_says() {
+        // The orders contradict each other, and would be reported.
+        crate::check::set_text(false);
+        for seed in 1..20 {
+            // The threads run one after the other, so that the addresses are the same.
+            let run = |takes: Takes, releases: Releases| {
+                let thread = std::thread::spawn(move || steps(takes, releases, seed));
+                thread.join().expect("the steps")
+            };
+            let short = run(tell::taken, |lock, site| {
+                assert_ne!(tell::releasing(lock, site), Verdict::NotHeld)
+            });
+            let long = run(tell::taken_slowly, |lock, site| {
+                assert_ne!(tell::releasing_slowly(lock, site), Verdict::NotHeld);
+            });
+            assert_eq!(short, long, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+pub(crate) mod board;
+pub(crate) mod bounded;
+pub(crate) mod condition;
+pub(crate) mod holder;
+pub(crate) mod known;
+pub mod layout;
+pub(crate) mod order_graph;
+pub(crate) mod own;
+pub(crate) mod remote_board;
+pub(crate) mod report_fd;
+pub(crate) mod rule;
+pub(crate) mod settings;
+pub(crate) mod tag;
+pub(crate) mod totals;

@@ -1,0 +1,201 @@
+//! The tag at the beginning of a checked lock: a magic number, its own address, its name, and where it was made.
+//!
+//! | `magic` | `address` | the lock is |
+//! | --- | --- | --- |
+//! | [`LIVE`] | 0 | made, and not used yet: it may move |
+//! | [`LIVE`] | its own | in use, or was |
+//! | [`LIVE`] | another | a copy, or moved |
+//! | [`ENDED`] | – | dropped |
+//! | 0 | – | zeroed memory |
+//! | else | – | overwritten |
+//!
+//! Name and place are stored as text, since a pointer to them would mean nothing to the other processes of a region.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::check::foreign::place::{NoLock, uses_no_lock};
+use crate::check::observe::tell;
+use crate::check::record::known::hash;
+use crate::hook::{Kind, Lock, Site, Traits};
+use core::fmt::{self, Write};
+use core::panic::Location;
+
+const LIVE: u64 = u64::from_le_bytes(*b"lwcheck1");
+const ENDED: u64 = u64::from_le_bytes(*b"lwended1");
+
+const NAME: usize = 24;
+const FILE: usize = 48;
+
+/// See the head of this file.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Tag {
+    magic: AtomicU64,
+    address: AtomicU64,
+    name: [u8; NAME],
+    file: [u8; FILE],
+    line: u32,
+    column: u32,
+    /// See `holder.rs`; unused in a lock that processes share.
+    holder: AtomicU32,
+}
+
+/// The end of a text (or its beginning), padded with zeros.
+const fn kept<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
+    let bytes = text.as_bytes();
+    let mut start = if from_end && bytes.len() > N {
+        bytes.len() - N
+    } else {
+        0
+    };
+    // The text is not cut in the middle of a character.
+    while start < bytes.len() && bytes[start] & 0xc0 == 0x80 {
+        start += 1;
+    }
+    let mut kept = [0; N];
+    let mut at = 0;
+    while at < N && start + at < bytes.len() {
+        kept[at] = bytes[start + at];
+        at += 1;
+    }
+    kept
+}
+
+impl Tag {
+    pub(crate) const fn new(name: &str, made_at: &Location<'_>) -> Self {
+        Self {
+            magic: AtomicU64::new(LIVE),
+            address: AtomicU64::new(0),
+            name: kept(name, false),
+            file: kept(made_at.file(), true),
+            line: made_at.line(),
+            column: made_at.column(),
+            holder: AtomicU32::new(0),
+        }
+    }
+
+    /// The lock that begins with this tag.
+    #[inline]
+    pub(crate) fn lock(&self, kind: Kind, traits: Traits) -> Lock {
+        let lock = Lock::new(core::ptr::from_ref(self).expose_provenance(), kind).with(traits);
+        // SAFETY: the address of this tag; the lock is in use, and so alive, as it is reported.
+        let lock = unsafe { lock.with_tag() };
+        if lock.is_shared() {
+            return lock;
+        }
+        // SAFETY: the word is the lock's own, in a field that nothing else uses while the lock is in use.
+        unsafe { lock.with_word(core::mem::offset_of!(Self, holder) as u8) }
+    }
+
+    /// The tag of a lock that is flagged as having one.
+    pub(crate) fn of(lock: Lock) -> Option<&'static Self> {
+        // SAFETY: by the contract of `Lock::with_tag`: `Tag::lock` alone sets the flag, for a lock that is in use as long as this reference. (All fields are
+        // valid for any contents of the memory.)
+        lock.has_tag()
+            .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address()) })
+    }
+
+    /// Checks the tag, before each use of its lock.
+    #[inline]
+    pub(crate) fn verify(&self, lock: impl FnOnce() -> Lock, site: Site) {
+        let here = core::ptr::from_ref(self).addr() as u64;
+        // Relaxed, in all of this file: each word is complete by itself.
+        let magic = self.magic.load(Ordering::Relaxed);
+        if magic != LIVE || self.address.load(Ordering::Relaxed) != here {
+            self.explain(lock(), site);
+        }
+    }
+
+    #[cold]
+    fn explain(&self, lock: Lock, site: Site) {
+        let address = self.address.load(Ordering::Relaxed);
+        let what = match self.magic.load(Ordering::Relaxed) {
+            LIVE if address == 0 => return tell::introduced(lock, self),
+            // Another task used it for the first time after the check that led here.
+            LIVE if address == lock.address() as u64 => return,
+            LIVE => NoLock::Copied,
+            0 => NoLock::Zeroed,
+            ENDED => NoLock::Ended,
+            _ => NoLock::Overwritten,
+        };
+        uses_no_lock(lock, what, site);
+    }
+
+    /// Whether it is neither dropped nor overwritten.
+    pub(crate) fn is_live(&self) -> bool {
+        self.magic.load(Ordering::Relaxed) == LIVE
+    }
+
+    /// Fixes the address, since the lock is now in use. Returns whether that is new. Under the board's lock.
+    pub(crate) fn settle(&self) -> bool {
+        let here = core::ptr::from_ref(self).addr() as u64;
+        self.address
+            .compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Whether it has been used.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.address.load(Ordering::Relaxed) != 0
+    }
+
+    /// The name that it was given, if any.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let end = self.name.iter().position(|byte| *byte == 0);
+        let name = &self.name[..end.unwrap_or(NAME)];
+        let name = name.utf8_chunks().next().map_or("", |name| name.valid());
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The site number of the place where it was made.
+    pub(crate) fn site(&self) -> Site {
+        let key = hash(&self.file)
+            .wrapping_mul(31)
+            .wrapping_add(u64::from(self.line))
+            .wrapping_mul(31)
+            .wrapping_add(u64::from(self.column));
+        Site::of_text(key)
+    }
+
+    /// Writes that place as text.
+    pub(crate) fn write_place(&self, to: &mut impl Write) -> fmt::Result {
+        let end = self.file.iter().position(|byte| *byte == 0);
+        let file = &self.file[..end.unwrap_or(FILE)];
+        let file = str::from_utf8(file).unwrap_or("?");
+        write!(to, "{file}:{}:{}", self.line, self.column)
+    }
+
+    /// The lock is about to be dropped. Returns whether it was in use.
+    pub(crate) fn end(&self, lock: Lock) {
+        let here = core::ptr::from_ref(self).addr() as u64;
+        let known = self.address.load(Ordering::Relaxed) == here;
+        if self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known {
+            tell::destroyed(lock, Site::UNKNOWN);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::check::set_reporter;
+    use core::cell::Cell;
+
+    /// Two tasks use a lock for the first time, and one checks the tag again after the other has settled it.
+    #[test]
+    fn who_is_second_at_a_first_use_finds_no_copy() {
+        std::thread_local!(static FOUND: Cell<u32> = const { Cell::new(0) });
+        set_reporter(Some(|_| FOUND.set(FOUND.get() + 1)));
+        let tag = Tag::new("a", Location::caller());
+        let lock = tag.lock(Kind::Mutex, Traits::empty());
+        assert!(tag.settle());
+        tag.explain(lock, Site::UNKNOWN);
+        assert_eq!(FOUND.get(), 0);
+        // A copy would have been reported.
+        tag.address
+            .store(lock.address() as u64 + 64, Ordering::Relaxed);
+        tag.explain(lock, Site::UNKNOWN);
+        set_reporter(None);
+        assert_eq!(FOUND.get(), 1);
+    }
+}

@@ -1,0 +1,8 @@
+pub(crate) mod board_reader;
+pub(crate) mod finding;
+pub(crate) mod findings;
+pub(crate) mod json;
+pub(crate) mod order_file;
+pub(crate) mod sink;
+pub(crate) mod text;
+pub(crate) mod words;
