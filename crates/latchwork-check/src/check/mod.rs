@@ -90,6 +90,7 @@
 #![allow(unsafe_code)]
 
 mod checked;
+mod configure;
 mod detect;
 mod foreign;
 mod kinds;
@@ -101,16 +102,16 @@ mod robust;
 mod rwlock;
 
 pub use checked::{Checked, Refused, Refuses, Reports};
+pub use configure::{
+    is_on, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on, set_text,
+};
 pub use kinds::Checkable;
 pub use record::bounded::{Few, Text};
 pub use record::layout;
 #[doc(hidden)]
 pub use record::order_graph::level::order_work;
 pub use record::rule::{Rule, Severity};
-pub use record::settings::{
-    is_on, leave_out, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on,
-    set_text, suppress,
-};
+pub use record::settings::{leave_out, suppress};
 pub use record::totals::{Totals, totals};
 pub use report::board_reader::{BoardFindings, BoardLock, BoardReader, BoardReport, BoardTask};
 pub use report::finding::{

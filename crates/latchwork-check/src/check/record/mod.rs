@@ -10,5 +10,6 @@ pub(crate) mod remote_board;
 pub(crate) mod report_fd;
 pub(crate) mod rule;
 pub(crate) mod settings;
+pub(crate) mod standard_error;
 pub(crate) mod tag;
 pub(crate) mod totals;

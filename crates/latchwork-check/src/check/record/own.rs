@@ -180,7 +180,7 @@ impl Own {
 
     #[cold]
     fn begin() -> Option<&'static Self> {
-        settings::read();
+        crate::check::configure::read();
         if settings::has(settings::OFF) {
             return None;
         }

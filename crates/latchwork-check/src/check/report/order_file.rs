@@ -8,6 +8,7 @@ use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::order_graph::graph::{Edge, edges};
 use crate::check::record::settings;
+use crate::check::record::standard_error::complain;
 use crate::check::report::json::string;
 use crate::check::report::words;
 use crate::hook::RecordedSite;
@@ -58,7 +59,7 @@ pub(crate) extern "C" fn save_at_exit() {
     if let Some(path) = settings::order_path()
         && !append(path).is_ok_and(|(_, is_whole)| is_whole)
     {
-        crate::check::report::sink::complain(format_args!("cannot save the lock order to {path}"));
+        complain(format_args!("cannot save the lock order to {path}"));
     }
 }
 

@@ -3,17 +3,14 @@
 
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::check::record::board::board;
-use crate::check::record::report_fd::Kept;
 use crate::check::record::rule::Rule;
 use crate::check::record::settings;
+use crate::check::record::standard_error::{complain, errors, render, write_errors};
 use crate::check::report::finding::{Confidence, Finding};
 use crate::check::report::json::Json;
 use crate::check::report::words;
 use crate::sys::{board as memory, look};
-use core::fmt::{self, Write};
 
-/// The file that standard error was when the checker began.
-static ERRORS: Kept = Kept::new();
 /// Room for a finding and its text, which is written in one piece.
 const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
 const TEXT: usize = 32 << 10;
@@ -153,32 +150,6 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
     }
 }
 
-struct Buffer<'a> {
-    room: &'a mut [u8],
-    length: usize,
-}
-
-impl Write for Buffer<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let text = crate::text::whole_characters(text, self.room.len() - self.length);
-        self.room[self.length..][..text.len()].copy_from_slice(text.as_bytes());
-        self.length += text.len();
-        Ok(())
-    }
-}
-
-/// Formats a text, cut off at the end of the buffer.
-fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r str {
-    let mut buffer = Buffer { room, length: 0 };
-    let _ = fmt::write(&mut buffer, text);
-    // Only whole characters were stored.
-    str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
-}
-
-fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
-    look::write(descriptor, render(room, text).as_bytes());
-}
-
 /// Reports once that a finding could not be written, since readers of the file miss it.
 fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     /// The file ends in the middle of a line.
@@ -206,24 +177,6 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     }
 }
 
-/// The program's standard error.
-const STANDARD_ERROR: u32 = 2;
-
-/// Keeps a duplicate of the current standard error for reports, in case the program replaces that descriptor later.
-pub(crate) fn keep_errors() {
-    if !ERRORS.is_set() {
-        ERRORS.keep(look::duplicate(STANDARD_ERROR).unwrap_or(STANDARD_ERROR));
-    }
-}
-
-/// The descriptor for text.
-fn errors() -> Option<u32> {
-    keep_errors();
-    // The program may have closed the duplicate, and kept its own descriptor.
-    let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
-    ERRORS.get().or_else(own)
-}
-
 fn write_report(room: &mut [u8], finding: &Finding) {
     if let Some(descriptor) = errors() {
         let text = render(room, format_args!("{finding}")).as_bytes();
@@ -231,16 +184,4 @@ fn write_report(room: &mut [u8], finding: &Finding) {
             look::write(descriptor, text);
         }
     }
-}
-
-fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
-    if let Some(descriptor) = errors() {
-        write(descriptor, room, text);
-    }
-}
-
-/// Writes on standard error that something could not be done.
-pub(crate) fn complain(text: fmt::Arguments<'_>) {
-    let mut room = [0; 256];
-    write_errors(&mut room, format_args!("latchwork: {text}\n"));
 }

@@ -11,7 +11,7 @@ use crate::check::record::order_graph::graph::{
 };
 use crate::check::record::order_graph::level::worked;
 use crate::check::record::order_graph::node::is_common;
-use crate::check::report::sink;
+use crate::check::record::standard_error::complain;
 
 /// The longest cycle that is searched for.
 const LONGEST: usize = 32;
@@ -300,7 +300,7 @@ fn is_new_shape(circle: &Circle) -> bool {
     };
     place.store(shape(circle), Ordering::Relaxed);
     if number + 1 == SHAPES.len() {
-        sink::complain(format_args!(
+        complain(format_args!(
             "many orders that contradict each other, of one task alone: no more of them are reported"
         ));
     }

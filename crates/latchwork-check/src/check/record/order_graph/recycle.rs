@@ -11,7 +11,7 @@
 use super::graph::{Graph, RETIRED};
 use super::node::SPLITS;
 use crate::atomic::Ordering;
-use crate::check::report::sink;
+use crate::check::record::standard_error::complain;
 
 /// With fewer destroyed locks than this, a pass is not worth its cost.
 const WORTH: u32 = 1024;
@@ -27,7 +27,7 @@ impl Graph {
     /// A node or an edge has found no room.
     pub(crate) fn has_no_room(&self) {
         if self.head.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-            sink::complain(format_args!(
+            complain(format_args!(
                 "no room for more orders of locks: new ones are not checked any more"
             ));
         }
