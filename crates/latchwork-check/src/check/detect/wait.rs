@@ -15,65 +15,13 @@ use crate::check::detect::cycle;
 use crate::check::detect::visible_tasks::{Here, Who};
 use crate::check::record::own::Own;
 use crate::check::record::settings;
-use crate::check::report::findings::{self, Blocker};
+use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, saw_priority};
+use crate::check::report::findings;
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site, Traits};
 use crate::region::{self, wait_record};
 use crate::sys::{clock, look};
 use core::cmp::Reverse;
-
-/// Whether some task of this process has, or had, a real-time priority.
-static REAL_TIME: AtomicBool = AtomicBool::new(false);
-
-/// The priority of a task, as far as known.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    /// The kernel's real-time priority; 0 for none.
-    pub(crate) kernel: u32,
-    /// Its region's, in which 1 is the highest.
-    pub(crate) recorded: Reverse<u32>,
-}
-
-impl Rank {
-    /// Above all others.
-    const UNKNOWN: Self = Self {
-        kernel: u32::MAX,
-        recorded: Reverse(0),
-    };
-
-    fn of(thread: u32) -> Option<Self> {
-        let kernel = look::priority_of(thread)?;
-        let recorded = region::recorded_priority(thread);
-        Some(Self {
-            kernel: kernel.into(),
-            recorded: Reverse(recorded.unwrap_or_else(|| wait_record::recorded(kernel))),
-        })
-    }
-}
-
-/// A wait that goes on.
-#[derive(Clone, Copy)]
-pub(crate) struct Wait {
-    lock: Lock,
-    mode: Mode,
-    site: Site,
-    began: u64,
-    blocker: Option<Blocker>,
-    told_inversion: bool,
-    told_long: bool,
-    /// Whether other processes are still to be searched: see `cross_process.rs`.
-    looks_far: bool,
-    /// Whether it waits to read where readers come first: writers then block it only after a while.
-    may_stand_behind_writers: bool,
-}
-
-/// Records that a task with this priority exists.
-pub(crate) fn saw_priority(priority: u32) {
-    // Relaxed, here and below: a hint; a task that waits for long reads the priorities anyway.
-    if priority > 0 && !REAL_TIME.load(Ordering::Relaxed) {
-        REAL_TIME.store(true, Ordering::Relaxed);
-    }
-}
 
 impl Wait {
     /// Begins now. `blocker` is one of the tasks that it waits for.

@@ -2,9 +2,9 @@
 //! what is found where a lock should be.
 
 use crate::check::observe::tell;
-use crate::check::record::known::{enter_text, hash, tail};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
+use crate::check::record::sites::site_of_line;
 use crate::hook::{Lock, Site};
 
 /// A line of a source file, as a site. Reports show it as `file:line`.
@@ -13,15 +13,7 @@ pub fn source_line(file: &str, line: u32) -> Site {
     let Some(own) = Own::enter() else {
         return Site::UNKNOWN;
     };
-    let key = hash(file.as_bytes())
-        .wrapping_mul(31)
-        .wrapping_add(line.into());
-    let site = Site::of_text(key);
-    let seen = &own.sites[(site.raw() >> 3) as usize % own.sites.len()];
-    if seen.replace(site.raw()) != site.raw() {
-        enter_text(site.raw(), format_args!("{}:{line}", tail(file)));
-    }
-    site
+    site_of_line(&own, file, line)
 }
 
 /// What is found at an address instead of a lock that the interface made there.

@@ -11,12 +11,10 @@
 
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
 use crate::check::record::layout::{
-    ASSUMED, BOARD, BYTES, COMMON, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOBODY,
-    NOTES, NOTES_AT, Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report,
-    SUSPECTED, TEXT_BYTES, TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot,
-    note_slot, text_slot,
+    BOARD, BYTES, COMMON, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOBODY, NOTES, NOTES_AT,
+    Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS,
+    TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
 };
-use crate::check::report::finding::{Confidence, Finding};
 use crate::mutex::{RawLock, WaitWake};
 use crate::sys::{board as sys, clock, thread};
 use crate::text::whole_characters;
@@ -327,7 +325,8 @@ impl Board {
     }
 
     /// Stores a finding and its text in the slot of the oldest one.
-    pub(crate) fn keep(self, finding: &Finding, text: &str) {
+    /// `rule` is the rule's number, with a flag for the confidence.
+    pub(crate) fn keep(self, rule: u32, id: u64, summary: &str, text: &str) {
         // Relaxed, here and below, where nothing else is said: other processes read copies of the memory.
         let number = self.header().reports.fetch_add(1, Ordering::Relaxed);
         let report: &Report = self.at(REPORTS_AT + number as usize % REPORTS * size_of::<Report>());
@@ -336,17 +335,10 @@ impl Board {
         report.number.swap(0, Ordering::Relaxed);
         // A reader that sees a part of the following stores sees the 0, too.
         fence_after_update();
-        let sure = match finding.confidence {
-            Confidence::Seen => 0,
-            Confidence::Follows => FOLLOWS,
-            Confidence::Assumed => ASSUMED,
-            Confidence::Suspected => SUSPECTED,
-        };
-        let rule = finding.rule as u32 | sure;
         report.rule.store(rule, Ordering::Relaxed);
-        report.id.store(finding.id, Ordering::Relaxed);
+        report.id.store(id, Ordering::Relaxed);
         report.told_at.store(clock::monotonic(), Ordering::Relaxed);
-        put(&report.summary, &finding.summary);
+        put(&report.summary, summary);
         put(&report.text, text);
         // Release: a reader that sees the number sees the rest.
         let number = number.wrapping_add(1).max(1);

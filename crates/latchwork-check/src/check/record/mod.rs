@@ -10,6 +10,9 @@ pub(crate) mod remote_board;
 pub(crate) mod report_fd;
 pub(crate) mod rule;
 pub(crate) mod settings;
+pub(crate) mod sites;
+
 pub(crate) mod standard_error;
 pub(crate) mod tag;
 pub(crate) mod totals;
+pub(crate) mod wait;

@@ -10,10 +10,10 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, compiler_fence};
-use crate::check::detect::wait::{self, Wait};
 use crate::check::record::board::{self, Board};
 use crate::check::record::layout::{Entry, MORE, Place};
 use crate::check::record::settings;
+use crate::check::record::wait::{self, Wait};
 use crate::hook::record::{DEEPER, READS, pack, unpack};
 use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;

@@ -15,7 +15,7 @@
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::check::foreign::place::{NoLock, uses_no_lock};
 use crate::check::observe::tell;
-use crate::check::record::known::hash;
+use crate::check::record::sites::hash;
 use crate::hook::{Kind, Lock, Site, Traits};
 use core::fmt::{self, Write};
 use core::panic::Location;

@@ -2,8 +2,7 @@
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::check::record::layout::{
-    ASSUMED, FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report,
-    SUSPECTED, text_in,
+    GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
 };
 use crate::check::record::remote_board::{find_lock, find_text, open, read};
 use crate::check::record::rule::Rule;
@@ -155,17 +154,12 @@ impl BoardReader {
         let report = read::<Report>(&self.0, at)?;
         let number = report.number.load(Ordering::Relaxed);
         let again = read::<AtomicU32>(&self.0, at)?.load(Ordering::Relaxed);
-        let rule = report.rule.load(Ordering::Relaxed);
+        let (rule, confidence) = Confidence::of_report(report.rule.load(Ordering::Relaxed));
         (number != 0 && number == again).then_some(())?;
         Some(BoardReport {
             number,
-            rule: *Rule::ALL.get((rule & !(FOLLOWS | SUSPECTED | ASSUMED)) as usize)?,
-            confidence: match rule & (FOLLOWS | SUSPECTED | ASSUMED) {
-                0 => Confidence::Seen,
-                FOLLOWS => Confidence::Follows,
-                SUSPECTED => Confidence::Suspected,
-                _ => Confidence::Assumed,
-            },
+            rule: *Rule::ALL.get(rule)?,
+            confidence,
             id: report.id.load(Ordering::Relaxed),
             told_at: report.told_at.load(Ordering::Relaxed),
             summary: text_in(&report.summary),

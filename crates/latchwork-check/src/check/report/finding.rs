@@ -1,6 +1,7 @@
 //! The contents of a report, as one value from which text and JSON are made.
 
 use crate::check::record::bounded::{Few, Text};
+use crate::check::record::layout::{ASSUMED, FOLLOWS, SUSPECTED};
 use crate::check::record::rule::{Rule, Severity};
 use crate::hook::{Kind, Mode};
 
@@ -85,6 +86,32 @@ pub enum Confidence {
     Assumed,
     /// It would follow if another task did the same as the observed one. Perhaps none ever does.
     Suspected,
+}
+
+impl Confidence {
+    /// The flag in [`Report::rule`](crate::check::layout::Report::rule).
+    pub(crate) const fn flag(self) -> u32 {
+        match self {
+            Self::Seen => 0,
+            Self::Follows => FOLLOWS,
+            Self::Assumed => ASSUMED,
+            Self::Suspected => SUSPECTED,
+        }
+    }
+
+    /// The rule's number and the confidence that a report on a board contains.
+    pub(crate) const fn of_report(rule: u32) -> (usize, Self) {
+        let confidence = match rule & (FOLLOWS | SUSPECTED | ASSUMED) {
+            0 => Self::Seen,
+            FOLLOWS => Self::Follows,
+            SUSPECTED => Self::Suspected,
+            _ => Self::Assumed,
+        };
+        (
+            (rule & !(FOLLOWS | SUSPECTED | ASSUMED)) as usize,
+            confidence,
+        )
+    }
 }
 
 /// A breach of a rule.

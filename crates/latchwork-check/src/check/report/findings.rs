@@ -5,10 +5,10 @@ use crate::check::detect::cycle::{Circle, Link};
 use crate::check::detect::lasting::lasts;
 use crate::check::detect::order;
 use crate::check::detect::visible_tasks::{Here, Who};
-use crate::check::detect::wait::Rank;
 use crate::check::record::bounded::Text;
 use crate::check::record::own::{Mine, Own};
 use crate::check::record::rule::Rule;
+use crate::check::record::wait::Blocker;
 use crate::check::report::finding::{Confidence, Finding, TASKS, TaskText, Use};
 use crate::check::report::sink::report;
 use crate::check::report::words;
@@ -364,7 +364,7 @@ pub(crate) fn inversion(
 ) {
     report(Rule::NoInversion, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, mode, site);
-        let mut other = blocker.text();
+        let mut other = task_text(blocker);
         // The priorities that decided are reported: the recorded ones only if the kernel's are equal.
         if blocker.mine.kernel == blocker.theirs.kernel {
             me.recorded = blocker.mine.recorded.0;
@@ -412,58 +412,36 @@ pub(crate) fn long_wait(
         );
         finding.tasks.push(me);
         if let Some(blocker) = blocker {
-            finding.tasks.push(blocker.text());
+            finding.tasks.push(task_text(blocker));
         }
     });
 }
 
-/// The task that blocks a waiter.
-#[derive(Clone, Copy)]
-pub(crate) struct Blocker {
-    pub(crate) process: u32,
-    pub(crate) thread: u32,
-    /// The priorities of the waiter and of the blocking task when they were in the wrong order.
-    pub(crate) mine: Rank,
-    pub(crate) theirs: Rank,
-    pub(crate) lock: Lock,
-    pub(crate) mode: Mode,
-    /// Where and when the blocking task took the lock.
-    pub(crate) site: RecordedSite,
-    pub(crate) since: u64,
-}
-
-impl Blocker {
-    /// Whether the waiter was seen to have the higher priority.
-    pub(crate) fn is_below(&self) -> bool {
-        self.mine > self.theirs
-    }
-
-    fn text(&self) -> TaskText {
-        let Self {
-            lock,
-            mode,
-            site,
-            since,
-            ..
-        } = *self;
-        TaskText {
-            process: self.process,
-            thread: self.thread,
-            name: words::thread_name(self.process, self.thread),
-            priority: if self.is_below() {
-                self.theirs.kernel
-            } else {
-                0
-            },
-            recorded: 0,
-            holds: Some(words::use_of(self.process, lock, mode, site, since)),
-            wants: None,
-            uses: None,
-            does: words::doing(self.process, self.thread),
-        }
+/// A blocking task, in a report.
+fn task_text(blocker: &Blocker) -> TaskText {
+    let Blocker {
+        lock,
+        mode,
+        site,
+        since,
+        ..
+    } = *blocker;
+    TaskText {
+        process: blocker.process,
+        thread: blocker.thread,
+        name: words::thread_name(blocker.process, blocker.thread),
+        priority: if blocker.is_below() {
+            blocker.theirs.kernel
+        } else {
+            0
+        },
+        recorded: 0,
+        holds: Some(words::use_of(blocker.process, lock, mode, site, since)),
+        wants: None,
+        uses: None,
+        does: words::doing(blocker.process, blocker.thread),
     }
 }
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -124,7 +124,9 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
         if let Some(count) = counts.get(finding.severity() as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        board.keep(finding, render(text, format_args!("{finding}")));
+        let rule = finding.rule as u32 | finding.confidence.flag();
+        let text = render(text, format_args!("{finding}"));
+        board.keep(rule, finding.id, &finding.summary, text);
     }
     // Acquire: pairs with `set_reporter`.
     let reporter = REPORTER.load(Ordering::Acquire);
