@@ -8,10 +8,10 @@
 //! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
+use super::observer::{self, Checker};
+use super::tagged;
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::check::kinds::Checkable;
-use crate::check::observe::tell;
-use crate::check::observer::Checker;
 use crate::check::record::tag::Tag;
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
@@ -192,7 +192,7 @@ impl<P: Checkable, A> Checked<P, A> {
 
     #[inline]
     fn verify(&self, site: Site) {
-        self.tag.verify(|| self.me(), site);
+        tagged::verify(&self.tag, || self.me(), site);
     }
 
     /// Takes the lock, first at once and then by `wait`, which is ready to wait until the deadline that it is
@@ -235,7 +235,7 @@ impl<P: Checkable, A> Checked<P, A> {
         let me = self.me();
         // As long as a holder in a short section takes; a wait is told of where it lasts. (But the holder of a lock
         // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
-        if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
+        if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
             rest_if_crowded(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
@@ -251,7 +251,7 @@ impl<P: Checkable, A> Checked<P, A> {
             return Err(Failed::Deadlock);
         }
         loop {
-            let report = tell::patience().map(Deadline::from_nanoseconds);
+            let report = observer::patience().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
             let ended = wait(report.or(deadline));
             match ended {
@@ -259,7 +259,7 @@ impl<P: Checkable, A> Checked<P, A> {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }
-                Ok(Ok(false)) if report.is_some() => tell::still_waits(),
+                Ok(Ok(false)) if report.is_some() => observer::still_waits(),
                 Ok(Ok(false)) => {
                     Checker::gave_up(me);
                     return Ok(false);
@@ -300,11 +300,11 @@ impl<P: Checkable, A> Checked<P, A> {
     #[inline]
     unsafe fn give_back(&self, site: Site) {
         self.verify(site);
-        if let Some(since) = tell::releasing_as_usual(self.me(), site) {
+        if let Some(since) = observer::releasing_as_usual(self.me(), site) {
             // SAFETY: by the caller's contract.
             unsafe { self.lock.release() }
             since.is_over();
-        } else if tell::releasing_slowly(self.me(), site) != Verdict::NotHeld {
+        } else if observer::releasing_slowly(self.me(), site) != Verdict::NotHeld {
             // SAFETY: as above, or as the program would have it.
             unsafe { self.lock.release() }
         }
@@ -322,7 +322,7 @@ impl<P: Checkable, A> Checked<P, A> {
 
     fn take_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
         let taken = self.lock.acquire_again(arrival);
-        tell::condvar_wait_ends(self.me(), taken.is_ok());
+        observer::condvar_wait_ends(self.me(), taken.is_ok());
         taken
     }
 }
@@ -439,6 +439,6 @@ impl<P, A> Drop for Checked<P, A> {
     fn drop(&mut self) {
         // What kind it is the board knows.
         let lock = Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Mutex);
-        self.tag.end(lock);
+        tagged::end(&self.tag, lock);
     }
 }

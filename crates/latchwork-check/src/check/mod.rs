@@ -92,7 +92,7 @@
 mod checked;
 mod configure;
 mod detect;
-mod foreign;
+pub mod hook;
 mod kinds;
 mod observe;
 mod observer;
@@ -100,12 +100,16 @@ mod record;
 mod report;
 mod robust;
 mod rwlock;
+mod tagged;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use checked::{Checked, Refused, Refuses, Reports};
 pub use configure::{
     is_on, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on, set_text,
 };
 pub use kinds::Checkable;
+pub use observer::begin;
 pub use record::bounded::{Few, Text};
 pub use record::layout;
 #[doc(hidden)]
@@ -123,66 +127,3 @@ pub use report::order_file::{CannotOpen, save_order};
 pub use report::sink::forget_reported;
 pub use report::sink::set_reporter;
 pub use rwlock::CheckedRwLock;
-
-use crate::hook::Table;
-use observer::Checker;
-
-/// Has semaphores, events and queues report what they do from now on, for the beginning of a program; so does the
-/// first use of a checked lock. With the feature `check` it has been called before `main` and before the program's
-/// constructors (those of a priority below 90 excepted).
-///
-/// What they could have told before is not made up for: a handle on a semaphore with an owner that was made before is
-/// not checked, but for its waits; and a task that obtains by a handle of later is to release by one of later.
-pub fn begin() {
-    static TABLE: Table = Table::of::<Checker>();
-    crate::hook::observe(&TABLE);
-}
-
-/// The feature `check` begins as soon as the program, or the library that contains it, is loaded.
-#[cfg(all(feature = "check", not(miri)))]
-extern "C" fn begins() {
-    begin();
-}
-
-// SAFETY: a section of pointers to such functions. Its number places it before constructors without a priority.
-#[cfg(all(feature = "check", not(miri)))]
-#[used]
-#[unsafe(link_section = ".init_array.00090")]
-static BEGINS: extern "C" fn() = begins;
-
-/// What a lock, a wrapper around foreign locks, or an interposer tells the checker.
-///
-/// Every function may be called in any context in which a lock may be taken: before `main`, in a signal
-/// handler, in the child of a fork, inside an allocator. None allocates from the program's allocator, and
-/// none takes a lock while all that it meets is known. A lock that is taken while the checker itself is at
-/// work in the same thread is not seen.
-///
-/// A lock that can be taken at once: try, then [`taken`](hook::taken). One that cannot:
-/// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
-/// release [`releasing`](hook::releasing).
-pub mod hook {
-    pub use super::foreign::misuse::{
-        ends_for_sleepers, failed, has_ended, is_unknown, made_again, notifies_without_mutex,
-    };
-    pub use super::foreign::place::{NoLock, source_line, uses_no_lock};
-    pub use super::foreign::reinitialised::unmarked;
-    pub use super::observe::ended_threads::{joined, joins_are_told};
-    #[doc(hidden)]
-    pub use super::observe::fast_path::{Since, releasing_as_usual, taken_as_usual};
-    pub use super::observe::tell::{
-        forked, freed, initialised, knows_this_thread, not_a_lock, patience, re_site, seen,
-        still_waits, task_ends,
-    };
-    pub use super::observer::{
-        condvar_begins, condvar_ends, condvar_notifies, destroyed, gave_up, has_waited, releasing,
-        taken, waits, wants,
-    };
-    #[doc(hidden)]
-    pub use super::record::known::may_be_in;
-    #[doc(hidden)]
-    pub use crate::backoff::rest_if_crowded;
-    pub use crate::hook::{
-        HELD, Held, HeldLock, How, Kind, Lock, Mode, RecordedSite, Site, TaskRecord, TaskView,
-        Traits, Verdict, Wanted,
-    };
-}

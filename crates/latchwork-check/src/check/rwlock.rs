@@ -1,9 +1,9 @@
 //! Reader/writer locks that are checked: a [`RawRwLock`] in a [`Checked`], to be used through [`lock_api`].
 #![allow(unsafe_code)]
 
+use super::observer::{self, Checker};
+use super::tagged;
 use crate::check::checked::Checked;
-use crate::check::observe::tell;
-use crate::check::observer::Checker;
 use crate::check::record::tag::Tag;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::Patience;
@@ -44,7 +44,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
 
     fn verify(&self, site: Site) -> Lock {
         let lock = self.lock();
-        self.tag().verify(|| lock, site);
+        tagged::verify(self.tag(), || lock, site);
         lock
     }
 
@@ -73,7 +73,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
     /// Waits, and comes back when there is something to report.
     fn wait(&self, mode: Mode, deadline: Option<Deadline>) -> bool {
         loop {
-            let report = tell::patience().map(Deadline::from_nanoseconds);
+            let report = observer::patience().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
             let patience = Patience::until(report.or(deadline));
             let entered = match mode {
@@ -84,7 +84,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
                 Ok(()) => return true,
                 // Who could enter by now waits for nobody.
                 Err(_) if report.is_some() && self.try_enter(mode) => return true,
-                Err(_) if report.is_some() => tell::still_waits(),
+                Err(_) if report.is_some() => observer::still_waits(),
                 Err(_) => return false,
             }
         }

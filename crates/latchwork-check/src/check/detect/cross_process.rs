@@ -12,13 +12,13 @@
 //!
 //! Unlike the rest of the checker this allocates: a process's allocator does not wait for other processes.
 
+use super::visible_tasks::Member;
 use crate::atomic::Ordering;
 use crate::check::detect::cycle::{self, Circle, Field};
 use crate::check::detect::visible_tasks::Who;
 use crate::check::record::layout::{Header, PLACES, PLACES_AT, Place};
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
-use crate::check::report::findings::{self, Member};
 use crate::hook::{Held, Lock, Mode, TaskRecord, Traits};
 use crate::sys::inspect::{self, Memory};
 use rustix::fd::OwnedFd;
@@ -182,8 +182,9 @@ impl Field for &Picture<'_> {
     }
 }
 
-/// Searches other processes, for a task whose wait has lasted, and reports the cycle that it is in.
-pub(crate) fn look(own: &Own) {
+/// Searches other processes, for a task whose wait has lasted. Calls `found` with the cycle that the task is in, and
+/// whether one of its waits ends at a deadline.
+pub(crate) fn look(own: &Own, found: impl FnOnce(&[Member<'_>], bool)) {
     let processes = Process::all();
     let Some((_, first)) = Picture::of(&processes).circle(own) else {
         return;
@@ -210,5 +211,5 @@ pub(crate) fn look(own: &Own) {
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    findings::far_circle(tasks.into_iter(), circle.ends());
+    found(&tasks, circle.ends());
 }

@@ -12,7 +12,7 @@ use crate::check::record::holder::Holder;
 use crate::check::record::layout::{MORE, PLACES, Place};
 use crate::check::record::own::Own;
 use crate::hook::record::unpack;
-use crate::hook::{HeldLock, Kind, Lock, Mode, TaskRecord};
+use crate::hook::{Held, HeldLock, Kind, Lock, Mode, TaskRecord};
 use crate::region;
 use crate::sys::thread;
 use crate::task::Me;
@@ -46,7 +46,7 @@ impl<'f> Who<'f> {
     }
 
     /// How it holds a lock.
-    pub(crate) fn held(&self, address: u64) -> Option<crate::hook::Held> {
+    pub(crate) fn held(&self, address: u64) -> Option<Held> {
         let place = self.record.holds(address);
         let more = || {
             let mut more = self.more().iter();
@@ -66,6 +66,14 @@ impl<'f> Who<'f> {
             &place.more[..count.min(MORE)]
         })
     }
+}
+
+/// A task of a cycle: what it wants, and the lock that it holds and the task before it wants.
+#[derive(Clone, Copy)]
+pub(crate) struct Member<'f> {
+    pub(crate) who: Who<'f>,
+    pub(crate) wants: Option<Held>,
+    pub(crate) holds: Option<Held>,
 }
 
 /// See the head of this file.

@@ -9,19 +9,30 @@
 //! priority); then the recorded priorities decide. A thread that is a task of no region counts with the priority that
 //! it would get when it became one.
 
-use crate::atomic::{AtomicBool, Ordering, fence_after_update};
-use crate::check::detect::cross_process;
-use crate::check::detect::cycle;
-use crate::check::detect::visible_tasks::{Here, Who};
+use super::cross_process;
+use super::visible_tasks::Who;
+use crate::atomic::{Ordering, fence_after_update};
 use crate::check::record::own::Own;
 use crate::check::record::settings;
 use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, saw_priority};
-use crate::check::report::findings;
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site, Traits};
 use crate::region::{self, wait_record};
-use crate::sys::{clock, look};
-use core::cmp::Reverse;
+use crate::sys::clock;
+
+/// What is due in a wait that goes on, or that ends. The order of the fields is that of the reports.
+pub(crate) struct Due {
+    /// How long the wait has lasted, in nanoseconds.
+    pub(crate) lasted: u64,
+    /// The task of lower priority that has blocked the caller for the limit.
+    pub(crate) inversion: Option<Blocker>,
+    /// Other processes are to be searched for a cycle.
+    pub(crate) searches_processes: bool,
+    /// A reader is to stand behind waiting writers, and to search again.
+    pub(crate) stands_behind_writers: bool,
+    /// The wait has lasted for the limit.
+    pub(crate) is_long: bool,
+}
 
 impl Wait {
     /// Begins now. `blocker` is one of the tasks that it waits for.
@@ -99,52 +110,51 @@ impl Wait {
         Some(self.began.saturating_add(next))
     }
 
-    /// Reports what is due at its end. Returns how long it has lasted, in nanoseconds.
-    pub(crate) fn ends(&mut self, own: &Own) -> u64 {
+    /// What is due at its end.
+    pub(crate) fn ends(&mut self, own: &Own) -> Due {
         self.looks_far = false;
         self.may_stand_behind_writers = false;
-        self.look(own)
+        self.due(own)
     }
 
-    /// Reports what is due by now. Returns how long it has lasted so far, in nanoseconds.
-    pub(crate) fn look(&mut self, own: &Own) -> u64 {
-        let Self {
-            lock, mode, site, ..
-        } = *self;
+    /// What is due by now; it is due once.
+    pub(crate) fn due(&mut self, own: &Own) -> Due {
         let lasted = clock::monotonic().saturating_sub(self.began);
-        let lends = lock.traits.contains(Traits::LENDS);
+        let lends = self.lock.traits.contains(Traits::LENDS);
         let limit = settings::inversion();
-        if !self.told_inversion
+        let inversion = if !self.told_inversion
             && !lends
             && limit > 0
             && lasted >= limit
             && self.look_at_priorities(own)
-            && let Some(blocker) = self.blocker
         {
-            self.told_inversion = true;
-            findings::inversion(own, lock, mode, site, &blocker, lasted);
-        }
-        if self.looks_far && lasted >= cross_process::AFTER {
-            self.looks_far = false;
-            cross_process::look(own);
-        }
-        if self.may_stand_behind_writers && lasted >= cross_process::AFTER {
-            self.may_stand_behind_writers = false;
-            stand_behind_writers(own, lock, mode);
-        }
+            self.blocker
+        } else {
+            None
+        };
+        self.told_inversion |= inversion.is_some();
+        let has_lasted = lasted >= cross_process::AFTER;
+        let searches_processes = self.looks_far && has_lasted;
+        self.looks_far &= !has_lasted;
+        let stands_behind_writers = self.may_stand_behind_writers && has_lasted;
+        self.may_stand_behind_writers &= !has_lasted;
         let limit = settings::long_wait();
-        if !self.told_long && limit > 0 && lasted >= limit {
-            self.told_long = true;
-            findings::long_wait(own, lock, mode, site, self.blocker.as_ref(), lasted);
+        let is_long = !self.told_long && limit > 0 && lasted >= limit;
+        self.told_long |= is_long;
+        Due {
+            lasted,
+            inversion,
+            searches_processes,
+            stands_behind_writers,
+            is_long,
         }
-        lasted
     }
 }
 
 /// A reader has waited for so long, where readers come first, and cannot enter: if no writer is inside, the reason is
 /// that a writer has starved. So waiting writers block it from now on, and other tasks must be able to see that; a task
-/// that reads already waits for itself by this.
-fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
+/// that reads already waits for itself by this. The caller searches for a cycle next.
+pub(crate) fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
     let lock = lock.with(lock.traits.union(Traits::WRITERS_FIRST));
     own.publish(|record| {
         // Relaxed: a task that misses the change has searched before this task does.
@@ -152,10 +162,4 @@ fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
         what.fetch_or(pack(lock, mode), Ordering::Relaxed);
     });
     fence_after_update();
-    let Some(here) = Here::new(own) else { return };
-    if let Some(me) = here.me(own)
-        && let Some(circle) = cycle::look(&&here, me).circle
-    {
-        findings::deadlock(&here, &circle);
-    }
 }

@@ -124,8 +124,8 @@ fn generation_of(lock: Lock) -> Option<u32> {
 }
 
 /// A thread was joined: it has ended, and the process goes on.
-pub fn joined(handle: usize) {
-    tell_all("ended while holding", |ended| {
+pub(crate) fn joined(handle: usize) {
+    report_all("ended while holding", |ended| {
         ended.handle.load(Ordering::Relaxed) == handle as u64
     });
 }
@@ -133,7 +133,7 @@ pub fn joined(handle: usize) {
 /// A task wants a lock that is not free.
 #[inline]
 pub(crate) fn is_wanted(lock: Lock) {
-    tell_all(
+    report_all(
         "ended while holding, and another task now wants,",
         |ended| ended.lock.load(Ordering::Relaxed) == lock.address() as u64,
     );
@@ -141,7 +141,7 @@ pub(crate) fn is_wanted(lock: Lock) {
 
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
-    tell_all("ended while holding (process exit)", |_| true);
+    report_all("ended while holding (process exit)", |_| true);
     let Some(here) = Here::without_me() else {
         return;
     };
@@ -156,10 +156,10 @@ pub(crate) extern "C" fn process_ends() {
 }
 
 #[inline]
-fn tell_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
     if COUNT.load(Ordering::Relaxed) > 0 {
         while let Some(ended) = take(&is_wanted) {
-            ended.tell(what);
+            ended.report(what);
         }
     }
 }
@@ -202,7 +202,7 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
 
 impl Copy {
     /// Reports the end, unless another lock is at the address now.
-    fn tell(&self, what: &str) {
+    fn report(&self, what: &str) {
         let (lock, mode) = unpack(self.lock, self.what);
         if generation_of(lock) == Some(self.generation) {
             let who = words::ended(self.process, self.thread, self.name);

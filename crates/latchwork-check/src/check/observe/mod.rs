@@ -1,4 +1,12 @@
+pub(crate) mod acquire;
 pub(crate) mod ended_threads;
 pub(crate) mod fast_path;
-pub(crate) mod tell;
+pub(crate) mod foreign_objects;
+pub(crate) mod lifetime;
+pub(crate) mod lookup;
+pub(crate) mod misuse;
+pub(crate) mod no_lock;
+pub(crate) mod reinitialised;
+pub(crate) mod release;
+pub(crate) mod sleep;
 pub(crate) mod thread_end;

@@ -7,31 +7,34 @@
 //! the first time in a key's destructor. A lock that is released after the third check, or that is taken then and
 //! released by a still later destructor, is a false positive.
 
-use crate::check::observe::tell;
-use crate::check::record::own::Own;
+use super::ended_threads;
+use crate::check::record::own::{Busy, Own};
 use crate::hook::Site;
 use crate::sys::thread_end::ROUNDS;
 use crate::task;
 
 /// The thread's end has begun, or goes on. Returns whether the thread is to be checked again, and must be known until
 /// then.
-pub(crate) fn task_ends() -> bool {
-    // There is no record in the child of a fork, which begins again.
-    let Some(own) = Own::enter_if_known() else {
-        return false;
-    };
+pub(crate) fn goes_on(own: Busy) -> bool {
     let (process, thread) = own.identity();
     let holds = process != thread && own.locks().next().is_some();
-    if holds && looks_again(&own) {
+    if holds && checks_again(&own) {
         own.end_copies();
         return true;
     }
-    drop(own);
-    tell::task_ends(Site::UNKNOWN);
+    ends(own, Site::UNKNOWN);
     false
 }
 
-fn looks_again(own: &Own) -> bool {
+fn checks_again(own: &Own) -> bool {
     own.ends.set(own.ends.get() + 1);
     own.ends.get() < ROUNDS - 1 && task::end_again()
+}
+
+/// The calling thread is about to end, with all the locks that it holds.
+pub(crate) fn ends(own: Busy, site: Site) {
+    for mine in own.locks() {
+        ended_threads::ends_with(&own, &mine, site);
+    }
+    Own::end(own);
 }

@@ -3,7 +3,6 @@
 use super::order_graph::graph::{node_for, retire};
 use super::order_graph::node::node_of;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::check::foreign::place::NoLock;
 use crate::check::record::board::{self, Board};
 use crate::check::record::bounded::Text;
 use crate::check::record::condition;
@@ -11,15 +10,20 @@ use crate::check::record::layout::{ENDED, Entry, GONE, MADE, NOBODY, REMADE};
 use crate::check::record::own::Own;
 use crate::check::record::sites::{enter_text, key_of};
 use crate::check::record::tag::Tag;
-use crate::check::report::findings;
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site};
 use crate::sys::look;
 use core::ops::Range;
 
-/// The entry of a lock; enters the lock first if it has none. `None` if there is no room.
+/// The entry of a lock; enters the lock first if it has none. `None` if there is no room. Calls `was_destroyed` first if
+/// the object was destroyed, and is of a kind that only a call can initialise again.
 #[inline]
-pub(crate) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> {
+pub(crate) fn know(
+    own: &Own,
+    lock: Lock,
+    site: Site,
+    was_destroyed: impl FnOnce(),
+) -> Option<&'static Entry> {
     own.know_site(site);
     let board = board::board()?;
     match board.lock(lock.address()) {
@@ -27,8 +31,7 @@ pub(crate) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> 
         Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
         entry => {
             if entry.is_some_and(|entry| was_ended(entry, lock.kind)) {
-                let (rule, what) = NoLock::Ended.breach();
-                findings::misuse(own, rule, lock, site, None, format_args!("{what}"));
+                was_destroyed();
             }
             enter(board, lock, None, site, 0)
         }

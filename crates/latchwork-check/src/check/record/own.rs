@@ -12,7 +12,6 @@
 use crate::atomic::{AtomicU32, Ordering, compiler_fence};
 use crate::check::record::board::{self, Board};
 use crate::check::record::layout::{Entry, MORE, Place};
-use crate::check::record::settings;
 use crate::check::record::wait::{self, Wait};
 use crate::hook::record::{DEEPER, READS, pack, unpack};
 use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
@@ -146,14 +145,15 @@ impl core::ops::Deref for Busy {
 }
 
 impl Own {
-    /// The calling thread, unless it runs in the checker already, is about to end, or has no room.
+    /// The calling thread, unless it runs in the checker already, is about to end, or has no room. For a thread that is
+    /// not known yet `start` is called first, and says whether threads are checked.
     #[inline]
-    pub(crate) fn enter() -> Option<Busy> {
+    pub(crate) fn enter(start: fn() -> bool) -> Option<Busy> {
         let known = Me::whoever().checked();
         // SAFETY: `begin` stored the pointer, to memory that stays mapped until the thread ends.
         let own = match unsafe { (known as *const Self).as_ref() } {
             Some(own) => own,
-            None => Self::begin()?,
+            None => Self::begin(start)?,
         };
         own.become_busy()
     }
@@ -179,16 +179,14 @@ impl Own {
     }
 
     #[cold]
-    fn begin() -> Option<&'static Self> {
-        crate::check::configure::read();
-        if settings::has(settings::OFF) {
+    fn begin(start: fn() -> bool) -> Option<&'static Self> {
+        if !start() {
             return None;
         }
         let me = Me::get().ok()?;
         if me.is_ending() {
             return None;
         }
-        crate::check::begin();
         // The steps below may lock something themselves, in an allocator for instance.
         let own = match KNOWN.with(Cell::get) {
             Some(own) if own == UNWATCHED => return None,

@@ -13,8 +13,6 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::check::foreign::place::{NoLock, uses_no_lock};
-use crate::check::observe::tell;
 use crate::check::record::sites::hash;
 use crate::hook::{Kind, Lock, Site, Traits};
 use core::fmt::{self, Write};
@@ -38,6 +36,17 @@ pub(crate) struct Tag {
     column: u32,
     /// See `holder.rs`; unused in a lock that processes share.
     holder: AtomicU32,
+}
+
+/// What a tag says of the memory that it lies in: see the table above.
+#[derive(Clone, Copy)]
+pub(crate) enum State {
+    Unused,
+    InUse,
+    Copied,
+    Zeroed,
+    Dropped,
+    Overwritten,
 }
 
 /// The end of a text (or its beginning), padded with zeros.
@@ -95,30 +104,26 @@ impl Tag {
             .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address()) })
     }
 
-    /// Checks the tag, before each use of its lock.
+    /// Whether its lock was used here before, and was neither dropped nor overwritten since.
     #[inline]
-    pub(crate) fn verify(&self, lock: impl FnOnce() -> Lock, site: Site) {
+    pub(crate) fn is_in_place(&self) -> bool {
         let here = core::ptr::from_ref(self).addr() as u64;
         // Relaxed, in all of this file: each word is complete by itself.
-        let magic = self.magic.load(Ordering::Relaxed);
-        if magic != LIVE || self.address.load(Ordering::Relaxed) != here {
-            self.explain(lock(), site);
-        }
+        self.magic.load(Ordering::Relaxed) == LIVE && self.address.load(Ordering::Relaxed) == here
     }
 
-    #[cold]
-    fn explain(&self, lock: Lock, site: Site) {
+    /// What the tag says of the memory of its lock.
+    pub(crate) fn state(&self) -> State {
+        let here = core::ptr::from_ref(self).addr() as u64;
         let address = self.address.load(Ordering::Relaxed);
-        let what = match self.magic.load(Ordering::Relaxed) {
-            LIVE if address == 0 => return tell::introduced(lock, self),
-            // Another task used it for the first time after the check that led here.
-            LIVE if address == lock.address() as u64 => return,
-            LIVE => NoLock::Copied,
-            0 => NoLock::Zeroed,
-            ENDED => NoLock::Ended,
-            _ => NoLock::Overwritten,
-        };
-        uses_no_lock(lock, what, site);
+        match self.magic.load(Ordering::Relaxed) {
+            LIVE if address == 0 => State::Unused,
+            LIVE if address == here => State::InUse,
+            LIVE => State::Copied,
+            0 => State::Zeroed,
+            ENDED => State::Dropped,
+            _ => State::Overwritten,
+        }
     }
 
     /// Whether it is neither dropped nor overwritten.
@@ -166,36 +171,15 @@ impl Tag {
     }
 
     /// The lock is about to be dropped. Returns whether it was in use.
-    pub(crate) fn end(&self, lock: Lock) {
+    pub(crate) fn end(&self) -> bool {
         let here = core::ptr::from_ref(self).addr() as u64;
         let known = self.address.load(Ordering::Relaxed) == here;
-        if self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known {
-            tell::destroyed(lock, Site::UNKNOWN);
-        }
+        self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known
     }
-}
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::check::set_reporter;
-    use core::cell::Cell;
-
-    /// Two tasks use a lock for the first time, and one checks the tag again after the other has settled it.
-    #[test]
-    fn who_is_second_at_a_first_use_finds_no_copy() {
-        std::thread_local!(static FOUND: Cell<u32> = const { Cell::new(0) });
-        set_reporter(Some(|_| FOUND.set(FOUND.get() + 1)));
-        let tag = Tag::new("a", Location::caller());
-        let lock = tag.lock(Kind::Mutex, Traits::empty());
-        assert!(tag.settle());
-        tag.explain(lock, Site::UNKNOWN);
-        assert_eq!(FOUND.get(), 0);
-        // A copy would have been reported.
-        tag.address
-            .store(lock.address() as u64 + 64, Ordering::Relaxed);
-        tag.explain(lock, Site::UNKNOWN);
-        set_reporter(None);
-        assert_eq!(FOUND.get(), 1);
+    /// Makes it the tag of a copy, which says that its lock is elsewhere.
+    #[cfg(test)]
+    pub(crate) fn pretend_copied(&self) {
+        self.address.fetch_add(64, Ordering::Relaxed);
     }
 }

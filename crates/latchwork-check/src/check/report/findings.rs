@@ -4,7 +4,7 @@ use crate::atomic::{Ordering, fence};
 use crate::check::detect::cycle::{Circle, Link};
 use crate::check::detect::lasting::lasts;
 use crate::check::detect::order;
-use crate::check::detect::visible_tasks::{Here, Who};
+use crate::check::detect::visible_tasks::{Here, Member, Who};
 use crate::check::record::bounded::Text;
 use crate::check::record::own::{Mine, Own};
 use crate::check::record::rule::Rule;
@@ -220,14 +220,6 @@ fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
     }
 }
 
-/// A task of a cycle: what it wants, and the lock that it holds and the task before it wants.
-#[derive(Clone, Copy)]
-pub(crate) struct Member<'f> {
-    pub(crate) who: Who<'f>,
-    pub(crate) wants: Option<Held>,
-    pub(crate) holds: Option<Held>,
-}
-
 /// Tasks wait for each other.
 ///
 /// Nothing is reported if one of them has moved on since the cycle was found: its call was refused and has reported the
@@ -252,10 +244,10 @@ pub(crate) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
 }
 
 /// The same for tasks of several processes, any of which may release locks that any task may release.
-pub(crate) fn far_circle<'f>(members: impl Iterator<Item = Member<'f>> + Clone, ends: bool) {
-    let mut locks = members.clone().filter_map(|member| member.holds);
+pub(crate) fn far_circle(members: &[Member<'_>], ends: bool) {
+    let mut locks = members.iter().filter_map(|member| member.holds);
     let lasts = || !locks.any(|held| held.lock.traits.contains(Traits::ANYONE));
-    circle(members, ends, sure(ends, lasts));
+    circle(members.iter().copied(), ends, sure(ends, lasts));
 }
 
 /// The same for tasks in the state in which they were read. `ends`: a wait ends at a deadline.
@@ -440,55 +432,5 @@ fn task_text(blocker: &Blocker) -> TaskText {
         wants: None,
         uses: None,
         does: words::doing(blocker.process, blocker.thread),
-    }
-}
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::atomic::AtomicU32;
-    use crate::check::observe::tell;
-    use crate::check::report::sink;
-    use crate::hook::{How, Kind};
-    use std::sync::Barrier;
-    use std::thread::scope;
-
-    /// The number of reports, and how many of them named tasks that had moved on.
-    static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
-
-    /// Two tasks complete a cycle at the same time, and one is refused while the other reports it.
-    #[test]
-    fn what_is_told_of_a_circle_was_so() {
-        let locks = [0x5000, 0x6000].map(|address| Lock::new(address, Kind::Mutex));
-        sink::set_reporter(Some(|finding| {
-            let is_whole = |task: &TaskText| task.wants.is_some() && task.holds.is_some();
-            if finding.rule == Rule::NoDeadlock {
-                TOLD[usize::from(!finding.tasks.iter().all(is_whole))]
-                    .fetch_add(1, Ordering::Relaxed);
-            }
-        }));
-        let all = Barrier::new(2);
-        let task = |mine: Lock, theirs: Lock| {
-            let at = Site::from_return_address(mine.address());
-            for round in 0..2_000 {
-                tell::taken(mine, Mode::Exclusive, How::Locked, at);
-                all.wait();
-                let _ = tell::wants(theirs, Mode::Exclusive, false, at);
-                if round == 0 {
-                    all.wait();
-                }
-                tell::gave_up(theirs);
-                let _ = tell::releasing(mine, at);
-                all.wait();
-                sink::forget_reported();
-            }
-        };
-        scope(|scope| {
-            scope.spawn(|| task(locks[0], locks[1]));
-            task(locks[1], locks[0]);
-        });
-        sink::set_reporter(None);
-        let [whole, mixed] = TOLD.each_ref().map(|count| count.load(Ordering::Relaxed));
-        assert!(whole > 0);
-        assert_eq!(mixed, 0, "of {whole}");
     }
 }

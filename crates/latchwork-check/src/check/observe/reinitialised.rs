@@ -19,10 +19,7 @@ use crate::hook::{Lock, Site};
 /// from now on.
 ///
 /// `mark` is unique to this address, and not zero. The memory stays a lock's until the call returns.
-#[cold]
-#[inline(never)]
-pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
-    let Some(own) = Own::enter() else { return };
+pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     own.know_site(site);
     let known = board::board().and_then(|board| board.lock(lock.address()));
     // Relaxed, here and below: a task that reads the mark, or what was stored with it, has synchronised by a lock of
@@ -30,8 +27,8 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
     own.leave_to_parent(lock.address());
     let is_free = || {
-        let here = Here::new(&own);
-        let other = here.as_ref().and_then(|here| here.holder(&own, lock));
+        let here = Here::new(own);
+        let other = here.as_ref().and_then(|here| here.holder(own, lock));
         other.is_none()
     };
     let old = known.filter(|_| is_free());
@@ -39,7 +36,7 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
         && let Some((held, _)) = own.find(lock.address())
     {
         let what = format_args!("uses a lock that was initialised over one that it held:");
-        findings::misuse(&own, Rule::NotRemadeWhileHeld, lock, site, None, what);
+        findings::misuse(own, Rule::NotRemadeWhileHeld, lock, site, None, what);
         own.pop(held);
     }
     board::alone(|_| {

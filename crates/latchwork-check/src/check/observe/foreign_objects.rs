@@ -7,7 +7,6 @@ use crate::check::record::board;
 use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
-use crate::check::record::settings;
 use crate::check::report::findings;
 use crate::hook::{Kind, Lock, Site};
 use crate::sys::look;
@@ -20,20 +19,15 @@ fn marks_of(object: Lock) -> Option<u32> {
 
 /// A call of this name failed with this error because of how it was made. This is reported once for each place, and not
 /// if the call has broken another rule of the same object.
-pub fn failed(object: Lock, call: &str, error: i32, site: Site) {
-    let Some(own) = Own::enter() else { return };
+pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
     own.know_site(site);
     if own.broken.replace(0) != object.address() {
-        findings::failed_call(&own, object, call, look::error_name(error), site);
+        findings::failed_call(own, object, call, look::error_name(error), site);
     }
 }
 
 /// Whether an object was never made by its interface, nor used, as far as the checker can know.
-#[must_use]
-pub fn is_unknown(object: Lock) -> bool {
-    let Some(_own) = Own::enter() else {
-        return false;
-    };
+pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
     let is_there = |marks: u32| marks & GONE == 0;
     board::board().is_some_and(|board| {
         // If the board is full, there are threads that do not report their uses.
@@ -43,15 +37,13 @@ pub fn is_unknown(object: Lock) -> bool {
 }
 
 /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
-#[must_use]
-pub fn has_ended(object: Lock) -> bool {
-    Own::enter().is_some() && marks_of(object).is_some_and(|marks| marks & ENDED != 0)
+pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
+    marks_of(object).is_some_and(|marks| marks & ENDED != 0)
 }
 
 /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory was
 /// certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
-pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
-    let Some(own) = Own::enter() else { return };
+pub(crate) fn made_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
     let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
     if marks_of(object).is_some_and(is_made)
         && look::keeps_what_it_is(object.address() as u64, sees_frees)
@@ -59,21 +51,20 @@ pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
     {
         own.know_site(site);
         let what = format_args!("initialises again, without having destroyed it,");
-        findings::misuse(&own, Rule::InitialisedOnce, object, site, None, what);
+        findings::misuse(own, Rule::InitialisedOnce, object, site, None, what);
     }
 }
 
 /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads do
 /// not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable that were
 /// all notified: they are not blocked, wherever the C library lets them sleep until they return.
-pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
-    let Some(own) = Own::enter() else { return };
+pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
     let known = board::board().and_then(|board| board.lock(object.address()));
     let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
     if object.kind == Kind::Condvar && were_notified {
         return;
     }
-    let Some(here) = Here::new(&own) else { return };
+    let Some(here) = Here::new(own) else { return };
     let sleeping = here.locals().filter(|who| {
         let waits = who.record.view().wants;
         waits.is_some_and(|wants| wants.lock.address() == object.address())
@@ -84,18 +75,14 @@ pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
     if count > 0 {
         own.know_site(site);
         let what = format_args!("destroys, while {count} wait for it,");
-        findings::misuse(&own, Rule::NoDeleteInUse, object, site, None, what);
+        findings::misuse(own, Rule::NoDeleteInUse, object, site, None, what);
     }
 }
 
-/// A condition variable is about to be notified. Reports a hint if a task waits for it with a mutex that the calling
+/// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex that the calling
 /// task does not hold.
-pub fn notifies_without_mutex(condvar: Lock, site: Site) {
-    if !settings::has(settings::HINTS) {
-        return;
-    }
-    let Some(own) = Own::enter() else { return };
-    let Some(here) = Here::new(&own) else { return };
+pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
+    let Some(here) = Here::new(own) else { return };
     let mutex = here.locals().find_map(|who| {
         let view = who.record.view();
         let wants = view.wants?;
@@ -107,6 +94,6 @@ pub fn notifies_without_mutex(condvar: Lock, site: Site) {
     {
         own.know_site(site);
         let what = format_args!("notifies, without the mutex that its waiters use,");
-        findings::misuse(&own, Rule::NotifiesWithMutex, condvar, site, None, what);
+        findings::misuse(own, Rule::NotifiesWithMutex, condvar, site, None, what);
     }
 }

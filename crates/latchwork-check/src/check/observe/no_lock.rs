@@ -1,20 +1,6 @@
-//! What a checker of another language's locks reports through the [`hook`](crate::check::hook): places in its sources, and
-//! what is found where a lock should be.
+//! What memory contains that is used as a lock and is none.
 
-use crate::check::observe::tell;
-use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
-use crate::check::record::sites::site_of_line;
-use crate::hook::{Lock, Site};
-
-/// A line of a source file, as a site. Reports show it as `file:line`.
-#[must_use]
-pub fn source_line(file: &str, line: u32) -> Site {
-    let Some(own) = Own::enter() else {
-        return Site::UNKNOWN;
-    };
-    site_of_line(&own, file, line)
-}
 
 /// What is found at an address instead of a lock that the interface made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +34,4 @@ impl NoLock {
             Self::Overwritten => (Rule::InitialisedByInterface, "uses overwritten memory as"),
         }
     }
-}
-
-/// The calling task uses memory as a lock that contains none.
-pub fn uses_no_lock(lock: Lock, what: NoLock, site: Site) {
-    let (rule, why) = what.breach();
-    tell::not_a_lock(lock, rule, why, site);
 }

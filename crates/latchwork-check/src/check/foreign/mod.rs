@@ -1,3 +1,0 @@
-pub(crate) mod misuse;
-pub(crate) mod place;
-pub(crate) mod reinitialised;
