@@ -27,5 +27,10 @@ forbid "a queue that reaches up" 'use crate::(semaphore|classic|coproc)' $(find 
 forbid "events that reach up" 'use crate::(queue|semaphore|classic|coproc)' $src/event.rs
 forbid "a semaphore that reaches up" 'use crate::(queue|classic|coproc)' $(find $src/semaphore -name '*.rs')
 forbid "a classic interface that reaches up" 'use crate::coproc' $(find $src/classic -name '*.rs')
+above='observer|configure|checked|robust|rwlock|tagged|hook'
+forbid "a record of the checker that reaches up" "(crate::check|super)::($above|observe|report|detect)\\b" $(find $check/check/record -name '*.rs')
+forbid "detection that reaches up" "(crate::check|super)::($above|observe|report)\\b" $(find $check/check/detect -name '*.rs')
+forbid "a report that reaches up" "(crate::check|super)::($above|observe)\\b" $(find $check/check/report -name '*.rs')
+forbid "an event that reaches up" "(crate::check|super)::($above)\\b" $(find $check/check/observe -name '*.rs')
 [ $failed = 0 ] && echo "in order"
 exit $failed

@@ -54,7 +54,10 @@ use crate::check::record::order_graph::graph::{
     ASKED, Edge, GRAPH, HELD_COMMON, SPLIT, WANTED_COMMON,
 };
 use crate::check::record::order_graph::node::{READ_GATE, SPLITS, count_task, is_common, node_of};
-use crate::check::record::own::{CHAINS, Mine, Own};
+use crate::check::record::{
+    held::Mine,
+    own::{CHAINS, Own},
+};
 use crate::hook::record::{READS, pack};
 use crate::hook::{How, Lock, Mode, Site};
 use crate::sys::thread;

@@ -1,6 +1,7 @@
 pub(crate) mod board;
 pub(crate) mod bounded;
 pub(crate) mod condition;
+pub(crate) mod held;
 pub(crate) mod holder;
 pub(crate) mod known;
 pub mod layout;
