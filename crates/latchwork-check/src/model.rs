@@ -6,7 +6,7 @@ pub(crate) mod cycle;
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
-use cycle::Field;
+use cycle::WaitGraph;
 
 /// Tasks that hold locks and wait for them, each identified by its number.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Tasks {
         self.records[task]
             .wanted
             .begin(wanted.address() as u64, 0, 0, what, 0);
-        let closes = cycle::look(&self, task).circle.is_some();
+        let closes = cycle::find_cycle(&self, task).cycle.is_some();
         if is_late {
             self.says_what_it_holds(task);
         }
@@ -88,7 +88,7 @@ impl Tasks {
     }
 }
 
-impl Field for &Tasks {
+impl WaitGraph for &Tasks {
     type Task = usize;
 
     fn record(&self, task: usize) -> &TaskRecord {
@@ -96,7 +96,7 @@ impl Field for &Tasks {
     }
 
     fn blocks(&self, other: usize, waiter: usize, lock: Lock, mode: Mode) -> bool {
-        other != waiter && cycle::keeps(&self.records[other], lock, mode)
+        other != waiter && cycle::record_blocks(&self.records[other], lock, mode)
     }
 
     fn any_that_blocks(

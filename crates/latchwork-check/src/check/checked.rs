@@ -37,7 +37,7 @@ pub struct Refuses;
 /// It goes around any protocol: `Checked<WaitWake>`, `Checked<Inherit<Shared>>`, `Checked<Spin>`; into
 /// [`Robust`](crate::mutex::Robust), whose parameter it is (`Robust<Checked<WaitWake<Shared>>>`, without a tag); and into a
 /// [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a
-/// `Result`, and fail instead of closing a circle of waits.
+/// `Result`, and fail instead of closing a cycle of waits.
 ///
 /// Every breach of a [rule](crate::check::Rule) is reported, and the program goes on as it would without the checker;
 /// but what nobody holds is not released.
@@ -65,7 +65,7 @@ pub struct Checked<P, A = Reports> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused<F> {
-    /// To wait would close a circle of waits; which was reported.
+    /// To wait would close a cycle of waits; which was reported.
     Deadlock,
     /// The protocol cannot do its part.
     Fault(F),
@@ -133,7 +133,7 @@ mod sealed {
     pub trait Answer {
         type Fault<F: Error>: Error;
         type Outcome<P: Protocol, G>;
-        /// Whether a call fails that would close a circle of waits.
+        /// Whether a call fails that would close a cycle of waits.
         const REFUSES: bool;
 
         fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>)
@@ -298,7 +298,7 @@ impl<P: Checkable, A> Checked<P, A> {
     /// # Safety
     /// As for [`Protocol::release`].
     #[inline]
-    unsafe fn give_back(&self, site: Site) {
+    unsafe fn release_at(&self, site: Site) {
         self.verify(site);
         if let Some(since) = observer::releasing_as_usual(self.me(), site) {
             // SAFETY: by the caller's contract.
@@ -312,7 +312,7 @@ impl<P: Checkable, A> Checked<P, A> {
 
     /// # Safety
     /// As for [`Protocol::release`].
-    unsafe fn give_back_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
+    unsafe fn release_to_wait_at(&self, condvar: Lock, timed: bool, site: Site) {
         self.verify(site);
         if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
             // SAFETY: as above.
@@ -320,7 +320,7 @@ impl<P: Checkable, A> Checked<P, A> {
         }
     }
 
-    fn take_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
+    fn acquire_again_after(&self, arrival: Arrival) -> Result<(), P::Fault> {
         let taken = self.lock.acquire_again(arrival);
         observer::condvar_wait_ends(self.me(), taken.is_ok());
         taken
@@ -377,13 +377,13 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     #[track_caller]
     unsafe fn release(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { self.give_back(Site::caller()) }
+        unsafe { self.release_at(Site::caller()) }
     }
 
     #[inline]
     unsafe fn release_of_guard(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { self.give_back(Site::UNKNOWN) }
+        unsafe { self.release_at(Site::UNKNOWN) }
     }
 
     fn queue(&self) -> Queue<'_> {
@@ -392,11 +392,11 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
 
     unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
         // SAFETY: by the caller's contract.
-        unsafe { self.give_back_to_wait(condvar, timed, site) }
+        unsafe { self.release_to_wait_at(condvar, timed, site) }
     }
 
     fn acquire_again(&self, arrival: Arrival) -> Result<(), Self::Fault> {
-        self.take_again(arrival).map_err(A::fault)
+        self.acquire_again_after(arrival).map_err(A::fault)
     }
 }
 

@@ -192,7 +192,7 @@ mod tests {
     use super::id_of_line;
 
     #[test]
-    fn lines_of_suppressions_may_have_comments_in_any_encoding() {
+    fn suppressions_may_have_comments_in_any_encoding() {
         assert_eq!(id_of_line(b"one-order 00ff # by M\xfcller\r"), Some(0xff));
         assert_eq!(id_of_line(b"  10\r"), Some(16));
         for none in [&b""[..], b"# 12", b"one-order", b"\xff 12"] {

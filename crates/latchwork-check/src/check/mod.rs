@@ -13,7 +13,7 @@
 //! `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `without=RULE` (which is not reported);
 //! `order=PATH` (for `latchwork order`);
 //! `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0: none); `hints`; `exit` (what is held as the process ends is
-//! reported, too); `refuse` (interposed calls that would close a circle fail).
+//! reported, too); `refuse` (interposed calls that would close a cycle fail).
 //!
 //! ```
 //! use latchwork::check::{self, Checked, Finding, Rule};
@@ -77,7 +77,7 @@
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
 //! | misuse of foreign objects | `abuse.rs` | failing calls, a second initialisation, an end with waiters |
-//! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
+//! | deadlocks | `cycle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
 //! | whether they last | `lasting.rs` | or another task may release what keeps them |
 //! | order | `order.rs`, `order/`, `order_file.rs` | edges between classes, and cycles of them |

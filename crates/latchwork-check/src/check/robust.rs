@@ -1,7 +1,7 @@
 //! Robust locks that are checked: `Robust<Checked<P>>`.
 //!
 //! The robust lock keeps libc's 40 bytes, so it carries no tag: what its memory was before, the checker knows only
-//! by its address. A call that would close a circle of waits fails with
+//! by its address. A call that would close a cycle of waits fails with
 //! [`LockError::Deadlock`](crate::mutex::LockError::Deadlock), as a robust lock's own check for recursion does.
 #![allow(unsafe_code)]
 

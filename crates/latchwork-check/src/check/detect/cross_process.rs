@@ -1,6 +1,6 @@
 //! Wait-for cycles through other processes, by way of locks that lie in no region.
 //!
-//! A region knows its tasks, so their locks are found before a sleep ([`field`](crate::check::detect::visible_tasks)). Other memory that
+//! A region knows its tasks, so their locks are found before a sleep ([visible tasks](crate::check::detect::visible_tasks)). Other memory that
 //! processes share has no such list: the users of a lock there are found by searching `/proc` for the boards of all
 //! accessible processes, which is too expensive before each sleep. So this search is made when a wait for such a lock
 //! has lasted for [`AFTER`]; a cycle lasts. Two processes refer to the same lock if it lies at the same offset of the
@@ -14,8 +14,8 @@
 
 use super::visible_tasks::Member;
 use crate::atomic::Ordering;
-use crate::check::detect::cycle::{self, Circle, Field};
-use crate::check::detect::visible_tasks::Who;
+use crate::check::detect::cycle::{self, WaitCycle, WaitGraph};
+use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::layout::{Header, PLACES, PLACES_AT, Place};
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
@@ -36,7 +36,7 @@ struct Process {
 
 /// The identity of a lock across processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Same {
+enum LockIdentity {
     Private { process: u32, address: u64 },
     Shared { file: (u64, u64), offset: u64 },
 }
@@ -54,18 +54,18 @@ impl Process {
         .collect()
     }
 
-    fn same(&self, address: usize) -> Same {
+    fn identity(&self, address: usize) -> LockIdentity {
         let address = address as u64;
         let there = self
             .memory
             .iter()
             .find(|memory| memory.addresses.contains(&address));
         match there {
-            Some(memory) => Same::Shared {
+            Some(memory) => LockIdentity::Shared {
                 file: memory.file,
                 offset: memory.offset + (address - memory.addresses.start),
             },
-            None => Same::Private {
+            None => LockIdentity::Private {
                 process: self.id,
                 address,
             },
@@ -73,7 +73,7 @@ impl Process {
     }
 
     /// The tasks of the process that wait.
-    fn waiting(&self) -> impl Iterator<Item = Seen<'_>> {
+    fn waiting(&self) -> impl Iterator<Item = WaitingTask<'_>> {
         let header = remote_board::read::<Header>(&self.board, 0);
         // Relaxed, here and below: these are copies in this process's memory.
         let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
@@ -85,7 +85,7 @@ impl Process {
             .filter(|place| {
                 place.taken.load(Ordering::Relaxed) != 0 && place.record.wanted.waits().is_some()
             })
-            .map(|place| Seen {
+            .map(|place| WaitingTask {
                 process: self,
                 place,
             })
@@ -93,29 +93,29 @@ impl Process {
 }
 
 /// A waiting task, as it was at some time.
-struct Seen<'p> {
+struct WaitingTask<'p> {
     process: &'p Process,
     place: Place,
 }
 
-impl<'p> Seen<'p> {
-    fn who(&self) -> Option<Who<'_>> {
-        Who::new(&self.place.record, None)
+impl<'p> WaitingTask<'p> {
+    fn who(&self) -> Option<TaskRef<'_>> {
+        TaskRef::new(&self.place.record, None)
     }
 
     /// How it holds a lock.
-    fn held(&self, lock: Same) -> Option<Held> {
+    fn held(&self, lock: LockIdentity) -> Option<Held> {
         let count = self.place.record.count.load(Ordering::Relaxed) as usize;
         let all = self.place.record.held.iter().take(count);
         let mut all = all.chain(&self.place.more).filter_map(|entry| entry.view());
-        all.find(|held| self.process.same(held.lock.address()) == lock)
+        all.find(|held| self.process.identity(held.lock.address()) == lock)
     }
 
     /// The lock that it needs to go on.
-    fn needs(&self) -> Option<(Same, Mode)> {
+    fn needs(&self) -> Option<(LockIdentity, Mode)> {
         let view = self.place.record.view();
         let address = view.needs()? as usize;
-        Some((self.process.same(address), view.wants?.mode))
+        Some((self.process.identity(address), view.wants?.mode))
     }
 }
 
@@ -123,30 +123,30 @@ impl<'p> Seen<'p> {
 type Waits = Vec<(u32, u32, u32)>;
 
 /// A copy of the state of all waiting tasks.
-struct Picture<'p>(Vec<Seen<'p>>);
+struct Snapshot<'p>(Vec<WaitingTask<'p>>);
 
-impl<'p> Picture<'p> {
+impl<'p> Snapshot<'p> {
     fn of(processes: &'p [Process]) -> Self {
         Self(processes.iter().flat_map(Process::waiting).collect())
     }
 
     /// The cycle that the calling task is in, and the waits of that cycle.
-    fn circle(&self, own: &Own) -> Option<(Circle<usize>, Waits)> {
+    fn cycle(&self, own: &Own) -> Option<(WaitCycle<usize>, Waits)> {
         let me = self.0.iter().position(|seen| {
             seen.who()
                 .is_some_and(|who| (who.process, who.thread) == own.identity())
         })?;
-        let circle = cycle::look(&self, me).circle?;
+        let cycle = cycle::find_cycle(&self, me).cycle?;
         let name = |link: cycle::Link<usize>| {
             let who = self.0[link.task].who()?;
             Some((who.process, who.thread, link.epoch))
         };
-        let names = circle.links().map(name).collect::<Option<_>>()?;
-        Some((circle, names))
+        let names = cycle.links().map(name).collect::<Option<_>>()?;
+        Some((cycle, names))
     }
 }
 
-impl Field for &Picture<'_> {
+impl WaitGraph for &Snapshot<'_> {
     type Task = usize;
 
     fn record(&self, task: usize) -> &TaskRecord {
@@ -154,9 +154,9 @@ impl Field for &Picture<'_> {
     }
 
     fn blocks(&self, other: usize, waiter: usize, lock: Lock, mode: Mode) -> bool {
-        let wanted = self.0[waiter].process.same(lock.address());
+        let wanted = self.0[waiter].process.identity(lock.address());
         let excludes = |held: Mode| mode == Mode::Exclusive || held == Mode::Exclusive;
-        let stands_before = || {
+        let waits_ahead = || {
             mode == Mode::Shared
                 && lock.traits.contains(Traits::WRITERS_FIRST)
                 && self.0[other].needs() == Some((wanted, Mode::Exclusive))
@@ -165,7 +165,7 @@ impl Field for &Picture<'_> {
             && (self.0[other]
                 .held(wanted)
                 .is_some_and(|held| excludes(held.mode))
-                || stands_before())
+                || waits_ahead())
     }
 
     fn any_that_blocks(
@@ -184,22 +184,22 @@ impl Field for &Picture<'_> {
 
 /// Searches other processes, for a task whose wait has lasted. Calls `found` with the cycle that the task is in, and
 /// whether one of its waits ends at a deadline.
-pub(crate) fn look(own: &Own, found: impl FnOnce(&[Member<'_>], bool)) {
+pub(crate) fn search(own: &Own, found: impl FnOnce(&[Member<'_>], bool)) {
     let processes = Process::all();
-    let Some((_, first)) = Picture::of(&processes).circle(own) else {
+    let Some((_, first)) = Snapshot::of(&processes).cycle(own) else {
         return;
     };
     let holds =
-        |picture: &Picture<'_>| picture.circle(own).is_some_and(|(_, names)| names == first);
-    if !holds(&Picture::of(&processes)) {
+        |snapshot: &Snapshot<'_>| snapshot.cycle(own).is_some_and(|(_, names)| names == first);
+    if !holds(&Snapshot::of(&processes)) {
         return;
     }
-    let last = Picture::of(&processes);
-    let Some((circle, _)) = last.circle(own).filter(|(_, names)| *names == first) else {
+    let last = Snapshot::of(&processes);
+    let Some((cycle, _)) = last.cycle(own).filter(|(_, names)| *names == first) else {
         return;
     };
-    let mut previous = circle.links().last().map(|link| link.task);
-    let tasks = circle.links().filter_map(|link| {
+    let mut previous = cycle.links().last().map(|link| link.task);
+    let tasks = cycle.links().filter_map(|link| {
         let needed = previous
             .replace(link.task)
             .and_then(|task| last.0[task].needs());
@@ -211,5 +211,5 @@ pub(crate) fn look(own: &Own, found: impl FnOnce(&[Member<'_>], bool)) {
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    found(&tasks, circle.ends());
+    found(&tasks, cycle.ends());
 }

@@ -22,7 +22,7 @@
 //! its deadline, and the reader enters, while another writer is between the two steps. Where readers come first, a
 //! writer blocks a reader only after some time: see `wait.rs`.
 //!
-//! *Bounds:* the search visits at most [`MOST`] waiting tasks, the nearest ones to the calling task.
+//! *Bounds:* the search visits at most [`MAX_LINKS`] waiting tasks, the nearest ones to the calling task.
 //!
 //! *Cost:* it runs only before a sleep. *Checked by:* `tests/loom_check.rs` (two and three tasks that complete a cycle
 //! at the same time; a negative twin), and by the table of planted faults.
@@ -32,12 +32,12 @@ use crate::hook::record::{TIMED, unpack};
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
 
 /// The most waiting tasks that are visited, the calling one included: a few KiB of its stack.
-const MOST: usize = 128;
+const MAX_LINKS: usize = 128;
 /// How often to repeat a search whose cycle was gone when it was confirmed: another cycle may lie behind it.
 const ROUNDS: usize = 3;
 
 /// The tasks that exist, and what each holds.
-pub(crate) trait Field {
+pub(crate) trait WaitGraph {
     /// A task.
     type Task: Copy + PartialEq;
 
@@ -57,31 +57,31 @@ pub(crate) trait Field {
     ) -> bool;
 }
 
-/// Whether the task of a record keeps another task from getting the lock. (A private lock's address is meaningful only
+/// Whether the task of a record record_blocks another task from getting the lock. (A private lock's address is meaningful only
 /// in its process: the field must take care of that.)
-pub(crate) fn keeps(record: &TaskRecord, lock: Lock, mode: Mode) -> bool {
+pub(crate) fn record_blocks(record: &TaskRecord, lock: Lock, mode: Mode) -> bool {
     let holds = record.holds(lock.address() as u64).is_some_and(|place| {
         // Relaxed, here and below: the epochs confirm the values.
         let what = record.held[place].what.load(Ordering::Relaxed);
         mode == Mode::Exclusive || unpack(0, what).1 == Mode::Exclusive
     });
-    let stands_before = mode == Mode::Shared
+    let waits_ahead = mode == Mode::Shared
         && lock.traits.contains(crate::hook::Traits::WRITERS_FIRST)
         && wait_of(record).is_some_and(|wait| {
             wait.lock.address() == lock.address() && wait.mode == Mode::Exclusive
         });
-    holds || stands_before
+    holds || waits_ahead
 }
 
 #[derive(Clone, Copy)]
-struct Wait {
+struct PublishedWait {
     epoch: u32,
     lock: Lock,
     mode: Mode,
     timed: bool,
 }
 
-fn wait_of(record: &TaskRecord) -> Option<Wait> {
+fn wait_of(record: &TaskRecord) -> Option<PublishedWait> {
     let wanted = &record.wanted;
     let epoch = wanted.waits()?;
     let what = wanted.what.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn wait_of(record: &TaskRecord) -> Option<Wait> {
         // Whether notified, not notified, or past its deadline, the task will need the mutex.
         lock = Lock::new(also as usize, Kind::Mutex);
     }
-    Some(Wait {
+    Some(PublishedWait {
         epoch,
         lock,
         mode,
@@ -113,16 +113,16 @@ pub(crate) struct Link<T> {
 }
 
 /// A cycle of tasks, each of which waits for the next one.
-pub(crate) struct Circle<T> {
-    links: [Option<Link<T>>; MOST],
+pub(crate) struct WaitCycle<T> {
+    links: [Option<Link<T>>; MAX_LINKS],
     count: usize,
     last: usize,
 }
 
-impl<T: Copy> Circle<T> {
+impl<T: Copy> WaitCycle<T> {
     fn new() -> Self {
         Self {
-            links: [const { None }; MOST],
+            links: [const { None }; MAX_LINKS],
             count: 0,
             last: 0,
         }
@@ -146,27 +146,27 @@ impl<T: Copy> Circle<T> {
 }
 
 /// The result of a search.
-pub(crate) struct Look<T> {
+pub(crate) struct SearchResult<T> {
     /// The cycle that the calling task has completed by publishing its wait.
-    pub(crate) circle: Option<Circle<T>>,
+    pub(crate) cycle: Option<WaitCycle<T>>,
     /// One of the tasks that it waits for.
     pub(crate) blocker: Option<T>,
 }
 
 /// Searches for a cycle. The calling task must have published its wait.
-pub(crate) fn look<F: Field>(field: &F, me: F::Task) -> Look<F::Task> {
+pub(crate) fn find_cycle<F: WaitGraph>(field: &F, me: F::Task) -> SearchResult<F::Task> {
     let mut blocker = None;
-    let circle = if leads_on(field, me, &mut blocker) {
-        look_on(field, me, &mut blocker)
+    let cycle = if blocker_waits(field, me, &mut blocker) {
+        find_confirmed(field, me, &mut blocker)
     } else {
         None
     };
-    Look { circle, blocker }
+    SearchResult { cycle, blocker }
 }
 
 /// Whether one of the tasks that block a task waits itself. Usually it does not: the holder runs, and there is no
 /// cycle.
-fn leads_on<F: Field>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
+fn blocker_waits<F: WaitGraph>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
     wait_of(field.record(me)).is_some_and(|wait| {
         field.any_that_blocks(me, wait.lock, wait.mode, &mut |other| {
             blocker.get_or_insert(other);
@@ -177,26 +177,31 @@ fn leads_on<F: Field>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> 
 
 /// Not inlined, since the room for the links costs more than all else that most waits need here.
 #[inline(never)]
-fn look_on<F: Field>(
+fn find_confirmed<F: WaitGraph>(
     field: &F,
     me: F::Task,
     blocker: &mut Option<F::Task>,
-) -> Option<Circle<F::Task>> {
-    let mut circle = Circle::new();
+) -> Option<WaitCycle<F::Task>> {
+    let mut cycle = WaitCycle::new();
     for _ in 0..ROUNDS {
-        if !circle.search(field, me, blocker) {
+        if !cycle.search(field, me, blocker) {
             return None;
         }
-        if circle.is_confirmed(field) {
-            return Some(circle);
+        if cycle.is_confirmed(field) {
+            return Some(cycle);
         }
     }
     None
 }
 
-impl<T: Copy + PartialEq> Circle<T> {
+impl<T: Copy + PartialEq> WaitCycle<T> {
     /// Breadth-first search from `me` along the waits, until a task waits for `me`.
-    fn search<F: Field<Task = T>>(&mut self, field: &F, me: T, blocker: &mut Option<T>) -> bool {
+    fn search<F: WaitGraph<Task = T>>(
+        &mut self,
+        field: &F,
+        me: T,
+        blocker: &mut Option<T>,
+    ) -> bool {
         self.count = 0;
         self.add(field, me, 0);
         let mut place = 0;
@@ -219,9 +224,9 @@ impl<T: Copy + PartialEq> Circle<T> {
     }
 
     /// Adds a task if it waits; a task that does not wait leads nowhere.
-    fn add<F: Field<Task = T>>(&mut self, field: &F, task: T, before: usize) {
+    fn add<F: WaitGraph<Task = T>>(&mut self, field: &F, task: T, before: usize) {
         let is_seen = |link: &Option<Link<T>>| link.is_some_and(|link| link.task == task);
-        if self.count < MOST
+        if self.count < MAX_LINKS
             && let Some(wait) = wait_of(field.record(task))
             && !self.links[..self.count].iter().any(is_seen)
         {
@@ -250,13 +255,13 @@ impl<T: Copy + PartialEq> Circle<T> {
     }
 
     /// Whether all of the waits go on.
-    pub(crate) fn all_wait<F: Field<Task = T>>(&self, field: &F) -> bool {
+    pub(crate) fn all_wait<F: WaitGraph<Task = T>>(&self, field: &F) -> bool {
         self.links()
             .all(|link| field.record(link.task).wanted.waits() == Some(link.epoch))
     }
 
     /// Reads again which task blocks which, and then whether all of them have waited throughout.
-    fn is_confirmed<F: Field<Task = T>>(&self, field: &F) -> bool {
+    fn is_confirmed<F: WaitGraph<Task = T>>(&self, field: &F) -> bool {
         let next = self.links().skip(1).chain(self.links().take(1));
         let block = self.links().zip(next).all(|(link, next)| {
             wait_of(field.record(link.task)).is_some_and(|wait| {
@@ -295,7 +300,7 @@ mod tests {
         }
     }
 
-    impl Field for &Overtaken {
+    impl WaitGraph for &Overtaken {
         type Task = usize;
 
         fn record(&self, task: usize) -> &TaskRecord {
@@ -306,7 +311,7 @@ mod tests {
             if let Some(task) = self.moves_on.take() {
                 self.records[task].wanted.end();
             }
-            other != waiter && keeps(&self.records[other], lock, mode)
+            other != waiter && record_blocks(&self.records[other], lock, mode)
         }
 
         fn any_that_blocks(
@@ -317,14 +322,16 @@ mod tests {
             visit: &mut dyn FnMut(usize) -> bool,
         ) -> bool {
             (0..self.records.len())
-                .filter(|other| *other != waiter && keeps(&self.records[*other], lock, mode))
+                .filter(|other| {
+                    *other != waiter && record_blocks(&self.records[*other], lock, mode)
+                })
                 .any(visit)
         }
     }
 
     /// Task 0 waits for the readers 1 and 2, both for task 3, and that for task 0.
     #[test]
-    fn a_circle_behind_one_that_has_just_gone_is_found() {
+    fn cycle_behind_one_that_just_ended_is_found() {
         for goes in [1, 2] {
             let field = Overtaken {
                 records: core::array::from_fn(|_| TaskRecord::new()),
@@ -338,8 +345,8 @@ mod tests {
             for (task, lock) in [(1, theirs), (2, theirs), (3, mine), (0, read)] {
                 field.wants(task, lock);
             }
-            let circle = look(&&field, 0).circle.expect("the other circle");
-            let tasks: Vec<_> = circle.links().map(|link| link.task).collect();
+            let cycle = find_cycle(&&field, 0).cycle.expect("the other cycle");
+            let tasks: Vec<_> = cycle.links().map(|link| link.task).collect();
             assert_eq!(tasks, [0, 3 - goes, 3], "{goes} has gone");
         }
     }

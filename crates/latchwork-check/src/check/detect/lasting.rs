@@ -10,38 +10,38 @@
 //! thread that waits for the end of another thread sleeps only as long as that one exists.
 
 use crate::atomic::{Ordering, fence};
-use crate::check::detect::cycle::Field;
-use crate::check::detect::visible_tasks::{Here, Who};
+use crate::check::detect::cycle::WaitGraph;
+use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
 use crate::hook::{Kind, Lock, Traits};
 use crate::sys::{look, process, thread};
 
 /// Whether a deadlock of tasks that hold these locks lasts.
-pub(crate) fn lasts(here: &Here, locks: impl Iterator<Item = Lock>) -> bool {
+pub(crate) fn lasts(visible: &VisibleTasks, locks: impl Iterator<Item = Lock>) -> bool {
     let is_open = |lock: &Lock| lock.traits.contains(Traits::ANYONE);
     let is_common = |lock: Lock| lock.is_shared() || look::is_shared_memory(lock.address() as u64);
     let mut open = locks.filter(is_open).peekable();
-    open.peek().is_none() || (!open.any(is_common) && nobody_runs(here))
+    open.peek().is_none() || (!open.any(is_common) && no_task_runs(visible))
 }
 
 /// See the head of this file.
-fn nobody_runs(here: &Here) -> bool {
-    let first = waits(here);
+fn no_task_runs(visible: &VisibleTasks) -> bool {
+    let first = waits(visible);
     // Acquire: the first reading comes before the second.
     fence(Ordering::Acquire);
-    first.is_some_and(|(count, _)| process::threads() == Some(count)) && waits(here) == first
+    first.is_some_and(|(count, _)| process::threads() == Some(count)) && waits(visible) == first
 }
 
 /// How many threads wait, and a number that changes with each of their waits; `None` if a thread does not wait, or
 /// waits with a deadline.
-fn waits(here: &Here) -> Option<(u32, u64)> {
-    let mut all = here.locals();
+fn waits(visible: &VisibleTasks) -> Option<(u32, u64)> {
+    let mut all = visible.threads();
     all.try_fold((0, 0_u64), |(count, epochs), who| {
         let epoch = who.record.wanted.waits()?;
-        is_stuck(here, who).then(|| (count + 1, epochs.rotate_left(9) ^ u64::from(epoch)))
+        is_stuck(visible, who).then(|| (count + 1, epochs.rotate_left(9) ^ u64::from(epoch)))
     })
 }
 
-fn is_stuck(here: &Here, who: Who<'_>) -> bool {
+fn is_stuck(visible: &VisibleTasks, who: TaskRef<'_>) -> bool {
     let view = who.record.view();
     let Some(wants) = view
         .wants
@@ -53,7 +53,7 @@ fn is_stuck(here: &Here, who: Who<'_>) -> bool {
         Kind::Join => true,
         kind if kind.has_owner() => {
             let waits_for_itself = who.held(wants.lock.address() as u64).is_some();
-            waits_for_itself || here.any_that_blocks(who, wants.lock, wants.mode, &mut |_| true)
+            waits_for_itself || visible.any_that_blocks(who, wants.lock, wants.mode, &mut |_| true)
         }
         _ => false,
     };

@@ -45,7 +45,7 @@
 mod common;
 mod search;
 
-pub(crate) use search::{Circle, forget_shapes};
+pub(crate) use search::{OrderCycle, forget_shapes};
 
 use crate::atomic::{Ordering, fence};
 use crate::check::record::board;
@@ -55,14 +55,14 @@ use crate::check::record::order_graph::graph::{
 };
 use crate::check::record::order_graph::node::{READ_GATE, SPLITS, count_task, is_common, node_of};
 use crate::check::record::{
-    held::Mine,
+    held::HeldEntry,
     own::{CHAINS, Own},
 };
 use crate::hook::record::{READS, pack};
 use crate::hook::{How, Lock, Mode, Site};
 use crate::sys::thread;
 use common::used;
-use search::worse;
+use search::more_important;
 
 /// A hash of the locks that the thread holds, in order, and the one that it takes now. It changes when a lock becomes
 /// another node, or when a class is split.
@@ -105,7 +105,7 @@ pub(crate) fn note(
     mode: Mode,
     how: How,
     site: Site,
-) -> Option<Circle> {
+) -> Option<OrderCycle> {
     let entry = entry?;
     if !lock.kind.has_owner() {
         return None;
@@ -122,11 +122,11 @@ pub(crate) fn note(
     if !is_again && (latest.get() == chain || before.get() == chain) {
         return learned;
     }
-    let circle = note_chain(own, lock, entry, mode, is_again, site);
+    let cycle = note_chain(own, lock, entry, mode, is_again, site);
     if !is_again {
         before.set(latest.replace(chain));
     }
-    worse(learned, circle)
+    more_important(learned, cycle)
 }
 
 #[cold]
@@ -137,7 +137,7 @@ fn note_chain(
     mode: Mode,
     is_again: bool,
     site: Site,
-) -> Option<Circle> {
+) -> Option<OrderCycle> {
     let board = board::board()?;
     let mut found = None;
     for mine in own.locks() {
@@ -174,7 +174,7 @@ fn note_chain(
         if new.from == 0 || new.to == 0 || new.from == new.to {
             continue;
         }
-        let (edge, circle) = match new.known(own) {
+        let (edge, cycle) = match new.known(own) {
             Some(edge) => (Some(edge), None),
             None => board::alone(|_| {
                 GRAPH.settle();
@@ -185,7 +185,7 @@ fn note_chain(
         if let Some(edge) = edge {
             common::remember(entry, wanted, edge);
         }
-        found = worse(found, circle);
+        found = more_important(found, cycle);
     }
     found
 }
@@ -205,7 +205,7 @@ struct New {
     from: u32,
     to: u32,
     modes: u32,
-    mine: Mine,
+    mine: HeldEntry,
     lock: Lock,
     mode: Mode,
     site: Site,
@@ -224,7 +224,7 @@ impl New {
             .locks()
             .filter(move |mine| mine.address != held && mine.address != wanted);
         let alone = beside.clone().filter(|mine| !mine.reads());
-        let read = beside.filter(Mine::reads);
+        let read = beside.filter(HeldEntry::reads);
         alone
             .map(|mine| mine.address as u64)
             .chain(read.map(|mine| mine.address as u64 | READ_GATE))
@@ -256,7 +256,7 @@ impl New {
     }
 
     /// Enters what is new. Returns the edge, unless there is no room, and a cycle that it completes. Under the lock.
-    fn enter(&self, own: &Own) -> (Option<u32>, Option<Circle>) {
+    fn enter(&self, own: &Own) -> (Option<u32>, Option<OrderCycle>) {
         let known = GRAPH.find(self.key());
         let Some(number) = known.or_else(|| GRAPH.new_edge()) else {
             return (None, None);
@@ -281,8 +281,8 @@ impl New {
         if known.is_none() {
             GRAPH.publish(number, self.key());
         }
-        let circle = is_new.then(|| search::search(number)).flatten();
-        (Some(number), circle)
+        let cycle = is_new.then(|| search::search(number)).flatten();
+        (Some(number), cycle)
     }
 
     /// Describes who made an edge, and how. The edge is free, and gets no other tasks and modes.

@@ -11,7 +11,7 @@ use crate::region;
 use crate::sys::process;
 
 /// Whether a wait without a deadline is such a wait.
-pub(crate) fn is_for_nobody(object: Lock) -> bool {
+pub(crate) fn is_unsignallable(object: Lock) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Queue)
         && region::is_lone(object.address())
         && process::is_lone()

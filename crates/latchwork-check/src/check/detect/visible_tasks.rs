@@ -6,7 +6,7 @@
 //! that is not a task of a common region is not seen.
 
 use crate::atomic::Ordering;
-use crate::check::detect::cycle::{Field, keeps};
+use crate::check::detect::cycle::{WaitGraph, record_blocks};
 use crate::check::record::board::{self, Board};
 use crate::check::record::holder::Holder;
 use crate::check::record::layout::{MORE, PLACES, Place};
@@ -19,7 +19,7 @@ use crate::task::Me;
 
 /// A task, and the location of its record.
 #[derive(Clone, Copy)]
-pub(crate) struct Who<'f> {
+pub(crate) struct TaskRef<'f> {
     pub(crate) record: &'f TaskRecord,
     /// Only for tasks of this process.
     place: Option<&'static Place>,
@@ -27,13 +27,13 @@ pub(crate) struct Who<'f> {
     pub(crate) thread: u32,
 }
 
-impl PartialEq for Who<'_> {
+impl PartialEq for TaskRef<'_> {
     fn eq(&self, other: &Self) -> bool {
         (self.process, self.thread) == (other.process, other.thread)
     }
 }
 
-impl<'f> Who<'f> {
+impl<'f> TaskRef<'f> {
     pub(crate) fn new(record: &'f TaskRecord, place: Option<&'static Place>) -> Option<Self> {
         // Acquire: pairs with `TaskRecord::begin`.
         let thread = record.thread.load(Ordering::Acquire);
@@ -71,20 +71,20 @@ impl<'f> Who<'f> {
 /// A task of a cycle: what it wants, and the lock that it holds and the task before it wants.
 #[derive(Clone, Copy)]
 pub(crate) struct Member<'f> {
-    pub(crate) who: Who<'f>,
+    pub(crate) who: TaskRef<'f>,
     pub(crate) wants: Option<Held>,
     pub(crate) holds: Option<Held>,
 }
 
 /// See the head of this file.
-pub(crate) struct Here {
+pub(crate) struct VisibleTasks {
     board: Board,
     process: u32,
     /// The lock of the call that the calling task is in: its memory can be read.
     wanted: Option<Lock>,
 }
 
-impl Here {
+impl VisibleTasks {
     pub(crate) fn new(own: &Own) -> Option<Self> {
         Some(Self {
             board: board::board()?,
@@ -94,7 +94,7 @@ impl Here {
     }
 
     /// For a thread that is not, or no longer, a task.
-    pub(crate) fn without_me() -> Option<Self> {
+    pub(crate) fn of_process() -> Option<Self> {
         Some(Self {
             board: board::board()?,
             process: thread::process_id(),
@@ -103,7 +103,7 @@ impl Here {
     }
 
     /// The same, for a search within a call for this lock.
-    pub(crate) fn wanting(self, lock: Lock) -> Self {
+    pub(crate) fn with_wanted(self, lock: Lock) -> Self {
         Self {
             wanted: Some(lock),
             ..self
@@ -111,12 +111,12 @@ impl Here {
     }
 
     /// The calling task.
-    pub(crate) fn me(&self, own: &Own) -> Option<Who<'_>> {
-        Who::new(own.record(), Some(own.place()))
+    pub(crate) fn me(&self, own: &Own) -> Option<TaskRef<'_>> {
+        TaskRef::new(own.record(), Some(own.place()))
     }
 
     /// The task that holds a lock, other than the calling task.
-    pub(crate) fn holder(&self, own: &Own, lock: Lock) -> Option<Who<'_>> {
+    pub(crate) fn holder(&self, own: &Own, lock: Lock) -> Option<TaskRef<'_>> {
         let me = self.me(own)?;
         self.candidates(me, lock)
             .find(|other| self.as_field().blocks(*other, me, lock, Mode::Exclusive))
@@ -127,39 +127,40 @@ impl Here {
     }
 
     /// The threads of this process.
-    pub(crate) fn locals(&self) -> impl Iterator<Item = Who<'_>> {
+    pub(crate) fn threads(&self) -> impl Iterator<Item = TaskRef<'_>> {
         self.board
             .places()
-            .filter_map(|place| Who::new(&place.record, Some(place)))
+            .filter_map(|place| TaskRef::new(&place.record, Some(place)))
     }
 
     /// The tasks of other processes, in the regions of the calling thread that `wanted` selects.
-    fn others(
+    fn tasks_of_other_processes(
         &self,
         wanted: impl Fn(core::ops::Range<usize>) -> bool,
-    ) -> impl Iterator<Item = Who<'_>> {
+    ) -> impl Iterator<Item = TaskRef<'_>> {
         Me::whoever()
             .attachments()
             .filter(move |attachment| wanted(attachment.base..attachment.end))
             .flat_map(|attachment| region::check_records(&attachment))
-            .filter_map(|record| Who::new(record, None))
+            .filter_map(|record| TaskRef::new(record, None))
             .filter(|who| who.process != self.process)
     }
 
     /// The tasks that can hold a lock that a task wants: those of the region that it lies in, or of the process.
-    fn candidates(&self, waiter: Who<'_>, lock: Lock) -> impl Iterator<Item = Who<'_>> {
+    fn candidates(&self, waiter: TaskRef<'_>, lock: Lock) -> impl Iterator<Item = TaskRef<'_>> {
         let is_common = region_of(lock.address());
         let is_local = waiter.process == self.process;
-        let locals = self.locals().filter(move |_| is_local || is_common);
-        let others = self.others(move |range| {
+        let threads = self.threads().filter(move |_| is_local || is_common);
+        let tasks_of_other_processes = self.tasks_of_other_processes(move |range| {
             if is_common {
                 range.contains(&lock.address())
             } else {
                 !is_local
             }
         });
-        let others = others.filter(move |who| is_common || who.process == waiter.process);
-        locals.chain(others)
+        let tasks_of_other_processes =
+            tasks_of_other_processes.filter(move |who| is_common || who.process == waiter.process);
+        threads.chain(tasks_of_other_processes)
     }
 }
 
@@ -170,14 +171,14 @@ fn region_of(address: usize) -> bool {
         .any(|attachment| (attachment.base..attachment.end).contains(&address))
 }
 
-impl<'h> Field for &'h Here {
-    type Task = Who<'h>;
+impl<'h> WaitGraph for &'h VisibleTasks {
+    type Task = TaskRef<'h>;
 
-    fn record(&self, task: Who<'h>) -> &TaskRecord {
+    fn record(&self, task: TaskRef<'h>) -> &TaskRecord {
         task.record
     }
 
-    fn blocks(&self, other: Who<'h>, waiter: Who<'h>, lock: Lock, mode: Mode) -> bool {
+    fn blocks(&self, other: TaskRef<'h>, waiter: TaskRef<'h>, lock: Lock, mode: Mode) -> bool {
         let more = || {
             let mut more = other.more().iter();
             let entry =
@@ -185,15 +186,15 @@ impl<'h> Field for &'h Here {
             let held = unpack(0, entry.what.load(Ordering::Relaxed)).1;
             Some(mode == Mode::Exclusive || held == Mode::Exclusive)
         };
-        other != waiter && (keeps(other.record, lock, mode) || more() == Some(true))
+        other != waiter && (record_blocks(other.record, lock, mode) || more() == Some(true))
     }
 
     fn any_that_blocks(
         &self,
-        waiter: Who<'h>,
+        waiter: TaskRef<'h>,
         lock: Lock,
         mode: Mode,
-        visit: &mut dyn FnMut(Who<'h>) -> bool,
+        visit: &mut dyn FnMut(TaskRef<'h>) -> bool,
     ) -> bool {
         if !lock.kind.has_owner() {
             return false;
@@ -215,7 +216,7 @@ impl<'h> Field for &'h Here {
             let places = holders[0].into_iter().chain(once);
             return places
                 .map(|place| self.board.place(place % PLACES))
-                .filter_map(|place| Who::new(&place.record, Some(place)))
+                .filter_map(|place| TaskRef::new(&place.record, Some(place)))
                 .filter(|other| self.blocks(*other, waiter, lock, mode))
                 .any(visit);
         }

@@ -10,11 +10,11 @@
 //! it would get when it became one.
 
 use super::cross_process;
-use super::visible_tasks::Who;
+use super::visible_tasks::TaskRef;
 use crate::atomic::{Ordering, fence_after_update};
 use crate::check::record::own::Own;
 use crate::check::record::settings;
-use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, saw_priority};
+use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, note_priority};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site, Traits};
 use crate::region::{self, wait_record};
@@ -29,7 +29,7 @@ pub(crate) struct Due {
     /// Other processes are to be searched for a cycle.
     pub(crate) searches_processes: bool,
     /// A reader is to stand behind waiting writers, and to search again.
-    pub(crate) stands_behind_writers: bool,
+    pub(crate) queues_behind_writers: bool,
     /// The wait has lasted for the limit.
     pub(crate) is_long: bool,
 }
@@ -41,7 +41,7 @@ impl Wait {
         lock: Lock,
         mode: Mode,
         site: Site,
-        blocker: Option<Who<'_>>,
+        blocker: Option<TaskRef<'_>>,
     ) -> Self {
         let blocker = blocker.and_then(|who| {
             let held = who.held(lock.address() as u64)?;
@@ -62,10 +62,10 @@ impl Wait {
             site,
             began: own.wait_began.get(),
             blocker,
-            told_inversion: false,
-            told_long: false,
-            looks_far: lock.is_shared() && !region::contains(lock.address()),
-            may_stand_behind_writers: mode == Mode::Shared
+            reported_inversion: false,
+            reported_long: false,
+            searches_processes: lock.is_shared() && !region::contains(lock.address()),
+            may_queue_behind_writers: mode == Mode::Shared
                 && lock.kind == Kind::RwLock
                 && !lock.traits.contains(Traits::WRITERS_FIRST),
         };
@@ -73,13 +73,13 @@ impl Wait {
             region::own_recorded_priority().is_some_and(|priority| priority < wait_record::LOWEST)
         };
         if REAL_TIME.load(Ordering::Relaxed) || has_priority() {
-            wait.look_at_priorities(own);
+            wait.compare_priorities(own);
         }
         wait
     }
 
     /// Reads both priorities, and notes them if they are in the wrong order. Returns whether they are, or were.
-    fn look_at_priorities(&mut self, own: &Own) -> bool {
+    fn compare_priorities(&mut self, own: &Own) -> bool {
         let Some(blocker) = &mut self.blocker else {
             return false;
         };
@@ -88,7 +88,7 @@ impl Wait {
         };
         let theirs = Rank::of(blocker.thread).unwrap_or(Rank::UNKNOWN);
         own.publish(|record| record.priority.store(mine.kernel, Ordering::Relaxed));
-        saw_priority(mine.kernel);
+        note_priority(mine.kernel);
         if mine > theirs {
             (blocker.mine, blocker.theirs) = (mine, theirs);
         }
@@ -98,13 +98,13 @@ impl Wait {
     /// The next time at which something may have to be reported, in nanoseconds on CLOCK_MONOTONIC; `None` if never.
     pub(crate) fn next(&self) -> Option<u64> {
         let lends = self.lock.traits.contains(Traits::LENDS);
-        let inverted = !self.told_inversion
+        let inverted = !self.reported_inversion
             && !lends
             && self.blocker.is_some_and(|blocker| blocker.is_below());
         let inversion = inverted.then(settings::inversion);
-        let long = (!self.told_long).then(settings::long_wait);
-        let looks_again = self.looks_far || self.may_stand_behind_writers;
-        let far = looks_again.then_some(cross_process::AFTER);
+        let long = (!self.reported_long).then(settings::long_wait);
+        let searches_again = self.searches_processes || self.may_queue_behind_writers;
+        let far = searches_again.then_some(cross_process::AFTER);
         let limits = [inversion, long, far].into_iter().flatten();
         let next = limits.filter(|limit| *limit > 0).min()?;
         Some(self.began.saturating_add(next))
@@ -112,8 +112,8 @@ impl Wait {
 
     /// What is due at its end.
     pub(crate) fn ends(&mut self, own: &Own) -> Due {
-        self.looks_far = false;
-        self.may_stand_behind_writers = false;
+        self.searches_processes = false;
+        self.may_queue_behind_writers = false;
         self.due(own)
     }
 
@@ -122,30 +122,30 @@ impl Wait {
         let lasted = clock::monotonic().saturating_sub(self.began);
         let lends = self.lock.traits.contains(Traits::LENDS);
         let limit = settings::inversion();
-        let inversion = if !self.told_inversion
+        let inversion = if !self.reported_inversion
             && !lends
             && limit > 0
             && lasted >= limit
-            && self.look_at_priorities(own)
+            && self.compare_priorities(own)
         {
             self.blocker
         } else {
             None
         };
-        self.told_inversion |= inversion.is_some();
+        self.reported_inversion |= inversion.is_some();
         let has_lasted = lasted >= cross_process::AFTER;
-        let searches_processes = self.looks_far && has_lasted;
-        self.looks_far &= !has_lasted;
-        let stands_behind_writers = self.may_stand_behind_writers && has_lasted;
-        self.may_stand_behind_writers &= !has_lasted;
+        let searches_processes = self.searches_processes && has_lasted;
+        self.searches_processes &= !has_lasted;
+        let queues_behind_writers = self.may_queue_behind_writers && has_lasted;
+        self.may_queue_behind_writers &= !has_lasted;
         let limit = settings::long_wait();
-        let is_long = !self.told_long && limit > 0 && lasted >= limit;
-        self.told_long |= is_long;
+        let is_long = !self.reported_long && limit > 0 && lasted >= limit;
+        self.reported_long |= is_long;
         Due {
             lasted,
             inversion,
             searches_processes,
-            stands_behind_writers,
+            queues_behind_writers,
             is_long,
         }
     }
@@ -154,7 +154,7 @@ impl Wait {
 /// A reader has waited for so long, where readers come first, and cannot enter: if no writer is inside, the reason is
 /// that a writer has starved. So waiting writers block it from now on, and other tasks must be able to see that; a task
 /// that reads already waits for itself by this. The caller searches for a cycle next.
-pub(crate) fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
+pub(crate) fn queue_behind_writers(own: &Own, lock: Lock, mode: Mode) {
     let lock = lock.with(lock.traits.union(Traits::WRITERS_FIRST));
     own.publish(|record| {
         // Relaxed: a task that misses the change has searched before this task does.

@@ -8,14 +8,14 @@
 use super::ended_threads;
 use super::lookup::{join_region, know};
 use crate::atomic::Ordering;
-use crate::check::detect::visible_tasks::Here;
-use crate::check::detect::wait::{Due, stand_behind_writers};
+use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::detect::wait::{Due, queue_behind_writers};
 use crate::check::detect::{cross_process, cycle, order};
 use crate::check::record::holder::Holder;
 use crate::check::record::rule::Rule;
 use crate::check::record::totals;
 use crate::check::record::wait::Wait;
-use crate::check::record::{held::Mine, own::Own};
+use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::report::findings;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
@@ -40,13 +40,13 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
         };
     }
     own.begin_wait(lock, pack(lock, mode) | flag, site);
-    let Some(here) = Here::new(own).map(|here| here.wanting(lock)) else {
+    let Some(visible) = VisibleTasks::new(own).map(|visible| visible.with_wanted(lock)) else {
         return Verdict::Go;
     };
-    let Some(me) = here.me(own) else {
+    let Some(me) = visible.me(own) else {
         return Verdict::Go;
     };
-    let look = cycle::look(&&here, me);
+    let look = cycle::find_cycle(&&visible, me);
     if let Some(other) = look.blocker {
         let name = u64::from(other.process) << 32 | u64::from(other.thread);
         own.publish(|record| record.wanted.waits_for.store(name, Ordering::Relaxed));
@@ -54,10 +54,10 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     own.wait
         .set(Some(Wait::begin(own, lock, mode, site, look.blocker)));
     let wrong_order = order::note(own, lock, entry, mode, How::Locked, site);
-    match look.circle {
-        Some(circle) => {
-            findings::deadlock(&here, &circle);
-            if circle.ends() {
+    match look.cycle {
+        Some(cycle) => {
+            findings::deadlock(&visible, &cycle);
+            if cycle.ends() {
                 Verdict::Go
             } else {
                 Verdict::Deadlock
@@ -65,10 +65,10 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
         }
         None => {
             // A task that completes the cycle at this moment reports it itself, as a deadlock.
-            if let Some(circle) = wrong_order
-                && cycle::look(&&here, me).circle.is_none()
+            if let Some(cycle) = wrong_order
+                && cycle::find_cycle(&&visible, me).cycle.is_none()
             {
-                findings::wrong_order(own, &circle);
+                findings::wrong_order(own, &cycle);
             }
             Verdict::Go
         }
@@ -93,10 +93,10 @@ fn report(own: &Own, wait: &Wait, due: Due) {
         findings::inversion(own, lock, mode, site, &blocker, due.lasted);
     }
     if due.searches_processes {
-        cross_process::look(own, findings::far_circle);
+        cross_process::search(own, findings::deadlock_across_processes);
     }
-    if due.stands_behind_writers {
-        stand_behind_writers(own, lock, mode);
+    if due.queues_behind_writers {
+        queue_behind_writers(own, lock, mode);
         search_again(own);
     }
     if due.is_long {
@@ -107,11 +107,13 @@ fn report(own: &Own, wait: &Wait, due: Due) {
 
 /// Searches for a cycle again, since the wait of the calling task has changed.
 fn search_again(own: &Own) {
-    let Some(here) = Here::new(own) else { return };
-    if let Some(me) = here.me(own)
-        && let Some(circle) = cycle::look(&&here, me).circle
+    let Some(visible) = VisibleTasks::new(own) else {
+        return;
+    };
+    if let Some(me) = visible.me(own)
+        && let Some(cycle) = cycle::find_cycle(&&visible, me).cycle
     {
-        findings::deadlock(&here, &circle);
+        findings::deadlock(&visible, &cycle);
     }
 }
 
@@ -127,11 +129,11 @@ pub(crate) fn taken(own: &Own, lock: Lock, mode: Mode, how: How, site: Site) {
     if again && let Some((place, _)) = own.find(lock.address()) {
         return own.change(place, |mine| mine.depth += 1);
     }
-    if let Some(circle) = order::note(own, lock, entry, mode, how, site) {
-        findings::wrong_order(own, &circle);
+    if let Some(cycle) = order::note(own, lock, entry, mode, how, site) {
+        findings::wrong_order(own, &cycle);
     }
     let node = entry.map_or(0, |entry| entry.node.load(Ordering::Relaxed));
-    let mut mine = Mine::new(lock, mode, site, node, entry);
+    let mut mine = HeldEntry::new(lock, mode, site, node, entry);
     if how == How::Tried {
         mine.what |= TRIED;
     }
@@ -140,7 +142,7 @@ pub(crate) fn taken(own: &Own, lock: Lock, mode: Mode, how: How, site: Site) {
         && mode == Mode::Exclusive
     {
         let holder = Holder::of(lock, entry);
-        let is_first = holder.lets_in(own);
+        let is_first = holder.allows(own);
         holder.set(own);
         if !is_first {
             two_holders(own, lock, site);
@@ -151,8 +153,10 @@ pub(crate) fn taken(own: &Own, lock: Lock, mode: Mode, how: How, site: Site) {
 /// The holder that the lock names has not released it, or has ended.
 #[cold]
 fn two_holders(own: &Own, lock: Lock, site: Site) {
-    let here = Here::new(own);
-    let other = here.as_ref().and_then(|here| here.holder(own, lock));
+    let visible = VisibleTasks::new(own);
+    let other = visible
+        .as_ref()
+        .and_then(|visible| visible.holder(own, lock));
     // The next owner of a robust lock is told of the owner's death by the lock itself.
     if other.is_some() && !lock.traits.contains(Traits::ROBUST) {
         let what = format_args!("acquired a lock that another task holds:");

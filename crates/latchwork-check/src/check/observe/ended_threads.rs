@@ -9,11 +9,11 @@
 //! *Bounds:* [`MOST`] ends at a time; others are reported at once.
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::check::detect::visible_tasks::Here;
+use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::settings;
-use crate::check::record::{held::Mine, own::Own};
+use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::report::findings;
 use crate::check::report::words;
 use crate::hook::record::{name_of, pack, unpack};
@@ -51,27 +51,27 @@ static ENDED: [Ended; MOST] = [const {
 /// How many entries are in use. Relaxed: a thread that must find one has synchronised with the thread's end, or finds
 /// its lock taken.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-static JOINS_ARE_TOLD: AtomicBool = AtomicBool::new(false);
+static JOINS_ARE_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Declares that each join of a thread will be reported by [`joined`]. Meant for the start of a program.
 pub fn joins_are_told() {
-    JOINS_ARE_TOLD.store(true, Ordering::Relaxed);
+    JOINS_ARE_REPORTED.store(true, Ordering::Relaxed);
 }
 
 /// The calling thread ends, and holds a lock.
-pub(crate) fn ends_with(own: &Own, mine: &Mine, site: Site) {
+pub(crate) fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
     let (process, thread) = own.identity();
     if process == thread {
         // The process usually ends with its first thread.
         if settings::has(settings::EXIT) {
             report(own, mine, site);
         }
-    } else if !JOINS_ARE_TOLD.load(Ordering::Relaxed) || !keep(own, mine) {
+    } else if !JOINS_ARE_REPORTED.load(Ordering::Relaxed) || !keep(own, mine) {
         report(own, mine, site);
     }
 }
 
-fn report(own: &Own, mine: &Mine, site: Site) {
+fn report(own: &Own, mine: &HeldEntry, site: Site) {
     let (lock, mode) = mine.lock();
     let who = words::me(own);
     findings::ends_holding(
@@ -85,7 +85,7 @@ fn report(own: &Own, mine: &Mine, site: Site) {
 }
 
 /// Stores an end. Returns whether there was room.
-fn keep(own: &Own, mine: &Mine) -> bool {
+fn keep(own: &Own, mine: &HeldEntry) -> bool {
     let (process, thread) = own.identity();
     let (lock, mode) = mine.lock();
     let kept = board::alone(|_| {
@@ -142,10 +142,10 @@ pub(crate) fn is_wanted(lock: Lock) {
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
     report_all("ended while holding (process exit)", |_| true);
-    let Some(here) = Here::without_me() else {
+    let Some(visible) = VisibleTasks::of_process() else {
         return;
     };
-    for who in here.locals() {
+    for who in visible.threads() {
         let view = who.record.view();
         for held in view.held() {
             let task = words::task(who);
@@ -165,7 +165,7 @@ fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
 }
 
 /// A copy of an entry, read once.
-struct Copy {
+struct EndedCopy {
     lock: u64,
     what: u32,
     site: RecordedSite,
@@ -176,7 +176,7 @@ struct Copy {
 }
 
 #[cold]
-fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
+fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
     board::alone(|_| {
         let mut all = ENDED.iter();
         let one =
@@ -184,7 +184,7 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
         let name = [0, 1].map(|half| one.name[half].load(Ordering::Relaxed).to_le_bytes());
         let mut bytes = [0; 16];
         bytes.copy_from_slice(name.as_flattened());
-        let copy = Copy {
+        let copy = EndedCopy {
             lock: one.lock.load(Ordering::Relaxed),
             what: one.what.load(Ordering::Relaxed),
             site: RecordedSite::new(one.site.load(Ordering::Relaxed)),
@@ -200,7 +200,7 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
     .flatten()
 }
 
-impl Copy {
+impl EndedCopy {
     /// Reports the end, unless another lock is at the address now.
     fn report(&self, what: &str) {
         let (lock, mode) = unpack(self.lock, self.what);

@@ -20,7 +20,7 @@ use crate::check::record::holder::Holder;
 use crate::check::record::layout::COMMON;
 use crate::check::record::settings;
 use crate::check::record::totals;
-use crate::check::record::{held::Mine, own::Own};
+use crate::check::record::{held::HeldEntry, own::Own};
 use crate::hook::record::{READS, TRIED, pack};
 use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
 use crate::sys::clock;
@@ -35,7 +35,7 @@ pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
     take(lock, pack(lock, mode) | tried, how, site)
 }
 
-/// In [`Mine::what`]: the task may hold it already.
+/// In [`HeldEntry::what`]: the task may hold it already.
 const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
 
 #[inline(always)]
@@ -65,7 +65,7 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
     }
     let holder = Holder::of(lock, entry);
     let is_alone = what & READS == 0;
-    if is_alone && !holder.lets_in(&own) {
+    if is_alone && !holder.allows(&own) {
         return false;
     }
     let node = entry.node.load(Ordering::Relaxed);
@@ -81,7 +81,7 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
         }
     }
     let since = clock::coarse();
-    own.held[count].set(Mine {
+    own.held[count].set(HeldEntry {
         address,
         what,
         depth: 0,

@@ -2,7 +2,7 @@
 //! objects.
 
 use crate::atomic::Ordering;
-use crate::check::detect::visible_tasks::Here;
+use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::board;
 use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
@@ -64,8 +64,10 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
     if object.kind == Kind::Condvar && were_notified {
         return;
     }
-    let Some(here) = Here::new(own) else { return };
-    let sleeping = here.locals().filter(|who| {
+    let Some(visible) = VisibleTasks::new(own) else {
+        return;
+    };
+    let sleeping = visible.threads().filter(|who| {
         let waits = who.record.view().wants;
         waits.is_some_and(|wants| wants.lock.address() == object.address())
             && look::sleeps_at(who.thread)
@@ -82,15 +84,17 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
 /// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex that the calling
 /// task does not hold.
 pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
-    let Some(here) = Here::new(own) else { return };
-    let mutex = here.locals().find_map(|who| {
+    let Some(visible) = VisibleTasks::new(own) else {
+        return;
+    };
+    let mutex = visible.threads().find_map(|who| {
         let view = who.record.view();
         let wants = view.wants?;
         (wants.lock.address() == condvar.address()).then_some(view.also?)
     });
     if let Some(mutex) = mutex
         && own.find(mutex as usize).is_none()
-        && own.unseen.get() == 0
+        && own.unrecorded.get() == 0
     {
         own.know_site(site);
         let what = format_args!("notifies, without the mutex that its waiters use,");

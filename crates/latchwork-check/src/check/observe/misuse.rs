@@ -1,7 +1,7 @@
 //! Misuse that the object itself, or the caller, has detected; and memory that is used as a lock and is none.
 
 use super::lookup::join_region;
-use crate::check::detect::visible_tasks::Here;
+use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::report::findings;
@@ -11,8 +11,10 @@ use crate::hook::{Lock, Misuse, Site};
 /// end of a sentence that begins with the task.
 pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Site) {
     own.know_site(site);
-    let here = Here::new(own);
-    let other = here.as_ref().and_then(|here| here.holder(own, lock));
+    let visible = VisibleTasks::new(own);
+    let other = visible
+        .as_ref()
+        .and_then(|visible| visible.holder(own, lock));
     let rule = if other.is_some() || own.find(lock.address()).is_some() {
         Rule::NotRemadeWhileHeld
     } else {
@@ -25,8 +27,12 @@ pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Sit
 pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
     own.know_site(site);
     join_region(lock);
-    let here = Here::new(own);
-    let holder = || here.as_ref().and_then(|here| here.holder(own, lock));
+    let visible = VisibleTasks::new(own);
+    let holder = || {
+        visible
+            .as_ref()
+            .and_then(|visible| visible.holder(own, lock))
+    };
     let say = |rule, other, what: core::fmt::Arguments<'_>| {
         findings::misuse(own, rule, lock, site, other, what);
     };

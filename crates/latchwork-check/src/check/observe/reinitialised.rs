@@ -3,9 +3,9 @@
 //! not use, and detects that the mark is gone.
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::check::detect::visible_tasks::Here;
+use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::board;
-use crate::check::record::holder::LOST;
+use crate::check::record::holder::OVERWRITTEN;
 use crate::check::record::known;
 use crate::check::record::layout::GONE;
 use crate::check::record::own::Own;
@@ -27,8 +27,10 @@ pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site
     let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
     own.leave_to_parent(lock.address());
     let is_free = || {
-        let here = Here::new(own);
-        let other = here.as_ref().and_then(|here| here.holder(own, lock));
+        let visible = VisibleTasks::new(own);
+        let other = visible
+            .as_ref()
+            .and_then(|visible| visible.holder(own, lock));
         other.is_none()
     };
     let old = known.filter(|_| is_free());
@@ -42,12 +44,12 @@ pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site
     board::alone(|_| {
         if place.load(Ordering::Relaxed) != mark {
             if let Some(entry) = old {
-                known::begin_anew(entry, lock, site);
+                known::reinitialise(entry, lock, site);
             }
             // SAFETY: used within this call.
             if let Some(word) = unsafe { lock.word() } {
                 let is_held = known.is_some() && old.is_none();
-                word.store(if is_held { LOST } else { 0 }, Ordering::Relaxed);
+                word.store(if is_held { OVERWRITTEN } else { 0 }, Ordering::Relaxed);
             }
             place.store(mark, Ordering::Relaxed);
         }

@@ -1,10 +1,10 @@
 //! The calling task releases a lock: the slow path, and the rules of a release.
 
 use super::lookup::{is_known, join_region, know};
-use crate::check::detect::visible_tasks::Here;
+use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::holder::Holder;
 use crate::check::record::rule::Rule;
-use crate::check::record::{held::Mine, own::Own};
+use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::record::{settings, totals};
 use crate::check::report::findings;
 use crate::hook::{Lock, Site, Verdict};
@@ -28,7 +28,7 @@ pub(crate) fn releasing(own: &Own, lock: Lock, site: Site) -> Verdict {
 }
 
 /// Counts the length of a hold, and reports it if it is over the limit.
-pub(super) fn was_held(own: &Own, mine: &Mine, site: Site) {
+pub(super) fn was_held(own: &Own, mine: &HeldEntry, site: Site) {
     let nanoseconds = clock::coarse().saturating_sub(mine.since);
     totals::held_for(nanoseconds);
     let limit = settings::long_hold();
@@ -39,7 +39,7 @@ pub(super) fn was_held(own: &Own, mine: &Mine, site: Site) {
 
 /// The calling task no longer holds a lock. Its last holder, and the place of the release, stay noted.
 #[inline]
-pub(super) fn forget_holder(own: &Own, lock: Lock, mine: &Mine, site: Site) {
+pub(super) fn forget_holder(own: &Own, lock: Lock, mine: &HeldEntry, site: Site) {
     if let Some(entry) = mine.entry
         && Holder::of(lock, entry).is(own)
     {
@@ -52,8 +52,8 @@ pub(super) fn forget_holder(own: &Own, lock: Lock, mine: &Mine, site: Site) {
 fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
     own.know_site(site);
     // It may be a lock that was taken when there was no room to record it.
-    if own.unseen.get() > 0 {
-        own.unseen.set(own.unseen.get() - 1);
+    if own.unrecorded.get() > 0 {
+        own.unrecorded.set(own.unrecorded.get() - 1);
         return Verdict::Go;
     }
     join_region(lock);
@@ -64,8 +64,11 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
     if !is_known(lock) || !lock.kind.has_owner() {
         return Verdict::Go;
     }
-    let here = Here::new(own);
-    match here.as_ref().and_then(|here| here.holder(own, lock)) {
+    let visible = VisibleTasks::new(own);
+    match visible
+        .as_ref()
+        .and_then(|visible| visible.holder(own, lock))
+    {
         Some(other) => {
             let what = format_args!("unlocks what {} holds:", other.thread);
             findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);

@@ -4,7 +4,7 @@ use super::lookup::{is_known, know};
 use super::release::{forget_holder, was_held};
 use crate::atomic::Ordering;
 use crate::check::detect::unsignallable;
-use crate::check::detect::visible_tasks::Here;
+use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::record::{board, condition};
@@ -40,10 +40,12 @@ pub(crate) fn condvar_begins(
             forget_holder(own, mutex, &mine, site);
             Verdict::Go
         }
-        None if own.unseen.get() > 0 || !is_known(mutex) => Verdict::Go,
+        None if own.unrecorded.get() > 0 || !is_known(mutex) => Verdict::Go,
         None => {
-            let here = Here::new(own);
-            let other = here.as_ref().and_then(|here| here.holder(own, mutex));
+            let visible = VisibleTasks::new(own);
+            let other = visible
+                .as_ref()
+                .and_then(|visible| visible.holder(own, mutex));
             let what = format_args!("waits for a condition variable without holding");
             findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
             Verdict::NotHeld
@@ -84,7 +86,7 @@ pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) {
     know(own, object, site);
     let timed = if timed { TIMED } else { 0 };
     own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
-    if timed == 0 && unsignallable::is_for_nobody(object) {
-        findings::lone_wait(own, object, site);
+    if timed == 0 && unsignallable::is_unsignallable(object) {
+        findings::unsignallable_wait(own, object, site);
     }
 }

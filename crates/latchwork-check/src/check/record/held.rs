@@ -5,12 +5,12 @@ use crate::hook::record::{DEEPER, READS, pack, unpack};
 use crate::hook::{HeldLock, Lock, Mode, Site};
 use crate::sys::clock;
 
-/// In [`Mine::what`]: it was held when the process was forked, by a thread that does not exist in the child.
+/// In [`HeldEntry::what`]: it was held when the process was forked, by a thread that does not exist in the child.
 pub(crate) const FORKED: u32 = 1 << 19;
 
 /// A lock that the thread holds.
 #[derive(Clone, Copy)]
-pub(crate) struct Mine {
+pub(crate) struct HeldEntry {
     pub(crate) address: usize,
     /// As in the record, without the depth.
     pub(crate) what: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Mine {
     pub(crate) entry: Option<&'static Entry>,
 }
 
-impl Mine {
+impl HeldEntry {
     /// The lock, and the mode in which it is held.
     #[inline]
     pub(crate) fn lock(&self) -> (Lock, Mode) {
@@ -43,7 +43,7 @@ impl Mine {
     }
 }
 
-impl Mine {
+impl HeldEntry {
     /// The entry of a lock that was taken just now.
     #[inline]
     pub(crate) fn new(

@@ -10,8 +10,8 @@
 //! | --- | --- |
 //! | 0 | nobody has held it |
 //! | place + 1 | the thread of that place holds it |
-//! | place + 1, [`FREE`] | it held it, and has released it |
-//! | [`LOST`] | somebody held it when the word was overwritten |
+//! | place + 1, [`RELEASED`] | it held it, and has released it |
+//! | [`OVERWRITTEN`] | somebody held it when the word was overwritten |
 //!
 //! *It is a hint*, as is the board's: the holder alone writes it, the lock orders it, and before anybody is blamed the
 //! records of the threads are asked. So it may be wrong (after a fork; in a copy), and then costs a look.
@@ -24,9 +24,9 @@ use crate::check::record::own::Own;
 use crate::hook::{Lock, Site};
 
 /// In the word: whom it names has released the lock.
-pub(crate) const FREE: u32 = 1 << 31;
+pub(crate) const RELEASED: u32 = 1 << 31;
 /// Names nobody who could take it.
-pub(crate) const LOST: u32 = !FREE;
+pub(crate) const OVERWRITTEN: u32 = !RELEASED;
 
 /// See the head of this file. Relaxed, in all of it: the lock orders it.
 #[derive(Clone, Copy)]
@@ -42,9 +42,9 @@ impl Holder {
 
     /// Whether nobody else has it.
     #[inline(always)]
-    pub(crate) fn lets_in(self, own: &Own) -> bool {
+    pub(crate) fn allows(self, own: &Own) -> bool {
         let last = self.0.load(Ordering::Relaxed);
-        last == 0 || last & FREE != 0 || last == own.number()
+        last == 0 || last & RELEASED != 0 || last == own.number()
     }
 
     #[inline(always)]
@@ -60,7 +60,7 @@ impl Holder {
 
     /// The place of who has it or had it last.
     pub(crate) fn place(self) -> Option<usize> {
-        let last = self.0.load(Ordering::Relaxed) & !FREE;
+        let last = self.0.load(Ordering::Relaxed) & !RELEASED;
         (last as usize).checked_sub(1)
     }
 }
@@ -85,6 +85,6 @@ impl Own {
             note.lock.store(lock.address() as u64, Ordering::Relaxed);
         }
         let Holder(word) = Holder::of(lock, entry);
-        word.store(self.number() | FREE, Ordering::Relaxed);
+        word.store(self.number() | RELEASED, Ordering::Relaxed);
     }
 }

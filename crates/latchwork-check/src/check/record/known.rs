@@ -124,13 +124,13 @@ pub(crate) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'stat
     let site = enter_place(tag);
     note_page(lock.address());
     board::alone(|_| {
-        let is_settled_anew = tag.settle();
+        let is_newly_settled = tag.settle();
         let known = board.lock(lock.address());
         let is_gone = |entry: &Entry| entry.what.load(Ordering::Relaxed) & GONE != 0;
         let describe = |entry: &Entry| describe(board, entry, lock, tag.name(), site, MADE);
         match known {
             Some(entry) => {
-                if is_settled_anew || is_gone(entry) {
+                if is_newly_settled || is_gone(entry) {
                     describe(entry);
                 }
                 Some(entry)
@@ -152,7 +152,7 @@ fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: S
 
 /// Another lock is in the place of a lock that is not held. If that lock was named by its place, this one is, too.
 /// Under the lock.
-pub(crate) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
+pub(crate) fn reinitialise(entry: &Entry, lock: Lock, site: Site) {
     settle(
         entry,
         lock,
@@ -253,13 +253,13 @@ pub fn may_be_in(range: &Range<usize>) -> bool {
 /// The locks in a range of memory.
 pub(crate) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Entry> {
     let board = board::board();
-    let (few, all) = if range.len() > LARGE {
+    let (small, all) = if range.len() > LARGE {
         (0..0, board)
     } else {
         (range.clone(), None)
     };
-    let grains = pages(&few).flat_map(move |page| {
-        let range = few.clone();
+    let grains = pages(&small).flat_map(move |page| {
+        let range = small.clone();
         let grains = grains_in(&range, page);
         let is_marked = move |grain: &usize| grains >> grain & 1 != 0;
         (0..u64::BITS as usize)
@@ -267,13 +267,13 @@ pub(crate) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Ent
             .map(move |grain| page + grain * GRAIN)
             .map(move |grain| grain.max(range.start)..(grain + GRAIN).min(range.end))
     });
-    let near = grains
+    let in_grains = grains
         .flat_map(|grain| (grain.start.next_multiple_of(4)..grain.end).step_by(4))
         .filter_map(move |address| board?.lock(address));
-    let far = all.into_iter().flat_map(Board::locks).filter(move |entry| {
+    let in_table = all.into_iter().flat_map(Board::locks).filter(move |entry| {
         let address = entry.address.load(Ordering::Relaxed) as usize;
         range.contains(&address)
     });
     let is_there = |entry: &&Entry| entry.what.load(Ordering::Relaxed) & (GONE | ENDED) != GONE;
-    near.chain(far).filter(is_there)
+    in_grains.chain(in_table).filter(is_there)
 }

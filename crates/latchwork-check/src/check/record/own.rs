@@ -11,7 +11,7 @@
 
 mod held_locks;
 
-use super::held::{FORKED, Mine};
+use super::held::{FORKED, HeldEntry};
 use crate::atomic::{AtomicU32, Ordering, compiler_fence};
 use crate::check::record::board::{self, Board};
 use crate::check::record::layout::{MORE, Place};
@@ -26,7 +26,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 /// The most locks of one thread that are checked at a time.
-pub(crate) const MOST: usize = HELD + MORE;
+pub(crate) const MAX_HELD: usize = HELD + MORE;
 
 /// How many chains of held locks a thread remembers: a hash table of pairs, each with the two latest of its slot.
 pub(crate) const CHAINS: usize = 256;
@@ -55,12 +55,12 @@ pub(crate) struct Own {
     gaps: Cell<u32>,
     busy: Cell<bool>,
     /// How many held locks found no room in `held`.
-    pub(crate) unseen: Cell<u32>,
+    pub(crate) unrecorded: Cell<u32>,
     /// The object of the latest rule of use that the thread broke.
     pub(crate) broken: Cell<usize>,
     /// How many times the thread's end was seen while it held something.
     pub(crate) ends: Cell<u32>,
-    pub(crate) held: [Cell<Mine>; MOST],
+    pub(crate) held: [Cell<HeldEntry>; MAX_HELD],
     /// A cache of source locations that are on the board.
     pub(crate) sites: [Cell<u64>; 32],
     /// The hashes of chains of held locks that were checked already.
@@ -82,7 +82,7 @@ const _: () = assert!(core::mem::offset_of!(Own, busy) < 64);
 static TASKS: AtomicU32 = AtomicU32::new(0);
 
 /// Stands for a thread for which there was no room, and which is not checked.
-const UNWATCHED: NonNull<Own> = NonNull::dangling();
+const UNCHECKED: NonNull<Own> = NonNull::dangling();
 
 each_thread! {
     /// Survives a fork, unlike the pointer in the thread record.
@@ -154,7 +154,7 @@ impl Own {
         }
         // The steps below may lock something themselves, in an allocator for instance.
         let own = match KNOWN.with(Cell::get) {
-            Some(own) if own == UNWATCHED => return None,
+            Some(own) if own == UNCHECKED => return None,
             Some(own) => own,
             None => {
                 let own = sys::arena(BYTES).ok()?.cast();
@@ -174,7 +174,7 @@ impl Own {
         let claimed = board.and_then(Board::claim);
         own.busy.set(false);
         let Some((index, place)) = claimed else {
-            own.stay_unwatched();
+            own.stay_unchecked();
             return None;
         };
         own.process.set(thread::process_id());
@@ -184,7 +184,7 @@ impl Own {
         own.place.set(Some(place));
         own.board.set(board);
         let priority = scheduling::own_priority().unwrap_or(0).into();
-        wait::saw_priority(priority);
+        wait::note_priority(priority);
         place
             .record
             .begin(own.process.get(), me.tid(), priority, &thread::name());
@@ -194,8 +194,8 @@ impl Own {
     }
 
     /// The thread is not checked for the rest of its life, since locks that it takes from now on are not recorded.
-    fn stay_unwatched(&'static self) {
-        KNOWN.with(|known| known.set(Some(UNWATCHED)));
+    fn stay_unchecked(&'static self) {
+        KNOWN.with(|known| known.set(Some(UNCHECKED)));
         // The parent's `Own` may be in use further up the stack, if the fork happened in a signal handler.
         if self.place.get().is_none() {
             // SAFETY: no pointer to it is left.
@@ -205,10 +205,10 @@ impl Own {
 
     /// After a fork: drops locks that are shared or robust, since the parent still holds these.
     fn keep_private_ones(&self) {
-        let held: [Mine; MOST] = core::array::from_fn(|place| self.held[place].get());
+        let held: [HeldEntry; MAX_HELD] = core::array::from_fn(|place| self.held[place].get());
         let count = self.count.replace(0);
         self.gaps.set(0);
-        // `unseen` stays: a lock that found no room is still held, if it is private.
+        // `unrecorded` stays: a lock that found no room is still held, if it is private.
         self.wanted.set(0);
         self.wait.set(None);
         for mine in &held[..count] {
@@ -219,7 +219,7 @@ impl Own {
             let traits = mine.lock().0.traits | unpack(0, made).0.traits;
             if mine.address != 0 && !traits.intersects(Traits::SHARED | Traits::ROBUST) {
                 let what = mine.what | FORKED;
-                self.push(Mine {
+                self.push(HeldEntry {
                     entry,
                     what,
                     ..*mine
@@ -250,7 +250,7 @@ impl Own {
 
     /// As [`Self::begin_wait`], for a condition: the task will need the mutex, too.
     pub(crate) fn begin_wait_with(&self, lock: Lock, what: u32, site: Site, mutex: Lock) {
-        self.say_what_is_held();
+        self.name_as_holder();
         let now = clock::monotonic();
         self.wait_began.set(now);
         self.wanted.set(lock.address());
@@ -260,7 +260,7 @@ impl Own {
 
     /// Names this thread as the holder of its exclusive locks on the board. A task that searches the waits finds
     /// holders there, so this comes before the wait is visible (a Release, in [`Wanted::begin`](crate::hook::Wanted)).
-    fn say_what_is_held(&self) {
+    fn name_as_holder(&self) {
         for mine in self.locks().filter(|mine| !mine.reads()) {
             if let Some(entry) = mine.entry {
                 entry.holder.store(self.number(), Ordering::Relaxed);

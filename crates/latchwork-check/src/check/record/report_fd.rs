@@ -5,13 +5,13 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::look;
 
 /// A descriptor, and the file that it refers to: device and inode. Relaxed throughout: it is set before it is used.
-pub(crate) struct Kept {
+pub(crate) struct ReportFd {
     /// The descriptor plus 1; 0 for none.
     descriptor: AtomicU32,
     file: [AtomicU64; 2],
 }
 
-impl Kept {
+impl ReportFd {
     pub(crate) const fn new() -> Self {
         Self {
             descriptor: AtomicU32::new(0),

@@ -1,7 +1,7 @@
 //! The settings: what is checked, and where findings go. `configure.rs` makes them.
 #![allow(unsafe_code)]
 
-use super::report_fd::Kept;
+use super::report_fd::ReportFd;
 use super::rule::Rule;
 use super::standard_error::complain;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 pub(crate) static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 pub(crate) static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 pub(crate) static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
-static JSON: Kept = Kept::new();
+static JSON: ReportFd = ReportFd::new();
 /// Suppressed IDs, in an arena; those that do not fit are dropped.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);

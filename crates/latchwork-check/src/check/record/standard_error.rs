@@ -1,11 +1,11 @@
 //! Standard error, to which the checker writes reports, and messages that something could not be done.
 
-use crate::check::record::report_fd::Kept;
+use crate::check::record::report_fd::ReportFd;
 use crate::sys::look;
 use core::fmt::{self, Write};
 
 /// The file that standard error was when the checker began.
-static ERRORS: Kept = Kept::new();
+static ERRORS: ReportFd = ReportFd::new();
 
 /// The program's standard error.
 const STANDARD_ERROR: u32 = 2;

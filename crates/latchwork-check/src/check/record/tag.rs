@@ -107,18 +107,19 @@ impl Tag {
     /// Whether its lock was used here before, and was neither dropped nor overwritten since.
     #[inline]
     pub(crate) fn is_in_place(&self) -> bool {
-        let here = core::ptr::from_ref(self).addr() as u64;
+        let own_address = core::ptr::from_ref(self).addr() as u64;
         // Relaxed, in all of this file: each word is complete by itself.
-        self.magic.load(Ordering::Relaxed) == LIVE && self.address.load(Ordering::Relaxed) == here
+        self.magic.load(Ordering::Relaxed) == LIVE
+            && self.address.load(Ordering::Relaxed) == own_address
     }
 
     /// What the tag says of the memory of its lock.
     pub(crate) fn state(&self) -> State {
-        let here = core::ptr::from_ref(self).addr() as u64;
+        let own_address = core::ptr::from_ref(self).addr() as u64;
         let address = self.address.load(Ordering::Relaxed);
         match self.magic.load(Ordering::Relaxed) {
             LIVE if address == 0 => State::Unused,
-            LIVE if address == here => State::InUse,
+            LIVE if address == own_address => State::InUse,
             LIVE => State::Copied,
             0 => State::Zeroed,
             ENDED => State::Dropped,
@@ -133,9 +134,9 @@ impl Tag {
 
     /// Fixes the address, since the lock is now in use. Returns whether that is new. Under the board's lock.
     pub(crate) fn settle(&self) -> bool {
-        let here = core::ptr::from_ref(self).addr() as u64;
+        let own_address = core::ptr::from_ref(self).addr() as u64;
         self.address
-            .compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(0, own_address, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -172,8 +173,8 @@ impl Tag {
 
     /// The lock is about to be dropped. Returns whether it was in use.
     pub(crate) fn end(&self) -> bool {
-        let here = core::ptr::from_ref(self).addr() as u64;
-        let known = self.address.load(Ordering::Relaxed) == here;
+        let own_address = core::ptr::from_ref(self).addr() as u64;
+        let known = self.address.load(Ordering::Relaxed) == own_address;
         self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known
     }
 

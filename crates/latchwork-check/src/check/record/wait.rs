@@ -36,7 +36,7 @@ impl Rank {
 }
 
 /// Records that a task with this priority exists.
-pub(crate) fn saw_priority(priority: u32) {
+pub(crate) fn note_priority(priority: u32) {
     // Relaxed, here and below: a hint; a task that waits for long reads the priorities anyway.
     if priority > 0 && !REAL_TIME.load(Ordering::Relaxed) {
         REAL_TIME.store(true, Ordering::Relaxed);
@@ -51,12 +51,12 @@ pub(crate) struct Wait {
     pub(crate) site: Site,
     pub(crate) began: u64,
     pub(crate) blocker: Option<Blocker>,
-    pub(crate) told_inversion: bool,
-    pub(crate) told_long: bool,
+    pub(crate) reported_inversion: bool,
+    pub(crate) reported_long: bool,
     /// Whether other processes are still to be searched: see `cross_process.rs`.
-    pub(crate) looks_far: bool,
+    pub(crate) searches_processes: bool,
     /// Whether it waits to read where readers come first: writers then block it only after a while.
-    pub(crate) may_stand_behind_writers: bool,
+    pub(crate) may_queue_behind_writers: bool,
 }
 
 /// The task that blocks a waiter.

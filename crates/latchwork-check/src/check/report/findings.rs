@@ -1,14 +1,14 @@
 //! The construction of findings, one function for each kind.
 
 use crate::atomic::{Ordering, fence};
-use crate::check::detect::cycle::{Circle, Link};
+use crate::check::detect::cycle::{Link, WaitCycle};
 use crate::check::detect::lasting::lasts;
 use crate::check::detect::order;
-use crate::check::detect::visible_tasks::{Here, Member, Who};
+use crate::check::detect::visible_tasks::{Member, TaskRef, VisibleTasks};
 use crate::check::record::bounded::Text;
 use crate::check::record::rule::Rule;
 use crate::check::record::wait::Blocker;
-use crate::check::record::{held::Mine, own::Own};
+use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::report::finding::{Confidence, Finding, TASKS, TaskText, Use};
 use crate::check::report::sink::report;
 use crate::check::report::words;
@@ -17,11 +17,11 @@ use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
 
 /// A task, displayed by name and number.
-struct WhoIs<'a>(&'a TaskText);
+struct Identity<'a>(&'a TaskText);
 
-impl fmt::Display for WhoIs<'_> {
+impl fmt::Display for Identity<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write_who(to)
+        self.0.write_identity(to)
     }
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Priority<'_> {
 }
 
 /// A lock that the calling task holds, as a use.
-fn use_of_mine(own: &Own, mine: &Mine) -> Use {
+fn use_of_mine(own: &Own, mine: &HeldEntry) -> Use {
     let (lock, mode) = mine.lock();
     words::use_of(own.identity().0, lock, mode, mine.site, mine.since)
 }
@@ -57,7 +57,7 @@ fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
 }
 
 /// Another task, with a lock that it holds.
-fn holder(who: Who<'_>, lock: Lock) -> TaskText {
+fn holder(who: TaskRef<'_>, lock: Lock) -> TaskText {
     let held = who.held(lock.address() as u64);
     TaskText {
         holds: held.map(|held| words::use_of_held(who.process, &held)),
@@ -72,7 +72,7 @@ pub(crate) fn misuse(
     rule: Rule,
     lock: Lock,
     site: Site,
-    other: Option<Who<'_>>,
+    other: Option<TaskRef<'_>>,
     what: fmt::Arguments<'_>,
 ) {
     own.broken.set(lock.address());
@@ -107,7 +107,7 @@ pub(crate) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: 
 }
 
 /// The calling task releases a lock that it has held for too long.
-pub(crate) fn long_hold(own: &Own, mine: &Mine, site: Site, nanoseconds: u64) {
+pub(crate) fn long_hold(own: &Own, mine: &HeldEntry, site: Site, nanoseconds: u64) {
     report(Rule::NoLongHold, Confidence::Seen, |finding| {
         let (lock, mode) = mine.lock();
         let mut me = me_at(own, lock, mode, site);
@@ -146,7 +146,7 @@ pub(crate) fn ends_holding(
 fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
     let lock = me.wants.as_ref().or(me.uses.as_ref());
     let lock = lock.or(me.holds.as_ref());
-    let _ = write!(finding.summary, "{} {what}", WhoIs(me));
+    let _ = write!(finding.summary, "{} {what}", Identity(me));
     if let Some(of) = lock {
         let _ = write!(
             finding.summary,
@@ -159,10 +159,18 @@ fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
 }
 
 /// The calling task wants a lock that it holds.
-pub(crate) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &Mine, site: Site) {
+pub(crate) fn recursion(
+    own: &Own,
+    lock: Lock,
+    mode: Mode,
+    timed: bool,
+    mine: &HeldEntry,
+    site: Site,
+) {
     own.broken.set(lock.address());
-    let holds = || Here::new(own).is_some_and(|here| lasts(&here, core::iter::once(lock)));
-    report(Rule::NoRecursion, sure(timed, holds), |finding| {
+    let holds =
+        || VisibleTasks::new(own).is_some_and(|visible| lasts(&visible, core::iter::once(lock)));
+    report(Rule::NoRecursion, confidence_in(timed, holds), |finding| {
         let mut me = me_at(own, lock, mode, site);
         me.holds = Some(use_of_mine(own, mine));
         let how = match (mine.lock().1, mode) {
@@ -185,7 +193,7 @@ pub(crate) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &M
 }
 
 /// The calling task waits for an event that only it could signal.
-pub(crate) fn lone_wait(own: &Own, object: Lock, site: Site) {
+pub(crate) fn unsignallable_wait(own: &Own, object: Lock, site: Site) {
     report(Rule::NoLoneWait, Confidence::Follows, |finding| {
         let me = me_at(own, object, Mode::Exclusive, site);
         summarise(
@@ -210,7 +218,7 @@ fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
 }
 
 /// The confidence in a cycle of waits. `ends`: a wait ends at a deadline.
-fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
+fn confidence_in(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
     if ends {
         Confidence::Follows
     } else if lasts() {
@@ -224,10 +232,10 @@ fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
 ///
 /// Nothing is reported if one of them has moved on since the cycle was found: its call was refused and has reported the
 /// cycle, or its deadline has passed. All data in the report were read while they all waited.
-pub(crate) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
+pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'_>>) {
     let mut members = [None; TASKS];
-    let mut previous = circle.links().last().map(|link| link.task.record.view());
-    for (member, Link { task: who, .. }) in members.iter_mut().zip(circle.links()) {
+    let mut previous = cycle.links().last().map(|link| link.task.record.view());
+    for (member, Link { task: who, .. }) in members.iter_mut().zip(cycle.links()) {
         let view = who.record.view();
         let wants = view.wants;
         let needed = previous.replace(view).and_then(|before| before.needs());
@@ -235,29 +243,33 @@ pub(crate) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
         *member = Some(Member { who, wants, holds });
     }
     fence(Ordering::Acquire);
-    if circle.all_wait(&field) {
+    if cycle.all_wait(&field) {
         let members = members.iter().flatten().copied();
         let locks = members.clone().filter_map(|member| member.holds);
         let lasts = || lasts(field, locks.map(|held| held.lock));
-        self::circle(members, circle.ends(), sure(circle.ends(), lasts));
+        report_cycle(members, cycle.ends(), confidence_in(cycle.ends(), lasts));
     }
 }
 
 /// The same for tasks of several processes, any of which may release locks that any task may release.
-pub(crate) fn far_circle(members: &[Member<'_>], ends: bool) {
+pub(crate) fn deadlock_across_processes(members: &[Member<'_>], ends: bool) {
     let mut locks = members.iter().filter_map(|member| member.holds);
     let lasts = || !locks.any(|held| held.lock.traits.contains(Traits::ANYONE));
-    circle(members.iter().copied(), ends, sure(ends, lasts));
+    report_cycle(members.iter().copied(), ends, confidence_in(ends, lasts));
 }
 
 /// The same for tasks in the state in which they were read. `ends`: a wait ends at a deadline.
-fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confidence) {
-    report(Rule::NoDeadlock, sure, |finding| {
+fn report_cycle<'f>(
+    members: impl Iterator<Item = Member<'f>>,
+    ends: bool,
+    confidence_in: Confidence,
+) {
+    report(Rule::NoDeadlock, confidence_in, |finding| {
         for Member { who, wants, holds } in members {
-            let told = |held: Held| words::use_of_held(who.process, &held);
+            let of_held = |held: Held| words::use_of_held(who.process, &held);
             let task = TaskText {
-                wants: wants.map(told),
-                holds: holds.map(told),
+                wants: wants.map(of_held),
+                holds: holds.map(of_held),
                 ..words::task(who)
             };
             if !finding.tasks.push(task) {
@@ -267,11 +279,11 @@ fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confi
         let Finding { tasks, summary, .. } = finding;
         for task in tasks.iter() {
             if let Some(wants) = &task.wants {
-                let _ = write!(summary, "{} wants {} -> ", WhoIs(task), wants.lock.name);
+                let _ = write!(summary, "{} wants {} -> ", Identity(task), wants.lock.name);
             }
         }
         if let Some(first) = tasks.get(0) {
-            let _ = write!(summary, "{}", WhoIs(first));
+            let _ = write!(summary, "{}", Identity(first));
         }
         finding.note = Text::new(format_args!(
             "each of these {} tasks waits for a lock that the next one holds. The last waits for the first{}",
@@ -286,14 +298,14 @@ fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confi
 }
 
 /// Locks were taken in more than one order.
-pub(crate) fn wrong_order(own: &Own, circle: &order::Circle) {
-    let (rule, confidence) = match circle.is_by_one() {
+pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
+    let (rule, confidence) = match cycle.is_of_one_task() {
         true => (Rule::OneTaskOrder, Confidence::Suspected),
         false => (Rule::OneOrder, Confidence::Follows),
     };
     report(rule, confidence, |finding| {
         let process = own.identity().0;
-        for (edge, task) in circle.edges() {
+        for (edge, task) in cycle.edges() {
             let thread = edge.thread_of(task);
             let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
             let of = |address: u64, what: u32, site: u64| {
@@ -331,7 +343,7 @@ pub(crate) fn wrong_order(own: &Own, circle: &order::Circle) {
         if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
             let _ = write!(summary, "{}", holds.lock.name);
         }
-        finding.note = match circle.is_by_one() {
+        finding.note = match cycle.is_of_one_task() {
             true => Text::new(format_args!(
                 "one task so far has taken locks in these {} orders; it holds no common lock around these acquisitions, \
                  and the lock modes conflict",
@@ -370,8 +382,8 @@ pub(crate) fn inversion(
         let _ = write!(
             finding.summary,
             "{} of {high} waits for {} of {low}",
-            WhoIs(&me),
-            WhoIs(&other)
+            Identity(&me),
+            Identity(&other)
         );
         finding.note = Text::new(format_args!(
             "for {} µs so far, and the lock's protocol neither lends its holder a priority nor has a ceiling",

@@ -156,7 +156,7 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
 fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     /// The file ends in the middle of a line.
     static IS_CUT: AtomicBool = AtomicBool::new(false);
-    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     // Relaxed, throughout: if two threads write at the same time, both may end the line, or neither.
     let end = if IS_CUT.load(Ordering::Relaxed) {
         "\n"
@@ -172,7 +172,7 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     if written > 0 {
         IS_CUT.store(!is_whole, Ordering::Relaxed);
     }
-    if !is_whole && !IS_TOLD.swap(true, Ordering::Relaxed) {
+    if !is_whole && !IS_REPORTED.swap(true, Ordering::Relaxed) {
         complain(format_args!(
             "LATCHWORK_CHECK: a finding could not be written to the file for findings"
         ));

@@ -60,7 +60,7 @@ impl fmt::Display for Finding {
 impl TaskText {
     fn write(&self, number: usize, rule: Rule, to: &mut impl Write) -> fmt::Result {
         write!(to, "   task {number}: ")?;
-        self.write_who(to)?;
+        self.write_identity(to)?;
         if self.priority != 0 {
             write!(to, ", priority {}", self.priority)?;
         }
@@ -84,7 +84,7 @@ impl TaskText {
     }
 
     /// Its name, process and thread.
-    pub(crate) fn write_who(&self, to: &mut impl Write) -> fmt::Result {
+    pub(crate) fn write_identity(&self, to: &mut impl Write) -> fmt::Result {
         let name = if self.name.is_empty() {
             "?"
         } else {

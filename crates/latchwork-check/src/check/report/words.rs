@@ -1,7 +1,7 @@
 //! Addresses and sites as text, for findings.
 
 use crate::atomic::Ordering;
-use crate::check::detect::visible_tasks::Who;
+use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::holder::Holder;
@@ -175,7 +175,7 @@ pub(crate) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
 }
 
 /// A task, from its record.
-pub(crate) fn task(who: Who<'_>) -> TaskText {
+pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
     let view = who.record.view();
     // Its current name; the record has the name with which it began.
     let name = thread_name(who.process, who.thread);

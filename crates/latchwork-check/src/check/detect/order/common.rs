@@ -16,8 +16,8 @@
 //! In the child of a fork, the task of a lock that one task had taken becomes [`NOBODY`], since the thread has another
 //! number there.
 
-use super::search::worse;
-use super::search::{Circle, search};
+use super::search::more_important;
+use super::search::{OrderCycle, search};
 use crate::atomic::Ordering;
 use crate::check::record::board;
 use crate::check::record::layout::{COMMON, Entry, NOBODY};
@@ -28,7 +28,7 @@ use crate::hook::Lock;
 
 /// The calling task takes a lock, or wants to. Returns a cycle that is no longer harmless because of that.
 #[inline]
-pub(crate) fn used(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
+pub(crate) fn used(own: &Own, lock: Lock, entry: &Entry) -> Option<OrderCycle> {
     let known = entry.task.load(Ordering::Relaxed);
     if known == own.task.get() || known == COMMON {
         return None;
@@ -37,7 +37,7 @@ pub(crate) fn used(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
 }
 
 #[cold]
-fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
+fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<OrderCycle> {
     let me = own.task.get();
     let first = || {
         let task = &entry.task;
@@ -54,7 +54,7 @@ fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
 }
 
 /// Under the lock.
-fn become_common(entry: &Entry) -> Option<Circle> {
+fn become_common(entry: &Entry) -> Option<OrderCycle> {
     if entry.task.swap(COMMON, Ordering::Relaxed) == COMMON {
         return None;
     }
@@ -72,7 +72,7 @@ fn become_common(entry: &Entry) -> Option<Circle> {
         is_new.then(|| search(number)).flatten()
     };
     let wanted = mark((edges >> 32) as u32, WANTED_COMMON);
-    worse(wanted, mark(edges as u32, HELD_COMMON))
+    more_important(wanted, mark(edges as u32, HELD_COMMON))
 }
 
 /// Two locks have made an edge: the held one and the wanted one.

@@ -9,7 +9,7 @@ use crate::check::record::layout::COMMON;
 use crate::check::record::order_graph::graph::{
     ASKED, Edge, GRAPH, Graph, HELD_COMMON, WANTED_COMMON,
 };
-use crate::check::record::order_graph::level::worked;
+use crate::check::record::order_graph::level::count_work;
 use crate::check::record::order_graph::node::is_common;
 use crate::check::record::standard_error::complain;
 
@@ -37,14 +37,14 @@ pub(crate) fn forget_shapes() {
 
 /// A cycle of edges, each of which begins where the one before ends; with a task for each.
 #[derive(Clone, Copy)]
-pub(crate) struct Circle {
+pub(crate) struct OrderCycle {
     edges: [u32; LONGEST],
     tasks: [u32; LONGEST],
     length: usize,
-    is_by_one: bool,
+    is_of_one_task: bool,
 }
 
-impl Circle {
+impl OrderCycle {
     /// The edges, each with a task that has made it.
     pub(crate) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
         let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
@@ -52,21 +52,24 @@ impl Circle {
     }
 
     /// Whether one task has made all of them.
-    pub(crate) fn is_by_one(&self) -> bool {
-        self.is_by_one
+    pub(crate) fn is_of_one_task(&self) -> bool {
+        self.is_of_one_task
     }
 }
 
 /// The more important of two cycles.
-pub(super) fn worse(one: Option<Circle>, other: Option<Circle>) -> Option<Circle> {
+pub(super) fn more_important(
+    one: Option<OrderCycle>,
+    other: Option<OrderCycle>,
+) -> Option<OrderCycle> {
     match (one, other) {
-        (Some(one), Some(other)) if one.is_by_one() => Some(other),
+        (Some(one), Some(other)) if one.is_of_one_task() => Some(other),
         (one, other) => one.or(other),
     }
 }
 
 /// Searches for a cycle through an edge that is not harmless. Under the lock.
-pub(super) fn search(edge: u32) -> Option<Circle> {
+pub(super) fn search(edge: u32) -> Option<OrderCycle> {
     let (from, to) = GRAPH.edge(edge).ends();
     let root = GRAPH.root(from);
     if root != GRAPH.root(to) || !GRAPH.counts(from) || !GRAPH.counts(to) {
@@ -81,18 +84,18 @@ pub(super) fn search(edge: u32) -> Option<Circle> {
         goal: from,
         root,
         budget,
-        looked_at: 0,
+        visited: 0,
         path: [0; LONGEST],
-        by_one: None,
+        of_one_task: None,
     };
     search.path[0] = edge;
-    let found = search.straight_back(from, to).or_else(|| {
+    let found = search.two_edge_cycle(from, to).or_else(|| {
         let short = search.go(4);
         short.or_else(|| search.go(LONGEST))
     });
-    debt.store(owed + search.looked_at, Ordering::Relaxed);
-    worked(search.looked_at);
-    found.or_else(|| search.by_one.filter(is_new_shape))
+    debt.store(owed + search.visited, Ordering::Relaxed);
+    count_work(search.visited);
+    found.or_else(|| search.of_one_task.filter(is_new_shape))
 }
 
 struct Search {
@@ -101,22 +104,22 @@ struct Search {
     /// The root of the component in which all cycles through the edge lie.
     root: u32,
     budget: u32,
-    looked_at: u32,
+    visited: u32,
     path: [u32; LONGEST],
     /// The first cycle found whose edges one task has made.
-    by_one: Option<Circle>,
+    of_one_task: Option<OrderCycle>,
 }
 
 impl Search {
     /// The cycle of two edges, if there is one.
-    fn straight_back(&mut self, from: u32, to: u32) -> Option<Circle> {
+    fn two_edge_cycle(&mut self, from: u32, to: u32) -> Option<OrderCycle> {
         let back = self.graph.find(u64::from(to) << 32 | u64::from(from))?;
         self.path[1] = back;
         self.judge(2)
     }
 
     /// Follows all paths up to a length. Returns the first cycle that more than one task has made.
-    fn go(&mut self, longest: usize) -> Option<Circle> {
+    fn go(&mut self, longest: usize) -> Option<OrderCycle> {
         let first_after = |edge: u32| {
             let (_, to) = self.graph.edge(edge).ends();
             self.graph.node(to).first.load(Ordering::Relaxed)
@@ -134,17 +137,17 @@ impl Search {
                 continue;
             }
             self.budget -= 1;
-            self.looked_at += 1;
+            self.visited += 1;
             let edge = self.graph.edge(next);
             let (_, to) = edge.ends();
             self.path[length] = next;
             if to == self.goal {
                 // Cycles of two edges were judged before.
-                let circle = (length > 1).then(|| self.judge(length + 1)).flatten();
-                if circle.is_some() {
-                    return circle;
+                let cycle = (length > 1).then(|| self.judge(length + 1)).flatten();
+                if cycle.is_some() {
+                    return cycle;
                 }
-            } else if length + 1 < longest && self.goes_on(to, length) {
+            } else if length + 1 < longest && self.may_extend(to, length) {
                 length += 1;
                 next = self.graph.node(to).first.load(Ordering::Relaxed);
                 continue;
@@ -156,7 +159,7 @@ impl Search {
 
     /// Whether the path, of so many edges, may go on through a node: the node may be part of a cycle, and is not on the
     /// path.
-    fn goes_on(&self, node: u32, length: usize) -> bool {
+    fn may_extend(&self, node: u32, length: usize) -> bool {
         let mut path = self.path[..length].iter();
         self.graph.counts(node)
             && self.graph.root(node) == self.root
@@ -164,7 +167,7 @@ impl Search {
     }
 
     /// Returns the path as a cycle, unless it is harmless; a cycle of one task is kept aside.
-    fn judge(&mut self, length: usize) -> Option<Circle> {
+    fn judge(&mut self, length: usize) -> Option<OrderCycle> {
         let path = self.path;
         let edges = || path[..length].iter().map(|number| self.graph.edge(*number));
         // Two edges, each with its task, at the same time: this is what a common gate forbids.
@@ -180,24 +183,24 @@ impl Search {
         if !excludes {
             return None;
         }
-        let mut circle = Circle {
+        let mut cycle = OrderCycle {
             edges: path,
             tasks: [0; LONGEST],
             length,
-            is_by_one: false,
+            is_of_one_task: false,
         };
         if pairs().all(|(edge, next)| self.is_of_common(edge, next))
-            && self.assign(&mut circle.tasks[..length], 0)
+            && self.assign(&mut cycle.tasks[..length], 0)
         {
-            return Some(circle);
+            return Some(cycle);
         }
-        if self.by_one.is_none()
+        if self.of_one_task.is_none()
             && let Some(task) = self.only_task(length)
         {
-            circle.tasks = [task; LONGEST];
-            circle.is_by_one = true;
-            if !is_known_shape(&circle) {
-                self.by_one = Some(circle);
+            cycle.tasks = [task; LONGEST];
+            cycle.is_of_one_task = true;
+            if !is_known_shape(&cycle) {
+                self.of_one_task = Some(cycle);
                 let several = self.graph.head.task.load(Ordering::Relaxed) == COMMON;
                 let left = if several { BUDGET_FOR_WORSE } else { 0 };
                 self.budget = self.budget.min(left);
@@ -262,7 +265,7 @@ fn is_common_now(address: &AtomicU64) -> bool {
 }
 
 /// A hash of a cycle's classes and places, independent of where it begins.
-fn shape(circle: &Circle) -> u64 {
+fn shape(cycle: &OrderCycle) -> u64 {
     let of_edge = |(edge, _): (&Edge, u32)| {
         let (from, to) = edge.ends();
         let key = |node: u32| GRAPH.node(node).key.load(Ordering::Relaxed);
@@ -279,26 +282,22 @@ fn shape(circle: &Circle) -> u64 {
                 .rotate_left(29)
         })
     };
-    circle
-        .edges()
-        .map(of_edge)
-        .fold(1, u64::wrapping_add)
-        .max(1)
+    cycle.edges().map(of_edge).fold(1, u64::wrapping_add).max(1)
 }
 
-fn is_known_shape(circle: &Circle) -> bool {
-    let shape = shape(circle);
+fn is_known_shape(cycle: &OrderCycle) -> bool {
+    let shape = shape(cycle);
     let mut all = SHAPES.iter().map(|place| place.load(Ordering::Relaxed));
     all.any(|known| known == shape)
 }
 
 /// Whether a cycle is to be reported, as the first one of its shape.
-fn is_new_shape(circle: &Circle) -> bool {
+fn is_new_shape(cycle: &OrderCycle) -> bool {
     let is_free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;
     let Some((number, place)) = SHAPES.iter().enumerate().find(|(_, place)| is_free(place)) else {
         return false;
     };
-    place.store(shape(circle), Ordering::Relaxed);
+    place.store(shape(cycle), Ordering::Relaxed);
     if number + 1 == SHAPES.len() {
         complain(format_args!(
             "many orders that contradict each other, of one task alone: no more of them are reported"

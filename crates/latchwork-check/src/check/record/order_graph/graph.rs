@@ -254,7 +254,7 @@ impl Graph {
         let next = head.nodes.load(Ordering::Relaxed) + 1;
         let is_free = || head.free_nodes.load(Ordering::Relaxed) != 0;
         if !is_free() && Rows::<Node>::begins_piece(next - 1) {
-            self.drop_if_worth();
+            self.drop_retired_if_worth();
         }
         let number = if is_free() {
             let number = head.free_nodes.load(Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl Graph {
         let is_free = || head.free_edges.load(Ordering::Relaxed) != 0;
         let next = head.edges.load(Ordering::Relaxed) + 1;
         if !is_free() && Rows::<Edge>::begins_piece(next - 1) {
-            self.drop_if_worth();
+            self.drop_retired_if_worth();
         }
         let key_of = |number: u32| self.edge(number).key.load(Ordering::Relaxed);
         if !self.by_key.make_room(key_of) {

@@ -38,7 +38,7 @@ pub fn order_work() -> u64 {
 }
 
 /// Adds to the work counter. Under the lock.
-pub(crate) fn worked(count: u32) {
+pub(crate) fn count_work(count: u32) {
     WORK.store(
         WORK.load(Ordering::Relaxed) + u64::from(count),
         Ordering::Relaxed,
@@ -47,9 +47,9 @@ pub(crate) fn worked(count: u32) {
 
 /// The direction in which edges are followed.
 #[derive(Clone, Copy)]
-enum Way {
-    Ahead,
-    Behind,
+enum Direction {
+    Forward,
+    Backward,
 }
 
 /// A level and its node as one number, which sorts by level.
@@ -85,7 +85,7 @@ impl Graph {
 
     /// Adds an edge between these nodes to the order. There is room in the lists for all nodes.
     pub(crate) fn place(&self, from: u32, to: u32) {
-        worked(1);
+        count_work(1);
         let (from, to) = (self.root(from), self.root(to));
         let (high, low) = (self.level(from), self.level(to));
         if from == to || high < low {
@@ -95,13 +95,15 @@ impl Graph {
         // SAFETY: the caller has the lock, and nothing below calls `lists` again.
         #[allow(unsafe_code)]
         let [ahead, behind, levels] = unsafe { self.scratch.lists() };
-        let ahead = self.walk(Way::Ahead, to, low..=high, walk, ahead);
-        let behind = self.walk(Way::Behind, from, low..=high, walk, behind);
-        let is_in = |number: u64, way: Way| {
+        let ahead = self.walk(Direction::Forward, to, low..=high, walk, ahead);
+        let behind = self.walk(Direction::Backward, from, low..=high, walk, behind);
+        let is_in = |number: u64, way: Direction| {
             seen(self.node(number as u32), way).load(Ordering::Relaxed) == walk
         };
         // The levels of all of these nodes, which are distributed among them again.
-        let only_ahead = ahead.iter().filter(|number| !is_in(**number, Way::Behind));
+        let only_ahead = ahead
+            .iter()
+            .filter(|number| !is_in(**number, Direction::Backward));
         let all = only_ahead.chain(behind.iter());
         let mut count = 0;
         for (place, number) in levels.iter_mut().zip(all) {
@@ -112,14 +114,17 @@ impl Graph {
         levels.sort_unstable();
         // A node that is both ahead and behind lies on a cycle through the new edge.
         let mut cycle = None;
-        for number in ahead.iter().filter(|number| is_in(**number, Way::Behind)) {
+        for number in ahead
+            .iter()
+            .filter(|number| is_in(**number, Direction::Backward))
+        {
             match cycle {
                 None => cycle = Some(*number as u32),
                 Some(root) => self.join(root, *number as u32),
             }
         }
-        let behind = self.by_level(behind, |number| !is_in(number, Way::Ahead));
-        let ahead = self.by_level(ahead, |number| !is_in(number, Way::Behind));
+        let behind = self.by_level(behind, |number| !is_in(number, Direction::Forward));
+        let ahead = self.by_level(ahead, |number| !is_in(number, Direction::Backward));
         // The nodes behind get the lowest levels, so none of them moves up; those ahead get the highest, so none moves
         // down.
         let set = |number: u64, level: u64| {
@@ -142,7 +147,7 @@ impl Graph {
     /// The components that edges lead to from one, within these levels. They are marked as visited.
     fn walk(
         &self,
-        way: Way,
+        way: Direction,
         from: u32,
         levels: core::ops::RangeInclusive<u32>,
         walk: u32,
@@ -151,16 +156,16 @@ impl Graph {
         list[0] = from.into();
         seen(self.node(from), way).store(walk, Ordering::Relaxed);
         let (mut count, mut at) = (1, 0);
-        let mut looked_at = 0;
+        let mut visited = 0;
         while at < count {
-            looked_at += 1;
+            visited += 1;
             let root = list[at] as u32;
-            self.go_round(root, way, |edge| {
-                looked_at += 1;
+            self.walk_ring(root, way, |edge| {
+                visited += 1;
                 let (start, end) = edge.ends();
                 let other = self.root(match way {
-                    Way::Ahead => end,
-                    Way::Behind => start,
+                    Direction::Forward => end,
+                    Direction::Backward => start,
                 });
                 if other == root || !self.counts(start) || !self.counts(end) {
                     return false;
@@ -175,7 +180,7 @@ impl Graph {
             });
             at += 1;
         }
-        worked(looked_at);
+        count_work(visited);
         &mut list[..count]
     }
 
@@ -197,7 +202,7 @@ impl Graph {
     }
 
     /// Walks round a ring of a component; `stays` decides whether an edge stays in it.
-    fn go_round(&self, root: u32, way: Way, mut stays: impl FnMut(&Edge) -> bool) {
+    fn walk_ring(&self, root: u32, way: Direction, mut stays: impl FnMut(&Edge) -> bool) {
         let ring = ring(self.node(root), way);
         let mut last = ring.load(Ordering::Relaxed);
         let mut before = last;
@@ -227,14 +232,14 @@ impl Graph {
     pub(crate) fn put_in_rings(&self, number: u32) {
         let edge = self.edge(number);
         let (from, to) = edge.ends();
-        for (node, way) in [(from, Way::Ahead), (to, Way::Behind)] {
+        for (node, way) in [(from, Direction::Forward), (to, Direction::Backward)] {
             link(edge, way).store(number, Ordering::Relaxed);
             self.join_ring(self.root(node), way, number);
         }
     }
 
     /// Joins the ring of an edge with a component's ring.
-    fn join_ring(&self, root: u32, way: Way, other: u32) {
+    fn join_ring(&self, root: u32, way: Direction, other: u32) {
         let ring = ring(self.node(root), way);
         let mine = ring.load(Ordering::Relaxed);
         if mine == 0 {
@@ -249,7 +254,7 @@ impl Graph {
 
     /// Joins two components; the first one's root becomes the root of both.
     fn join(&self, root: u32, other: u32) {
-        for way in [Way::Ahead, Way::Behind] {
+        for way in [Direction::Forward, Direction::Backward] {
             let theirs = ring(self.node(other), way).swap(0, Ordering::Relaxed);
             if theirs != 0 {
                 self.join_ring(root, way, theirs);
@@ -260,7 +265,7 @@ impl Graph {
 
     /// Makes each node a component of its own, and gives them levels in the order that they had. There is room in the
     /// lists for all nodes.
-    pub(crate) fn level_anew(&self) {
+    pub(crate) fn rebuild_levels(&self) {
         let nodes = self.head.nodes.load(Ordering::Relaxed);
         // SAFETY: the caller has the lock, and nothing below calls `lists` again.
         #[allow(unsafe_code)]
@@ -274,35 +279,35 @@ impl Graph {
             let node = self.node(*number as u32);
             node.level.store(level, Ordering::Relaxed);
             node.component.store(0, Ordering::Relaxed);
-            for way in [Way::Ahead, Way::Behind] {
+            for way in [Direction::Forward, Direction::Backward] {
                 ring(node, way).store(0, Ordering::Relaxed);
             }
         }
         self.head.levels.store(nodes, Ordering::Relaxed);
-        worked(nodes);
+        count_work(nodes);
     }
 }
 
-fn seen(node: &Node, way: Way) -> &AtomicU32 {
+fn seen(node: &Node, way: Direction) -> &AtomicU32 {
     match way {
-        Way::Ahead => &node.ahead,
-        Way::Behind => &node.behind,
+        Direction::Forward => &node.ahead,
+        Direction::Backward => &node.behind,
     }
 }
 
 /// The last edge of a component's ring; 0 if it has none.
-fn ring(node: &Node, way: Way) -> &AtomicU32 {
+fn ring(node: &Node, way: Direction) -> &AtomicU32 {
     match way {
-        Way::Ahead => &node.leaving,
-        Way::Behind => &node.entering,
+        Direction::Forward => &node.leaving,
+        Direction::Backward => &node.entering,
     }
 }
 
 /// The next edge of the ring.
-fn link(edge: &Edge, way: Way) -> &AtomicU32 {
+fn link(edge: &Edge, way: Direction) -> &AtomicU32 {
     match way {
-        Way::Ahead => &edge.next_leaving,
-        Way::Behind => &edge.next_entering,
+        Direction::Forward => &edge.next_leaving,
+        Direction::Backward => &edge.next_entering,
     }
 }
 
@@ -396,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fork_has_torn_is_derived_anew() {
+    fn data_torn_by_a_fork_are_rebuilt() {
         for seed in 1..60 {
             let (graph, mut random) = new(seed);
             for _ in 0..30 {
@@ -423,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_when_locks_have_gone_is_in_order() {
+    fn order_remains_when_locks_are_destroyed() {
         for seed in 1..60 {
             let (graph, mut random) = new(seed);
             for round in 0..8 {

@@ -17,7 +17,7 @@ use crate::check::record::standard_error::complain;
 const WORTH: u32 = 1024;
 
 /// In a node's flags: it was retired when this pass began. (Others are retired meanwhile.)
-const GOES: u32 = 4;
+const DROPPED: u32 = 4;
 
 /// The class of a free node.
 const NONE: u32 = u32::MAX;
@@ -34,7 +34,7 @@ impl Graph {
     }
 
     /// Drops all edges of retired nodes, and frees these nodes, if they are many.
-    pub(crate) fn drop_if_worth(&self) {
+    pub(crate) fn drop_retired_if_worth(&self) {
         let head = &self.head;
         let retired = head.retired.load(Ordering::Relaxed);
         let nodes = head.nodes.load(Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Graph {
     pub(crate) fn drop_retired(&self) {
         let nodes = self.head.nodes.load(Ordering::Relaxed);
         for number in (1..=nodes).filter(|number| self.has(*number, RETIRED)) {
-            self.node(number).flags.fetch_or(GOES, Ordering::Relaxed);
+            self.node(number).flags.fetch_or(DROPPED, Ordering::Relaxed);
         }
         self.rebuild();
         SPLITS.fetch_add(1, Ordering::Relaxed);
@@ -57,8 +57,8 @@ impl Graph {
     #[cold]
     pub(crate) fn rebuild(&self) {
         self.change(|| {
-            self.drop_what_goes();
-            self.level_anew();
+            self.clear_dropped();
+            self.rebuild_levels();
             self.by_key.clear();
             let edges = self.head.edges.load(Ordering::Relaxed);
             self.head.free_edges.store(0, Ordering::Relaxed);
@@ -77,13 +77,13 @@ impl Graph {
     }
 
     /// Clears the keys of edges and nodes that are to be dropped, and all lists.
-    fn drop_what_goes(&self) {
+    fn clear_dropped(&self) {
         let head = &self.head;
         let edges = head.edges.load(Ordering::Relaxed);
         for number in 1..=edges {
             let edge = self.edge(number);
             let (from, to) = edge.ends();
-            if self.has(from, GOES) || self.has(to, GOES) {
+            if self.has(from, DROPPED) || self.has(to, DROPPED) {
                 // Release: a reader that finds other contents in the edge finds another key.
                 edge.key.store(0, Ordering::Release);
             }
@@ -93,7 +93,7 @@ impl Graph {
         for number in (1..=nodes).rev() {
             let node = self.node(number);
             node.first.store(0, Ordering::Relaxed);
-            if self.has(number, GOES) {
+            if self.has(number, DROPPED) {
                 head.retired.fetch_sub(1, Ordering::Relaxed);
                 node.key.store(0, Ordering::Relaxed);
                 node.class.store(NONE, Ordering::Relaxed);

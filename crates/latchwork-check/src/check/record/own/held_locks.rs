@@ -1,9 +1,9 @@
 //! The list of the locks that a thread holds, and its publication: in the thread's record on the board, which has room
 //! for [`HELD`] locks, behind that record for the further ones, and in each region that the thread is a task of.
 
-use super::{MOST, Own};
+use super::{MAX_HELD, Own};
 use crate::atomic::Ordering;
-use crate::check::record::held::{FORKED, Mine};
+use crate::check::record::held::{FORKED, HeldEntry};
 use crate::hook::{HELD, TaskRecord};
 use crate::region;
 use crate::sys::thread;
@@ -48,12 +48,14 @@ impl Own {
     }
 
     /// All entries, empty ones included.
-    pub(crate) fn held(&self) -> impl DoubleEndedIterator<Item = Mine> + ExactSizeIterator + Clone {
+    pub(crate) fn held(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = HeldEntry> + ExactSizeIterator + Clone {
         self.held[..self.count.get()].iter().map(Cell::get)
     }
 
     /// The locks that the thread holds.
-    pub(crate) fn locks(&self) -> impl DoubleEndedIterator<Item = Mine> + Clone {
+    pub(crate) fn locks(&self) -> impl DoubleEndedIterator<Item = HeldEntry> + Clone {
         self.held().filter(|mine| mine.address != 0)
     }
 
@@ -65,7 +67,7 @@ impl Own {
 
     /// The entry of a lock that the thread holds; the latest one, if it holds it more than once.
     #[inline]
-    pub(crate) fn find(&self, address: usize) -> Option<(usize, Mine)> {
+    pub(crate) fn find(&self, address: usize) -> Option<(usize, HeldEntry)> {
         let place = self.place_of(address)?;
         Some((place, self.held[place].get()))
     }
@@ -88,9 +90,9 @@ impl Own {
 
     /// The thread has taken a lock.
     #[inline]
-    pub(crate) fn push(&self, mine: Mine) {
+    pub(crate) fn push(&self, mine: HeldEntry) {
         let place = self.count.get();
-        if place == MOST {
+        if place == MAX_HELD {
             return self.push_into_gap(mine);
         }
         self.held[place].set(mine);
@@ -99,20 +101,20 @@ impl Own {
     }
 
     #[cold]
-    fn push_into_gap(&self, mine: Mine) {
+    fn push_into_gap(&self, mine: HeldEntry) {
         match self.held.iter().position(|place| place.get().address == 0) {
             Some(place) => {
                 self.held[place].set(mine);
                 self.gaps.set(self.gaps.get() - 1);
                 self.put(place, &mine);
             }
-            None => self.unseen.set(self.unseen.get() + 1),
+            None => self.unrecorded.set(self.unrecorded.get() + 1),
         }
     }
 
     /// Publishes an entry.
     #[inline]
-    fn put(&self, place: usize, mine: &Mine) {
+    fn put(&self, place: usize, mine: &HeldEntry) {
         if place < HELD {
             publish_at(self.record(), place, self.count.get(), mine);
             self.put_in_regions(place);
@@ -137,7 +139,7 @@ impl Own {
     }
 
     #[cold]
-    fn put_more(&self, place: usize, mine: &Mine) {
+    fn put_more(&self, place: usize, mine: &HeldEntry) {
         let more = &self.place().more[place];
         mine.write(more);
         let count = &self.place().more_count;
@@ -195,7 +197,7 @@ impl Own {
 
     /// Changes the depth of a recursive lock, or the place where it was taken.
     #[inline(never)]
-    pub(crate) fn change(&self, place: usize, change: impl FnOnce(&mut Mine)) {
+    pub(crate) fn change(&self, place: usize, change: impl FnOnce(&mut HeldEntry)) {
         let mut mine = self.held[place].get();
         change(&mut mine);
         self.held[place].set(mine);
@@ -204,6 +206,6 @@ impl Own {
 }
 
 #[inline]
-fn publish_at(record: &TaskRecord, place: usize, count: usize, mine: &Mine) {
+fn publish_at(record: &TaskRecord, place: usize, count: usize, mine: &HeldEntry) {
     record.push(place, count, |entry| mine.write(entry));
 }
