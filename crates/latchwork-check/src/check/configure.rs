@@ -86,7 +86,7 @@ fn set_milliseconds(limit: &AtomicU64, value: &str) {
             limit.store(milliseconds.saturating_mul(1_000_000), Ordering::Relaxed);
         }
         Err(_) => complain(format_args!(
-            "LATCHWORK_CHECK: {value:?} is no number of milliseconds"
+            "LATCHWORK_CHECK: {value:?} is not a number of milliseconds"
         )),
     }
 }
@@ -102,7 +102,7 @@ fn suppress_file(path: &str) {
         Some(text) => {
             if text.len() == BYTES {
                 complain(format_args!(
-                    "LATCHWORK_CHECK: of {path} the first {BYTES} bytes are read"
+                    "LATCHWORK_CHECK: only the first {BYTES} bytes of {path} are read"
                 ));
             }
             let lines = text.split(|byte| *byte == b'\n');

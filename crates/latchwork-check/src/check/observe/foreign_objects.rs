@@ -76,7 +76,7 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
     let count = sleeping.count();
     if count > 0 {
         own.know_site(site);
-        let what = format_args!("destroys, while {count} wait for it,");
+        let what = format_args!("destroys, while {count} task(s) wait for it,");
         findings::misuse(own, Rule::NoDeleteInUse, object, site, None, what);
     }
 }

@@ -40,12 +40,12 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
         Misuse::NotOwner { owned: true } => say(
             Rule::OwnerUnlocks,
             holder(),
-            format_args!("releases what another task owns:"),
+            format_args!("releases an object that another task owns:"),
         ),
         Misuse::NotOwner { owned: false } => say(
             Rule::NoDoubleUnlock,
             None,
-            format_args!("releases what nobody owns:"),
+            format_args!("releases an object that no task owns:"),
         ),
         Misuse::AfterEnd => say(
             Rule::InitialisedByInterface,
@@ -60,12 +60,12 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
         Misuse::DeleteAwaited { waiting } => say(
             Rule::NoDeleteInUse,
             None,
-            format_args!("deletes, while {waiting} wait for it,"),
+            format_args!("deletes, while {waiting} task(s) wait for it,"),
         ),
         Misuse::AboveCeiling { own, ceiling } => say(
             Rule::WithinCeiling,
             None,
-            format_args!("has priority {own}, and uses what has ceiling {ceiling}:"),
+            format_args!("has priority {own}, above the ceiling {ceiling}, and uses"),
         ),
     }
 }

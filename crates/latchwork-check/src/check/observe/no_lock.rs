@@ -23,7 +23,7 @@ impl NoLock {
         match self {
             Self::Copied => (
                 Rule::NotCopied,
-                "uses what is a copy of, or was moved from, another place:",
+                "uses a copied or moved lock:",
             ),
             Self::Zeroed => (
                 Rule::InitialisedByInterface,

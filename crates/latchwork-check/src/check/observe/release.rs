@@ -70,12 +70,12 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
         .and_then(|visible| visible.holder(own, lock))
     {
         Some(other) => {
-            let what = format_args!("unlocks what {} holds:", other.thread);
+            let what = format_args!("unlocks a lock that thread {} owns:", other.thread);
             findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);
             Verdict::NotOwner
         }
         None => {
-            let what = format_args!("unlocks what nobody holds:");
+            let what = format_args!("unlocks a lock that no task owns:");
             findings::misuse(own, Rule::NoDoubleUnlock, lock, site, None, what);
             Verdict::NotHeld
         }

@@ -195,7 +195,7 @@ pub(crate) fn json() -> Option<u32> {
     if descriptor.is_none() {
         JSON.forget();
         complain(format_args!(
-            "LATCHWORK_CHECK: the file for findings was closed, and cannot be opened again: they are written there no more"
+            "LATCHWORK_CHECK: the file for findings was closed, and cannot be reopened: no further findings are written to it"
         ));
     }
     descriptor

@@ -101,7 +101,7 @@ pub(crate) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: 
         if let Some((_, mine)) = own.find(lock.address()) {
             me.holds = Some(use_of_mine(own, &mine));
         }
-        summarise(finding, &me, format_args!("gets {error} from {call} for"));
+        summarise(finding, &me, format_args!("failed with {error} in {call} on"));
         finding.tasks.push(me);
     });
 }
@@ -175,7 +175,7 @@ pub(crate) fn recursion(
         me.holds = Some(use_of_mine(own, mine));
         let how = match (mine.lock().1, mode) {
             (Mode::Shared, Mode::Exclusive) => "holds for reading and now requests for writing",
-            _ => "wants again",
+            _ => "requests again a lock that it holds:",
         };
         summarise(finding, &me, format_args!("{how}"));
         let held = own.locks().count();
@@ -386,7 +386,7 @@ pub(crate) fn inversion(
             Identity(&other)
         );
         finding.note = Text::new(format_args!(
-            "for {} µs so far, and the lock's protocol neither lends its holder a priority nor has a ceiling",
+            "for {} µs so far, and the lock's protocol has neither priority inheritance nor a ceiling",
             nanoseconds / 1000
         ));
         finding.tasks.push(me);

@@ -16,10 +16,10 @@ impl fmt::Display for Finding {
         )?;
         writeln!(to, "   {}", self.summary)?;
         let sure = match self.confidence {
-            Confidence::Seen => "seen",
-            Confidence::Follows => "follows from what was seen",
-            Confidence::Assumed => "seen; it lasts unless a task releases what another one holds",
-            Confidence::Suspected => "suspected, if another task does the same",
+            Confidence::Seen => "observed",
+            Confidence::Follows => "follows from observed events",
+            Confidence::Assumed => "observed; lasts unless a task releases a lock that another task holds",
+            Confidence::Suspected => "suspected: possible if a second task does the same",
         };
         writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
@@ -28,12 +28,12 @@ impl fmt::Display for Finding {
         self.write_locks(to)?;
         if let Some(released) = &self.released {
             let by = if released.name.is_empty() {
-                "a task that is gone"
+                "a task that has ended"
             } else {
                 &*released.name
             };
             let how = if released.by_guard {
-                ", when it dropped the guard of the lock taken"
+                ", when it dropped the guard acquired"
             } else {
                 ","
             };

@@ -203,7 +203,7 @@ pub(crate) fn doing(process: u32, thread: u32) -> Text<48> {
         Some('S' | 'D') => "sleeps",
         Some('T' | 't') => "is stopped",
         Some(_) => "is ending",
-        None => "is gone",
+        None => "has ended",
     };
     Text::new(format_args!("{does}"))
 }

@@ -300,7 +300,7 @@ fn is_new_shape(cycle: &OrderCycle) -> bool {
     place.store(shape(cycle), Ordering::Relaxed);
     if number + 1 == SHAPES.len() {
         complain(format_args!(
-            "many orders that contradict each other, of one task alone: no more of them are reported"
+            "too many contradictory lock orders within single tasks: no more of them are reported"
         ));
     }
     true

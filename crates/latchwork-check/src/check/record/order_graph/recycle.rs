@@ -28,7 +28,7 @@ impl Graph {
     pub(crate) fn has_no_room(&self) {
         if self.head.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             complain(format_args!(
-                "no room for more orders of locks: new ones are not checked any more"
+                "no room for more lock orders: new ones are not checked"
             ));
         }
     }
