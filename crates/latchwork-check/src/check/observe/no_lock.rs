@@ -21,10 +21,7 @@ impl NoLock {
     /// The rule that its use breaks, and the middle of a sentence: a task *does this to* a lock.
     pub(crate) const fn breach(self) -> (Rule, &'static str) {
         match self {
-            Self::Copied => (
-                Rule::NotCopied,
-                "uses a copied or moved lock:",
-            ),
+            Self::Copied => (Rule::NotCopied, "uses a copied or moved lock:"),
             Self::Zeroed => (
                 Rule::InitialisedByInterface,
                 "uses zeroed memory, not initialised by the interface, as",

@@ -1,34 +1,37 @@
-//! Who holds a lock alone, or held it last: in a word of the lock's own memory, if there is one for it, and else on the
-//! board.
+//! The task that holds a lock exclusively, or held it last: in a word of the lock's own memory, if there is one for it,
+//! otherwise on the board.
 //!
-//! The lock's memory goes from holder to holder anyway; a line of the board beside it would have to go along, at each
-//! hand-over, to whoever is at work in the lock by then. So the board hears of a holder only when that is about to wait
-//! for something else ([`Own::begin_wait`]), which is when others follow what it holds; and of a release not at all.
-//! Where that was stands among the thread's own notes ([`Note`](crate::check::record::layout::Note)).
+//! The cache line of the lock moves from holder to holder anyway. If each holder also wrote the lock's entry on the
+//! board, that line would have to move, too, while the next tasks already use the lock. So for a lock with a word the
+//! board names a holder only when that holder is about to wait for something else ([`Own::begin_wait`]), which is when
+//! searches follow what it holds. A release is not written to the board's entry at all; its place is among the thread's
+//! own notes ([`Note`](crate::check::record::layout::Note)).
 //!
-//! | value | says |
+//! | value | meaning |
 //! | --- | --- |
-//! | 0 | nobody has held it |
+//! | 0 | no task has held it |
 //! | place + 1 | the thread of that place holds it |
-//! | place + 1, [`RELEASED`] | it held it, and has released it |
-//! | [`OVERWRITTEN`] | somebody held it when the word was overwritten |
+//! | place + 1, [`RELEASED`] | that thread held it last, and has released it |
+//! | [`OVERWRITTEN`] | a task held it when the word was overwritten |
 //!
-//! *It is a hint*, as is the board's: the holder alone writes it, the lock orders it, and before anybody is blamed the
-//! records of the threads are asked. So it may be wrong (after a fork; in a copy), and then costs a look.
+//! *The word is a hint*, as is the board's: only the holder writes it, and the lock orders the writes. Before a task is
+//! reported as the holder, the records of the threads are read. So the word may be wrong (after a fork, or in a copy),
+//! which costs a search of the records.
 //!
-//! *Its memory may go* once the lock is free: it is read and written only in a call for that lock.
+//! *Lifetime:* the lock's memory may be freed once the lock is free, so the word is read and written only in a call for
+//! that lock.
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::check::record::layout::Entry;
 use crate::check::record::own::Own;
 use crate::hook::{Lock, Site};
 
-/// In the word: whom it names has released the lock.
+/// In the word: the task that it names has released the lock.
 pub(crate) const RELEASED: u32 = 1 << 31;
-/// Names nobody who could take it.
+/// Names no place, so no task is allowed to take the lock without a closer check.
 pub(crate) const OVERWRITTEN: u32 = !RELEASED;
 
-/// See the head of this file. Relaxed, in all of it: the lock orders it.
+/// See the head of this file. All accesses are Relaxed: the lock orders them.
 #[derive(Clone, Copy)]
 pub(crate) struct Holder(&'static AtomicU32);
 
@@ -40,7 +43,7 @@ impl Holder {
         Self(word.unwrap_or(&entry.holder))
     }
 
-    /// Whether nobody else has it.
+    /// Whether no other task holds it.
     #[inline(always)]
     pub(crate) fn allows(self, own: &Own) -> bool {
         let last = self.0.load(Ordering::Relaxed);
@@ -52,13 +55,13 @@ impl Holder {
         self.0.load(Ordering::Relaxed) == own.number()
     }
 
-    /// The thread has it now.
+    /// The thread holds it now.
     #[inline(always)]
     pub(crate) fn set(self, own: &Own) {
         self.0.store(own.number(), Ordering::Relaxed);
     }
 
-    /// The place of who has it or had it last.
+    /// The place of the task that holds it, or held it last.
     pub(crate) fn place(self) -> Option<usize> {
         let last = self.0.load(Ordering::Relaxed) & !RELEASED;
         (last as usize).checked_sub(1)
@@ -66,13 +69,13 @@ impl Holder {
 }
 
 impl Own {
-    /// What it is called as a holder: its place + 1.
+    /// Its number as a holder: its place + 1.
     #[inline(always)]
     pub(crate) fn number(&self) -> u32 {
         self.index.get() + 1
     }
 
-    /// The thread is about to release a lock that it holds alone, at `site`; it has taken it at `taken`.
+    /// The thread is about to release, at `site`, a lock that it holds exclusively and has acquired at `taken`.
     #[inline(always)]
     pub(crate) fn note_release(&self, lock: Lock, entry: &'static Entry, taken: Site, site: Site) {
         if let Some(board) = self.board.get() {

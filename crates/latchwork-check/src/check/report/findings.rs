@@ -101,7 +101,11 @@ pub(crate) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: 
         if let Some((_, mine)) = own.find(lock.address()) {
             me.holds = Some(use_of_mine(own, &mine));
         }
-        summarise(finding, &me, format_args!("failed with {error} in {call} on"));
+        summarise(
+            finding,
+            &me,
+            format_args!("failed with {error} in {call} on"),
+        );
         finding.tasks.push(me);
     });
 }

@@ -18,7 +18,9 @@ impl fmt::Display for Finding {
         let sure = match self.confidence {
             Confidence::Seen => "observed",
             Confidence::Follows => "follows from observed events",
-            Confidence::Assumed => "observed; lasts unless a task releases a lock that another task holds",
+            Confidence::Assumed => {
+                "observed; lasts unless a task releases a lock that another task holds"
+            }
             Confidence::Suspected => "suspected: possible if a second task does the same",
         };
         writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
