@@ -208,3 +208,52 @@ fn without_memory_for_more_orders_those_that_are_known_count_still() {
         assert!(check::totals().lost_orders > 0);
     });
 }
+
+/// Locks with nodes of their own are made and destroyed, more of them than there is room for.
+#[test]
+fn orders_of_destroyed_locks_are_recycled() {
+    let _watchdog = Watchdog::start("very many locks".into());
+    Child::fork(|| {
+        check::set_text(false);
+        static FOUND: AtomicU32 = AtomicU32::new(0);
+        check::set_reporter(Some(|_| {
+            FOUND.fetch_add(1, Ordering::Relaxed);
+        }));
+        let site = Site::caller();
+        let exclusive = Mode::Exclusive;
+        let take = |lock: Lock| hook::taken(lock, exclusive, How::Locked, site);
+        let nest = |locks: &[Lock]| {
+            locks.iter().for_each(|lock| take(*lock));
+            for lock in locks.iter().rev() {
+                let _ = hook::releasing(*lock, site);
+            }
+        };
+        let lock = |number: usize| Lock::new((1 << 40) + 64 * number, Kind::Mutex);
+        let made = |number: usize, name: &str| {
+            hook::initialised(lock(number), Some(name), site);
+            lock(number)
+        };
+        let [outer, inner] = [(10, "outer"), (11, "inner")].map(|(at, name)| made(at, name));
+        let [one, other] = [1, 2].map(|number| made(number, "node"));
+        nest(&[one, other]);
+        // Known from now on, whichever locks are made and destroyed.
+        nest(&[outer, inner]);
+        for number in 100..80_000 {
+            let node = made(number, "node");
+            nest(&[outer, node, inner]);
+            hook::destroyed(node, site);
+        }
+        assert_eq!(check::totals().lost_orders, 0);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+        let in_turn = |locks: [Lock; 2]| {
+            std::thread::scope(|scope| scope.spawn(|| nest(&locks)).join().unwrap());
+        };
+        in_turn([inner, outer]);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 1);
+        let last = made(100, "node");
+        nest(&[last, one]);
+        in_turn([one, last]);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 2);
+    })
+    .succeed();
+}

@@ -17,7 +17,9 @@ mod lone;
 mod misuse;
 mod objects;
 mod order;
+mod owned;
 mod processes;
+mod report_stack;
 mod run;
 
 use run::Row;
@@ -30,6 +32,7 @@ fn table() -> Vec<Row> {
         evidence::rows(),
         conditions::rows(),
         processes::rows(),
+        owned::rows(),
         objects::rows(),
         inversions::rows(),
         lone::rows(),

@@ -2,8 +2,9 @@
 //! broken.
 //!
 //! The fast path records a call completely or not at all: first it checks all that could make the call unusual, then it
-//! writes. All other calls take the slow path, in `tell.rs`, which does the same to the same records in more general
-//! terms. So a rule is implemented there; this file contains the conditions under which no rule can be broken.
+//! writes. All other calls take the slow path, in `acquire.rs` and `release.rs`, which does the same to the same records
+//! in more general terms. So a rule is implemented there; this file contains the conditions under which no rule can be
+//! broken.
 //!
 //! *Cost:* no call but to the clock, no lock, no read-modify-write; only loads of the lock's cache line on the board,
 //! and stores to the thread's own memory and beside the lock (see `holder.rs`). The clock is the kernel's coarse one,
@@ -11,8 +12,8 @@
 //! since when a lock is held, and one reading cannot give the length of a hold. (The processor's counter is not used:
 //! on virtual machines it takes 20 ns.)
 //!
-//! *Checked by:* all tests of the checker, which take this path from the second use of a lock on; and below, by
-//! comparison with the slow path.
+//! *Checked by:* all tests of the checker, which take this path from the second use of a lock on; and by comparison with
+//! the slow path, in `check/tests.rs`.
 
 use crate::atomic::Ordering;
 use crate::check::detect::order;
@@ -27,7 +28,7 @@ use crate::sys::clock;
 
 /// As [`taken`](crate::check::hook::taken), if the call is a usual one; otherwise returns false, and nothing was recorded.
 ///
-/// It is inlined into its callers (an interposer, and `tell.rs`), so that it lies in a few cache lines: programs that
+/// It is inlined into its callers (an interposer, and `observer.rs`), so that it lies in a few cache lines: programs that
 /// return from a system call find nothing else in the cache.
 #[inline(always)]
 pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
@@ -56,7 +57,7 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
     if !entry.is_at(address) {
         return false;
     }
-    // Relaxed, in all of this file: as in `tell.rs`. The check is that the taking task is not new. No task is ever
+    // Relaxed, in all of this file: as in the slow path. The check is that the taking task is not new. No task is ever
     // recorded for a lock that is gone, has no owner, or is shared by processes (a thread that takes a lock of a region
     // becomes a task of the region first).
     let task = entry.task.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@
 
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
 use crate::check::record::layout::{
-    BOARD, BYTES, COMMON, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOBODY, NOTES, NOTES_AT,
+    BOARD, BYTES, COMMON, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NO_TASK, NOTES, NOTES_AT,
     Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS,
     TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
 };
@@ -362,7 +362,7 @@ impl Board {
                     .store(entry.what.load(Ordering::Relaxed), Ordering::Relaxed);
                 // The thread that goes on in the child has another task number there.
                 let task = entry.task.load(Ordering::Relaxed);
-                let task = if task == COMMON { COMMON } else { NOBODY };
+                let task = if task == COMMON { COMMON } else { NO_TASK };
                 own.task.store(task, Ordering::Relaxed);
                 own.pair
                     .store(entry.pair.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::check::record::board::{self, Board};
 use crate::check::record::bounded::Text;
 use crate::check::record::condition;
-use crate::check::record::layout::{ENDED, Entry, GONE, MADE, NOBODY, REMADE};
+use crate::check::record::layout::{ENDED, Entry, GONE, MADE, NO_TASK, REMADE};
 use crate::check::record::own::Own;
 use crate::check::record::sites::{enter_text, key_of};
 use crate::check::record::tag::Tag;
@@ -168,7 +168,7 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     entry.name.store(name, Ordering::Relaxed);
     let before = node_of(entry);
     retire(before);
-    entry.task.store(NOBODY, Ordering::Relaxed);
+    entry.task.store(NO_TASK, Ordering::Relaxed);
     let node = lock.kind.has_owner().then(|| node_for(class, before));
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
     entry.site.store(site.raw(), Ordering::Relaxed);
@@ -193,7 +193,7 @@ pub(crate) fn forget_end(entry: &Entry) -> bool {
 /// A lock no longer exists.
 pub(crate) fn gone(entry: &Entry) {
     // With no task recorded, a thread that takes it again takes the slow path.
-    entry.task.store(NOBODY, Ordering::Relaxed);
+    entry.task.store(NO_TASK, Ordering::Relaxed);
     entry.what.fetch_or(GONE, Ordering::Relaxed);
     retire(entry.node.swap(0, Ordering::Relaxed));
 }

@@ -202,7 +202,7 @@ pub const ENDED: u32 = 1 << 27;
 
 /// In [`Entry::task`]: no task has taken the lock; or it is gone, has no owner, or counts as common since processes
 /// share it.
-pub(crate) const NOBODY: u32 = 0;
+pub(crate) const NO_TASK: u32 = 0;
 /// In [`Entry::task`]: at least two tasks have taken the lock.
 pub(crate) const COMMON: u32 = u32::MAX;
 

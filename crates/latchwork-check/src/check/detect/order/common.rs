@@ -2,7 +2,7 @@
 //!
 //! | [`Entry::task`] | meaning |
 //! | --- | --- |
-//! | [`NOBODY`] | no task has taken it; or it is gone, has no owner, or counts as common since processes share it |
+//! | [`NO_TASK`] | no task has taken it; or it is gone, has no owner, or counts as common since processes share it |
 //! | a task's number | only that task has taken it |
 //! | [`COMMON`] | at least two tasks have taken it |
 //!
@@ -13,14 +13,14 @@
 //! remembers the edges for which it was last wanted and last held ([`Entry::pair`]), and these are marked then. The
 //! lock's node number also gets a flag, so that all threads check their chains with it again.
 //!
-//! In the child of a fork, the task of a lock that one task had taken becomes [`NOBODY`], since the thread has another
+//! In the child of a fork, the task of a lock that one task had taken becomes [`NO_TASK`], since the thread has another
 //! number there.
 
 use super::search::more_important;
 use super::search::{OrderCycle, search};
 use crate::atomic::Ordering;
 use crate::check::record::board;
-use crate::check::record::layout::{COMMON, Entry, NOBODY};
+use crate::check::record::layout::{COMMON, Entry, NO_TASK};
 use crate::check::record::order_graph::graph::{GRAPH, HELD_COMMON, WANTED_COMMON};
 use crate::check::record::order_graph::node::{COMMON_NODE, is_common, node_of};
 use crate::check::record::own::Own;
@@ -41,7 +41,7 @@ fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<OrderCycle> {
     let me = own.task.get();
     let first = || {
         let task = &entry.task;
-        task.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed)
+        task.compare_exchange(NO_TASK, me, Ordering::Relaxed, Ordering::Relaxed)
     };
     if lock.is_shared() || first().is_ok() {
         return None;

@@ -1,7 +1,7 @@
 //! The node that a lock has in the order graph, and whether several tasks have taken the lock.
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::check::record::layout::{COMMON, Entry, NOBODY};
+use crate::check::record::layout::{COMMON, Entry, NO_TASK};
 use crate::hook::record::unpack;
 
 /// In a gate, beside its address: the lock was held as one of several readers. (Locks lie at even addresses.)
@@ -22,7 +22,7 @@ pub(crate) fn is_common(entry: &Entry) -> bool {
 pub(crate) fn count_task(word: &AtomicU32, task: u32) {
     // Relaxed: under the lock.
     match word.load(Ordering::Relaxed) {
-        NOBODY => word.store(task, Ordering::Relaxed),
+        NO_TASK => word.store(task, Ordering::Relaxed),
         known if known == task => {}
         _ => word.store(COMMON, Ordering::Relaxed),
     }

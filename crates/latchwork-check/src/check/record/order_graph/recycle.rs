@@ -4,7 +4,7 @@
 //! memory would be needed and they are a good part of the graph. Then all of them are dropped at once, in one pass over
 //! everything.
 //!
-//! *Lookups without the lock* go on meanwhile. A task that does not find an edge looks again under the lock; a task
+//! *Lookups without the lock* go on meanwhile. A task that does not find an edge searches again under the lock; a task
 //! that compares with an edge reads its key again at the end. A node gets a new lock only when no edge leads to it or
 //! from it; and all threads forget their known chains, in which its number may stand for the old lock.
 
