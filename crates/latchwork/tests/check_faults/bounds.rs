@@ -102,7 +102,7 @@ fn ring() {
     });
 }
 
-/// Has the next thread get this number, if nobody else comes first and the caller has the right to.
+/// Makes the next thread get this number, if no other process creates one first and the caller is permitted to.
 fn wish_for_number(number: u32) -> bool {
     let last = (number - 1).to_string();
     std::fs::write("/proc/sys/kernel/ns_last_pid", last).is_ok()
@@ -163,7 +163,7 @@ fn fault_rows() -> Vec<Row> {
                 });
             },
         ),
-        fault("circle of forty", Rule::NoDeadlock, ring_tasks(), ring),
+        fault("cycle of forty", Rule::NoDeadlock, ring_tasks(), ring),
         fault(
             "one of three hundred readers is in the way",
             Rule::NoDeadlock,
@@ -368,9 +368,9 @@ fn harmless_rows() -> Vec<Row> {
     ]
 }
 
-/// The mutex is needed after the deadline, too: it is not only until then that they wait for each other.
+/// The waiter needs the mutex after the deadline, too, so the deadline does not end the deadlock.
 #[test]
-fn the_deadline_of_a_condition_ends_no_circle_through_its_mutex() {
+fn the_deadline_of_a_condition_ends_no_cycle_through_its_mutex() {
     let _watchdog = Watchdog::start("a refusing lock waits".into());
     Child::fork(|| {
         latchwork::check::set_text(false);

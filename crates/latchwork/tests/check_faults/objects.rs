@@ -19,8 +19,8 @@ use std::sync::Barrier;
 use std::thread::scope;
 use std::time::Duration;
 
-/// A region, and a checker that is told of what lies in it. On a busy machine each wait lasts long, of tasks at a ceiling,
-/// too: inversions are looked for where they are planted.
+/// A region whose objects report to the checker. On a busy machine each wait may last long, also those of tasks at a
+/// ceiling, so inversions are checked only where they are planted.
 pub fn region() -> Region {
     check::begin();
     check::set_inversion(Duration::ZERO);
@@ -41,7 +41,7 @@ pub fn rows() -> Vec<Row> {
 fn single_rows() -> Vec<Row> {
     vec![
         fault(
-            "circle of a semaphore and a reader/writer lock",
+            "cycle of a semaphore and a reader/writer lock",
             Rule::NoDeadlock,
             &[("one", "s", "rw"), ("two", "rw", "s")],
             || {
@@ -66,7 +66,7 @@ fn single_rows() -> Vec<Row> {
             },
         ),
         fault(
-            "circle of semaphores and a mutex through two processes",
+            "cycle of semaphores and a mutex through two processes",
             Rule::NoDeadlock,
             &[("one", "s", "m"), ("two", "m", "s")],
             || {

@@ -185,7 +185,7 @@ fn above_ceiling<const KIND: usize>() -> Row {
 
 fn cycle_of_two<const KIND: usize>() -> Row {
     let tasks = &[("one", "s", "t"), ("two", "t", "s")];
-    row::<KIND>("circle of two", Rule::NoDeadlock, tasks, || {
+    row::<KIND>("cycle of two", Rule::NoDeadlock, tasks, || {
         let region = region();
         let s = Owned::make::<KIND>(&region, "s");
         let t = Owned::make::<KIND>(&region, "t");
@@ -207,7 +207,7 @@ fn cycle_of_two<const KIND: usize>() -> Row {
 
 fn with_a_mutex<const KIND: usize>() -> Row {
     let tasks = &[("one", "s", "m"), ("two", "m", "s")];
-    row::<KIND>("circle with a mutex", Rule::NoDeadlock, tasks, || {
+    row::<KIND>("cycle with a mutex", Rule::NoDeadlock, tasks, || {
         let region = region();
         let semaphore = Owned::make::<KIND>(&region, "s");
         let mutex = plain("m");

@@ -1,4 +1,4 @@
-//! Waits that nobody else can end, and such that somebody can.
+//! Waits that no other task can end, and waits that another task can end.
 
 use crate::at;
 use crate::objects::region;
