@@ -35,12 +35,12 @@ pub struct Refuses;
 /// A lock that is checked, as the parameter of a [`Mutex`](crate::mutex::Mutex).
 ///
 /// It wraps any protocol: `Checked<WaitWake>`, `Checked<Inherit<Shared>>`, `Checked<Spin>`; into
-/// [`Robust`](crate::mutex::Robust), whose parameter it is (`Robust<Checked<WaitWake<Shared>>>`, without a tag); and into a
-/// [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a
-/// `Result`, and fail instead of completing a wait-for cycle.
+/// [`Robust`](crate::mutex::Robust), whose parameter it is (`Robust<Checked<WaitWake<Shared>>>`, without a tag); and
+/// into a [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a `Result`, and
+/// fail instead of completing a wait-for cycle.
 ///
-/// Every breach of a [rule](crate::check::Rule) is reported, and the program goes on as it would without the checker; except
-/// that a lock that no task holds is not released.
+/// Every breach of a [rule](crate::check::Rule) is reported, and the program goes on as it would without the checker;
+/// except that a lock that no task holds is not released.
 ///
 /// Owner death, fork, signals: as for `P`. In the child of a fork, its thread holds the private locks that the forking
 /// thread held.
@@ -194,8 +194,8 @@ impl<P: Checkable, A> Checked<P, A> {
         tagged::verify(&self.tag, || self.me(), site);
     }
 
-    /// Acquires the lock: first by a try, and then by `wait`, which waits at most until the deadline that it is given, and
-    /// returns whether it has acquired the lock.
+    /// Acquires the lock: first by a try, and then by `wait`, which waits at most until the deadline that it is given,
+    /// and returns whether it has acquired the lock.
     #[inline]
     fn take<U>(
         &self,

@@ -10,10 +10,10 @@
 //!
 //! Findings are written to standard error, and to the destinations that [`set_reporter`] and the variable
 //! `LATCHWORK_CHECK` name; the program goes on. The variable is a list, separated by commas: `off`; `fatal` (the first
-//! finding aborts); `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `without=RULE` (which is
-//! not reported); `order=PATH` (for `latchwork order`); `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0: none);
-//! `hints`; `exit` (locks that are held as the process ends are reported, too); `refuse` (interposed calls that would
-//! complete a wait-for cycle fail).
+//! finding aborts); `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `without=RULE` (which
+//! is not reported); `order=PATH` (for `latchwork order`); `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0:
+//! none); `hints`; `exit` (locks that are held as the process ends are reported, too); `refuse` (interposed calls that
+//! would complete a wait-for cycle fail).
 //!
 //! ```
 //! use latchwork::check::{self, Checked, Finding, Rule};
@@ -53,18 +53,18 @@
 //!
 //! `one-order` needs as many tasks as there are contradictory orders, and locks that at least two tasks have acquired.
 //! `one-task-order` is the same for orders that a single task has made: a second task that did the same could deadlock
-//! with it, but perhaps none ever does. Such a finding is only [suspected](Confidence::Suspected). It counts as a finding
-//! (`fatal` aborts at it); the word `without=one-task-order`, or [`leave_out`], leaves all of them out.
+//! with it, but perhaps none ever does. Such a finding is only [suspected](Confidence::Suspected). It counts as a
+//! finding (`fatal` aborts at it); the word `without=one-task-order`, or [`leave_out`], leaves all of them out.
 //!
 //! Events have no rule: a task may send them to itself, in a signal handler. Wait-for cycles are followed through all
 //! processes of a region before the sleep. Through other processes, by locks in memory that they share otherwise, they
-//! are searched for when the wait has lasted for 0.1 s (not for robust locks, whose waits return with the lock only; nor
-//! through processes whose `/proc/PID/fd` the caller may not read). The results that the deletion of a queue or semaphore
-//! has for its waiters and later users are well defined; a program that ends work in this way suppresses
+//! are searched for when the wait has lasted for 0.1 s (not for robust locks, whose waits return with the lock only;
+//! nor through processes whose `/proc/PID/fd` the caller may not read). The results that the deletion of a queue or
+//! semaphore has for its waiters and later users are well defined; a program that ends work in this way suppresses
 //! `no-delete-in-use` and `initialised-by-interface` for the place.
 //!
-//! A report takes up to 20 KiB of the stack of the thread that makes it, where the crate is optimised (45 KiB where it is
-//! not): give threads that use checked locks that much beyond their own needs.
+//! A report takes up to 20 KiB of the stack of the thread that makes it, where the crate is optimised (45 KiB where it
+//! is not): give threads that use checked locks that much beyond their own needs.
 //!
 //! # How it works
 //!

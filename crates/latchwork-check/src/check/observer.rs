@@ -236,8 +236,8 @@ events! {
 
     fn hint_at_notification(condvar: Lock, site: Site) = foreign_objects::notifies_without_mutex, else ();
 
-    /// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there is
-    /// another lock now, and what was known of the one before no longer counts. (Unless another task holds that one:
+    /// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there
+    /// is another lock now, and what was known of the one before no longer counts. (Unless another task holds that one:
     /// then it was overwritten, and its consequences are reported.) If the calling task is checked, the memory contains
     /// the mark from now on.
     ///

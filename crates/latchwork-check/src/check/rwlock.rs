@@ -23,8 +23,9 @@ use core::time::Duration;
 /// *TABLE.write() += 1;
 /// ```
 ///
-/// A reader may acquire the lock again as a reader, unless a writer waits meanwhile: that is a deadlock, and is reported
-/// as one. A name can be given with `CheckedRwLock::from_raw(Checked::named("table", RawRwLock::new()), data)`.
+/// A reader may acquire the lock again as a reader, unless a writer waits meanwhile: that is a deadlock, and is
+/// reported as one. A name can be given with `CheckedRwLock::from_raw(Checked::named("table", RawRwLock::new()),
+/// data)`.
 pub type CheckedRwLock<T, S = Private, P = crate::rwlock::WritersFirst> =
     lock_api::RwLock<Checked<RawRwLock<S, P>>, T>;
 

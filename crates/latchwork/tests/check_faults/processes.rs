@@ -123,8 +123,8 @@ impl Plain {
     }
 }
 
-/// Reports that one of two locks, which no call has initialised, is taken, at an address of the process's own, and waits
-/// for the other.
+/// Reports that one of two locks, which no call has initialised, is taken, at an address of the process's own, and
+/// waits for the other.
 fn cross_reported(memory: *mut libc::c_void, index: usize) {
     let names = ["a", "b"];
     let lock = |index: usize| {

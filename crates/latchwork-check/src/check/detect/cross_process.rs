@@ -1,10 +1,11 @@
 //! Wait-for cycles through other processes, by way of locks that lie in no region.
 //!
-//! A region knows its tasks, so their locks are found before a sleep ([visible tasks](crate::check::detect::visible_tasks)). Other memory that
-//! processes share has no such list: the users of a lock there are found by searching `/proc` for the boards of all
-//! accessible processes, which is too expensive before each sleep. So this search is made when a wait for such a lock
-//! has lasted for [`AFTER`]; a cycle lasts. Two processes refer to the same lock if it lies at the same offset of the
-//! same file, or of the same anonymous memory, wherever they have it mapped.
+//! A region knows its tasks, so their locks are found before a sleep ([visible
+//! tasks](crate::check::detect::visible_tasks)). Other memory that processes share has no such list: the users of a
+//! lock there are found by searching `/proc` for the boards of all accessible processes, which is too expensive before
+//! each sleep. So this search is made when a wait for such a lock has lasted for [`AFTER`]; a cycle lasts. Two
+//! processes refer to the same lock if it lies at the same offset of the same file, or of the same anonymous memory,
+//! wherever they have it mapped.
 //!
 //! *No cycle is missed:* the task that waits last searches last, and all others wait by that time. *No false
 //! positives:* the boards are copied three times. A task whose wait is the same in the first and the third copy has

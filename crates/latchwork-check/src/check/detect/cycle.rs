@@ -57,7 +57,7 @@ pub(crate) trait WaitGraph {
     ) -> bool;
 }
 
-/// Whether the task of a record record_blocks another task from getting the lock. (A private lock's address is meaningful only
+/// Whether the task of a record keeps another task from getting the lock. (A private lock's address is meaningful only
 /// in its process: the field must take care of that.)
 pub(crate) fn record_blocks(record: &TaskRecord, lock: Lock, mode: Mode) -> bool {
     let holds = record.holds(lock.address() as u64).is_some_and(|place| {

@@ -17,8 +17,8 @@
 //! | another lock had the same address before | a node ends with its lock; if the end of the lock was not reported, the next lock gets a node of its own |
 //!
 //! *One task so far.* A cycle whose edges were all made by one task may be harmless, or be the fault of a program whose
-//! other tasks have not run yet. It breaks a rule of its own, [`OneTaskOrder`](crate::check::Rule::OneTaskOrder), which has
-//! less confidence. It is reported if three conditions hold. The very same locks form the cycle (for a class: those
+//! other tasks have not run yet. It breaks a rule of its own, [`OneTaskOrder`](crate::check::Rule::OneTaskOrder), which
+//! has less confidence. It is reported if three conditions hold. The very same locks form the cycle (for a class: those
 //! with which its edges were first made). Each of the locks was requested by some call other than the end of a wait for
 //! a condition. And all of the locks are common, or none is, since a lock that one task takes within a lock that many
 //! take is most probably private to it. The cycle becomes a finding of the usual rule when another task makes one of

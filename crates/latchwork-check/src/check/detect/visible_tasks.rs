@@ -118,11 +118,13 @@ impl VisibleTasks {
     /// The task that holds a lock, other than the calling task.
     pub(crate) fn holder(&self, own: &Own, lock: Lock) -> Option<TaskRef<'_>> {
         let me = self.me(own)?;
-        self.candidates(me, lock)
-            .find(|other| self.as_field().blocks(*other, me, lock, Mode::Exclusive))
+        self.candidates(me, lock).find(|other| {
+            self.as_wait_graph()
+                .blocks(*other, me, lock, Mode::Exclusive)
+        })
     }
 
-    fn as_field(&self) -> &Self {
+    fn as_wait_graph(&self) -> &Self {
         self
     }
 

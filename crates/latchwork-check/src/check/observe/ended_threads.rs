@@ -3,8 +3,8 @@
 //! When a process ends, its locks end with it, and some processes end a thread first: a Java virtual machine ends a
 //! thread that keeps the world stopped, and exits. So where joins are reported to the checker ([`joins_are_told`]), the
 //! end of a thread is kept here, and reported when the process is seen to go on: when the thread is joined, or when one
-//! of the locks is wanted. With the setting `exit`, entries that remain at the process's end are reported then, together
-//! with all locks that are held at that time. Where joins are not reported, an end is reported at once.
+//! of the locks is wanted. With the setting `exit`, entries that remain at the process's end are reported then,
+//! together with all locks that are held at that time. Where joins are not reported, an end is reported at once.
 //!
 //! *Bounds:* [`MOST`] ends at a time; others are reported at once.
 

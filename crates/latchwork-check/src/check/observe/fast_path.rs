@@ -2,9 +2,9 @@
 //! broken.
 //!
 //! The fast path records a call completely or not at all: first it checks all that could make the call unusual, then it
-//! writes. All other calls take the slow path, in `acquire.rs` and `release.rs`, which does the same to the same records
-//! in more general terms. So a rule is implemented there; this file contains the conditions under which no rule can be
-//! broken.
+//! writes. All other calls take the slow path, in `acquire.rs` and `release.rs`, which does the same to the same
+//! records in more general terms. So a rule is implemented there; this file contains the conditions under which no rule
+//! can be broken.
 //!
 //! *Cost:* no call but to the clock, no lock, no read-modify-write; only loads of the lock's cache line on the board,
 //! and stores to the thread's own memory and beside the lock (see `holder.rs`). The clock is the kernel's coarse one,
@@ -12,8 +12,8 @@
 //! since when a lock is held, and one reading cannot give the length of a hold. (The processor's counter is not used:
 //! on virtual machines it takes 20 ns.)
 //!
-//! *Checked by:* all tests of the checker, which take this path from the second use of a lock on; and by comparison with
-//! the slow path, in `check/tests.rs`.
+//! *Checked by:* all tests of the checker, which take this path from the second use of a lock on; and by comparison
+//! with the slow path, in `check/tests.rs`.
 
 use crate::atomic::Ordering;
 use crate::check::detect::order;
@@ -26,10 +26,11 @@ use crate::hook::record::{READS, TRIED, pack};
 use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
 use crate::sys::clock;
 
-/// As [`taken`](crate::check::hook::taken), if the call is a usual one; otherwise returns false, and nothing was recorded.
+/// As [`taken`](crate::check::hook::taken), if the call is a usual one; otherwise returns false, and nothing was
+/// recorded.
 ///
-/// It is inlined into its callers (an interposer, and `observer.rs`), so that it lies in a few cache lines: programs that
-/// return from a system call find nothing else in the cache.
+/// It is inlined into its callers (an interposer, and `observer.rs`), so that it lies in a few cache lines: programs
+/// that return from a system call find nothing else in the cache.
 #[inline(always)]
 pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
     let tried = if how == How::Tried { TRIED } else { 0 };
@@ -121,8 +122,8 @@ impl Since {
     }
 }
 
-/// As [`releasing`](crate::check::hook::releasing), if the call is a usual one; otherwise returns `None`, and nothing was
-/// recorded.
+/// As [`releasing`](crate::check::hook::releasing), if the call is a usual one; otherwise returns `None`, and nothing
+/// was recorded.
 #[inline(always)]
 #[must_use]
 pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {

@@ -81,8 +81,8 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
     }
 }
 
-/// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex that the calling
-/// task does not hold.
+/// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex
+/// that the calling task does not hold.
 pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
     let Some(visible) = VisibleTasks::new(own) else {
         return;

@@ -15,8 +15,8 @@ use crate::hook::{Kind, Lock, Mode, Site};
 use crate::sys::look;
 use core::ops::Range;
 
-/// The entry of a lock; enters the lock first if it has none. `None` if there is no room. Calls `was_destroyed` first if
-/// the object was destroyed, and is of a kind that only a call can initialise again.
+/// The entry of a lock; enters the lock first if it has none. `None` if there is no room. Calls `was_destroyed` first
+/// if the object was destroyed, and is of a kind that only a call can initialise again.
 #[inline]
 pub(crate) fn know(
     own: &Own,

@@ -50,7 +50,7 @@ pub(crate) enum State {
 }
 
 /// The end of a text (or its beginning), padded with zeros.
-const fn kept<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
+const fn padded<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
     let bytes = text.as_bytes();
     let mut start = if from_end && bytes.len() > N {
         bytes.len() - N
@@ -61,13 +61,13 @@ const fn kept<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
     while start < bytes.len() && bytes[start] & 0xc0 == 0x80 {
         start += 1;
     }
-    let mut kept = [0; N];
+    let mut padded = [0; N];
     let mut at = 0;
     while at < N && start + at < bytes.len() {
-        kept[at] = bytes[start + at];
+        padded[at] = bytes[start + at];
         at += 1;
     }
-    kept
+    padded
 }
 
 impl Tag {
@@ -75,8 +75,8 @@ impl Tag {
         Self {
             magic: AtomicU64::new(LIVE),
             address: AtomicU64::new(0),
-            name: kept(name, false),
-            file: kept(made_at.file(), true),
+            name: padded(name, false),
+            file: padded(made_at.file(), true),
             line: made_at.line(),
             column: made_at.column(),
             holder: AtomicU32::new(0),
@@ -98,8 +98,8 @@ impl Tag {
 
     /// The tag of a lock that is flagged as having one.
     pub(crate) fn of(lock: Lock) -> Option<&'static Self> {
-        // SAFETY: by the contract of `Lock::with_tag`: `Tag::lock` alone sets the flag, for a lock that is in use as long as this reference. (All fields are
-        // valid for any contents of the memory.)
+        // SAFETY: only `Tag::lock` sets the flag (the contract of `Lock::with_tag`), for a lock that is in use, and so
+        // alive, as long as this reference. All fields are valid for any contents of the memory.
         lock.has_tag()
             .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address()) })
     }

@@ -6,8 +6,8 @@
 //! | a task's number | only that task has taken it |
 //! | [`COMMON`] | at least two tasks have taken it |
 //!
-//! A task that wants a lock counts as one that takes it. The fast path of taking a lock, in `fast_path.rs`, applies only if
-//! this state does not change; so each lock comes here at its first use, and at the first use by a second task.
+//! A task that wants a lock counts as one that takes it. The fast path of taking a lock, in `fast_path.rs`, applies
+//! only if this state does not change; so each lock comes here at its first use, and at the first use by a second task.
 //!
 //! An edge that was made with a lock that was not common yet must be updated when the lock becomes common. Each lock
 //! remembers the edges for which it was last wanted and last held ([`Entry::pair`]), and these are marked then. The

@@ -217,7 +217,8 @@ impl Search {
                 && (next.has(HELD_COMMON) || is_common_now(&next.held))
     }
 
-    /// A task that has made all edges of the path, with the very same locks; see the head of [`order`](crate::check::detect::order).
+    /// A task that has made all edges of the path, with the very same locks; see the head of
+    /// [`order`](crate::check::detect::order).
     fn only_task(&self, length: usize) -> Option<u32> {
         let edges = || {
             self.path[..length]

@@ -15,8 +15,8 @@
 //! edge within a component can complete a cycle.
 //!
 //! *Removed edges* leave the order valid for what remains. Components may be larger than needed until the graph is
-//! [rebuilt](crate::check::record::order_graph::recycle). An edge is not removed when its task did not get the lock after all: the task requested
-//! the lock, and would have waited.
+//! [rebuilt](crate::check::record::order_graph::recycle). An edge is not removed when its task did not get the lock
+//! after all: the task requested the lock, and would have waited.
 //!
 //! Invariants, while no task has the lock:
 //! 1. Of an edge between two components, both ends of which count, the first end has the lower level.
