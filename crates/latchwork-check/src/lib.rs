@@ -1,12 +1,12 @@
-//! Latchwork's checker: it observes locks, and reports deadlocks, lock orders that can lead to one, misuse, and priority
-//! inversions.
+//! Latchwork's checker: it observes locks, and reports deadlocks, lock orders that can lead to one, misuse, and
+//! priority inversions.
 //!
-//! A program uses [`latchwork`](https://crates.io/crates/latchwork), which re-exports [`check`]: one lock is checked by its
-//! type ([`check::Checked`]), all locks of a program by that crate's feature `check`, a program that is not recompiled by
-//! `latchwork run --check`.
+//! A program uses [`latchwork`](https://crates.io/crates/latchwork), which re-exports [`check`]: one lock is checked by
+//! its type ([`check::Checked`]), all locks of a program by that crate's feature `check`, a program that is not
+//! recompiled by `latchwork run --check`.
 //!
-//! *May use:* `latchwork-region` (tasks' records in their slots), `latchwork-sync` (the trait `Observer`, by which locks
-//! report) and `latchwork-sys`. It knows no queue, semaphore or coproc: they report as locks do.
+//! *May use:* `latchwork-region` (tasks' records in their slots), `latchwork-sync` (the trait `Observer`, by which
+//! locks report) and `latchwork-sys`. It knows no queue, semaphore or coproc: they report as locks do.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 #![allow(
     rustdoc::private_intra_doc_links,

@@ -1,12 +1,12 @@
 //! The checker's search for wait-for cycles, for models.
 
-#[path = "check/circle.rs"]
-pub(crate) mod circle;
+#[path = "check/detect/cycle.rs"]
+pub(crate) mod cycle;
 
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
-use circle::Field;
+use cycle::WaitGraph;
 
 /// Tasks that hold locks and wait for them, each identified by its number.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ impl Tasks {
         }
     }
 
-    /// The same, with locks whose owners state what they hold before they wait; the search finds owners by
+    /// The same, with locks whose owners state before a wait that they hold them; the search finds owners by
     /// these statements.
-    pub fn who_say_what_they_hold(count: usize) -> Self {
+    pub fn with_stated_holders(count: usize) -> Self {
         Self {
             said: (0..count).map(|_| AtomicU32::new(0)).collect(),
             ..Self::new(count)
@@ -41,7 +41,7 @@ impl Tasks {
 
     /// Called when a task that may hold a lock begins to wait for another one, or is about to: it states what
     /// it holds.
-    fn says_what_it_holds(&self, task: usize) {
+    fn states_holder(&self, task: usize) {
         // Relaxed: the record is the task's own.
         let held = self.records[task].held[0].lock.load(Ordering::Relaxed) as usize;
         let said = held.checked_sub(1).and_then(|lock| self.said.get(lock));
@@ -65,19 +65,19 @@ impl Tasks {
     }
 
     /// A task is about to wait for a lock; returns whether that completes a wait-for cycle.
-    pub fn closes_by_waiting_for(&self, task: usize, number: usize) -> bool {
+    pub fn completes_cycle_by_waiting_for(&self, task: usize, number: usize) -> bool {
         let wanted = lock(number);
         let what = pack(wanted, Mode::Exclusive);
         let is_late = unless_fault!(CheckHolderSaidLate, false, true);
         if !is_late {
-            self.says_what_it_holds(task);
+            self.states_holder(task);
         }
         self.records[task]
             .wanted
             .begin(wanted.address() as u64, 0, 0, what, 0);
-        let closes = circle::look(&self, task).circle.is_some();
+        let closes = cycle::find_cycle(&self, task).cycle.is_some();
         if is_late {
-            self.says_what_it_holds(task);
+            self.states_holder(task);
         }
         closes
     }
@@ -88,7 +88,7 @@ impl Tasks {
     }
 }
 
-impl Field for &Tasks {
+impl WaitGraph for &Tasks {
     type Task = usize;
 
     fn record(&self, task: usize) -> &TaskRecord {
@@ -96,7 +96,7 @@ impl Field for &Tasks {
     }
 
     fn blocks(&self, other: usize, waiter: usize, lock: Lock, mode: Mode) -> bool {
-        other != waiter && circle::keeps(&self.records[other], lock, mode)
+        other != waiter && cycle::record_blocks(&self.records[other], lock, mode)
     }
 
     fn any_that_blocks(

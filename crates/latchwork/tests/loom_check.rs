@@ -1,5 +1,5 @@
-//! Circles of waits that several tasks close at the same time: one of them at least finds it, and nobody finds
-//! one that is none. On the checker's own records and search.
+//! Wait-for cycles that several tasks complete at the same time: at least one of them detects the cycle, and no task
+//! reports a cycle that does not exist. On the checker's own records and search.
 #![cfg(loom)]
 
 use latchwork::model::{Scene, Tasks};
@@ -16,7 +16,7 @@ fn ring_of(tasks: Tasks, count: usize) {
     let tasks = Arc::new(tasks);
     let wait = move |tasks: &Tasks, task: usize| {
         tasks.takes(task, task);
-        tasks.closes_by_waiting_for(task, (task + 1) % count)
+        tasks.completes_cycle_by_waiting_for(task, (task + 1) % count)
     };
     let others: Vec<_> = (1..count)
         .map(|task| {
@@ -28,66 +28,66 @@ fn ring_of(tasks: Tasks, count: usize) {
     for other in others {
         found |= other.join().unwrap();
     }
-    assert!(found, "nobody found the circle");
+    assert!(found, "no task detected the cycle");
 }
 
 #[test]
-fn of_two_that_close_a_circle_one_finds_it() {
+fn one_of_two_that_complete_a_cycle_detects_it() {
     Scene::default().explore(None, || ring(2));
 }
 
 #[test]
-fn of_three_that_close_a_circle_one_finds_it() {
+fn one_of_three_that_complete_a_cycle_detects_it() {
     Scene::default().explore(Some(2), || ring(3));
 }
 
 negative_twin!(
-    twin_task_that_looks_before_it_is_seen_to_wait_is_found,
+    twin_search_before_the_wait_is_published_is_detected,
     CheckWaitUnordered,
-    "nobody found the circle",
+    "no task detected the cycle",
     None,
     || ring(2)
 );
 
-/// What stands for holders on the board says so before they wait, and only then.
+/// Holders are named on the board before they wait, and only then.
 #[test]
-fn of_two_whose_locks_say_who_holds_them_one_finds_the_circle() {
-    Scene::default().explore(None, || ring_of(Tasks::who_say_what_they_hold(2), 2));
+fn one_of_two_stated_holders_detects_the_cycle() {
+    Scene::default().explore(None, || ring_of(Tasks::with_stated_holders(2), 2));
 }
 
 negative_twin!(
-    twin_task_that_waits_before_it_says_what_it_holds_is_found,
+    twin_holder_stated_after_the_wait_is_detected,
     CheckHolderSaidLate,
-    "nobody found the circle",
+    "no task detected the cycle",
     None,
-    || ring_of(Tasks::who_say_what_they_hold(2), 2)
+    || ring_of(Tasks::with_stated_holders(2), 2)
 );
 
-/// The lock has changed hands: who says last what it holds is who holds it.
+/// The lock has had another holder before: the last task that stated that it holds the lock is the holder.
 #[test]
-fn of_two_one_of_which_has_the_lock_from_another_one_finds_the_circle() {
+fn one_of_two_detects_the_cycle_after_a_change_of_holder() {
     Scene::default().explore(Some(3), || {
-        let tasks = Arc::new(Tasks::who_say_what_they_hold(3));
+        let tasks = Arc::new(Tasks::with_stated_holders(3));
         // The third has waited for something once, holding the first's lock.
         tasks.takes(2, 0);
-        tasks.closes_by_waiting_for(2, 2);
+        tasks.completes_cycle_by_waiting_for(2, 2);
         tasks.gives_up(2);
         tasks.releases(2);
         tasks.takes(0, 0);
         tasks.takes(1, 1);
         let other = {
             let tasks = Arc::clone(&tasks);
-            thread::spawn(move || tasks.closes_by_waiting_for(1, 0))
+            thread::spawn(move || tasks.completes_cycle_by_waiting_for(1, 0))
         };
-        let found = tasks.closes_by_waiting_for(0, 1);
-        assert!(found | other.join().unwrap(), "nobody found the circle");
+        let found = tasks.completes_cycle_by_waiting_for(0, 1);
+        assert!(found | other.join().unwrap(), "no task detected the cycle");
     });
 }
 
-/// One waits for what the other holds, which releases it, takes the next and waits for the first: they never
-/// wait for each other.
+/// A task releases its lock, and then waits for the lock of another task, which acquires that and then waits for the
+/// released one: the two never wait for each other.
 #[test]
-fn a_chain_that_moves_on_is_no_circle() {
+fn a_chain_that_moves_on_is_not_a_cycle() {
     Scene::default().explore(Some(3), || {
         let tasks = Arc::new(Tasks::new(2));
         tasks.takes(1, 1);
@@ -95,11 +95,17 @@ fn a_chain_that_moves_on_is_no_circle() {
             let tasks = Arc::clone(&tasks);
             thread::spawn(move || {
                 tasks.releases(1);
-                assert!(!tasks.closes_by_waiting_for(1, 0), "made up");
+                assert!(
+                    !tasks.completes_cycle_by_waiting_for(1, 0),
+                    "a false positive"
+                );
             })
         };
         tasks.takes(0, 0);
-        assert!(!tasks.closes_by_waiting_for(0, 1), "made up");
+        assert!(
+            !tasks.completes_cycle_by_waiting_for(0, 1),
+            "a false positive"
+        );
         tasks.gives_up(0);
         other.join().unwrap();
     });

@@ -181,7 +181,7 @@ static void rules(void)
 	mutex_lock(&copy);
 	TOLD("[not-copied]");
 	mutex_unlock(&copy);
-	TOLD("uses what is a copy of");
+	TOLD("uses a copied or moved lock");
 
 	mutex_init(&block.lock);
 	mutex_lock(&block.lock);

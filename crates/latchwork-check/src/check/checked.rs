@@ -1,18 +1,19 @@
-//! [`Checked`]: a lock that explains itself.
+//! [`Checked`]: a lock that reports to the checker.
 //!
-//! It stands in front of a lock of any protocol, and changes nothing about how that is taken, waited for and
-//! released: it tries first, and says what it is about to do where that fails. While it waits it comes back
-//! from the inner lock when there is something to report.
+//! It wraps a lock of any protocol, and does not change how that is acquired, waited for and released: it tries first,
+//! and reports the wait where that fails. While it waits, the inner lock's call returns at the times at which something
+//! may have to be reported, and is repeated.
 //!
-//! *Cost:* the [tag](super::tag) and the thread's own stack, each way; see [`order`](super::order) for what is done
+//! *Cost:* for each acquisition and release, the check of the [tag](crate::check::record::tag) and an update of the
+//! thread's own list of locks; see [`order`](crate::check::detect::order) for what is done
 //! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
-use super::kinds::Checkable;
-use super::observer::Checker;
-use super::tag::Tag;
-use super::tell;
+use super::observer::{self, Checker};
+use super::tagged;
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::check::kinds::Checkable;
+use crate::check::record::tag::Tag;
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
 use crate::region::{Shareable, fingerprint};
@@ -23,27 +24,26 @@ use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
 
-/// What a checked lock does with a call that would wait for ever: it waits, after the report.
+/// A call that would deadlock waits nevertheless, after the report.
 #[derive(Debug)]
 pub struct Reports;
 
-/// What a checked lock does with a call that would wait for ever: it fails with [`Refused::Deadlock`], after the
-/// report.
+/// A call that would deadlock fails with [`Refused::Deadlock`], after the report.
 #[derive(Debug)]
 pub struct Refuses;
 
 /// A lock that is checked, as the parameter of a [`Mutex`](crate::mutex::Mutex).
 ///
-/// It goes around any protocol: `Checked<WaitWake>`, `Checked<Inherit<Shared>>`, `Checked<Spin>`; into
-/// [`Robust`](crate::mutex::Robust), whose parameter it is (`Robust<Checked<WaitWake<Shared>>>`, without a tag); and into a
-/// [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a
-/// `Result`, and fail instead of closing a circle of waits.
+/// It wraps any protocol: `Checked<WaitWake>`, `Checked<Inherit<Shared>>`, `Checked<Spin>`; into
+/// [`Robust`](crate::mutex::Robust), whose parameter it is (`Robust<Checked<WaitWake<Shared>>>`, without a tag); and
+/// into a [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a `Result`, and
+/// fail instead of completing a wait-for cycle.
 ///
-/// Every breach of a [rule](super::Rule) is reported, and the program goes on as it would without the checker;
-/// but what nobody holds is not released.
+/// Every breach of a [rule](crate::check::Rule) is reported, and the program goes on as it would without the checker;
+/// except that a lock that no task holds is not released.
 ///
-/// Owner death, fork, signals: as for `P`. In the child of a fork the private locks that the forking thread held
-/// are its own.
+/// Owner death, fork, signals: as for `P`. In the child of a fork, its thread holds the private locks that the forking
+/// thread held.
 ///
 /// ```
 /// use latchwork::check::Checked;
@@ -56,7 +56,7 @@ pub struct Refuses;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Checked<P, A = Reports> {
-    pub(super) tag: Tag,
+    pub(crate) tag: Tag,
     lock: P,
     answer: PhantomData<fn() -> A>,
 }
@@ -65,9 +65,9 @@ pub struct Checked<P, A = Reports> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused<F> {
-    /// To wait would close a circle of waits; which was reported.
+    /// Waiting would complete a wait-for cycle, which was reported.
     Deadlock,
-    /// The protocol cannot do its part.
+    /// The protocol cannot acquire the lock.
     Fault(F),
 }
 
@@ -83,17 +83,16 @@ impl<F: fmt::Display> fmt::Display for Refused<F> {
 impl<F: Error> Error for Refused<F> {}
 
 impl<P, A> Checked<P, A> {
-    /// From an unlocked lock. Reports name it by the place of this call, or by the object of a region that it
-    /// lies in.
+    /// Wraps an unlocked lock. Reports name it by the place of this call, or by the object of a region that it lies in.
     #[must_use]
     #[track_caller]
     pub const fn new(lock: P) -> Self {
         Self::named("", lock)
     }
 
-    /// From an unlocked lock, with the name that reports call it by; at most 24 bytes are kept.
+    /// Wraps an unlocked lock, with a name for reports; at most 24 bytes of it are kept.
     ///
-    /// Locks of one name are of one class: see [`Rule::OneOrder`](super::Rule::OneOrder).
+    /// Locks of one name are of one class: see [`Rule::OneOrder`](crate::check::Rule::OneOrder).
     #[must_use]
     #[track_caller]
     pub const fn named(name: &str, lock: P) -> Self {
@@ -104,7 +103,7 @@ impl<P, A> Checked<P, A> {
         }
     }
 
-    /// The lock inside, for what it tells of itself. What is taken by it is not seen.
+    /// The wrapped lock, to query its state. The checker does not see acquisitions through it.
     #[must_use]
     pub const fn inner(&self) -> &P {
         &self.lock
@@ -121,7 +120,7 @@ impl<P: Default, A> Default for Checked<P, A> {
 mod sealed {
     use super::{Error, Protocol, Refused, Refuses, Reports};
 
-    /// How a call ended that was ready to wait.
+    /// Why a call that may wait has not acquired the lock.
     #[derive(Debug)]
     pub enum Failed<F, U> {
         Deadlock,
@@ -129,11 +128,11 @@ mod sealed {
         Unfinished(U),
     }
 
-    /// What [`Reports`] and [`Refuses`] make of a protocol's results.
+    /// How [`Reports`] and [`Refuses`] convert a protocol's results.
     pub trait Answer {
         type Fault<F: Error>: Error;
         type Outcome<P: Protocol, G>;
-        /// Whether a call fails that would close a circle of waits.
+        /// Whether a call fails that would complete a wait-for cycle.
         const REFUSES: bool;
 
         fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>)
@@ -157,7 +156,7 @@ mod sealed {
         }
 
         fn deadlock<F: Error>() -> F {
-            unreachable!("it refuses nothing")
+            unreachable!("`Reports` refuses no call")
         }
     }
 
@@ -192,11 +191,11 @@ impl<P: Checkable, A> Checked<P, A> {
 
     #[inline]
     fn verify(&self, site: Site) {
-        self.tag.verify(|| self.me(), site);
+        tagged::verify(&self.tag, || self.me(), site);
     }
 
-    /// Takes the lock, first at once and then by `wait`, which is ready to wait until the deadline that it is
-    /// given, and says whether it has the lock.
+    /// Acquires the lock: first by a try, and then by `wait`, which waits at most until the deadline that it is given,
+    /// and returns whether it has acquired the lock.
     #[inline]
     fn take<U>(
         &self,
@@ -214,7 +213,7 @@ impl<P: Checkable, A> Checked<P, A> {
         self.take_contended(site, refuses, deadline, wait)
     }
 
-    /// The same, with a word if it is a breach of a rule.
+    /// Returns the fault, and reports it if it is a breach of a rule.
     #[cold]
     fn fault(&self, fault: P::Fault, site: Site) -> P::Fault {
         if let Some((own, ceiling)) = P::above_ceiling(&fault) {
@@ -233,9 +232,10 @@ impl<P: Checkable, A> Checked<P, A> {
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
     ) -> Result<bool, Failed<P::Fault, U>> {
         let me = self.me();
-        // As long as a holder in a short section takes; a wait is told of where it lasts. (But the holder of a lock
-        // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
-        if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
+        // Polls for about as long as a short critical section takes, so only longer waits are reported. (Not for a lock
+        // that lends priority, since its holder must be lent the waiter's priority at once; and not for a lock that the
+        // task holds itself.)
+        if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
             rest_if_crowded(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
@@ -251,7 +251,7 @@ impl<P: Checkable, A> Checked<P, A> {
             return Err(Failed::Deadlock);
         }
         loop {
-            let report = tell::patience().map(Deadline::from_nanoseconds);
+            let report = observer::patience().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
             let ended = wait(report.or(deadline));
             match ended {
@@ -259,7 +259,7 @@ impl<P: Checkable, A> Checked<P, A> {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }
-                Ok(Ok(false)) if report.is_some() => tell::still_waits(),
+                Ok(Ok(false)) if report.is_some() => observer::still_waits(),
                 Ok(Ok(false)) => {
                     Checker::gave_up(me);
                     return Ok(false);
@@ -276,7 +276,7 @@ impl<P: Checkable, A> Checked<P, A> {
         }
     }
 
-    /// Waits as long as it is told.
+    /// Waits until the deadline, or without a limit.
     fn wait(&self, deadline: Option<Deadline>) -> Result<Result<bool, Never>, P::Fault> {
         match deadline {
             Some(deadline) => self.lock.acquire_until(deadline).map(Ok),
@@ -298,36 +298,36 @@ impl<P: Checkable, A> Checked<P, A> {
     /// # Safety
     /// As for [`Protocol::release`].
     #[inline]
-    unsafe fn give_back(&self, site: Site) {
+    unsafe fn release_at(&self, site: Site) {
         self.verify(site);
-        if let Some(since) = tell::releasing_as_usual(self.me(), site) {
+        if let Some(since) = observer::releasing_as_usual(self.me(), site) {
             // SAFETY: by the caller's contract.
             unsafe { self.lock.release() }
             since.is_over();
-        } else if tell::releasing_slowly(self.me(), site) != Verdict::NotHeld {
-            // SAFETY: as above, or as the program would have it.
+        } else if observer::releasing_slowly(self.me(), site) != Verdict::NotHeld {
+            // SAFETY: by the caller's contract; a lock that another task holds is released as without the checker.
             unsafe { self.lock.release() }
         }
     }
 
     /// # Safety
     /// As for [`Protocol::release`].
-    unsafe fn give_back_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
+    unsafe fn release_to_wait_at(&self, condvar: Lock, timed: bool, site: Site) {
         self.verify(site);
         if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
-            // SAFETY: as above.
+            // SAFETY: by the caller's contract.
             unsafe { self.lock.release() }
         }
     }
 
-    fn take_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
+    fn acquire_again_after(&self, arrival: Arrival) -> Result<(), P::Fault> {
         let taken = self.lock.acquire_again(arrival);
-        tell::condvar_wait_ends(self.me(), taken.is_ok());
+        observer::condvar_wait_ends(self.me(), taken.is_ok());
         taken
     }
 }
 
-/// There is no such way for it to end.
+/// Protocols whose waits always finish have no unfinished wait.
 #[derive(Clone, Copy, Debug)]
 enum Never {}
 
@@ -339,7 +339,7 @@ fn answer_of<A: Answer, F: Error>(failed: Failed<F, Never>) -> A::Fault<F> {
     }
 }
 
-// SAFETY: the inner lock's contract is the same; what is added are words and looks.
+// SAFETY: the inner lock acquires and releases; the wrapper adds reports only, and may skip a release of a free lock.
 unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     type Fault = A::Fault<P::Fault>;
     type Outcome<G> = A::Outcome<P, G>;
@@ -377,13 +377,13 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     #[track_caller]
     unsafe fn release(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { self.give_back(Site::caller()) }
+        unsafe { self.release_at(Site::caller()) }
     }
 
     #[inline]
     unsafe fn release_of_guard(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { self.give_back(Site::UNKNOWN) }
+        unsafe { self.release_at(Site::UNKNOWN) }
     }
 
     fn queue(&self) -> Queue<'_> {
@@ -392,15 +392,15 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
 
     unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
         // SAFETY: by the caller's contract.
-        unsafe { self.give_back_to_wait(condvar, timed, site) }
+        unsafe { self.release_to_wait_at(condvar, timed, site) }
     }
 
     fn acquire_again(&self, arrival: Arrival) -> Result<(), Self::Fault> {
-        self.take_again(arrival).map_err(A::fault)
+        self.acquire_again_after(arrival).map_err(A::fault)
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock acquires; the wrapper adds reports only.
 unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> {
     #[inline]
     #[track_caller]
@@ -420,12 +420,12 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
             Ok(false) => Ok(Err(Unfinished::TimedOut)),
             Err(Failed::Unfinished(unfinished)) => Ok(Err(unfinished)),
             Err(Failed::Fault(fault)) => Err(fault),
-            Err(Failed::Deadlock) => unreachable!("only calls that may be refused are"),
+            Err(Failed::Deadlock) => unreachable!("this call is never refused"),
         }
     }
 }
 
-// SAFETY: the lock is shareable by itself; the tag in front of it is numbers and text.
+// SAFETY: the inner lock is shareable; the tag in front of it consists of numbers and text, without pointers.
 unsafe impl<P: Shareable, A: 'static> Shareable for Checked<P, A> {
     const FINGERPRINT: u64 = fingerprint(
         "Checked",
@@ -437,8 +437,8 @@ unsafe impl<P: Shareable, A: 'static> Shareable for Checked<P, A> {
 
 impl<P, A> Drop for Checked<P, A> {
     fn drop(&mut self) {
-        // What kind it is the board knows.
+        // The kind does not matter: the entry on the board has it.
         let lock = Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Mutex);
-        self.tag.end(lock);
+        tagged::end(&self.tag, lock);
     }
 }

@@ -6,7 +6,7 @@ use crate::mutex::{Inherit, InheritPlain, Protect, ProtectFault, Protocol, Throu
 use crate::sharing::Sharing;
 use crate::spin::Spin;
 
-/// A protocol that can be [checked](super::Checked).
+/// A protocol that can be [checked](crate::check::Checked).
 pub trait Checkable: Protocol {
     /// The kind that reports name.
     const KIND: Kind = Kind::Mutex;

@@ -1,126 +1,394 @@
-//! The checker as an [`Observer`]: what reports to the checker reports to this. `Checked` does so by its name, other locks
-//! of this library by the table that [`begin`](super::begin) registers, and foreign locks by the functions below.
+//! The checker as an [`Observer`], and all functions by which locks report to it.
+//!
+//! `Checked` calls [`Checker`] by its name, other locks of this library through the table that [`begin`] registers, and
+//! foreign locks call the functions of [`hook`](super::hook). Each function here enters the calling thread into the
+//! checker ([`Own::enter`]), so that locks that the checker itself takes are not checked, and calls the function of
+//! `observe/` that handles the event.
 
-use super::{end, tell};
-use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Verdict};
+use super::configure;
+use super::observe::no_lock::NoLock;
+use super::observe::{
+    acquire, ended_threads, fast_path, foreign_objects, lifetime, lookup, misuse, reinitialised,
+    release, sleep, thread_end,
+};
+use super::record::own::{Busy, Own};
+use super::record::rule::Rule;
+use super::record::tag::Tag;
+use super::record::{known, settings, sites};
+use crate::atomic::AtomicU64;
+use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Table, Verdict};
+use crate::task::Me;
 use core::ops::Range;
 
 /// See the head of this file.
 pub struct Checker;
 
+/// Has semaphores, events and queues report what they do from now on, for the beginning of a program; so does the
+/// first use of a checked lock. With the feature `check` it has been called before `main` and before the program's
+/// constructors (those of a priority below 90 excepted).
+///
+/// Earlier events are lost: of a handle on a semaphore with an owner that was made before this call, only waits are
+/// checked; and a task that obtains a semaphore by a handle that was made later must also release it by such a handle.
+pub fn begin() {
+    static TABLE: Table = Table::of::<Checker>();
+    crate::hook::observe(&TABLE);
+}
+
+/// The feature `check` begins as soon as the program, or the library that contains it, is loaded.
+#[cfg(all(feature = "check", not(miri)))]
+extern "C" fn begins() {
+    begin();
+}
+
+// SAFETY: a section of pointers to such functions. Its number places it before constructors without a priority.
+#[cfg(all(feature = "check", not(miri)))]
+#[used]
+#[unsafe(link_section = ".init_array.00090")]
+static BEGINS: extern "C" fn() = begins;
+
+/// A thread is checked for the first time. Returns whether threads are checked.
+#[cold]
+fn start() -> bool {
+    configure::read();
+    if settings::has(settings::OFF) {
+        return false;
+    }
+    begin();
+    true
+}
+
+/// The calling thread, unless it is in the checker already, is about to end, or has no room.
+#[inline]
+pub(super) fn enter() -> Option<Busy> {
+    Own::enter(start)
+}
+
 impl Observer for Checker {
     #[inline(always)]
     fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
-        tell::wants(lock, mode, timed, site)
+        wants(lock, mode, timed, site)
     }
 
     #[inline(always)]
     fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
-        tell::taken(lock, mode, how, site);
+        taken(lock, mode, how, site);
     }
 
     #[inline(always)]
     fn gave_up(lock: Lock) {
-        tell::gave_up(lock);
+        gave_up(lock);
     }
 
     #[inline(always)]
     fn releasing(lock: Lock, site: Site) -> Verdict {
-        tell::releasing(lock, site)
+        releasing(lock, site)
     }
 
     #[inline(always)]
     fn releases(lock: Lock, site: Site) {
-        tell::releases(lock, site);
+        releases(lock, site);
     }
 
     #[inline(always)]
     fn destroyed(lock: Lock, site: Site) {
-        tell::destroyed(lock, site);
+        destroyed(lock, site);
     }
 
     #[inline(always)]
     fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
-        tell::condvar_begins(condvar, mutex, timed, site)
+        condvar_begins(condvar, mutex, timed, site)
     }
 
     #[inline(always)]
     fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
-        tell::condvar_ends(condvar, mutex, has_mutex, site);
+        condvar_ends(condvar, mutex, has_mutex, site);
     }
 
     #[inline(always)]
     fn notifies(condvar: Lock, all: bool) {
-        tell::condvar_notifies(condvar, all);
+        condvar_notifies(condvar, all);
     }
 
     #[inline(always)]
     fn waits(object: Lock, timed: bool, site: Site) {
-        tell::waits(object, timed, site);
+        waits(object, timed, site);
     }
 
     #[inline(always)]
     fn has_waited(object: Lock) {
-        tell::has_waited(object);
+        has_waited(object);
     }
 
     #[inline(always)]
     fn named(object: Lock, name: &str, site: Site) {
-        tell::named(object, name, site);
+        named(object, name, site);
     }
 
     #[inline(always)]
     fn ended(object: Lock) {
-        tell::ended(object);
+        ended(object);
     }
 
     #[inline(always)]
     fn misused(object: Lock, misuse: Misuse, site: Site) {
-        tell::misused(object, misuse, site);
+        misused(object, misuse, site);
     }
 
     #[inline(always)]
     fn freed(range: Range<usize>) {
-        tell::freed(range, Site::UNKNOWN);
+        freed(range, Site::UNKNOWN);
     }
 
+    /// A thread that has no record, as in the child of a fork, begins again at its first lock.
     #[inline(always)]
     fn task_ends() -> bool {
-        end::task_ends()
+        Own::enter_if_known().is_some_and(thread_end::goes_on)
     }
 }
 
-/// Functions by which foreign locks report: each calls a method of the observer.
-macro_rules! reports {
-    ($($(#[$meta:meta])* fn $name:ident = $method:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?;)*) => {$(
+/// Defines functions that enter the calling thread and call the handler of an event. What follows `else` is the answer
+/// for a thread that cannot be entered.
+macro_rules! events {
+    ($($(#[$meta:meta])* $vis:vis fn $name:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?
+       = $handler:path, else $otherwise:expr;)*) => {$(
         $(#[$meta])*
-        #[inline]
-        pub fn $name($($argument: $Type),*) $(-> $Answer)? {
-            Checker::$method($($argument),*)
+        $vis fn $name($($argument: $Type),*) $(-> $Answer)? {
+            match enter() {
+                Some(own) => $handler(&own, $($argument),*),
+                None => $otherwise,
+            }
         }
     )*};
 }
 
-reports! {
-    /// The calling task cannot have a lock at once, and is about to wait for it: for at most some time, if
-    /// `timed`.
-    fn wants = wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict;
-    /// The calling task has taken a lock.
-    fn taken = taken(lock: Lock, mode: Mode, how: How, site: Site);
-    /// The wait that [`wants`] began is over without the lock.
-    fn gave_up = gave_up(lock: Lock);
-    /// The calling task is about to release a lock.
-    fn releasing = releasing(lock: Lock, site: Site) -> Verdict;
-    /// A lock is about to be destroyed, by the interface.
-    fn destroyed = destroyed(lock: Lock, site: Site);
+events! {
+    /// The calling task cannot acquire a lock at once, and is about to wait for it; until a deadline, if `timed`.
+    pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict = acquire::wants, else Verdict::Go;
+
+    /// As [`taken`], by the slow path.
+    #[inline(never)]
+    pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) = acquire::taken, else ();
+
+    /// The wait that [`patience`] refers to goes on, and has lasted until then.
+    pub fn still_waits() = acquire::still_waits, else ();
+
+    /// As [`releasing`], by the slow path.
+    #[inline(never)]
+    pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict = release::releasing, else Verdict::Go;
+
     /// The calling task is about to release a mutex and wait for a condition.
-    fn condvar_begins = condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict;
-    /// That wait is over, and the mutex taken again, unless it could not be.
-    fn condvar_ends = condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
-    /// A condition variable is about to be notified: one of its waiters, or all. (By whomever: a signal handler may.)
-    fn condvar_notifies = notifies(condvar: Lock, all: bool);
+    pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict
+        = sleep::condvar_begins, else Verdict::Go;
+
     /// The calling task is about to sleep for an object that has no owner.
-    fn waits = waits(object: Lock, timed: bool, site: Site);
-    /// That sleep is over.
-    fn has_waited = has_waited(object: Lock);
+    pub fn waits(object: Lock, timed: bool, site: Site) = sleep::waits, else ();
+
+    /// The interface has initialised a lock at this address.
+    pub fn initialised(lock: Lock, name: Option<&str>, site: Site) = lifetime::initialised, else ();
+
+    /// A lock with a tag is used for the first time.
+    pub(super) fn introduced(lock: Lock, tag: &Tag) = lifetime::introduced, else { tag.settle(); };
+
+    /// The interface is about to destroy a lock.
+    pub fn destroyed(lock: Lock, site: Site) = lifetime::destroyed, else ();
+
+    /// There is an object of this name.
+    fn named(lock: Lock, name: &str, site: Site) = lifetime::named, else ();
+
+    /// An object that no task owned was deleted.
+    fn ended(lock: Lock) = lifetime::ended, else ();
+
+    #[cold]
+    fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed, else ();
+
+    /// An object has refused a call, or should have.
+    fn misused(lock: Lock, misuse: Misuse, site: Site) = misuse::misused, else ();
+
+    /// The memory at this address is not a lock that the interface made: it was zeroed, overwritten or copied. `why` is
+    /// the end of a sentence that begins with the task.
+    pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) = misuse::not_a_lock, else ();
+
+    /// A line of a source file, as a site. Reports show it as `file:line`.
+    #[must_use]
+    pub fn source_line(file: &str, line: u32) -> Site = sites::site_of_line, else Site::UNKNOWN;
+
+    /// A call of this name failed with this error because of how it was made. This is reported once for each place, and
+    /// not if the call has broken another rule of the same object.
+    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = foreign_objects::failed, else ();
+
+    /// Whether an object was never made by its interface, nor used, as far as the checker can know.
+    #[must_use]
+    pub fn is_unknown(object: Lock) -> bool = foreign_objects::is_unknown, else false;
+
+    /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
+    #[must_use]
+    pub fn has_ended(object: Lock) -> bool = foreign_objects::has_ended, else false;
+
+    /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory
+    /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
+    pub fn made_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::made_again, else ();
+
+    /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
+    /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
+    /// that were all notified: they are not blocked, wherever the C library lets them sleep until they return.
+    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site)
+        = foreign_objects::ends_for_sleepers, else ();
+
+    fn hint_at_notification(condvar: Lock, site: Site) = foreign_objects::notifies_without_mutex, else ();
+
+    /// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there
+    /// is another lock now, and what was known of the one before no longer counts. (Unless another task holds that one:
+    /// then it was overwritten, and its consequences are reported.) If the calling task is checked, the memory contains
+    /// the mark from now on.
+    ///
+    /// `mark` is unique to this address, and not zero. The memory stays a lock's until the call returns.
+    #[cold]
+    #[inline(never)]
+    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = reinitialised::unmarked, else ();
+}
+
+/// The calling task has acquired a lock.
+#[inline(never)]
+pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
+    if !fast_path::taken_as_usual(lock, mode, how, site) {
+        taken_slowly(lock, mode, how, site);
+    }
+}
+
+/// The wait that [`wants`] began is over without the lock.
+pub fn gave_up(_lock: Lock) {
+    if let Some(own) = enter() {
+        acquire::end_wait(&own);
+    }
+}
+
+/// Whether the calling task holds a lock.
+pub(super) fn holds(lock: Lock) -> bool {
+    enter().is_some_and(|own| own.find(lock.address()).is_some())
+}
+
+/// The time at which something will have to be reported about the current wait, in nanoseconds on CLOCK_MONOTONIC: a
+/// call that can is to call [`still_waits`] then, and to go on waiting.
+#[must_use]
+pub fn patience() -> Option<u64> {
+    enter()?.wait.get()?.next()
+}
+
+/// As [`fast_path::releasing_as_usual`], but not inlined: one copy for all checked locks of a program.
+#[inline(never)]
+pub(super) fn releasing_as_usual(lock: Lock, site: Site) -> Option<fast_path::Since> {
+    fast_path::releasing_as_usual(lock, site)
+}
+
+/// The calling task is about to release a lock.
+#[inline(never)]
+pub fn releasing(lock: Lock, site: Site) -> Verdict {
+    match fast_path::releasing_as_usual(lock, site) {
+        Some(since) => since.is_over(),
+        None => return releasing_slowly(lock, site),
+    }
+    Verdict::Go
+}
+
+/// The calling task is about to release an object that it owns by the object's own records. If the task acquired it
+/// before the checker began, the checker does not know of it.
+fn releases(lock: Lock, site: Site) {
+    if holds(lock) {
+        let _ = releasing(lock, site);
+    }
+}
+
+/// There is a lock at this address, which may not have been reported yet. Only for a lock that is free: the holder of
+/// another lock would be unknown.
+pub fn seen(lock: Lock, site: Site) {
+    if let Some(own) = enter() {
+        lookup::know(&own, lock, site);
+    }
+}
+
+/// The wait for a condition is over, and the mutex is held again, unless it could not be acquired.
+pub fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
+    if let Some(own) = enter() {
+        sleep::condvar_ends(&own, condvar);
+    }
+    if has_mutex {
+        taken(mutex, Mode::Exclusive, How::Again, site);
+    }
+}
+
+/// As [`condvar_ends`], for the wait that the record of the calling task shows.
+pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
+    let wait = enter().map(|own| sleep::current(&own));
+    let (condvar, site) = wait.unwrap_or((0, Site::UNKNOWN));
+    condvar_ends(Lock::new(condvar, Kind::Condvar), mutex, has_mutex, site);
+}
+
+/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler.
+pub fn condvar_notifies(condvar: Lock, all: bool) {
+    sleep::condvar_notifies(condvar, all);
+}
+
+/// The sleep that [`waits`] began is over.
+pub fn has_waited(_object: Lock) {
+    if let Some(own) = enter() {
+        own.end_wait();
+    }
+}
+
+/// Memory is about to be freed, or its mapping to end.
+#[inline]
+pub fn freed(range: Range<usize>, site: Site) {
+    if known::may_be_in(&range) {
+        freed_with_locks(range, site);
+    }
+}
+
+/// The calling task uses memory as a lock that contains none.
+pub fn uses_no_lock(lock: Lock, what: NoLock, site: Site) {
+    let (rule, why) = what.breach();
+    not_a_lock(lock, rule, why, site);
+}
+
+/// A condition variable is about to be notified. Reports a hint if a task waits for it with a mutex that the calling
+/// task does not hold.
+pub fn notifies_without_mutex(condvar: Lock, site: Site) {
+    if settings::has(settings::HINTS) {
+        hint_at_notification(condvar, site);
+    }
+}
+
+/// The calling thread is about to end, with all the locks that it holds.
+pub fn task_ends(site: Site) {
+    if let Some(own) = Own::enter_if_known() {
+        thread_end::ends(own, site);
+    }
+}
+
+/// A thread was joined: it has ended, and the process goes on.
+pub fn joined(handle: usize) {
+    ended_threads::joined(handle);
+}
+
+/// Whether the calling thread is checked: it has reported something, or called [`forked`]. An interposer that tests
+/// this has nothing set up within an allocator's lock.
+#[inline]
+#[must_use]
+pub fn knows_this_thread() -> bool {
+    Me::whoever().checked() != 0
+}
+
+/// For the child of a fork, as its first step: it keeps the forking thread's stack of locks, and begins a board of its
+/// own. (Without this call that happens at its first lock.)
+pub fn forked() {
+    drop(enter());
+}
+
+/// A lock that the calling task holds was really acquired at another place: by the caller of a wrapper.
+pub fn re_site(lock: Lock, site: Site) {
+    if let Some(own) = enter()
+        && let Some((place, _)) = own.find(lock.address())
+    {
+        own.know_site(site);
+        own.change(place, |mine| mine.site = site);
+    }
 }

@@ -1,18 +1,18 @@
 //! Robust locks that are checked: `Robust<Checked<P>>`.
 //!
-//! The robust lock keeps libc's 40 bytes, so it carries no tag: what its memory was before, the checker knows only
-//! by its address. A call that would close a circle of waits fails with
-//! [`LockError::Deadlock`](crate::mutex::LockError::Deadlock), as a robust lock's own check for recursion does.
+//! A robust lock has the size of libc's mutex, 40 bytes, so it carries no tag: the checker knows the lock only by its
+//! address, and cannot detect that it was copied or overwritten. A call that would complete a wait-for cycle fails with
+//! [`LockError::Deadlock`](crate::mutex::LockError::Deadlock), as does a recursive call by the lock's own check.
 #![allow(unsafe_code)]
 
-use super::checked::{Checked, Reports};
-use super::kinds::Checkable;
-use super::observer::Checker;
+use crate::check::checked::{Checked, Reports};
+use crate::check::kinds::Checkable;
+use crate::check::observer::Checker;
 use crate::mutex::{Patience, RawError, Slow};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
-// SAFETY: the wrapped protocol takes and releases the word.
+// SAFETY: the wrapped protocol acquires and releases the word.
 unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
     type Observer = Checker;
     const MARK: usize = P::MARK;

@@ -1,10 +1,10 @@
-//! Reader/writer locks that are checked: a [`RawRwLock`] in a [`Checked`], to be used through [`lock_api`].
+//! Checked reader/writer locks: a [`RawRwLock`] in a [`Checked`], used through [`lock_api`].
 #![allow(unsafe_code)]
 
-use super::checked::Checked;
-use super::observer::Checker;
-use super::tag::Tag;
-use super::tell;
+use super::observer::{self, Checker};
+use super::tagged;
+use crate::check::checked::Checked;
+use crate::check::record::tag::Tag;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::Patience;
 use crate::rwlock::{Preference, RawRwLock};
@@ -13,7 +13,7 @@ use crate::sys::futex::Sharing as Flag;
 use crate::time::Deadline;
 use core::time::Duration;
 
-/// Data that many tasks may read at a time, or one may change, with a lock that is checked.
+/// Data behind a checked reader/writer lock: several readers, or one writer at a time.
 ///
 /// ```
 /// use latchwork::check::CheckedRwLock;
@@ -23,8 +23,9 @@ use core::time::Duration;
 /// *TABLE.write() += 1;
 /// ```
 ///
-/// A task that reads may read again, unless a writer waits meanwhile, which is found as the deadlock that it is. A
-/// name can be given with `CheckedRwLock::from_raw(Checked::named("table", RawRwLock::new()), data)`.
+/// A reader may acquire the lock again as a reader, unless a writer waits meanwhile: that is a deadlock, and is
+/// reported as one. A name can be given with `CheckedRwLock::from_raw(Checked::named("table", RawRwLock::new()),
+/// data)`.
 pub type CheckedRwLock<T, S = Private, P = crate::rwlock::WritersFirst> =
     lock_api::RwLock<Checked<RawRwLock<S, P>>, T>;
 
@@ -44,7 +45,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
 
     fn verify(&self, site: Site) -> Lock {
         let lock = self.lock();
-        self.tag().verify(|| lock, site);
+        tagged::verify(self.tag(), || lock, site);
         lock
     }
 
@@ -58,7 +59,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
     fn enter(&self, mode: Mode, deadline: Option<Deadline>, site: Site) -> bool {
         let lock = self.verify(site);
         let taken = self.try_enter(mode) || {
-            // After its report a deadlock is what the program would have.
+            // A deadlock is reported, and then happens as it would without the checker.
             let _ = Checker::wants(lock, mode, deadline.is_some(), site);
             self.wait(mode, deadline)
         };
@@ -70,10 +71,10 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
         taken
     }
 
-    /// Waits, and comes back when there is something to report.
+    /// Waits; the inner call returns at the times at which something may have to be reported.
     fn wait(&self, mode: Mode, deadline: Option<Deadline>) -> bool {
         loop {
-            let report = tell::patience().map(Deadline::from_nanoseconds);
+            let report = observer::patience().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
             let patience = Patience::until(report.or(deadline));
             let entered = match mode {
@@ -82,9 +83,9 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
             };
             match entered {
                 Ok(()) => return true,
-                // Who could enter by now waits for nobody.
+                // The lock became available at the time of the report, so there is nothing to report.
                 Err(_) if report.is_some() && self.try_enter(mode) => return true,
-                Err(_) if report.is_some() => tell::still_waits(),
+                Err(_) if report.is_some() => observer::still_waits(),
                 Err(_) => return false,
             }
         }
@@ -99,7 +100,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
         taken
     }
 
-    /// Whether there is something to release.
+    /// Reports a release. Returns whether the lock is to be released.
     fn leave(&self, site: Site) -> bool {
         let lock = self.verify(site);
         Checker::releasing(lock, site) != Verdict::NotHeld
@@ -107,12 +108,12 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
 }
 
 impl<P, A> Checked<P, A> {
-    pub(super) fn tag(&self) -> &Tag {
+    pub(crate) fn tag(&self) -> &Tag {
         &self.tag
     }
 }
 
-// SAFETY: the inner lock's contract is the same.
+// SAFETY: the inner lock excludes tasks; the wrapper adds reports only, and may skip a release of a free lock.
 unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for Checked<RawRwLock<S, P>> {
     #[allow(
         clippy::declare_interior_mutable_const,
@@ -134,7 +135,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for Checked<RawRwLock
     #[track_caller]
     unsafe fn unlock_shared(&self) {
         if self.leave(Site::caller()) {
-            // SAFETY: by the caller's contract, which is the same, or as the program would have it.
+            // SAFETY: by the caller's contract; a lock that another task holds is released as without the checker.
             unsafe { self.inner().unlock_read() }
         }
     }
@@ -152,13 +153,13 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for Checked<RawRwLock
     #[track_caller]
     unsafe fn unlock_exclusive(&self) {
         if self.leave(Site::caller()) {
-            // SAFETY: as above.
+            // SAFETY: by the caller's contract, as in `unlock_shared`.
             unsafe { self.inner().unlock_write() }
         }
     }
 }
 
-// SAFETY: a timed lock that succeeds is a lock.
+// SAFETY: a timed call that succeeds has acquired the inner lock as an untimed one does.
 unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for Checked<RawRwLock<S, P>> {
     type Duration = Duration;
     type Instant = Deadline;

@@ -316,7 +316,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
         let args = ["--interval", "0.2", "--pane", "findings", "--filter", &pid];
         let terminal = Terminal::open(size, Control::Signal, &args);
         let list = terminal.until(|text| {
-            text.contains("order right -> left -> right") && text.contains(") unlocks what ")
+            text.contains("order right -> left -> right") && text.contains(") unlocks a ")
         });
         assert!(
             line_with(&list, "misuse") < line_with(&list, "wrong order"),

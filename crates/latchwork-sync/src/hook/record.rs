@@ -15,7 +15,7 @@
 //! 1. An odd epoch, read twice around anything, says that the task waited all the while for what
 //!    `wanted` says.
 //! 2. A task publishes what it holds before it publishes that it waits. So of several tasks that close a
-//!    circle, the last one to publish its wait sees all of it (see `check/circle.rs`).
+//!    circle, the last one to publish its wait sees all of it (see `check/detect/cycle.rs`).
 //! 3. What is held beyond [`HELD`] is not here; `count` then counts only what is.
 //!
 //! *Frozen within a version of the region's layout and of the board's.* Zero is the record of nobody.

@@ -178,8 +178,11 @@ fn no_lock_path_takes_the_loaders_lock() {
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
-/// The parts of `latchwork`, and which of the other parts each may use.
-const PARTS: [(&str, &[&str]); 6] = [
+/// The parts of a folder, and which of the other parts each may use. A part is a file or a folder.
+type Parts = [(&'static str, &'static [&'static str])];
+
+/// The parts of `latchwork`.
+const FACADE: &Parts = &[
     ("queue", &[]),
     ("event", &[]),
     ("semaphore", &[]),
@@ -191,33 +194,40 @@ const PARTS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-fn upward(imports: &Imports) -> Vec<String> {
-    // The first name after `src`, with or without `.rs`.
+/// The parts of the checker, which other files of its folder may use.
+const CHECKER: &Parts = &[
+    ("record", &[]),
+    ("detect", &["record"]),
+    ("report", &["record", "detect"]),
+    ("observe", &["record", "detect", "report"]),
+];
+
+/// The imports between the parts of a folder that they may not have. With `alone`, a part may not use other files of
+/// the folder either.
+fn upward(imports: &Imports, folder: &str, parts: &Parts, alone: bool) -> Vec<String> {
+    // The first name below the folder, with or without `.rs`.
     let top = |file: &Path| {
         let below = file
             .components()
-            .skip_while(|folder| folder.as_os_str() != "src")
+            .skip_while(|part| part.as_os_str() != folder)
             .nth(1)?;
         Path::new(below.as_os_str())
             .file_stem()?
             .to_str()
             .map(str::to_owned)
     };
-    let part = |file: &Path| {
-        PARTS
-            .iter()
-            .find(|(name, _)| top(file).is_some_and(|top| top == *name))
-    };
     let mut found = Vec::new();
     for (file, others) in &imports.0 {
-        let Some((name, may)) = part(file) else {
+        let Some((name, may)) = parts
+            .iter()
+            .find(|(name, _)| top(file).is_some_and(|top| top == *name))
+        else {
             continue;
         };
         for (other, reason) in others {
-            if let Some((used, _)) = part(other)
-                && used != name
-                && !may.contains(used)
-            {
+            let Some(used) = top(other) else { continue };
+            let is_part = parts.iter().any(|(name, _)| *name == used);
+            if used != *name && !may.contains(&used.as_str()) && (is_part || alone) {
                 found.push(format!("{} uses {used} ({reason})", file.display()));
             }
         }
@@ -227,7 +237,12 @@ fn upward(imports: &Imports) -> Vec<String> {
 
 #[test]
 fn the_parts_of_the_facade_use_only_what_is_below() {
-    let found = upward(&Imports::of(&library_root("latchwork"), &tree::from_disk));
+    let found = upward(
+        &Imports::of(&library_root("latchwork"), &tree::from_disk),
+        "src",
+        FACADE,
+        false,
+    );
     assert!(found.is_empty(), "{}", found.join("\n"));
     let planted = |file: &Path| {
         Some(match file.to_str()? {
@@ -240,11 +255,42 @@ fn the_parts_of_the_facade_use_only_what_is_below() {
             _ => return None,
         })
     };
-    let found = upward(&Imports::of(Path::new("src/lib.rs"), &planted));
+    let found = upward(
+        &Imports::of(Path::new("src/lib.rs"), &planted),
+        "src",
+        FACADE,
+        false,
+    );
     assert!(
         found.len() == 1 && found[0].starts_with("src/queue.rs uses semaphore"),
         "{found:?}"
     );
+}
+
+#[test]
+fn the_checker_records_then_detects_then_reports() {
+    let imports = Imports::of(&library_root("latchwork-check"), &tree::from_disk);
+    let found = upward(&imports, "check", CHECKER, true);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let planted = |file: &Path| {
+        Some(match file.to_str()? {
+            "src/lib.rs" => "mod check;".to_owned(),
+            "src/check/mod.rs" => "mod record; mod report; pub mod hook;".to_owned(),
+            "src/check/record.rs" => {
+                "use super::report::text; fn f() { text(); super::hook::taken() }".to_owned()
+            }
+            "src/check/report.rs" => "use crate::check::record; pub fn text() {}".to_owned(),
+            "src/check/hook.rs" => "pub fn taken() {}".to_owned(),
+            _ => return None,
+        })
+    };
+    let found = upward(
+        &Imports::of(Path::new("src/lib.rs"), &planted),
+        "check",
+        CHECKER,
+        true,
+    );
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 /// All sources of the workspace's crates, examples and tests, with their texts.

@@ -1,4 +1,4 @@
-//! Whose locks an order is of: what one task alone does, and what no other task ever takes.
+//! Which tasks an order is of: orders of a single task, and locks that no other task ever acquires.
 #![allow(unsafe_code)]
 
 use crate::kinds::plain;

@@ -1,4 +1,4 @@
-//! What a new order of locks costs, by what is looked at for it, and for how many there is room.
+//! The cost of a new lock order, in visited edges and nodes, and for how many orders there is room.
 #![allow(unsafe_code)]
 
 use latchwork::check::hook::{self, How, Kind, Lock, Mode, Site};
@@ -80,7 +80,7 @@ fn an_order_that_agrees_with_all_others_costs_the_same_among_80_000() {
     orders_that_agree(16_000);
 }
 
-/// Classes are found at once, however many there are.
+/// The look-up of a class costs the same, however many there are.
 #[test]
 fn classes_of_locks_cost_the_same_among_10_000() {
     const LOCKS: usize = 10_000;
@@ -129,7 +129,7 @@ fn orders_that_come_as_they_may_are_put_in_order() {
     });
 }
 
-/// Both orders of random pairs: what is looked at is bounded, and so is what is reported.
+/// Both orders of random pairs: the number of visited edges is bounded, and so is the number of reports.
 #[test]
 fn orders_without_any_order_cost_a_bounded_amount() {
     const LOCKS: usize = 2_000;
@@ -149,7 +149,7 @@ fn orders_without_any_order_cost_a_bounded_amount() {
     });
 }
 
-/// A thread makes new orders, as another forks; each child goes on with the orders that it finds.
+/// A thread makes new orders while another forks; each child continues with the orders that it inherits.
 #[test]
 fn a_fork_in_the_midst_of_a_new_order_leaves_an_order() {
     const LOCKS: usize = 3_000;
@@ -191,7 +191,7 @@ fn a_fork_in_the_midst_of_a_new_order_leaves_an_order() {
     });
 }
 
-/// The kernel gives no more memory: what is known goes on to be checked.
+/// The kernel gives no more memory: known locks and orders are still checked.
 #[test]
 fn without_memory_for_more_orders_those_that_are_known_count_still() {
     apart(|| {
@@ -207,4 +207,53 @@ fn without_memory_for_more_orders_those_that_are_known_count_still() {
         }
         assert!(check::totals().lost_orders > 0);
     });
+}
+
+/// Locks with nodes of their own are made and destroyed, more of them than there is room for.
+#[test]
+fn orders_of_destroyed_locks_are_recycled() {
+    let _watchdog = Watchdog::start("very many locks".into());
+    Child::fork(|| {
+        check::set_text(false);
+        static FOUND: AtomicU32 = AtomicU32::new(0);
+        check::set_reporter(Some(|_| {
+            FOUND.fetch_add(1, Ordering::Relaxed);
+        }));
+        let site = Site::caller();
+        let exclusive = Mode::Exclusive;
+        let take = |lock: Lock| hook::taken(lock, exclusive, How::Locked, site);
+        let nest = |locks: &[Lock]| {
+            locks.iter().for_each(|lock| take(*lock));
+            for lock in locks.iter().rev() {
+                let _ = hook::releasing(*lock, site);
+            }
+        };
+        let lock = |number: usize| Lock::new((1 << 40) + 64 * number, Kind::Mutex);
+        let made = |number: usize, name: &str| {
+            hook::initialised(lock(number), Some(name), site);
+            lock(number)
+        };
+        let [outer, inner] = [(10, "outer"), (11, "inner")].map(|(at, name)| made(at, name));
+        let [one, other] = [1, 2].map(|number| made(number, "node"));
+        nest(&[one, other]);
+        // Known from now on, whichever locks are made and destroyed.
+        nest(&[outer, inner]);
+        for number in 100..80_000 {
+            let node = made(number, "node");
+            nest(&[outer, node, inner]);
+            hook::destroyed(node, site);
+        }
+        assert_eq!(check::totals().lost_orders, 0);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+        let in_turn = |locks: [Lock; 2]| {
+            std::thread::scope(|scope| scope.spawn(|| nest(&locks)).join().unwrap());
+        };
+        in_turn([inner, outer]);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 1);
+        let last = made(100, "node");
+        nest(&[last, one]);
+        in_turn([one, last]);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 2);
+    })
+    .succeed();
 }

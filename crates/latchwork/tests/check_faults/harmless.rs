@@ -1,4 +1,4 @@
-//! What looks like a fault and is none.
+//! Programs that resemble faulty ones and are correct.
 #![allow(unsafe_code)]
 
 use crate::kinds::{Make, plain};

@@ -5,7 +5,7 @@ use latchwork::mutex::{Inherit, InheritPlain, Protect, Throughput, WaitWake};
 use latchwork::sharing::Shared;
 use latchwork::spin::Spin;
 
-/// A protocol that can be made without being told anything.
+/// A protocol that can be made without parameters.
 pub trait Make: Checkable + Send + Sync + 'static {
     const NAME: &'static str;
     fn make() -> Self;

@@ -1,4 +1,4 @@
-//! Circles of waits, found as they close; waits that are too long, or for a task of lower priority.
+//! Wait-for cycles, reported when they are completed; waits that are too long, or for a task of lower priority.
 #![allow(unsafe_code)]
 
 use crate::kinds::{Make, plain};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    each!(rows, circle_of_two);
+    each!(rows, cycle_of_two);
     rows.extend(single_rows());
     if may_be_real_time() {
         rows.extend(inversions());
@@ -42,7 +42,7 @@ fn cross<P: Make>(
     std::thread::park();
 }
 
-fn circle_of_two<P: Make>() -> Row {
+fn cycle_of_two<P: Make>() -> Row {
     fn body<P: Make>() {
         let (a, b) = (P::checked("a"), P::checked("b"));
         let all = Barrier::new(2);
@@ -51,7 +51,7 @@ fn circle_of_two<P: Make>() -> Row {
             thread(scope, "two", || cross(&all, (&b, "b"), (&a, "a")));
         });
     }
-    let name = format!("circle of two, {}", P::NAME);
+    let name = format!("cycle of two, {}", P::NAME);
     fault(name, Rule::NoDeadlock, TWO, body::<P>)
 }
 
@@ -72,13 +72,13 @@ fn ring(names: &'static [&'static str]) {
 fn single_rows() -> Vec<Row> {
     vec![
         fault(
-            "circle of three",
+            "cycle of three",
             Rule::NoDeadlock,
             &[("ta", "a", "b"), ("tb", "b", "c"), ("tc", "c", "a")],
             || ring(&["a", "b", "c"]),
         ),
         fault(
-            "circle of eight",
+            "cycle of eight",
             Rule::NoDeadlock,
             &[
                 ("ta", "a", "b"),
@@ -92,7 +92,7 @@ fn single_rows() -> Vec<Row> {
             ],
             || ring(&["a", "b", "c", "d", "e", "f", "g", "h"]),
         ),
-        fault("circle with a bystander", Rule::NoDeadlock, TWO, || {
+        fault("cycle with a bystander", Rule::NoDeadlock, TWO, || {
             let (a, b, c) = (plain("a"), plain("b"), plain("c"));
             let (all, held) = (Barrier::new(2), Barrier::new(2));
             scope(|scope| {
@@ -111,7 +111,7 @@ fn single_rows() -> Vec<Row> {
             });
         }),
         fault(
-            "circle of a mutex and a spinlock",
+            "cycle of a mutex and a spinlock",
             Rule::NoDeadlock,
             TWO,
             || {
@@ -261,7 +261,7 @@ fn single_rows() -> Vec<Row> {
             },
         ),
         fault(
-            "circle of robust locks, whose closing call fails",
+            "cycle of robust locks, whose closing call fails",
             Rule::NoDeadlock,
             TWO,
             || {

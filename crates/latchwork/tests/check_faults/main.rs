@@ -1,8 +1,7 @@
-//! Planted faults, and harmless programs that look like faults: each real one is found, with its tasks, locks and
+//! Planted faults, and harmless programs that resemble faults: each real fault is reported, with its tasks, locks and
 //! places, and nothing else is.
 //!
-//! Each row of the table is a program of its own, in a process that is killed when it has been found out, or
-//! that ends by itself.
+//! Each row of the table is a program of its own, in a process that is killed after its report, or that ends by itself.
 
 mod bounds;
 mod conditions;
@@ -13,12 +12,14 @@ mod harmless;
 mod inversions;
 mod kinds;
 mod live;
-mod lone;
 mod misuse;
 mod objects;
 mod order;
+mod owned;
 mod processes;
+mod report_stack;
 mod run;
+mod unsignallable;
 
 use run::Row;
 
@@ -30,9 +31,10 @@ fn table() -> Vec<Row> {
         evidence::rows(),
         conditions::rows(),
         processes::rows(),
+        owned::rows(),
         objects::rows(),
         inversions::rows(),
-        lone::rows(),
+        unsignallable::rows(),
         containers::rows(),
         harmless::rows(),
         bounds::rows(),
@@ -41,7 +43,7 @@ fn table() -> Vec<Row> {
 }
 
 #[test]
-fn every_planted_fault_is_found_and_nothing_harmless_is() {
+fn every_planted_fault_is_reported_and_no_harmless_program() {
     let table = table();
     let only = std::env::var("LATCHWORK_FAULT").ok();
     let rows = || {

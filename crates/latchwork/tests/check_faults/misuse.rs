@@ -93,7 +93,7 @@ fn zeroed<P: Make>() -> Row {
     fault(name, Rule::InitialisedByInterface, UNNAMED, body::<P>)
 }
 
-/// A lock that nobody gave a name is called by its address or its first place; the table cannot say how.
+/// A lock without a name is reported by its address or its first place, which the table cannot name.
 const UNNAMED: crate::run::Tasks = &[("main", "", "?")];
 
 fn copied<P: Make>() -> Row {

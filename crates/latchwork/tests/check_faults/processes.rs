@@ -1,4 +1,4 @@
-//! Circles of waits through several processes.
+//! Wait-for cycles through several processes.
 #![allow(unsafe_code)]
 
 use crate::at;
@@ -123,8 +123,9 @@ impl Plain {
     }
 }
 
-/// Takes one of two locks that nobody made, at an address of the process's own, and waits for the other.
-fn cross_told(memory: *mut libc::c_void, index: usize) {
+/// Reports that one of two locks, which no call has initialised, is taken, at an address of the process's own, and
+/// waits for the other.
+fn cross_reported(memory: *mut libc::c_void, index: usize) {
     let names = ["a", "b"];
     let lock = |index: usize| {
         let lock = hook::Lock::new(memory.addr() + 64 * index, hook::Kind::Mutex);
@@ -176,7 +177,7 @@ fn waits_for_long(plain: &Plain, first: usize) {
 pub fn rows() -> Vec<Row> {
     vec![
         fault(
-            "circle through two processes, by locks in no region",
+            "cycle through two processes, by locks in no region",
             Rule::NoDeadlock,
             &[("one", "a", "b"), ("two", "b", "a")],
             || {
@@ -203,10 +204,10 @@ pub fn rows() -> Vec<Row> {
                 let [here, there] = shared_memory();
                 let mut other = Child::fork(|| {
                     name_thread("two");
-                    cross_told(there, 1);
+                    cross_reported(there, 1);
                 });
                 name_thread("one");
-                cross_told(here, 0);
+                cross_reported(here, 0);
                 other.wait();
             },
         ),
@@ -223,13 +224,13 @@ pub fn rows() -> Vec<Row> {
             other.succeed();
         }),
         fault(
-            "circle through two processes",
+            "cycle through two processes",
             Rule::NoDeadlock,
             &[("one", "a", "b"), ("two", "b", "a")],
             || ring(2),
         ),
         fault(
-            "circle through three processes",
+            "cycle through three processes",
             Rule::NoDeadlock,
             &[("one", "a", "b"), ("two", "b", "c"), ("three", "c", "a")],
             || ring(3),

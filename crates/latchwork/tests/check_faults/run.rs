@@ -82,7 +82,7 @@ fn reporter(finding: &Finding) {
     say(&format!("F\t{}\t{sure}\t{released}{tasks}\n", finding.rule));
 }
 
-/// Does something that breaks a rule, which is not told.
+/// Runs something that breaks a rule, without a report.
 pub fn unreported(body: impl FnOnce()) {
     check::set_reporter(None);
     body();
@@ -123,7 +123,7 @@ impl Seen {
         }
     }
 
-    /// Whether it names these tasks with these locks, in a circle from wherever, or in any order.
+    /// Whether it names these tasks with these locks, in a cycle that begins anywhere, or in any order.
     fn names(&self, tasks: Tasks) -> bool {
         let is = |seen: &SeenTask, (name, holds, wants): (&str, &str, &str)| {
             let same = |seen: &str, expected: &str| expected == "?" || seen == expected;
@@ -220,7 +220,7 @@ impl Row {
         };
         match findings {
             [] => Err("nothing was found".into()),
-            // Two processes that close a circle at the same moment may both find it.
+            // Two processes that complete a cycle at the same moment may both report it.
             [first, more @ ..]
                 if first.rule == rule.name()
                     && more

@@ -1,0 +1,27 @@
+//! What a lock, a wrapper around foreign locks, or an interposer reports to the checker.
+//!
+//! Every function may be called in any context in which a lock may be taken: before `main`, in a signal handler, in the
+//! child of a fork, inside an allocator. None allocates from the program's allocator, and none takes a lock while all
+//! that it meets is known. A lock that is taken while the checker itself runs in the same thread is not seen.
+//!
+//! A lock that can be acquired at once: try, then [`taken`]. One that cannot: [`wants`], wait, then [`taken`] or
+//! [`gave_up`]. Before the release: [`releasing`].
+
+pub use super::observe::ended_threads::joins_are_told;
+#[doc(hidden)]
+pub use super::observe::fast_path::{Since, releasing_as_usual, taken_as_usual};
+pub use super::observe::no_lock::NoLock;
+pub use super::observer::{
+    condvar_begins, condvar_ends, condvar_notifies, destroyed, ends_for_sleepers, failed, forked,
+    freed, gave_up, has_ended, has_waited, initialised, is_unknown, joined, knows_this_thread,
+    made_again, not_a_lock, notifies_without_mutex, patience, re_site, releasing, seen,
+    source_line, still_waits, taken, task_ends, unmarked, uses_no_lock, waits, wants,
+};
+#[doc(hidden)]
+pub use super::record::known::may_be_in;
+#[doc(hidden)]
+pub use crate::backoff::rest_if_crowded;
+pub use crate::hook::{
+    HELD, Held, HeldLock, How, Kind, Lock, Mode, RecordedSite, Site, TaskRecord, TaskView, Traits,
+    Verdict, Wanted,
+};

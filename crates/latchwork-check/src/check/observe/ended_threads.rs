@@ -1,0 +1,212 @@
+//! Threads that have ended with locks held.
+//!
+//! When a process ends, its locks end with it, and some processes end a thread first: a Java virtual machine ends a
+//! thread that keeps the world stopped, and exits. So where joins are reported to the checker ([`joins_are_told`]), the
+//! end of a thread is kept here, and reported when the process is seen to go on: when the thread is joined, or when one
+//! of the locks is wanted. With the setting `exit`, entries that remain at the process's end are reported then,
+//! together with all locks that are held at that time. Where joins are not reported, an end is reported at once.
+//!
+//! *Bounds:* [`MOST`] ends at a time; others are reported at once.
+
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::record::board;
+use crate::check::record::bounded::Text;
+use crate::check::record::settings;
+use crate::check::record::{held::HeldEntry, own::Own};
+use crate::check::report::findings;
+use crate::check::report::words;
+use crate::hook::record::{name_of, pack, unpack};
+use crate::hook::{Lock, RecordedSite, Site};
+use crate::sys::thread;
+
+const MOST: usize = 64;
+
+/// A lock that a thread held when it ended. Relaxed throughout: under the board's lock.
+struct Ended {
+    /// The thread's handle, as the caller of a join has it; 0 if the entry is empty.
+    handle: AtomicU64,
+    lock: AtomicU64,
+    what: AtomicU32,
+    site: AtomicU64,
+    process: AtomicU32,
+    thread: AtomicU32,
+    name: [AtomicU64; 2],
+    /// Identifies the lock among those that were at its address.
+    generation: AtomicU32,
+}
+
+static ENDED: [Ended; MOST] = [const {
+    Ended {
+        handle: AtomicU64::new(0),
+        lock: AtomicU64::new(0),
+        what: AtomicU32::new(0),
+        site: AtomicU64::new(0),
+        process: AtomicU32::new(0),
+        thread: AtomicU32::new(0),
+        name: [const { AtomicU64::new(0) }; 2],
+        generation: AtomicU32::new(0),
+    }
+}; MOST];
+/// How many entries are in use. Relaxed: a thread that must find one has synchronised with the thread's end, or finds
+/// its lock taken.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static JOINS_ARE_REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Declares that each join of a thread will be reported by [`joined`]. Meant for the start of a program.
+pub fn joins_are_told() {
+    JOINS_ARE_REPORTED.store(true, Ordering::Relaxed);
+}
+
+/// The calling thread ends, and holds a lock.
+pub(crate) fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
+    let (process, thread) = own.identity();
+    if process == thread {
+        // The process usually ends with its first thread.
+        if settings::has(settings::EXIT) {
+            report(own, mine, site);
+        }
+    } else if !JOINS_ARE_REPORTED.load(Ordering::Relaxed) || !keep(own, mine) {
+        report(own, mine, site);
+    }
+}
+
+fn report(own: &Own, mine: &HeldEntry, site: Site) {
+    let (lock, mode) = mine.lock();
+    let who = words::me(own);
+    findings::ends_holding(
+        who,
+        lock,
+        mode,
+        mine.site.into(),
+        site,
+        "ended while holding",
+    );
+}
+
+/// Stores an end. Returns whether there was room.
+fn keep(own: &Own, mine: &HeldEntry) -> bool {
+    let (process, thread) = own.identity();
+    let (lock, mode) = mine.lock();
+    let kept = board::alone(|_| {
+        let free = ENDED
+            .iter()
+            .find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
+        free.lock.store(lock.address() as u64, Ordering::Relaxed);
+        free.what.store(pack(lock, mode), Ordering::Relaxed);
+        free.site.store(mine.site.raw(), Ordering::Relaxed);
+        free.process.store(process, Ordering::Relaxed);
+        free.thread.store(thread, Ordering::Relaxed);
+        set_name(free, &thread::name());
+        free.generation
+            .store(generation_of(lock).unwrap_or(0), Ordering::Relaxed);
+        free.handle
+            .store(thread::handle() as u64, Ordering::Relaxed);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        Some(())
+    });
+    kept.flatten().is_some()
+}
+
+fn set_name(ended: &Ended, name: &str) {
+    let mut bytes = [0; 16];
+    let length = name.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    for (place, eight) in ended.name.iter().zip(bytes.chunks_exact(8)) {
+        let eight = eight.try_into().unwrap_or([0; 8]);
+        place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+    }
+}
+
+fn generation_of(lock: Lock) -> Option<u32> {
+    let entry = board::board()?.lock(lock.address())?;
+    Some(entry.generation.load(Ordering::Relaxed))
+}
+
+/// A thread was joined: it has ended, and the process goes on.
+pub(crate) fn joined(handle: usize) {
+    report_all("ended while holding", |ended| {
+        ended.handle.load(Ordering::Relaxed) == handle as u64
+    });
+}
+
+/// A task wants a lock that is not free.
+#[inline]
+pub(crate) fn is_wanted(lock: Lock) {
+    report_all(
+        "ended while holding, and another task now wants,",
+        |ended| ended.lock.load(Ordering::Relaxed) == lock.address() as u64,
+    );
+}
+
+/// The process ends in good order: an `atexit` handler.
+pub(crate) extern "C" fn process_ends() {
+    report_all("ended while holding (process exit)", |_| true);
+    let Some(visible) = VisibleTasks::of_process() else {
+        return;
+    };
+    for who in visible.threads() {
+        let view = who.record.view();
+        for held in view.held() {
+            let task = words::task(who);
+            let what = "holds at process exit";
+            findings::ends_holding(task, held.lock, held.mode, held.site, Site::UNKNOWN, what);
+        }
+    }
+}
+
+#[inline]
+fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+    if COUNT.load(Ordering::Relaxed) > 0 {
+        while let Some(ended) = take(&is_wanted) {
+            ended.report(what);
+        }
+    }
+}
+
+/// A copy of an entry, read once.
+struct EndedCopy {
+    lock: u64,
+    what: u32,
+    site: RecordedSite,
+    process: u32,
+    thread: u32,
+    name: Text<16>,
+    generation: u32,
+}
+
+#[cold]
+fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
+    board::alone(|_| {
+        let mut all = ENDED.iter();
+        let one =
+            all.find(|ended| ended.handle.load(Ordering::Relaxed) != 0 && is_wanted(ended))?;
+        let name = [0, 1].map(|half| one.name[half].load(Ordering::Relaxed).to_le_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(name.as_flattened());
+        let copy = EndedCopy {
+            lock: one.lock.load(Ordering::Relaxed),
+            what: one.what.load(Ordering::Relaxed),
+            site: RecordedSite::new(one.site.load(Ordering::Relaxed)),
+            process: one.process.load(Ordering::Relaxed),
+            thread: one.thread.load(Ordering::Relaxed),
+            name: words::clean(name_of(&bytes)),
+            generation: one.generation.load(Ordering::Relaxed),
+        };
+        one.handle.store(0, Ordering::Relaxed);
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        Some(copy)
+    })
+    .flatten()
+}
+
+impl EndedCopy {
+    /// Reports the end, unless another lock is at the address now.
+    fn report(&self, what: &str) {
+        let (lock, mode) = unpack(self.lock, self.what);
+        if generation_of(lock) == Some(self.generation) {
+            let who = words::ended(self.process, self.thread, self.name);
+            findings::ends_holding(who, lock, mode, self.site, Site::UNKNOWN, what);
+        }
+    }
+}

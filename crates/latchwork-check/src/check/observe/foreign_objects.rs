@@ -1,0 +1,103 @@
+//! Misuse of foreign objects that a lock's own records do not show: for interposers, which know the layout of such
+//! objects.
+
+use crate::atomic::Ordering;
+use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::record::board;
+use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
+use crate::check::record::own::Own;
+use crate::check::record::rule::Rule;
+use crate::check::report::findings;
+use crate::hook::{Kind, Lock, Site};
+use crate::sys::look;
+
+/// The flags of an object on the board.
+fn marks_of(object: Lock) -> Option<u32> {
+    let entry = board::board()?.lock(object.address())?;
+    Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
+}
+
+/// A call of this name failed with this error because of how it was made. This is reported once for each place, and not
+/// if the call has broken another rule of the same object.
+pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
+    own.know_site(site);
+    if own.broken.replace(0) != object.address() {
+        findings::failed_call(own, object, call, look::error_name(error), site);
+    }
+}
+
+/// Whether an object was never made by its interface, nor used, as far as the checker can know.
+pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
+    let is_there = |marks: u32| marks & GONE == 0;
+    board::board().is_some_and(|board| {
+        // If the board is full, there are threads that do not report their uses.
+        let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
+        all_tell && board.has_room(object.address()) && !marks_of(object).is_some_and(is_there)
+    }) && !look::is_shared_memory(object.address() as u64)
+}
+
+/// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
+pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
+    marks_of(object).is_some_and(|marks| marks & ENDED != 0)
+}
+
+/// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory was
+/// certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
+pub(crate) fn made_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
+    let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
+    if marks_of(object).is_some_and(is_made)
+        && look::keeps_what_it_is(object.address() as u64, sees_frees)
+        && own.find(object.address()).is_none()
+    {
+        own.know_site(site);
+        let what = format_args!("initialises again, without having destroyed it,");
+        findings::misuse(own, Rule::InitialisedOnce, object, site, None, what);
+    }
+}
+
+/// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads do
+/// not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable that were
+/// all notified: they are not blocked, wherever the C library lets them sleep until they return.
+pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
+    let known = board::board().and_then(|board| board.lock(object.address()));
+    let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
+    if object.kind == Kind::Condvar && were_notified {
+        return;
+    }
+    let Some(visible) = VisibleTasks::new(own) else {
+        return;
+    };
+    let sleeping = visible.threads().filter(|who| {
+        let waits = who.record.view().wants;
+        waits.is_some_and(|wants| wants.lock.address() == object.address())
+            && look::sleeps_at(who.thread)
+                .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
+    });
+    let count = sleeping.count();
+    if count > 0 {
+        own.know_site(site);
+        let what = format_args!("destroys, while {count} task(s) wait for it,");
+        findings::misuse(own, Rule::NoDeleteInUse, object, site, None, what);
+    }
+}
+
+/// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex
+/// that the calling task does not hold.
+pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
+    let Some(visible) = VisibleTasks::new(own) else {
+        return;
+    };
+    let mutex = visible.threads().find_map(|who| {
+        let view = who.record.view();
+        let wants = view.wants?;
+        (wants.lock.address() == condvar.address()).then_some(view.also?)
+    });
+    if let Some(mutex) = mutex
+        && own.find(mutex as usize).is_none()
+        && own.unrecorded.get() == 0
+    {
+        own.know_site(site);
+        let what = format_args!("notifies, without the mutex that its waiters use,");
+        findings::misuse(own, Rule::NotifiesWithMutex, condvar, site, None, what);
+    }
+}

@@ -1,0 +1,126 @@
+//! Locks begin and end: they are initialised, used for the first time, named, destroyed, and their memory is freed.
+
+use super::lookup::{is_known, join_region};
+use crate::atomic::Ordering;
+use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::record::layout::GONE;
+use crate::check::record::own::Own;
+use crate::check::record::rule::Rule;
+use crate::check::record::tag::Tag;
+use crate::check::record::{board, known};
+use crate::check::report::findings;
+use crate::hook::record::unpack;
+use crate::hook::{Lock, Site};
+use crate::sys::look;
+use core::ops::Range;
+
+/// The interface has initialised a lock at this address.
+pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
+    own.leave_to_parent(lock.address());
+    if is_known(lock) {
+        refuse_if_held(own, lock, site, "initialises again a held");
+    }
+    known::made(own, lock, name, site);
+}
+
+/// A lock with a tag is used for the first time.
+pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
+    let Some(board) = board::board() else { return };
+    join_region(lock);
+    let visible = VisibleTasks::new(own);
+    // If a lock that is held was at the address before, it was overwritten. No task can hold the new lock while its
+    // tag is not settled; that is checked under the board's lock.
+    let held = board::alone(|_| {
+        let entry = board.lock(lock.address())?;
+        let is_old = !tag.is_settled() && entry.what.load(Ordering::Relaxed) & GONE == 0;
+        let other = visible
+            .as_ref()
+            .and_then(|visible| visible.holder(own, lock));
+        (is_old && (other.is_some() || own.find(lock.address()).is_some())).then_some(other)
+    });
+    if let Some(other) = held.flatten() {
+        let rule = Rule::NotRemadeWhileHeld;
+        let what = format_args!("uses a lock that was initialised over a held one:");
+        let site = known::enter_place(tag);
+        findings::misuse(own, rule, lock, site, other, what);
+    }
+    known::enter_tagged(board, lock, tag);
+}
+
+/// The interface is about to destroy a lock.
+pub(crate) fn destroyed(own: &Own, lock: Lock, site: Site) {
+    let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) else {
+        return;
+    };
+    own.know_site(site);
+    own.leave_to_parent(lock.address());
+    if let Some((place, _)) = own.find(lock.address()) {
+        refuse_if_held(own, lock, site, "destroys a lock that it holds:");
+        own.pop(place);
+    } else {
+        refuse_if_held(own, lock, site, "destroys a held");
+    }
+    known::ended(entry);
+}
+
+fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
+    if !lock.kind.has_owner() {
+        return;
+    }
+    join_region(lock);
+    let visible = VisibleTasks::new(own);
+    let other = visible
+        .as_ref()
+        .and_then(|visible| visible.holder(own, lock));
+    if other.is_some() || own.find(lock.address()).is_some() {
+        let rule = Rule::NotRemadeWhileHeld;
+        findings::misuse(own, rule, lock, site, other, format_args!("{what}"));
+    }
+}
+
+/// There is an object of this name.
+pub(crate) fn named(own: &Own, lock: Lock, name: &str, site: Site) {
+    let known = board::board().and_then(|board| board.lock(lock.address()));
+    let is_new = known.is_none_or(|entry| {
+        entry.what.load(Ordering::Relaxed) & GONE != 0 || entry.name.load(Ordering::Relaxed) == 0
+    });
+    if is_new && own.find(lock.address()).is_none() {
+        known::made(own, lock, Some(name), site);
+    }
+}
+
+/// An object that no task owned was deleted.
+pub(crate) fn ended(_own: &Own, lock: Lock) {
+    if let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) {
+        known::gone(entry);
+    }
+}
+
+/// Memory that may contain locks is about to be freed, or its mapping to end.
+pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
+    for entry in known::in_range(range) {
+        if known::forget_end(entry) {
+            continue;
+        }
+        let what = entry.what.load(Ordering::Relaxed);
+        let address = entry.address.load(Ordering::Relaxed);
+        let (lock, _) = unpack(address, what);
+        let visible = VisibleTasks::new(own);
+        let other = visible
+            .as_ref()
+            .and_then(|visible| visible.holder(own, lock));
+        let mine = own.find(lock.address());
+        // A lock in memory that is shared with the parent stays there, and the parent's thread holds it.
+        let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
+            && look::is_shared_memory(address);
+        if other.is_some() || mine.is_some() && !is_parents {
+            own.know_site(site);
+            let what = format_args!("frees memory that contains a held");
+            findings::misuse(own, Rule::NoFreeHolding, lock, site, other, what);
+        }
+        if let Some((place, _)) = mine {
+            own.pop(place);
+        }
+        known::gone(entry);
+    }
+}

@@ -1,0 +1,92 @@
+//! The calling task sleeps for an object without an owner: a condition variable, a semaphore, a queue, and the like.
+
+use super::lookup::{is_known, know};
+use super::release::{forget_holder, was_held};
+use crate::atomic::Ordering;
+use crate::check::detect::unsignallable;
+use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::record::own::Own;
+use crate::check::record::rule::Rule;
+use crate::check::record::{board, condition};
+use crate::check::report::findings;
+use crate::hook::record::{TIMED, pack};
+use crate::hook::{Lock, Mode, Site, Verdict};
+
+/// The calling task is about to release a mutex and wait for a condition.
+pub(crate) fn condvar_begins(
+    own: &Own,
+    condvar: Lock,
+    mutex: Lock,
+    timed: bool,
+    site: Site,
+) -> Verdict {
+    let entry = know(own, condvar, site);
+    if let Some(entry) = entry
+        && !condition::begins(own, entry, mutex)
+        && !condvar.is_shared()
+    {
+        let what = format_args!("waits with a different mutex than the other waiters for");
+        findings::misuse(own, Rule::OneMutexPerCondition, condvar, site, None, what);
+    }
+    let verdict = match own.find(mutex.address()) {
+        // A recursive mutex is released once, and may be held still.
+        Some((place, mine)) if mine.depth > 0 => {
+            own.change(place, |mine| mine.depth -= 1);
+            Verdict::Go
+        }
+        Some((place, mine)) => {
+            own.pop(place);
+            was_held(own, &mine, site);
+            forget_holder(own, mutex, &mine, site);
+            Verdict::Go
+        }
+        None if own.unrecorded.get() > 0 || !is_known(mutex) => Verdict::Go,
+        None => {
+            let visible = VisibleTasks::new(own);
+            let other = visible
+                .as_ref()
+                .and_then(|visible| visible.holder(own, mutex));
+            let what = format_args!("waits for a condition variable without holding");
+            findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
+            Verdict::NotHeld
+        }
+    };
+    let timed = if timed { TIMED } else { 0 };
+    own.begin_wait_with(condvar, pack(condvar, Mode::Exclusive) | timed, site, mutex);
+    verdict
+}
+
+/// The wait for a condition is over. The mutex is reported separately.
+pub(crate) fn condvar_ends(own: &Own, condvar: Lock) {
+    if let Some(entry) = board::board().and_then(|board| board.lock(condvar.address())) {
+        condition::ends(own, entry);
+    }
+    own.end_wait();
+}
+
+/// The address of the object that the calling task waits for, and the site of that wait.
+pub(crate) fn current(own: &Own) -> (usize, Site) {
+    let site = own.record().wanted.site.load(Ordering::Relaxed);
+    // SAFETY: the task's own record, in which only this process's sites are written.
+    let site = unsafe { Site::of_own_record(site) };
+    (own.wanted.get(), site)
+}
+
+/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler, so
+/// this does not enter the calling thread.
+pub(crate) fn condvar_notifies(condvar: Lock, all: bool) {
+    let entry = board::made().and_then(|board| board.lock(condvar.address()));
+    if let Some(entry) = entry {
+        condition::notified(entry, all);
+    }
+}
+
+/// The calling task is about to sleep for an object that has no owner.
+pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) {
+    know(own, object, site);
+    let timed = if timed { TIMED } else { 0 };
+    own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
+    if timed == 0 && unsignallable::is_unsignallable(object) {
+        findings::unsignallable_wait(own, object, site);
+    }
+}

@@ -1,0 +1,279 @@
+//! The checker's records of locks: kind, place of initialisation, class and name.
+
+use super::order_graph::graph::{node_for, retire};
+use super::order_graph::node::node_of;
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::check::record::board::{self, Board};
+use crate::check::record::bounded::Text;
+use crate::check::record::condition;
+use crate::check::record::layout::{ENDED, Entry, GONE, MADE, NO_TASK, REMADE};
+use crate::check::record::own::Own;
+use crate::check::record::sites::{enter_text, key_of};
+use crate::check::record::tag::Tag;
+use crate::hook::record::pack;
+use crate::hook::{Kind, Lock, Mode, Site};
+use crate::sys::look;
+use core::ops::Range;
+
+/// The entry of a lock; enters the lock first if it has none. `None` if there is no room. Calls `was_destroyed` first
+/// if the object was destroyed, and is of a kind that only a call can initialise again.
+#[inline]
+pub(crate) fn know(
+    own: &Own,
+    lock: Lock,
+    site: Site,
+    was_destroyed: impl FnOnce(),
+) -> Option<&'static Entry> {
+    own.know_site(site);
+    let board = board::board()?;
+    match board.lock(lock.address()) {
+        // Relaxed: the word is changed together with the rest of the entry.
+        Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
+        entry => {
+            if entry.is_some_and(|entry| was_ended(entry, lock.kind)) {
+                was_destroyed();
+            }
+            enter(board, lock, None, site, 0)
+        }
+    }
+}
+
+/// Whether an object was destroyed, and is of a kind that only a call can initialise again.
+fn was_ended(entry: &Entry, kind: Kind) -> bool {
+    matches!(kind, Kind::Spin | Kind::Barrier | Kind::Semaphore)
+        && entry.what.load(Ordering::Relaxed) & ENDED != 0
+}
+
+/// A lock was initialised by the interface.
+pub(crate) fn made(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
+    own.know_site(site);
+    if let Some(board) = board::board() {
+        enter(board, lock, name, site, MADE);
+    }
+}
+
+#[cold]
+fn enter(
+    board: Board,
+    lock: Lock,
+    name: Option<&str>,
+    site: Site,
+    marks: u32,
+) -> Option<&'static Entry> {
+    // Each use of a lock without room comes here, so nothing more is done for it.
+    if !board.has_room(lock.address()) {
+        return None;
+    }
+    note_page(lock.address());
+    let tag = Tag::of(lock).filter(|tag| tag.is_live());
+    if let Some(tag) = tag {
+        return enter_tagged(board, lock, tag);
+    }
+    // The initialisation of this lock was not seen. A static lock is identified by its own place; a lock on the heap,
+    // which was zeroed there, by the place of its first use. This is looked up without the board's lock, since it reads
+    // files.
+    let mut symbol = Text::<120>::EMPTY;
+    // The end of a thread is neither static nor on the heap.
+    let is_static = name.is_none()
+        && marks & MADE == 0
+        && lock.kind != Kind::Join
+        && is_static(lock.address(), &mut symbol);
+    let name = if is_static { Some(&*symbol) } else { name };
+    board::alone(|_| {
+        let mut is_new = false;
+        let entry = board.enter_lock(lock.address(), |entry| {
+            is_new = true;
+            describe(board, entry, lock, name, site, marks);
+        })?;
+        if !is_new && (marks & MADE != 0 || entry.what.load(Ordering::Relaxed) & GONE != 0) {
+            describe(board, entry, lock, name, site, marks);
+        }
+        Some(entry)
+    })
+    .flatten()
+}
+
+/// Whether a lock lies in a module; writes the module's name and the offset. A page lies in a module as a whole or not
+/// at all, so of many locks that lie side by side elsewhere only the first of each page is looked up.
+fn is_static(address: usize, to: &mut impl core::fmt::Write) -> bool {
+    /// The page of the last lock that lay in no module.
+    static ELSEWHERE: AtomicUsize = AtomicUsize::new(0);
+    let page = address / PAGE;
+    // Relaxed: the page number is complete by itself.
+    if ELSEWHERE.load(Ordering::Relaxed) == page {
+        return false;
+    }
+    let is_static = look::write_static(address, to).is_some();
+    if !is_static {
+        ELSEWHERE.store(page, Ordering::Relaxed);
+    }
+    is_static
+}
+
+/// Publishes the place of initialisation that a lock with a tag carries, so that other processes can read it.
+pub(crate) fn enter_place(tag: &Tag) -> Site {
+    let site = tag.site();
+    let mut place = Text::<120>::EMPTY;
+    let _ = tag.write_place(&mut place);
+    enter_text(site.raw(), format_args!("{place}"));
+    site
+}
+
+/// Enters a lock whose tag says its name and its place of initialisation; enters it again, if the tag is settled again.
+pub(crate) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
+    let site = enter_place(tag);
+    note_page(lock.address());
+    board::alone(|_| {
+        let is_newly_settled = tag.settle();
+        let known = board.lock(lock.address());
+        let is_gone = |entry: &Entry| entry.what.load(Ordering::Relaxed) & GONE != 0;
+        let describe = |entry: &Entry| describe(board, entry, lock, tag.name(), site, MADE);
+        match known {
+            Some(entry) => {
+                if is_newly_settled || is_gone(entry) {
+                    describe(entry);
+                }
+                Some(entry)
+            }
+            None => board.enter_lock(lock.address(), describe),
+        }
+    })
+    .flatten()
+}
+
+/// Describes an entry. Under the lock.
+fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: Site, marks: u32) {
+    let key = name.map_or(0, key_of);
+    if let Some(name) = name {
+        board.enter_text(key, format_args!("{name}"));
+    }
+    settle(entry, lock, key, site, marks);
+}
+
+/// Another lock is in the place of a lock that is not held. If that lock was named by its place, this one is, too.
+/// Under the lock.
+pub(crate) fn reinitialise(entry: &Entry, lock: Lock, site: Site) {
+    settle(
+        entry,
+        lock,
+        entry.name.load(Ordering::Relaxed),
+        site,
+        REMADE,
+    );
+}
+
+/// Stores what identifies a lock; `name` is a key, or 0. Under the lock.
+fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
+    let class = if name == 0 { site.raw() } else { name };
+    entry.name.store(name, Ordering::Relaxed);
+    let before = node_of(entry);
+    retire(before);
+    entry.task.store(NO_TASK, Ordering::Relaxed);
+    let node = lock.kind.has_owner().then(|| node_for(class, before));
+    entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
+    entry.site.store(site.raw(), Ordering::Relaxed);
+    entry.holder.store(0, Ordering::Relaxed);
+    condition::settle(entry, lock.kind);
+    entry.generation.fetch_add(1, Ordering::Relaxed);
+    let what = pack(lock, Mode::Exclusive) | marks;
+    entry.what.store(what, Ordering::Relaxed);
+}
+
+/// A lock was destroyed by its interface.
+pub(crate) fn ended(entry: &Entry) {
+    entry.what.fetch_or(ENDED, Ordering::Relaxed);
+    gone(entry);
+}
+
+/// The memory of a destroyed lock no longer belongs to a lock. Returns false if the lock was not destroyed.
+pub(crate) fn forget_end(entry: &Entry) -> bool {
+    entry.what.fetch_and(!ENDED, Ordering::Relaxed) & ENDED != 0
+}
+
+/// A lock no longer exists.
+pub(crate) fn gone(entry: &Entry) {
+    // With no task recorded, a thread that takes it again takes the slow path.
+    entry.task.store(NO_TASK, Ordering::Relaxed);
+    entry.what.fetch_or(GONE, Ordering::Relaxed);
+    retire(entry.node.swap(0, Ordering::Relaxed));
+}
+
+/// Memory in which there was a lock at some time: a bit for each 64 bytes of a page, by the page's hash. Most blocks
+/// that are freed contain no lock, and a look-up in the table costs more than the free itself.
+static PAGES: [AtomicU64; 1 << 15] = [const { AtomicU64::new(0) }; 1 << 15];
+
+const PAGE: usize = 4096;
+const GRAIN: usize = PAGE / u64::BITS as usize;
+
+#[inline]
+fn grains_of(page: usize) -> &'static AtomicU64 {
+    let hash = (page / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+    &PAGES[hash >> (usize::BITS - PAGES.len().ilog2())]
+}
+
+fn note_page(address: usize) {
+    let grains = grains_of(address);
+    let grain = 1 << (address % PAGE / GRAIN);
+    // Relaxed: a thread that frees this memory has synchronised with the one that used the lock in it.
+    if grains.load(Ordering::Relaxed) & grain == 0 {
+        grains.fetch_or(grain, Ordering::Relaxed);
+    }
+}
+
+/// For ranges of at least this size the whole table is searched, instead of each address.
+const LARGE: usize = 256 * PAGE;
+
+/// The grains of a page that lie in a small range, as bits.
+#[inline]
+fn grains_in(range: &Range<usize>, page: usize) -> u64 {
+    let first = range.start.max(page) - page;
+    let last = (range.end.min(page + PAGE) - page).div_ceil(GRAIN);
+    let after = u64::MAX.checked_shl(last as u32).unwrap_or(0);
+    grains_of(page).load(Ordering::Relaxed) & (u64::MAX << (first / GRAIN)) & !after
+}
+
+fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
+    (range.start & !(PAGE - 1)..range.end).step_by(PAGE)
+}
+
+/// Whether there may be a lock in a range of memory.
+#[inline]
+#[must_use]
+pub fn may_be_in(range: &Range<usize>) -> bool {
+    let first = range.start % PAGE;
+    let last = first + range.len().saturating_sub(1);
+    // Most blocks of an allocator lie in one page.
+    if last < PAGE {
+        let grains = grains_of(range.start).load(Ordering::Relaxed);
+        return grains << (63 - last / GRAIN) >> (63 - last / GRAIN) >> (first / GRAIN) != 0;
+    }
+    range.len() > LARGE || pages(range).any(|page| grains_in(range, page) != 0)
+}
+
+/// The locks in a range of memory.
+pub(crate) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Entry> {
+    let board = board::board();
+    let (small, all) = if range.len() > LARGE {
+        (0..0, board)
+    } else {
+        (range.clone(), None)
+    };
+    let grains = pages(&small).flat_map(move |page| {
+        let range = small.clone();
+        let grains = grains_in(&range, page);
+        let is_marked = move |grain: &usize| grains >> grain & 1 != 0;
+        (0..u64::BITS as usize)
+            .filter(is_marked)
+            .map(move |grain| page + grain * GRAIN)
+            .map(move |grain| grain.max(range.start)..(grain + GRAIN).min(range.end))
+    });
+    let in_grains = grains
+        .flat_map(|grain| (grain.start.next_multiple_of(4)..grain.end).step_by(4))
+        .filter_map(move |address| board?.lock(address));
+    let in_table = all.into_iter().flat_map(Board::locks).filter(move |entry| {
+        let address = entry.address.load(Ordering::Relaxed) as usize;
+        range.contains(&address)
+    });
+    let is_there = |entry: &&Entry| entry.what.load(Ordering::Relaxed) & (GONE | ENDED) != GONE;
+    in_grains.chain(in_table).filter(is_there)
+}

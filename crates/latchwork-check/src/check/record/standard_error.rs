@@ -1,0 +1,64 @@
+//! Standard error, to which the checker writes reports, and messages that something could not be done.
+
+use crate::check::record::report_fd::ReportFd;
+use crate::sys::look;
+use core::fmt::{self, Write};
+
+/// The file that standard error was when the checker began.
+static ERRORS: ReportFd = ReportFd::new();
+
+/// The program's standard error.
+const STANDARD_ERROR: u32 = 2;
+
+/// Keeps a duplicate of the current standard error for reports, in case the program replaces that descriptor later.
+pub(crate) fn keep() {
+    if !ERRORS.is_set() {
+        ERRORS.keep(look::duplicate(STANDARD_ERROR).unwrap_or(STANDARD_ERROR));
+    }
+}
+
+/// The descriptor for text.
+pub(crate) fn errors() -> Option<u32> {
+    keep();
+    // The program may have closed the duplicate, and kept its own descriptor.
+    let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
+    ERRORS.get().or_else(own)
+}
+
+pub(crate) fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+    if let Some(descriptor) = errors() {
+        write(descriptor, room, text);
+    }
+}
+
+/// Writes on standard error that something could not be done.
+pub(crate) fn complain(text: fmt::Arguments<'_>) {
+    let mut room = [0; 256];
+    write_errors(&mut room, format_args!("latchwork: {text}\n"));
+}
+
+struct Buffer<'a> {
+    room: &'a mut [u8],
+    length: usize,
+}
+
+impl Write for Buffer<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let text = crate::text::whole_characters(text, self.room.len() - self.length);
+        self.room[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+/// Formats a text, cut off at the end of the buffer.
+pub(crate) fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r str {
+    let mut buffer = Buffer { room, length: 0 };
+    let _ = fmt::write(&mut buffer, text);
+    // Only whole characters were stored.
+    str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
+}
+
+fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
+    look::write(descriptor, render(room, text).as_bytes());
+}

@@ -1,0 +1,452 @@
+//! The construction of findings, one function for each kind.
+
+use crate::atomic::{Ordering, fence};
+use crate::check::detect::cycle::{Link, WaitCycle};
+use crate::check::detect::lasting::lasts;
+use crate::check::detect::order;
+use crate::check::detect::visible_tasks::{Member, TaskRef, VisibleTasks};
+use crate::check::record::bounded::Text;
+use crate::check::record::rule::Rule;
+use crate::check::record::wait::Blocker;
+use crate::check::record::{held::HeldEntry, own::Own};
+use crate::check::report::finding::{Confidence, Finding, TASKS, TaskText, Use};
+use crate::check::report::sink::report;
+use crate::check::report::words;
+use crate::hook::record::unpack;
+use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
+use core::fmt::{self, Write};
+
+/// A task, displayed by name and number.
+struct Identity<'a>(&'a TaskText);
+
+impl fmt::Display for Identity<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_identity(to)
+    }
+}
+
+/// A task's priority, for display.
+struct Priority<'a>(&'a TaskText);
+
+impl fmt::Display for Priority<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            TaskText {
+                recorded: 0,
+                priority,
+                ..
+            } => write!(to, "priority {priority}"),
+            TaskText { recorded, .. } => write!(to, "recorded priority {recorded}"),
+        }
+    }
+}
+
+/// A lock that the calling task holds, as a use.
+fn use_of_mine(own: &Own, mine: &HeldEntry) -> Use {
+    let (lock, mode) = mine.lock();
+    words::use_of(own.identity().0, lock, mode, mine.site, mine.since)
+}
+
+/// The calling task, with a lock that it requests.
+fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
+    let process = own.identity().0;
+    TaskText {
+        wants: Some(words::use_of(process, lock, mode, site, 0)),
+        ..words::me(own)
+    }
+}
+
+/// Another task, with a lock that it holds.
+fn holder(who: TaskRef<'_>, lock: Lock) -> TaskText {
+    let held = who.held(lock.address() as u64);
+    TaskText {
+        holds: held.map(|held| words::use_of_held(who.process, &held)),
+        does: words::doing(who.process, who.thread),
+        ..words::task(who)
+    }
+}
+
+/// The calling task broke a rule of use; `other` holds the lock, if any task does.
+pub(crate) fn misuse(
+    own: &Own,
+    rule: Rule,
+    lock: Lock,
+    site: Site,
+    other: Option<TaskRef<'_>>,
+    what: fmt::Arguments<'_>,
+) {
+    own.broken.set(lock.address());
+    report(rule, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, Mode::Exclusive, site);
+        me.uses = me.wants.take();
+        if let Some((_, mine)) = own.find(lock.address()) {
+            me.holds = Some(use_of_mine(own, &mine));
+        }
+        summarise(finding, &me, format_args!("{what}"));
+        if matches!(rule, Rule::OwnerUnlocks | Rule::NoDoubleUnlock) {
+            finding.released = words::released(lock);
+        }
+        finding.tasks.push(me);
+        if let Some(other) = other {
+            finding.tasks.push(holder(other, lock));
+        }
+    });
+}
+
+/// A call of the calling task failed because of how it was made.
+pub(crate) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: Site) {
+    report(Rule::NoFailedCall, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, Mode::Exclusive, site);
+        me.uses = me.wants.take();
+        if let Some((_, mine)) = own.find(lock.address()) {
+            me.holds = Some(use_of_mine(own, &mine));
+        }
+        summarise(
+            finding,
+            &me,
+            format_args!("failed with {error} in {call} on"),
+        );
+        finding.tasks.push(me);
+    });
+}
+
+/// The calling task releases a lock that it has held for too long.
+pub(crate) fn long_hold(own: &Own, mine: &HeldEntry, site: Site, nanoseconds: u64) {
+    report(Rule::NoLongHold, Confidence::Seen, |finding| {
+        let (lock, mode) = mine.lock();
+        let mut me = me_at(own, lock, mode, site);
+        me.uses = me.wants.take();
+        let mut held = use_of_mine(own, mine);
+        held.nanoseconds = nanoseconds;
+        me.holds = Some(held);
+        let milliseconds = nanoseconds / 1_000_000;
+        summarise(finding, &me, format_args!("has held for {milliseconds} ms"));
+        finding.tasks.push(me);
+    });
+}
+
+/// A task, or the process, has ended with a lock held that was taken at `taken`; `at` is the place where it ended, if
+/// known.
+pub(crate) fn ends_holding(
+    mut who: TaskText,
+    lock: Lock,
+    mode: Mode,
+    taken: RecordedSite,
+    at: Site,
+    what: &str,
+) {
+    report(Rule::NoExitHolding, Confidence::Seen, |finding| {
+        who.holds = Some(words::use_of(who.process, lock, mode, taken, 0));
+        who.wants = None;
+        summarise(finding, &who, format_args!("{what}"));
+        if at != Site::UNKNOWN {
+            let place = words::place(who.process, at);
+            finding.note = Text::new(format_args!("it ends {place}"));
+        }
+        finding.tasks.push(who);
+    });
+}
+
+fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
+    let lock = me.wants.as_ref().or(me.uses.as_ref());
+    let lock = lock.or(me.holds.as_ref());
+    let _ = write!(finding.summary, "{} {what}", Identity(me));
+    if let Some(of) = lock {
+        let _ = write!(
+            finding.summary,
+            " {} {} ({})",
+            of.lock.kind.name(),
+            of.lock.name,
+            of.at
+        );
+    }
+}
+
+/// The calling task wants a lock that it holds.
+pub(crate) fn recursion(
+    own: &Own,
+    lock: Lock,
+    mode: Mode,
+    timed: bool,
+    mine: &HeldEntry,
+    site: Site,
+) {
+    own.broken.set(lock.address());
+    let holds =
+        || VisibleTasks::new(own).is_some_and(|visible| lasts(&visible, core::iter::once(lock)));
+    report(Rule::NoRecursion, confidence_in(timed, holds), |finding| {
+        let mut me = me_at(own, lock, mode, site);
+        me.holds = Some(use_of_mine(own, mine));
+        let how = match (mine.lock().1, mode) {
+            (Mode::Shared, Mode::Exclusive) => "holds for reading and now requests for writing",
+            _ => "requests again a lock that it holds:",
+        };
+        summarise(finding, &me, format_args!("{how}"));
+        let held = own.locks().count();
+        finding.note = Text::new(format_args!(
+            "it waits for itself; it holds {held} lock(s) in all{}",
+            if timed {
+                ", and its wait ends at a deadline"
+            } else {
+                ""
+            }
+        ));
+        finding.tasks.push(me);
+        add_others_of_mine(own, lock, finding);
+    });
+}
+
+/// The calling task waits for an event that only it could signal.
+pub(crate) fn unsignallable_wait(own: &Own, object: Lock, site: Site) {
+    report(Rule::NoLoneWait, Confidence::Follows, |finding| {
+        let me = me_at(own, object, Mode::Exclusive, site);
+        summarise(
+            finding,
+            &me,
+            format_args!("waits, although no other task exists, for"),
+        );
+        finding.note = Text::new(format_args!(
+            "no other thread, child process or task of the region exists that could signal it"
+        ));
+        finding.tasks.push(me);
+        add_others_of_mine(own, object, finding);
+    });
+}
+
+/// Adds the other locks that the calling task holds, as far as there is room.
+fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
+    for mine in own.locks().filter(|mine| mine.address != but.address()) {
+        let of = use_of_mine(own, &mine);
+        let _ = write!(finding.note, "; {} ({})", of.lock.name, of.at);
+    }
+}
+
+/// The confidence in a cycle of waits. `ends`: a wait ends at a deadline.
+fn confidence_in(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
+    if ends {
+        Confidence::Follows
+    } else if lasts() {
+        Confidence::Seen
+    } else {
+        Confidence::Assumed
+    }
+}
+
+/// Tasks wait for each other.
+///
+/// Nothing is reported if one of them has moved on since the cycle was found: its call was refused and has reported the
+/// cycle, or its deadline has passed. All data in the report were read while they all waited.
+pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'_>>) {
+    let mut members = [None; TASKS];
+    let mut previous = cycle.links().last().map(|link| link.task.record.view());
+    for (member, Link { task: who, .. }) in members.iter_mut().zip(cycle.links()) {
+        let view = who.record.view();
+        let wants = view.wants;
+        let needed = previous.replace(view).and_then(|before| before.needs());
+        let holds = needed.and_then(|needed| who.held(needed));
+        *member = Some(Member { who, wants, holds });
+    }
+    fence(Ordering::Acquire);
+    if cycle.all_wait(&field) {
+        let members = members.iter().flatten().copied();
+        let locks = members.clone().filter_map(|member| member.holds);
+        let lasts = || lasts(field, locks.map(|held| held.lock));
+        report_cycle(members, cycle.ends(), confidence_in(cycle.ends(), lasts));
+    }
+}
+
+/// The same for tasks of several processes, any of which may release locks that any task may release.
+pub(crate) fn deadlock_across_processes(members: &[Member<'_>], ends: bool) {
+    let mut locks = members.iter().filter_map(|member| member.holds);
+    let lasts = || !locks.any(|held| held.lock.traits.contains(Traits::ANYONE));
+    report_cycle(members.iter().copied(), ends, confidence_in(ends, lasts));
+}
+
+/// The same for tasks in the state in which they were read. `ends`: a wait ends at a deadline.
+fn report_cycle<'f>(
+    members: impl Iterator<Item = Member<'f>>,
+    ends: bool,
+    confidence_in: Confidence,
+) {
+    report(Rule::NoDeadlock, confidence_in, |finding| {
+        for Member { who, wants, holds } in members {
+            let of_held = |held: Held| words::use_of_held(who.process, &held);
+            let task = TaskText {
+                wants: wants.map(of_held),
+                holds: holds.map(of_held),
+                ..words::task(who)
+            };
+            if !finding.tasks.push(task) {
+                break;
+            }
+        }
+        let Finding { tasks, summary, .. } = finding;
+        for task in tasks.iter() {
+            if let Some(wants) = &task.wants {
+                let _ = write!(summary, "{} wants {} -> ", Identity(task), wants.lock.name);
+            }
+        }
+        if let Some(first) = tasks.get(0) {
+            let _ = write!(summary, "{}", Identity(first));
+        }
+        finding.note = Text::new(format_args!(
+            "each of these {} tasks waits for a lock that the next one holds. The last waits for the first{}",
+            tasks.len(),
+            if ends {
+                "; one wait has a deadline"
+            } else {
+                ""
+            }
+        ));
+    });
+}
+
+/// Locks were taken in more than one order.
+pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
+    let (rule, confidence) = match cycle.is_of_one_task() {
+        true => (Rule::OneTaskOrder, Confidence::Suspected),
+        false => (Rule::OneOrder, Confidence::Follows),
+    };
+    report(rule, confidence, |finding| {
+        let process = own.identity().0;
+        for (edge, task) in cycle.edges() {
+            let thread = edge.thread_of(task);
+            let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
+            let of = |address: u64, what: u32, site: u64| {
+                let (lock, mode) = unpack(address, what);
+                words::use_of(process, lock, mode, RecordedSite::new(site), 0)
+            };
+            let held_what = edge.held_what.load(Ordering::Relaxed);
+            let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
+            let name = match edge.is_by(task) {
+                true => words::clean(crate::hook::record::name_of(&edge.name())),
+                false => words::thread_name(process, thread),
+            };
+            let task = TaskText {
+                process,
+                thread,
+                name,
+                priority: 0,
+                recorded: 0,
+                holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
+                wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
+                uses: None,
+                does: Text::EMPTY,
+            };
+            if !finding.tasks.push(task) {
+                break;
+            }
+        }
+        let Finding { tasks, summary, .. } = finding;
+        let _ = summary.write_str("order ");
+        for task in tasks.iter() {
+            if let Some(holds) = &task.holds {
+                let _ = write!(summary, "{} -> ", holds.lock.name);
+            }
+        }
+        if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
+            let _ = write!(summary, "{}", holds.lock.name);
+        }
+        finding.note = match cycle.is_of_one_task() {
+            true => Text::new(format_args!(
+                "one task so far has taken locks in these {} orders; it holds no common lock around these acquisitions, \
+                 and the lock modes conflict",
+                tasks.len()
+            )),
+            false => Text::new(format_args!(
+                "{} different tasks; the tasks hold no common lock around these acquisitions, and the lock modes conflict",
+                tasks.len()
+            )),
+        };
+    });
+}
+
+/// The calling task waits, or has waited, for a task of lower priority.
+pub(crate) fn inversion(
+    own: &Own,
+    lock: Lock,
+    mode: Mode,
+    site: Site,
+    blocker: &Blocker,
+    nanoseconds: u64,
+) {
+    report(Rule::NoInversion, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, mode, site);
+        let mut other = task_text(blocker);
+        // The priorities that decided are reported: the recorded ones only if the kernel's are equal.
+        if blocker.mine.kernel == blocker.theirs.kernel {
+            me.recorded = blocker.mine.recorded.0;
+            other.recorded = blocker.theirs.recorded.0;
+        }
+        me.priority = blocker.mine.kernel;
+        if let Some(wants) = &mut me.wants {
+            wants.nanoseconds = nanoseconds;
+        }
+        let (high, low) = (Priority(&me), Priority(&other));
+        let _ = write!(
+            finding.summary,
+            "{} of {high} waits for {} of {low}",
+            Identity(&me),
+            Identity(&other)
+        );
+        finding.note = Text::new(format_args!(
+            "for {} µs so far, and the lock's protocol has neither priority inheritance nor a ceiling",
+            nanoseconds / 1000
+        ));
+        finding.tasks.push(me);
+        finding.tasks.push(other);
+    });
+}
+
+/// The calling task waits, or has waited, for too long.
+pub(crate) fn long_wait(
+    own: &Own,
+    lock: Lock,
+    mode: Mode,
+    site: Site,
+    blocker: Option<&Blocker>,
+    nanoseconds: u64,
+) {
+    report(Rule::NoLongWait, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, mode, site);
+        if let Some(wants) = &mut me.wants {
+            wants.nanoseconds = nanoseconds;
+        }
+        let milliseconds = nanoseconds / 1_000_000;
+        summarise(
+            finding,
+            &me,
+            format_args!("has waited {milliseconds} ms for"),
+        );
+        finding.tasks.push(me);
+        if let Some(blocker) = blocker {
+            finding.tasks.push(task_text(blocker));
+        }
+    });
+}
+
+/// A blocking task, in a report.
+fn task_text(blocker: &Blocker) -> TaskText {
+    let Blocker {
+        lock,
+        mode,
+        site,
+        since,
+        ..
+    } = *blocker;
+    TaskText {
+        process: blocker.process,
+        thread: blocker.thread,
+        name: words::thread_name(blocker.process, blocker.thread),
+        priority: if blocker.is_below() {
+            blocker.theirs.kernel
+        } else {
+            0
+        },
+        recorded: 0,
+        holds: Some(words::use_of(blocker.process, lock, mode, site, since)),
+        wants: None,
+        uses: None,
+        does: words::doing(blocker.process, blocker.thread),
+    }
+}

@@ -1,0 +1,190 @@
+//! A finding as text for people.
+
+use crate::check::record::rule::{Rule, Severity};
+use crate::check::report::finding::{Confidence, Finding, TaskText, Use};
+use crate::hook::Mode;
+use core::fmt::{self, Write};
+
+impl fmt::Display for Finding {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            to,
+            "== latchwork: {} [{}] {:016x}",
+            self.verdict(),
+            self.rule,
+            self.id
+        )?;
+        writeln!(to, "   {}", self.summary)?;
+        let sure = match self.confidence {
+            Confidence::Seen => "observed",
+            Confidence::Follows => "follows from observed events",
+            Confidence::Assumed => {
+                "observed; lasts unless a task releases a lock that another task holds"
+            }
+            Confidence::Suspected => "suspected: possible if a second task does the same",
+        };
+        writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
+        for (number, task) in self.tasks.iter().enumerate() {
+            task.write(number + 1, self.rule, to)?;
+        }
+        self.write_locks(to)?;
+        if let Some(released) = &self.released {
+            let by = if released.name.is_empty() {
+                "a task that has ended"
+            } else {
+                &*released.name
+            };
+            let how = if released.by_guard {
+                ", when it dropped the guard acquired"
+            } else {
+                ","
+            };
+            writeln!(
+                to,
+                "   released last by {by} ({}){how} {}",
+                released.thread, released.at
+            )?;
+        }
+        if matches!(self.rule, Rule::OneOrder | Rule::OneTaskOrder) {
+            self.write_interleaving(to)?;
+        }
+        if !self.note.is_empty() {
+            writeln!(to, "   note: {}", self.note)?;
+        }
+        for (depth, place) in self.stack.iter().enumerate() {
+            let what = if depth == 0 { "stack:" } else { "" };
+            writeln!(to, "   {what:6} {place}")?;
+        }
+        writeln!(to, "   to suppress: {} {:016x}", self.rule, self.id)
+    }
+}
+
+impl TaskText {
+    fn write(&self, number: usize, rule: Rule, to: &mut impl Write) -> fmt::Result {
+        write!(to, "   task {number}: ")?;
+        self.write_identity(to)?;
+        if self.priority != 0 {
+            write!(to, ", priority {}", self.priority)?;
+        }
+        if self.recorded != 0 {
+            write!(to, ", recorded priority {}", self.recorded)?;
+        }
+        if !self.does.is_empty() {
+            write!(to, ", {}", self.does)?;
+        }
+        writeln!(to)?;
+        if let Some(held) = &self.holds {
+            write_use("holds", held, to)?;
+        }
+        if let Some(wanted) = &self.wants {
+            write_use("wants", wanted, to)?;
+        }
+        if let Some(used) = &self.uses {
+            write_use(verb(rule), used, to)?;
+        }
+        Ok(())
+    }
+
+    /// Its name, process and thread.
+    pub(crate) fn write_identity(&self, to: &mut impl Write) -> fmt::Result {
+        let name = if self.name.is_empty() {
+            "?"
+        } else {
+            &*self.name
+        };
+        match (self.process, self.thread) {
+            (process, thread) if process == thread => write!(to, "{name} ({thread})"),
+            (0, thread) => write!(to, "{name} ({thread})"),
+            (process, thread) => write!(to, "{name} ({process}/{thread})"),
+        }
+    }
+}
+
+/// The verb for what a task does with a lock that it uses against a rule.
+const fn verb(rule: Rule) -> &'static str {
+    match rule {
+        Rule::OwnerUnlocks | Rule::NoDoubleUnlock => "unlocks",
+        Rule::NoLongHold => "releases",
+        Rule::InitialisedOnce => "initialises",
+        Rule::NotifiesWithMutex => "notifies",
+        Rule::NoFreeHolding => "frees",
+        Rule::NoDeleteInUse => "deletes",
+        _ => "uses",
+    }
+}
+
+fn write_use(what: &str, of: &Use, to: &mut impl Write) -> fmt::Result {
+    let mode = match of.mode {
+        Mode::Exclusive => "",
+        Mode::Shared => " to read",
+    };
+    write!(
+        to,
+        "      {what} {} {}{mode}, {}",
+        of.lock.kind.name(),
+        of.lock.name,
+        of.at
+    )?;
+    match of.nanoseconds {
+        0 => writeln!(to),
+        nanoseconds => {
+            let milliseconds = nanoseconds / 1_000_000;
+            writeln!(
+                to,
+                ", for {}.{:03} s",
+                milliseconds / 1000,
+                milliseconds % 1000
+            )
+        }
+    }
+}
+
+impl Finding {
+    /// What each task holds and wants, in order.
+    fn uses(&self) -> impl Iterator<Item = &Use> + Clone {
+        self.tasks
+            .iter()
+            .flat_map(|task| task.holds.iter().chain(&task.wants).chain(&task.uses))
+    }
+
+    fn write_locks(&self, to: &mut impl Write) -> fmt::Result {
+        for (index, of) in self.uses().enumerate() {
+            let lock = &of.lock;
+            let is_new = !self.uses().take(index).any(|before| {
+                before.lock.address == lock.address && *before.lock.name == *lock.name
+            });
+            if is_new {
+                writeln!(
+                    to,
+                    "   lock {} at {:#x}, created {}",
+                    lock.name, lock.address, lock.made_at
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes how the deadlock would come about: all take their first lock, then all want their second.
+    fn write_interleaving(&self, to: &mut impl Write) -> fmt::Result {
+        const WIDTH: usize = 34;
+        debug_assert!(self.severity() == Severity::Potential);
+        let columns = if self.tasks.len() == 2 { WIDTH } else { 4 };
+        writeln!(to, "   how it would come about:")?;
+        for wants in [false, true] {
+            for (number, task) in self.tasks.iter().enumerate() {
+                let of = if wants { &task.wants } else { &task.holds };
+                let Some(of) = of else { continue };
+                let verb = if wants { "waits for" } else { "locks" };
+                let indent = number * columns;
+                writeln!(
+                    to,
+                    "     {:indent$}task {}: {verb} {}",
+                    "",
+                    number + 1,
+                    of.lock.name
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
