@@ -1,6 +1,6 @@
 //! The slow path of a lock with a gate in front of its word. The argument is in [the parent](super).
 
-use super::InheritFault;
+use super::fault::InheritFault;
 use super::gate::Gate;
 use super::word::Word;
 use crate::atomic::unless_fault;

@@ -2,7 +2,7 @@
 //! and what happens when its owner dies. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::InheritFault;
+use super::fault::InheritFault;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::pause;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
