@@ -43,6 +43,7 @@
 
 #![allow(unsafe_code)]
 
+use super::state::owner_died;
 use super::{OWNER_DIED, RawError, Robust, Slow};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
@@ -69,7 +70,7 @@ unsafe impl<S: Sharing> Slow for Inherit<S> {
             Ok(true) => {
                 // Relaxed: the task that took the word from the dead owner is this one, and it has the bit in the word.
                 if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-                    super::owner_died(node);
+                    owner_died(node);
                 }
                 Ok(())
             }

@@ -2,12 +2,22 @@
 //! its owner, or by C. The invariants are in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, Robust, RobustProtocol};
+use super::lock::Robust;
+use super::slow::RobustProtocol;
+use super::state::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
 use crate::atomic::{Ordering, unless_fault};
 use crate::sys::robust_list::Head;
 use crate::task::Me;
 
 impl<P: RobustProtocol> Robust<P> {
+    /// Aborts if the calling task does not hold the lock: in the child of a fork it belongs to the parent.
+    #[doc(hidden)]
+    pub fn assert_held(&self) {
+        if self.owner() != Some(Me::whoever().tid()) {
+            not_the_owner()
+        }
+    }
+
     /// Takes the lock off the list.
     ///
     /// If another lock followed this one on the list when it was taken, and none does now, this lock stays counted in

@@ -1,7 +1,7 @@
 //! What a protocol brings to its robust form. Hidden: only the protocols of this crate and the checker's wrapper have one.
 #![allow(unsafe_code)]
 
-use super::RawError;
+use super::raw_result::RawError;
 use crate::hook::Observer;
 use crate::mutex::{Patience, Protocol};
 use crate::sys::robust_list::{Head, Node};
@@ -49,3 +49,7 @@ pub unsafe trait Slow: Protocol {
     /// What its robust form reports to.
     type Observer: Observer;
 }
+
+/// The protocols that have a robust form.
+pub trait RobustProtocol: Slow {}
+impl<P: Slow> RobustProtocol for P {}

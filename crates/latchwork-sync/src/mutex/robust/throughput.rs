@@ -31,6 +31,7 @@
 //! deadline, whether there is a task with the owner's ID (needed after exec by a thread that is not the first).
 #![allow(unsafe_code)]
 
+use super::state::owner_died;
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
@@ -73,7 +74,7 @@ unsafe impl<S: Sharing> Slow for Throughput<S> {
         }
         // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-            super::owner_died(node);
+            owner_died(node);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The robust form of the wait-wake protocol. The states and the argument are in the [parent](super).
 #![allow(unsafe_code)]
 
+use super::state::owner_died;
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
@@ -80,7 +81,7 @@ pub(super) fn take_by<F>(
             {
                 Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
                 Ok(_) => {
-                    super::owner_died(node);
+                    owner_died(node);
                     return Ok(());
                 }
                 Err(now) => word = now,
