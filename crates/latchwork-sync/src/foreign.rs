@@ -9,9 +9,9 @@ use crate::atomic::AtomicU32;
 use crate::condvar::steps::nap;
 pub use crate::condvar::steps::{Call, Pause, Risen};
 use crate::mutex::{
-    Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Patience, Protect, ProtectFault,
-    Protocol, Queue, RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, Throughput,
-    Unfinished, WaitWake,
+    Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
+    Queue, RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, Throughput, Unfinished,
+    WaitMode, WaitWake,
 };
 use crate::rwlock::RobustRwLock;
 use crate::sharing::Sharing;
@@ -38,12 +38,12 @@ pub enum How {
 }
 
 impl How {
-    fn patience(self) -> Patience {
+    fn wait_mode(self) -> WaitMode {
         match self {
-            Self::Endless => Patience::ENDLESS,
-            Self::Try => Patience::NONE,
-            Self::Until(deadline) => Patience::until(Some(deadline)),
-            Self::Interruptible(deadline) => Patience::interruptible(deadline),
+            Self::Endless => WaitMode::FOREVER,
+            Self::Try => WaitMode::TRY,
+            Self::Until(deadline) => WaitMode::until(Some(deadline)),
+            Self::Interruptible(deadline) => WaitMode::interruptible(deadline),
         }
     }
 }
@@ -353,7 +353,7 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
             return 0;
         }
         // SAFETY: a C lock does not move while it is held, as its manual requires.
-        match unsafe { self.acquire_in_budget(how.patience()) } {
+        match unsafe { self.acquire_in_budget(how.wait_mode()) } {
             Ok(Acquired::Clean) => 0,
             Ok(Acquired::OwnerDied) => {
                 task::after_owner_death(Foreign::address(self).addr());
@@ -424,7 +424,7 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
 /// Acquires a robust reader/writer lock without a guard.
 pub fn robust_rwlock_enter(lock: Pin<&RobustRwLock<()>>, writes: bool, how: How) -> c_int {
     // SAFETY: `Pin` keeps the lock in place.
-    match unsafe { lock.get_ref().enter(writes, how.patience()) } {
+    match unsafe { lock.get_ref().enter(writes, how.wait_mode()) } {
         Ok(answer) => answer,
         // This task holds it: for `Try` that is no deadlock.
         Err(RawError::Deadlock) if how == How::Try => EBUSY,

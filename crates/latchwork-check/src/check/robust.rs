@@ -8,7 +8,7 @@
 use super::checked::{Checked, Reports};
 use super::kinds::Checkable;
 use super::observer::Checker;
-use crate::mutex::{Patience, RawError, Slow};
+use crate::mutex::{RawError, Slow, WaitMode};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
@@ -18,7 +18,7 @@ unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
     const MARK: usize = P::MARK;
     const HIDES_STATE: bool = P::HIDES_STATE;
 
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<P::Fault>> {
+    fn take(node: &Node, me: Me, patience: WaitMode) -> Result<(), RawError<P::Fault>> {
         P::take(node, me, patience)
     }
 
@@ -30,7 +30,7 @@ unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
         P::pass_on(node);
     }
 
-    fn enter(node: &Node, patience: Patience) -> Result<(), RawError<P::Fault>> {
+    fn enter(node: &Node, patience: WaitMode) -> Result<(), RawError<P::Fault>> {
         P::enter(node, patience)
     }
 

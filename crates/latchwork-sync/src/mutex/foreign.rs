@@ -9,7 +9,7 @@
 
 use super::inherit::{Gate as InheritGate, Way, Word};
 use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, take};
-use super::{InheritFault, Patience, TID_MASK, WAITERS, WaitWake};
+use super::{InheritFault, TID_MASK, WAITERS, WaitMode, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
 use crate::sys::futex::{self, Sharing};
@@ -41,7 +41,7 @@ impl Throughput<'_> {
             counts: Foreign::of(self.mood),
             sharing: PhantomData,
         };
-        words.lock(me, Patience::until(deadline)).is_ok()
+        words.lock(me, WaitMode::until(deadline)).is_ok()
     }
 
     /// Takes the lock if no task has it, and it is not reserved for a top waiter.

@@ -28,7 +28,6 @@ mod lock;
 #[cfg(not(loom))]
 mod lock_api_traits;
 mod nap;
-mod patience;
 #[cfg(not(loom))]
 mod protect;
 mod protocol;
@@ -37,6 +36,7 @@ mod queue;
 mod recursive;
 mod robust;
 pub mod throughput;
+mod wait_mode;
 mod wait_wake;
 mod watched;
 
@@ -47,9 +47,6 @@ pub(crate) use inherit::{end_of_nap, is_over};
 pub use lock::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use lock_api_traits::implement_lock_api;
-#[doc(hidden)]
-pub use patience::Patience;
-pub use patience::Unfinished;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 pub use protocol::{Custody, Interruptible, Protocol, RawLock};
@@ -57,6 +54,9 @@ pub use protocol::{Custody, Interruptible, Protocol, RawLock};
 pub use queue::{Arrival, By, Queue, Sleeps};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
+pub use wait_mode::Unfinished;
+#[doc(hidden)]
+pub use wait_mode::WaitMode;
 
 #[cfg(not(loom))]
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Bounded sleeps: a waiter whose wake-up may have gone to a task that died checks the word for itself.
 
-use super::{Patience, Unfinished};
+use super::{Unfinished, WaitMode};
 use crate::atomic::AtomicU32;
 use crate::sys::futex::{self, Sharing, Wait};
 #[cfg(not(loom))]
@@ -36,26 +36,26 @@ impl Nap {
     }
 }
 
-/// Sleeps while `word` is `expected`, at most as long as the caller's patience and the nap last. [`Wait::TimedOut`]
+/// Sleeps while `word` is `expected`, at most as long as the wait mode allows and the nap lasts. [`Wait::TimedOut`]
 /// means that the nap ended.
 #[cfg(not(loom))]
 pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
-    patience: Patience,
+    wait_mode: WaitMode,
     end: Deadline,
 ) -> Result<Wait, Unfinished> {
-    let deadline = patience.deadline();
+    let deadline = wait_mode.deadline();
     let end = deadline.map_or(end, |deadline| deadline.min(end));
-    settle(futex::wait(word, expected, sharing, Some(end)), patience)
+    settle(futex::wait(word, expected, sharing, Some(end)), wait_mode)
 }
 
 #[cfg(not(loom))]
-fn settle(ended: Wait, patience: Patience) -> Result<Wait, Unfinished> {
+fn settle(ended: Wait, wait_mode: WaitMode) -> Result<Wait, Unfinished> {
     match ended {
-        Wait::TimedOut if !patience.deadline().is_some_and(Deadline::has_passed) => {}
-        ended => patience.check(ended)?,
+        Wait::TimedOut if !wait_mode.deadline().is_some_and(Deadline::has_passed) => {}
+        ended => wait_mode.check(ended)?,
     }
     Ok(ended)
 }
@@ -65,16 +65,16 @@ pub(super) fn sleep_once(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
-    patience: Patience,
+    wait_mode: WaitMode,
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
     // Without a deadline the nap's length is enough: the clock need not be read.
     #[cfg(not(loom))]
-    if patience.deadline().is_none() {
+    if wait_mode.deadline().is_none() {
         let ended = futex::wait_for(word, expected, sharing, nap.length());
-        return settle(ended, patience);
+        return settle(ended, wait_mode);
     }
-    sleep(word, expected, sharing, patience, nap.end())
+    sleep(word, expected, sharing, wait_mode, nap.end())
 }
 
 #[cfg(loom)]
@@ -91,10 +91,10 @@ pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
-    patience: Patience,
+    wait_mode: WaitMode,
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
-    let deadline = patience.deadline();
+    let deadline = wait_mode.deadline();
     let ended = if nap == Nap::OnWord {
         futex::nap(word, expected, deadline)
     } else {
@@ -107,7 +107,7 @@ pub(super) fn sleep(
         )
     };
     if ended != Wait::TimedOut || deadline.is_some() {
-        patience.check(ended)?;
+        wait_mode.check(ended)?;
     }
     Ok(ended)
 }

@@ -38,7 +38,7 @@
 //! *Checked by:* the loom models of [`WaitWake`], whose word this is; `tests/protect.rs`.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Mutex, Patience, Protocol, RawLock, Unfinished, WaitWake};
+use super::{Interruptible, Mutex, Protocol, RawLock, Unfinished, WaitMode, WaitWake};
 use crate::TaskError;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Traits, traits_of};
@@ -137,13 +137,13 @@ impl<S: Sharing> Protect<S> {
     }
 
     #[inline]
-    fn lock(&self, patience: Patience) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn lock(&self, wait_mode: WaitMode) -> Result<Result<(), Unfinished>, ProtectFault> {
         let entered = self.ceiling();
         Ceilings::enter(entered)?;
         if self.lock.try_lock() {
             self.confirm(entered).map(Ok)
         } else {
-            self.lock_contended(entered, patience)
+            self.lock_contended(entered, wait_mode)
         }
     }
 
@@ -151,12 +151,12 @@ impl<S: Sharing> Protect<S> {
     fn lock_contended(
         &self,
         mut entered: u8,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) -> Result<Result<(), Unfinished>, ProtectFault> {
         let ended = self.lock.lock_contended_by(|word, expected| {
             Ceilings::leave_to_sleep(entered);
-            let ended = futex::wait(word, expected, S::FLAG, patience.deadline());
-            patience.check(ended).map_err(Ok)?;
+            let ended = futex::wait(word, expected, S::FLAG, wait_mode.deadline());
+            wait_mode.check(ended).map_err(Ok)?;
             entered = self.ceiling();
             Ceilings::enter(entered).map_err(|fault| {
                 // This task may have consumed the wake-up: pass it on.
@@ -217,7 +217,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
     #[inline]
     fn acquire(&self) -> Result<(), ProtectFault> {
         // Without a deadline nothing but success or a fault ends the wait.
-        self.lock(Patience::ENDLESS).map(|_| ())
+        self.lock(WaitMode::FOREVER).map(|_| ())
     }
 
     #[inline]
@@ -236,7 +236,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
 
     #[inline]
     fn acquire_until(&self, deadline: Deadline) -> Result<bool, ProtectFault> {
-        self.lock(Patience::until(Some(deadline)))
+        self.lock(WaitMode::until(Some(deadline)))
             .map(|ended| ended.is_ok())
     }
 
@@ -256,7 +256,7 @@ unsafe impl<S: Sharing> Interruptible for Protect<S> {
         &self,
         deadline: Option<Deadline>,
     ) -> Result<Result<(), Unfinished>, ProtectFault> {
-        self.lock(Patience::interruptible(deadline))
+        self.lock(WaitMode::interruptible(deadline))
     }
 }
 

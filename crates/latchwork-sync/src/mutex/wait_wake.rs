@@ -39,7 +39,7 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
+use super::{Arrival, By, Interruptible, Queue, RawLock, Sleeps, Unfinished, WaitMode};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::{Traits, traits_of};
@@ -96,9 +96,9 @@ impl<S: Sharing> WaitWake<S> {
     }
 
     #[cold]
-    fn lock_contended(&self, patience: Patience) -> Result<(), Unfinished> {
+    fn lock_contended(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
         self.lock_contended_by(|word, expected| {
-            patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
+            wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
         })
     }
 
@@ -161,7 +161,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     fn lock(&self) {
         if !self.try_lock() {
             // Without a deadline only success ends it.
-            let _ = self.lock_contended(Patience::ENDLESS);
+            let _ = self.lock_contended(WaitMode::FOREVER);
         }
     }
 
@@ -176,7 +176,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
 
     #[inline]
     fn lock_until(&self, deadline: Deadline) -> bool {
-        self.try_lock() || self.lock_contended(Patience::until(Some(deadline))).is_ok()
+        self.try_lock() || self.lock_contended(WaitMode::until(Some(deadline))).is_ok()
     }
 
     #[inline]
@@ -205,8 +205,8 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         let word = unless_fault!(CondvarRelockUncontended, self.spin(), return self.lock());
         // Without a deadline only success ends it.
         let _ = self.lock_contended_from(word, |word, expected| {
-            let patience = Patience::ENDLESS;
-            patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
+            let wait_mode = WaitMode::FOREVER;
+            wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
         });
     }
 }
@@ -221,7 +221,7 @@ unsafe impl<S: Sharing> Interruptible for WaitWake<S> {
         if self.try_lock() {
             return Ok(Ok(()));
         }
-        Ok(self.lock_contended(Patience::interruptible(deadline)))
+        Ok(self.lock_contended(WaitMode::interruptible(deadline)))
     }
 }
 

@@ -10,7 +10,7 @@
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, told};
 use crate::atomic::const_unless_loom;
 use crate::hook::Site;
-use crate::mutex::{Interruptible, Mutex, Patience, WaitWake};
+use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
@@ -95,7 +95,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline]
     #[track_caller]
     pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::ENDLESS)
+        self.lock_with(WaitMode::FOREVER)
     }
 
     /// Takes the lock if it is free at this moment.
@@ -105,7 +105,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline]
     #[track_caller]
     pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::NONE)
+        self.lock_with(WaitMode::TRY)
     }
 
     /// Takes the lock, or fails once `deadline` has passed.
@@ -115,7 +115,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline]
     #[track_caller]
     pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::until(Some(deadline)))
+        self.lock_with(WaitMode::until(Some(deadline)))
     }
 
     /// Takes the lock, or fails after `timeout`.
@@ -140,7 +140,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     where
         P: Interruptible,
     {
-        self.lock_with(Patience::interruptible(deadline))
+        self.lock_with(WaitMode::interruptible(deadline))
     }
 
     /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it.
@@ -168,33 +168,33 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
     #[inline(always)]
     #[track_caller]
-    fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+    fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         if told::is_on::<P>() {
-            return self.lock_checked(patience, Site::caller());
+            return self.lock_checked(wait_mode, Site::caller());
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw().acquire_free() } {
             Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
-            None => self.lock_slowly(patience),
+            None => self.lock_slowly(wait_mode),
         }
     }
 
     /// As [`Self::lock_with`], and reports each step to the checker.
-    fn lock_checked(self: Pin<&Self>, patience: Patience, site: Site) -> LockResult<'_, T, P> {
+    fn lock_checked(self: Pin<&Self>, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
         let address = core::ptr::from_ref(self.raw()).addr();
-        let at_once = self.lock_slowly(Patience::NONE);
-        let waits = !patience.is_none();
+        let at_once = self.lock_slowly(WaitMode::TRY);
+        let waits = !wait_mode.is_try();
         if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
                 told::taken::<P>(address, !waits, site);
             }
             return at_once;
         }
-        if told::wants::<P>(address, patience.deadline().is_some(), site) {
+        if told::wants::<P>(address, wait_mode.deadline().is_some(), site) {
             told::gave_up::<P>(address);
             return Err(LockError::Deadlock);
         }
-        let taken = self.lock_slowly(patience);
+        let taken = self.lock_slowly(wait_mode);
         if has_lock(&taken) {
             told::taken::<P>(address, false, site);
         } else {
@@ -205,10 +205,10 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+    fn lock_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
-        let result = unsafe { mutex.raw.acquire_in_budget(patience) };
+        let result = unsafe { mutex.raw.acquire_in_budget(wait_mode) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         Err(match result {
             Ok(Acquired::Clean) => return Ok(guard()),

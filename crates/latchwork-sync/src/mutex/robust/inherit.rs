@@ -48,7 +48,7 @@ use super::{OWNER_DIED, RawError, Robust, Slow};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
 use crate::mutex::inherit::{Gate, Way, Word, release_by_kernel};
-use crate::mutex::{Inherit, InheritFault, Mutex, Patience};
+use crate::mutex::{Inherit, InheritFault, Mutex, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
@@ -59,12 +59,12 @@ unsafe impl<S: Sharing> Slow for Inherit<S> {
     const MARK: usize = if cfg!(target_env = "musl") { 0 } else { PI };
     const HIDES_STATE: bool = true;
 
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<InheritFault>> {
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<InheritFault>> {
         let word = Word::of(&node.word);
-        let taken = if patience.is_none() {
+        let taken = if wait_mode.is_try() {
             word.take_at_once::<S>(me.tid())
         } else {
-            Way::<S, true>::new(word, Gate::of(&node.queue)).go(me.tid(), patience.deadline())
+            Way::<S, true>::new(word, Gate::of(&node.queue)).go(me.tid(), wait_mode.deadline())
         };
         match taken {
             Ok(true) => {
@@ -74,7 +74,7 @@ unsafe impl<S: Sharing> Slow for Inherit<S> {
                 }
                 Ok(())
             }
-            Ok(false) if patience.is_none() => Err(RawError::WouldBlock),
+            Ok(false) if wait_mode.is_try() => Err(RawError::WouldBlock),
             Ok(false) => Err(RawError::TimedOut),
             Err(InheritFault::Deadlock) => Err(RawError::Deadlock),
             Err(fault) => Err(RawError::Refused(fault)),

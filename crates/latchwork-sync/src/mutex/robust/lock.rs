@@ -6,7 +6,7 @@ use super::raw_result::{Acquired, RawError};
 use super::slow::RobustProtocol;
 use super::state::{CONSISTENT, INCONSISTENT};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{Custody, OWNER_DIED, Patience, TID_MASK, WaitWake};
+use crate::mutex::{Custody, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -102,7 +102,7 @@ impl<P: RobustProtocol> Robust<P> {
         deadline: Option<Deadline>,
     ) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: the lock stays where it is, by this function's contract.
-        unsafe { self.acquire(Patience::until(deadline)) }
+        unsafe { self.acquire(WaitMode::until(deadline)) }
     }
 
     /// Takes a lock that is free and whose data is whole, and returns the caller's ID. [`Self::acquire_slowly`] handles
@@ -114,7 +114,7 @@ impl<P: RobustProtocol> Robust<P> {
     pub(crate) unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
         // A thread without a record has a budget of 0, too.
-        if me.budget() <= 0 || P::enter(&self.node, Patience::NONE).is_err() {
+        if me.budget() <= 0 || P::enter(&self.node, WaitMode::TRY).is_err() {
             return None;
         }
         let (tid, head) = (me.tid(), me.head());
@@ -165,13 +165,13 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline]
     pub(crate) unsafe fn acquire(
         &self,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: the lock stays where it is, by this function's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
             // SAFETY: the same contract.
-            None => unsafe { self.acquire_slowly(patience) },
+            None => unsafe { self.acquire_slowly(wait_mode) },
         }
     }
 
@@ -181,25 +181,25 @@ impl<P: RobustProtocol> Robust<P> {
     /// As for [`Self::lock_raw`].
     pub(crate) unsafe fn acquire_in_budget(
         &self,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
         }
         // SAFETY: the lock stays where it is, by this function's contract.
-        unsafe { self.acquire_slowly(patience) }
+        unsafe { self.acquire_slowly(wait_mode) }
     }
 
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+    unsafe fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
-        P::enter(&self.node, patience)?;
+        P::enter(&self.node, wait_mode)?;
         let head = me.head();
         let before = head.announce(&self.node, P::MARK);
-        if let Err(error) = P::take(&self.node, me, patience) {
+        if let Err(error) = P::take(&self.node, me, wait_mode) {
             head.settle(before);
             return Err(error);
         }

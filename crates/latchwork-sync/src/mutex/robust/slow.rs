@@ -3,7 +3,7 @@
 
 use super::raw_result::RawError;
 use crate::hook::Observer;
-use crate::mutex::{Patience, Protocol};
+use crate::mutex::{Protocol, WaitMode};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
@@ -20,7 +20,7 @@ pub unsafe trait Slow: Protocol {
 
     /// Takes the word. If it was a dead owner's, `owner_died` has been called. If it is not
     /// taken, what was [entered](Slow::enter) has been left.
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<Self::Fault>>;
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<Self::Fault>>;
 
     /// Releases a word that is not just `me`'s ID, and settles.
     fn free(node: &Node, head: &Head, before: usize);
@@ -32,7 +32,7 @@ pub unsafe trait Slow: Protocol {
     /// In front of everything else: enters the ceiling. Who does not wait may be told at once that
     /// the lock is held.
     #[inline(always)]
-    fn enter(_node: &Node, _patience: Patience) -> Result<(), RawError<Self::Fault>> {
+    fn enter(_node: &Node, _wait_mode: WaitMode) -> Result<(), RawError<Self::Fault>> {
         Ok(())
     }
 

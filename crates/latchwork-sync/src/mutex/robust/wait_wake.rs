@@ -7,7 +7,7 @@ use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::ByFeature;
 use crate::mutex::nap::{Nap, sleep_once};
-use crate::mutex::{Patience, Unfinished, WaitWake};
+use crate::mutex::{Unfinished, WaitMode, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
@@ -16,9 +16,9 @@ use crate::task::Me;
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
 unsafe impl<S: Sharing> Slow for WaitWake<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
-        take_by(node, me, patience, |expected| {
-            Ok(sleep(&node.word, expected, patience)?)
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
+        take_by(node, me, wait_mode, |expected| {
+            Ok(sleep(&node.word, expected, wait_mode)?)
         })
     }
 
@@ -50,8 +50,12 @@ pub(super) fn pass_on(node: &Node) {
 }
 
 /// Sleeps while the word has the value `expected`, for one nap at most.
-pub(super) fn sleep(word: &AtomicU32, expected: u32, patience: Patience) -> Result<(), Unfinished> {
-    sleep_once(word, expected, Flag::Shared, patience, Nap::OnWord).map(drop)
+pub(super) fn sleep(
+    word: &AtomicU32,
+    expected: u32,
+    wait_mode: WaitMode,
+) -> Result<(), Unfinished> {
+    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::OnWord).map(drop)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.
@@ -59,11 +63,11 @@ pub(super) fn sleep(word: &AtomicU32, expected: u32, patience: Patience) -> Resu
 pub(super) fn take_by<F>(
     node: &Node,
     me: Me,
-    patience: Patience,
+    wait_mode: WaitMode,
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
     // Relaxed: only a compare-and-swap takes the lock.
-    if !patience.is_none() {
+    if !wait_mode.is_try() {
         rest_if_crowded(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
     }
     let mut word = node.word.load(Ordering::Relaxed);
@@ -91,7 +95,7 @@ pub(super) fn take_by<F>(
         if word & TID_MASK == me.tid() {
             return Err(RawError::Deadlock);
         }
-        if patience.is_none() {
+        if wait_mode.is_try() {
             return Err(RawError::WouldBlock);
         }
         // If others sleep already, the lock is held for longer than a poll lasts.
