@@ -80,7 +80,7 @@ unsafe extern "C" fn latchwork_pause_begin(
         lock: &'static dyn Foreign,
         deadline: Option<latchwork::time::Deadline>,
     ) -> Pause<'static> {
-        Pause::begin(condvar, lock.address(), lock.queue(), deadline)
+        Pause::begin(condvar, lock.address(), lock.sleep_place(), deadline)
     }
     let pause = match condition {
         Condition::Private(condvar) => begin(condvar, lock, deadline),

@@ -10,7 +10,7 @@ use crate::condvar::steps::nap;
 pub use crate::condvar::steps::{Call, Pause, Risen};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
-    Queue, RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, Throughput, Unfinished,
+    RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished,
     WaitMode, WaitWake,
 };
 use crate::rwlock::RobustRwLock;
@@ -82,9 +82,9 @@ pub trait Foreign {
     /// # Safety
     /// The calling task holds it.
     unsafe fn give_back_unclean(&self) {}
-    /// Where waiters of a condition variable sleep for this lock.
-    fn queue(&self) -> Queue<'_> {
-        Queue::NONE
+    /// Where a condition variable may requeue its waiters for this lock.
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        SleepPlace::NONE
     }
     fn address(&self) -> *const () {
         core::ptr::from_ref(self).cast()
@@ -215,8 +215,8 @@ macro_rules! nameless {
                 self.is_locked()
             }
 
-            fn queue(&self) -> Queue<'_> {
-                Protocol::queue(self)
+            fn sleep_place(&self) -> SleepPlace<'_> {
+                Protocol::sleep_place(self)
             }
         }
     )* };
@@ -259,8 +259,8 @@ macro_rules! named {
                 self.owner() == Some(task::id())
             }
 
-            fn queue(&self) -> Queue<'_> {
-                Protocol::queue(self)
+            fn sleep_place(&self) -> SleepPlace<'_> {
+                Protocol::sleep_place(self)
             }
         }
     )* };
@@ -337,8 +337,8 @@ impl Foreign for RecursiveMutex<()> {
         self.own_depth() == 1
     }
 
-    fn queue(&self) -> Queue<'_> {
-        Protocol::queue(self.raw())
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        Protocol::sleep_place(self.raw())
     }
 
     fn address(&self) -> *const () {

@@ -14,7 +14,7 @@ use super::tag::Tag;
 use super::tell;
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
+use crate::mutex::{Interruptible, Protocol, Relock, SleepPlace, Unfinished};
 use crate::region::{Shareable, fingerprint};
 use crate::time::Deadline;
 use core::error::Error;
@@ -320,7 +320,7 @@ impl<P: Checkable, A> Checked<P, A> {
         }
     }
 
-    fn take_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
+    fn take_again(&self, arrival: Relock) -> Result<(), P::Fault> {
         let taken = self.lock.acquire_again(arrival);
         tell::condvar_wait_ends(self.me(), taken.is_ok());
         taken
@@ -386,8 +386,8 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
         unsafe { self.give_back(Site::UNKNOWN) }
     }
 
-    fn queue(&self) -> Queue<'_> {
-        self.lock.queue()
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        self.lock.sleep_place()
     }
 
     unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
@@ -395,7 +395,7 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
         unsafe { self.give_back_to_wait(condvar, timed, site) }
     }
 
-    fn acquire_again(&self, arrival: Arrival) -> Result<(), Self::Fault> {
+    fn acquire_again(&self, arrival: Relock) -> Result<(), Self::Fault> {
         self.take_again(arrival).map_err(A::fault)
     }
 }

@@ -109,7 +109,7 @@ mod word;
 
 #[cfg(not(loom))]
 use super::Mutex;
-use super::{Arrival, By, Protocol, Queue, Sleeps, WAITERS};
+use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS};
 use crate::atomic::const_unless_loom;
 use crate::backoff::{FIRST_POLLS, HAND_OVER};
 use crate::hook::{Traits, traits_of};
@@ -281,17 +281,17 @@ macro_rules! implement {
                 unsafe { self.word.release::<S>() }
             }
 
-            fn queue(&self) -> Queue<'_> {
+            fn sleep_place(&self) -> SleepPlace<'_> {
                 if S::FLAG == Flag::Private && futex_pi::can_requeue() {
-                    Queue(Sleeps::Owning(self.word.futex()))
+                    SleepPlace(SleepWord::Pi(self.word.futex()))
                 } else {
-                    Queue::NONE
+                    SleepPlace::NONE
                 }
             }
 
-            fn acquire_again(&self, arrival: Arrival) -> Result<(), InheritFault> {
-                match arrival.0 {
-                    By::Kernel => self.word.settle(futex_pi::Pi::Done).map(drop),
+            fn acquire_again(&self, relock: Relock) -> Result<(), InheritFault> {
+                match relock.0 {
+                    RelockAs::Owner => self.word.settle(futex_pi::Pi::Done).map(drop),
                     _ => self.acquire(),
                 }
             }

@@ -31,10 +31,10 @@ mod nap;
 #[cfg(not(loom))]
 mod protect;
 mod protocol;
-mod queue;
 #[cfg(not(loom))]
 mod recursive;
 mod robust;
+mod sleep_place;
 pub mod throughput;
 mod wait_mode;
 mod wait_wake;
@@ -50,10 +50,10 @@ pub(crate) use lock_api_traits::implement_lock_api;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 pub use protocol::{Custody, Interruptible, Protocol, RawLock};
-#[doc(hidden)]
-pub use queue::{Arrival, By, Queue, Sleeps};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
+#[doc(hidden)]
+pub use sleep_place::{Relock, RelockAs, SleepPlace, SleepWord};
 pub use wait_mode::Unfinished;
 #[doc(hidden)]
 pub use wait_mode::WaitMode;

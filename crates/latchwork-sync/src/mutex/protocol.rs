@@ -3,7 +3,7 @@
 //! whole.
 #![allow(unsafe_code)]
 
-use super::{Arrival, Queue, Unfinished};
+use super::{Relock, SleepPlace, Unfinished};
 use crate::hook::Traits;
 use crate::time::Deadline;
 use core::convert::Infallible;
@@ -28,14 +28,14 @@ pub unsafe trait RawLock {
     /// # Safety
     /// The calling task holds the lock.
     unsafe fn unlock(&self);
-    /// The queue to which a condition variable may move the waiters that it releases.
+    /// Where a condition variable may requeue the waiters that it releases.
     #[doc(hidden)]
-    fn sleepers(&self) -> Queue<'_> {
-        Queue::NONE
+    fn raw_sleep_place(&self) -> SleepPlace<'_> {
+        SleepPlace::NONE
     }
     /// Takes the lock again, after a wait for a condition variable.
     #[doc(hidden)]
-    fn lock_again(&self, _: Arrival) {
+    fn lock_again(&self, _: Relock) {
         self.lock();
     }
 }
@@ -87,10 +87,10 @@ pub unsafe trait Protocol {
         // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.release() }
     }
-    /// The queue to which a condition variable may move the waiters that it releases.
+    /// Where a condition variable may requeue the waiters that it releases.
     #[doc(hidden)]
-    fn queue(&self) -> Queue<'_> {
-        Queue::NONE
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        SleepPlace::NONE
     }
     /// Releases the lock, to wait for a condition variable.
     ///
@@ -103,7 +103,7 @@ pub unsafe trait Protocol {
     }
     /// Takes the lock again, after a wait for a condition variable.
     #[doc(hidden)]
-    fn acquire_again(&self, _: Arrival) -> Result<(), Self::Fault> {
+    fn acquire_again(&self, _: Relock) -> Result<(), Self::Fault> {
         self.acquire()
     }
 }
@@ -142,12 +142,12 @@ unsafe impl<L: RawLock> Protocol for L {
         unsafe { self.unlock() }
     }
 
-    fn queue(&self) -> Queue<'_> {
-        self.sleepers()
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        self.raw_sleep_place()
     }
 
-    fn acquire_again(&self, arrival: Arrival) -> Result<(), Infallible> {
-        self.lock_again(arrival);
+    fn acquire_again(&self, relock: Relock) -> Result<(), Infallible> {
+        self.lock_again(relock);
         Ok(())
     }
 }

@@ -21,7 +21,7 @@
 //! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.
 #![allow(unsafe_code)]
 
-use super::{Arrival, Protocol, WaitWake};
+use super::{Protocol, Relock, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::task;
 use crate::time::Deadline;
@@ -155,13 +155,10 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     }
 
     /// Takes the lock again, after a wait for a condition variable.
-    pub(crate) fn lock_again(
-        &self,
-        arrival: Arrival,
-    ) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
+    pub(crate) fn lock_again(&self, relock: Relock) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
         let taken = match self.take_again() {
             true => Ok(true),
-            false => self.raw.acquire_again(arrival).map(|()| true),
+            false => self.raw.acquire_again(relock).map(|()| true),
         };
         self.settle(taken).map(|_| RecursiveGuard::new(self))
     }

@@ -39,7 +39,9 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::{Arrival, By, Interruptible, Queue, RawLock, Sleeps, Unfinished, WaitMode};
+use super::{
+    Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
+};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::{Traits, traits_of};
@@ -191,15 +193,15 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         }
     }
 
-    fn sleepers(&self) -> Queue<'_> {
+    fn raw_sleep_place(&self) -> SleepPlace<'_> {
         match S::FLAG {
-            Flag::Private => Queue(Sleeps::On(&self.word)),
-            Flag::Shared => Queue::NONE,
+            Flag::Private => SleepPlace(SleepWord::Plain(&self.word)),
+            Flag::Shared => SleepPlace::NONE,
         }
     }
 
-    fn lock_again(&self, arrival: Arrival) {
-        let By::Sent = arrival.0 else {
+    fn lock_again(&self, relock: Relock) {
+        let RelockAs::Requeued = relock.0 else {
             return self.lock();
         };
         let word = unless_fault!(CondvarRelockUncontended, self.spin(), return self.lock());
