@@ -403,7 +403,7 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
     }
 
     fn consistent(&self) -> c_int {
-        if self.is_owned_by_me() && self.is_told_of_a_death() {
+        if self.is_owned_by_me() && self.is_inconsistent() {
             self.mark_consistent();
             0
         } else {

@@ -8,12 +8,12 @@
 use super::checked::{Checked, Reports};
 use super::kinds::Checkable;
 use super::observer::Checker;
-use crate::mutex::{RawError, Slow, WaitMode};
+use crate::mutex::{RawError, RobustOps, WaitMode};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
 // SAFETY: the wrapped protocol takes and releases the word.
-unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
+unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
     type Observer = Checker;
     const MARK: usize = P::MARK;
     const HIDES_STATE: bool = P::HIDES_STATE;

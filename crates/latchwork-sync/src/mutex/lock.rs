@@ -1,7 +1,7 @@
 //! The mutex itself: the data beside its lock, and the guard that gives access to the data.
 #![allow(unsafe_code)]
 
-use super::{Custody, Interruptible, Protocol, Unfinished, WaitWake, watched};
+use super::{DataState, Interruptible, Protocol, Unfinished, WaitWake, report};
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -35,21 +35,21 @@ use core::ops::{Deref, DerefMut};
 ///
 /// [`Robust`]: super::Robust
 #[repr(C)]
-pub struct Mutex<T: ?Sized, P: Custody = WaitWake> {
+pub struct Mutex<T: ?Sized, P: DataState = WaitWake> {
     pub(super) raw: P,
     pub(super) data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: the mutex owns its lock and its data, and both may be sent to another thread.
-unsafe impl<T: ?Sized + Send, P: Custody + Send> Send for Mutex<T, P> {}
+unsafe impl<T: ?Sized + Send, P: DataState + Send> Send for Mutex<T, P> {}
 // SAFETY: `&Mutex` gives one task at a time access to `T`, as if `T` was lent across threads: `T: Send` is enough.
-unsafe impl<T: ?Sized + Send, P: Custody + Sync> Sync for Mutex<T, P> {}
+unsafe impl<T: ?Sized + Send, P: DataState + Sync> Sync for Mutex<T, P> {}
 
 /// Torn data, left by an owner that died, is leaked: it may be no valid value of its type.
-impl<T: ?Sized, P: Custody> Drop for Mutex<T, P> {
+impl<T: ?Sized, P: DataState> Drop for Mutex<T, P> {
     #[inline]
     fn drop(&mut self) {
-        watched::ends(&self.raw);
+        report::destroyed(&self.raw);
         if self.raw.is_whole() {
             // SAFETY: the data is a valid value, and is dropped once: the mutex is gone after this.
             unsafe { ManuallyDrop::drop(self.data.get_mut()) };
@@ -75,7 +75,7 @@ impl<T> Mutex<T, WaitWake<crate::sharing::Shared>> {
     }
 }
 
-impl<T, P: Custody> Mutex<T, P> {
+impl<T, P: DataState> Mutex<T, P> {
     /// A mutex made from a lock, which must have no other user, and the data that it protects.
     #[must_use]
     pub const fn from_raw(raw: P, value: T) -> Self {
@@ -86,7 +86,7 @@ impl<T, P: Custody> Mutex<T, P> {
     }
 }
 
-impl<T: ?Sized, P: Custody> Mutex<T, P> {
+impl<T: ?Sized, P: DataState> Mutex<T, P> {
     /// The lock itself.
     pub(crate) fn raw(&self) -> &P {
         &self.raw
@@ -105,21 +105,21 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> P::Outcome<MutexGuard<'_, T, P>> {
-        P::outcome(watched::acquire(&self.raw).map(|()| MutexGuard::new(self)))
+        P::outcome(report::acquire(&self.raw).map(|()| MutexGuard::new(self)))
     }
 
     /// Takes the lock if it is free at this moment.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
-        P::outcome(self.guard_if(watched::try_acquire(&self.raw)))
+        P::outcome(self.guard_if(report::try_acquire(&self.raw)))
     }
 
     /// Takes the lock, or returns `None` once `deadline` has passed.
     #[inline]
     #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
-        P::outcome(self.guard_if(watched::acquire_until(&self.raw, deadline)))
+        P::outcome(self.guard_if(report::acquire_until(&self.raw, deadline)))
     }
 
     /// Takes the lock, or returns `None` after `timeout`.
@@ -130,8 +130,8 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
         &self,
         timeout: core::time::Duration,
     ) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
-        let taken = match watched::try_acquire(&self.raw) {
-            Ok(false) => watched::acquire_until(&self.raw, Deadline::after(timeout)),
+        let taken = match report::try_acquire(&self.raw) {
+            Ok(false) => report::acquire_until(&self.raw, Deadline::after(timeout)),
             taken => taken,
         };
         P::outcome(self.guard_if(taken))
@@ -152,7 +152,7 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     where
         P: Interruptible,
     {
-        let taken = watched::acquire_interruptible(&self.raw, deadline);
+        let taken = report::acquire_interruptible(&self.raw, deadline);
         P::outcome(taken.map(|taken| taken.map(|()| MutexGuard::new(self))))
     }
 
@@ -172,7 +172,7 @@ impl<T: Default> Default for Mutex<T, WaitWake> {
     }
 }
 
-impl<T: ?Sized, P: Custody> fmt::Debug for Mutex<T, P>
+impl<T: ?Sized, P: DataState> fmt::Debug for Mutex<T, P>
 where
     P: fmt::Debug,
 {
@@ -232,7 +232,7 @@ impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard holds the lock, and is gone after this.
-        unsafe { watched::release(&self.mutex.raw) }
+        unsafe { report::release(&self.mutex.raw) }
     }
 }
 

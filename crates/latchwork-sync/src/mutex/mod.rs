@@ -33,12 +33,12 @@ mod protect;
 mod protocol;
 #[cfg(not(loom))]
 mod recursive;
+mod report;
 mod robust;
 mod sleep_place;
 pub mod throughput;
 mod wait_mode;
 mod wait_wake;
-mod watched;
 
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
@@ -49,7 +49,7 @@ pub use lock::{Mutex, MutexGuard};
 pub(crate) use lock_api_traits::implement_lock_api;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
-pub use protocol::{Custody, Interruptible, Protocol, RawLock};
+pub use protocol::{DataState, Interruptible, Protocol, RawLock};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 #[doc(hidden)]
@@ -58,9 +58,10 @@ pub use wait_mode::Unfinished;
 #[doc(hidden)]
 pub use wait_mode::WaitMode;
 
+pub(crate) use report::{lock_of, reports};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use robust::Slow;
+pub use robust::RobustOps;
 pub(crate) use robust::methods_of_unpinned;
 #[doc(hidden)]
 pub use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
@@ -69,4 +70,3 @@ pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustP
 pub use robust::{Pinned, Unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
-pub(crate) use watched::{lock_of, reports};

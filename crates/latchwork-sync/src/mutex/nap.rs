@@ -13,20 +13,20 @@ use core::time::Duration;
 pub(super) enum Nap {
     /// A throughput lock's gate. A nap normally lasts longer than a round of 36 tasks on 2 processors: a waiter that
     /// wakes up by itself does so out of order.
-    InQueue,
+    AtGate,
     /// A throughput lock's word.
-    OnTop,
+    TopWaiter,
     /// A robust lock's word. Nearly always a wake-up ends the sleep; a lost wake-up costs a second at most.
-    OnWord,
+    RobustWord,
 }
 
 #[cfg(not(loom))]
 impl Nap {
     const fn length(self) -> Duration {
         match self {
-            Self::OnWord => Duration::from_secs(1),
-            Self::InQueue => Duration::from_millis(50),
-            Self::OnTop => Duration::from_millis(100),
+            Self::RobustWord => Duration::from_secs(1),
+            Self::AtGate => Duration::from_millis(50),
+            Self::TopWaiter => Duration::from_millis(100),
         }
     }
 
@@ -95,10 +95,10 @@ pub(super) fn sleep(
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
     let deadline = wait_mode.deadline();
-    let ended = if nap == Nap::OnWord {
+    let ended = if nap == Nap::RobustWord {
         futex::nap(word, expected, deadline)
     } else {
-        let ends = nap == Nap::InQueue && crate::model::scene().naps_end;
+        let ends = nap == Nap::AtGate && crate::model::scene().naps_end;
         futex::wait(
             word,
             expected,

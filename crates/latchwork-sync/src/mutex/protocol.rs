@@ -1,5 +1,5 @@
 //! What a lock provides to be the protocol of a [`Mutex`](super::Mutex): [`RawLock`] where no call can fail,
-//! [`Protocol`] in general, [`Interruptible`] where a signal handler can end a wait. [`Custody`] says whether the data is
+//! [`Protocol`] in general, [`Interruptible`] where a signal handler can end a wait. [`DataState`] says whether the data is
 //! whole.
 #![allow(unsafe_code)]
 
@@ -171,13 +171,13 @@ pub unsafe trait Interruptible: Protocol {
 
 /// Whether the data that a [`Mutex`](super::Mutex) keeps with its lock is whole. With every [`Protocol`] it always is;
 /// [`Robust`](super::Robust) detects that an owner died.
-pub trait Custody {
+pub trait DataState {
     /// Whether the data is a valid value: no owner died while it had it, or the data was repaired.
     #[doc(hidden)]
     fn is_whole(&mut self) -> bool;
 }
 
-impl<P: Protocol> Custody for P {
+impl<P: Protocol> DataState for P {
     #[inline]
     fn is_whole(&mut self) -> bool {
         true

@@ -100,14 +100,14 @@ mod failure;
 mod guard;
 mod inherit;
 mod lock;
+mod ops;
 #[cfg(not(loom))]
 mod protect;
 mod raw_result;
 mod release;
-mod slow;
+mod report;
 mod state;
 mod throughput;
-mod told;
 mod unpinned;
 mod wait_wake;
 
@@ -115,12 +115,12 @@ pub use failure::LockFailure;
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
 #[doc(hidden)]
+pub use ops::RobustOps;
+pub use ops::RobustProtocol;
+#[doc(hidden)]
 pub use raw_result::{Acquired, RawError};
 #[doc(hidden)]
 pub use release::owner_of_guard;
-pub use slow::RobustProtocol;
-#[doc(hidden)]
-pub use slow::Slow;
 pub(crate) use unpinned::methods_of_unpinned;
 pub use unpinned::{Pinned, Unpinned};
 

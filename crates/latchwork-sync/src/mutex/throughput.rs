@@ -175,7 +175,7 @@ pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
 use super::{
-    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WAITERS, WaitMode, watched,
+    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WAITERS, WaitMode, report,
 };
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
@@ -489,7 +489,7 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
             raw.lock_contended(WaitMode::FOREVER)
                 .unwrap_or(Acquisition::FREE)
         };
-        let acquisition = watched::acquire_by(self.raw(), at_once, wait);
+        let acquisition = report::acquire_by(self.raw(), at_once, wait);
         (MutexGuard::new(self), acquisition)
     }
 

@@ -546,8 +546,8 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
         if is_mine(self.raw.gate.owner()) {
             // SAFETY: the calling task owns the gate.
             unsafe {
-                if self.raw.gate.is_told_of_a_death() {
-                    self.raw.gate.release_as_lost();
+                if self.raw.gate.is_inconsistent() {
+                    self.raw.gate.release_not_recoverable();
                 } else {
                     self.raw.unlock_write(me);
                 }
@@ -582,7 +582,7 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     pub(crate) fn declare_whole(&self) -> bool {
         let gate = &self.raw.gate;
         let told =
-            Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_told_of_a_death();
+            Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_inconsistent();
         if told {
             // `writing` stays 1.
             gate.mark_consistent();

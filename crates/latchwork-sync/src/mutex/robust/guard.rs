@@ -7,7 +7,7 @@
 //! A guard records the task that took its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, told};
+use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
 use crate::atomic::const_unless_loom;
 use crate::hook::Site;
 use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
@@ -169,7 +169,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline(always)]
     #[track_caller]
     fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
-        if told::is_on::<P>() {
+        if report::is_on::<P>() {
             return self.lock_checked(wait_mode, Site::caller());
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
@@ -186,19 +186,19 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         let waits = !wait_mode.is_try();
         if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
-                told::taken::<P>(address, !waits, site);
+                report::taken::<P>(address, !waits, site);
             }
             return at_once;
         }
-        if told::wants::<P>(address, wait_mode.deadline().is_some(), site) {
-            told::gave_up::<P>(address);
+        if report::wants::<P>(address, wait_mode.deadline().is_some(), site) {
+            report::gave_up::<P>(address);
             return Err(LockError::Deadlock);
         }
         let taken = self.lock_slowly(wait_mode);
         if has_lock(&taken) {
-            told::taken::<P>(address, false, site);
+            report::taken::<P>(address, false, site);
         } else {
-            told::gave_up::<P>(address);
+            report::gave_up::<P>(address);
         }
         taken
     }
@@ -264,9 +264,9 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     }
 
     #[inline(always)]
-    fn tell_releasing(&self) {
-        if told::is_on::<P>() {
-            told::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
+    fn report_releasing(&self) {
+        if report::is_on::<P>() {
+            report::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
         }
     }
 
@@ -275,7 +275,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     pub(crate) fn release(this: Self) {
         let this = ManuallyDrop::new(this);
         owner_of_guard(this.owner);
-        this.tell_releasing();
+        this.report_releasing();
         // SAFETY: the guard holds the lock, and is never used again.
         unsafe { this.mutex.raw.unlock_raw() }
     }
@@ -301,7 +301,7 @@ impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
 impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.tell_releasing();
+        self.report_releasing();
         // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless the thread panics: an
         // `OwnerDied` becomes a guard only when its holder declares the data whole.
         unsafe {
@@ -341,7 +341,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
     pub fn pass_on(self) {
         let this = ManuallyDrop::new(self);
         owner_of_guard(this.guard.owner);
-        this.guard.tell_releasing();
+        this.guard.report_releasing();
         // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
         unsafe { this.guard.mutex.raw.unlock_inconsistent() }
     }
@@ -412,11 +412,11 @@ impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
         owner_of_guard(self.guard.owner);
         let gives_up = !std::thread::panicking();
-        self.guard.tell_releasing();
+        self.guard.report_releasing();
         // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
         unsafe {
             if gives_up {
-                self.guard.mutex.raw.release_as_lost();
+                self.guard.mutex.raw.release_not_recoverable();
             } else {
                 self.guard.mutex.raw.unlock_inconsistent();
             }

@@ -44,7 +44,7 @@
 #![allow(unsafe_code)]
 
 use super::state::owner_died;
-use super::{OWNER_DIED, RawError, Robust, Slow};
+use super::{OWNER_DIED, RawError, Robust, RobustOps};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
 use crate::mutex::inherit::{Gate, Way, Word, release_by_kernel};
@@ -54,7 +54,7 @@ use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
 
 // SAFETY: the word of the node names one owner, which the kernel or a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for Inherit<S> {
+unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     type Observer = ByFeature;
     const MARK: usize = if cfg!(target_env = "musl") { 0 } else { PI };
     const HIDES_STATE: bool = true;

@@ -2,11 +2,11 @@
 //! [the parent](super); `release.rs` releases the lock.
 #![allow(unsafe_code)]
 
+use super::ops::RobustProtocol;
 use super::raw_result::{Acquired, RawError};
-use super::slow::RobustProtocol;
 use super::state::{CONSISTENT, INCONSISTENT};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{Custody, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
+use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -226,7 +226,7 @@ impl<P: RobustProtocol> Robust<P> {
 
     /// Whether an owner's death was reported to the calling owner, which has not declared the data whole.
     #[cfg(all(feature = "foreign", not(loom)))]
-    pub(crate) fn is_told_of_a_death(&self) -> bool {
+    pub(crate) fn is_inconsistent(&self) -> bool {
         // Relaxed: only the owner changes it.
         self.node.state.load(Ordering::Relaxed) == INCONSISTENT
     }
@@ -268,7 +268,7 @@ impl<P: RobustProtocol> fmt::Debug for Robust<P> {
     }
 }
 
-impl<P: RobustProtocol> Custody for Robust<P> {
+impl<P: RobustProtocol> DataState for Robust<P> {
     fn is_whole(&mut self) -> bool {
         !self.is_unclean()
     }

@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use super::wait_wake::{pass_on, sleep, take_by};
-use super::{RawError, Robust, Slow, TID_MASK};
+use super::{RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::protect::check;
@@ -25,7 +25,7 @@ use crate::sys::robust_list::{Head, Node};
 use crate::task::{Ceilings, HIGHEST, Me};
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for Protect<S> {
+unsafe impl<S: Sharing> RobustOps for Protect<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::lock::Robust;
-use super::slow::RobustProtocol;
+use super::ops::RobustProtocol;
 use super::state::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
 use crate::atomic::{Ordering, unless_fault};
 use crate::sys::robust_list::Head;
@@ -131,7 +131,7 @@ impl<P: RobustProtocol> Robust<P> {
             unsafe { self.release_as(Me::whoever()) };
         } else {
             // SAFETY: the caller holds the lock.
-            unsafe { self.release_as_lost() };
+            unsafe { self.release_not_recoverable() };
         }
     }
 
@@ -140,7 +140,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The calling task holds it.
     #[cold]
-    pub(crate) unsafe fn release_as_lost(&self) {
+    pub(crate) unsafe fn release_not_recoverable(&self) {
         self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
         // SAFETY: the caller holds the lock.
         unsafe { self.release_unclean() };

@@ -11,7 +11,7 @@ pub(super) const NOT_RECOVERABLE: u32 = 2;
 pub(super) fn owner_died(node: &Node) {
     // The state `NOT_RECOVERABLE` stays, even if the task that set it died before it released the lock.
     if node.state.load(Ordering::Relaxed) == CONSISTENT {
-        let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
-        node.state.store(told, Ordering::Relaxed);
+        let state = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+        node.state.store(state, Ordering::Relaxed);
     }
 }

@@ -33,7 +33,7 @@
 
 use super::state::owner_died;
 use super::wait_wake::pass_on;
-use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
+use super::{OWNER_DIED, RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
 use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, take};
@@ -45,7 +45,7 @@ use crate::task::Me;
 use core::marker::PhantomData;
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for Throughput<S> {
+unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
         // Relaxed: only a compare-and-swap takes the lock.

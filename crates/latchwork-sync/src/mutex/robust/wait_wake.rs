@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::state::owner_died;
-use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
+use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::ByFeature;
@@ -14,7 +14,7 @@ use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for WaitWake<S> {
+unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
         take_by(node, me, wait_mode, |expected| {
@@ -55,7 +55,7 @@ pub(super) fn sleep(
     expected: u32,
     wait_mode: WaitMode,
 ) -> Result<(), Unfinished> {
-    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::OnWord).map(drop)
+    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::RobustWord).map(drop)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.

@@ -276,7 +276,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             self.counts.count(Event::TopSleep);
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
-            let end = *nap.get_or_insert_with(|| Nap::OnTop.end());
+            let end = *nap.get_or_insert_with(|| Nap::TopWaiter.end());
             match sleep(self.word, seen, S::FLAG, patience, end) {
                 Ok(Wait::Interrupted) => {}
                 Ok(ended) => {

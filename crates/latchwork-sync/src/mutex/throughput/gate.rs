@@ -81,7 +81,7 @@ impl Gate {
             }
             before_sleep();
             let seen = gate | WAITERS;
-            let end = *nap.get_or_insert_with(|| Nap::InQueue.end());
+            let end = *nap.get_or_insert_with(|| Nap::AtGate.end());
             match sleep(&self.0, seen, S::FLAG, patience, end)? {
                 Wait::TimedOut => {
                     // The top waiter has not changed during the nap: it may be dead or stopped, so this task takes its

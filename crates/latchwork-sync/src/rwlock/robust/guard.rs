@@ -507,7 +507,7 @@ impl<T: ?Sized, const READERS: usize> Drop for OwnerDied<'_, T, READERS> {
             if std::thread::panicking() {
                 gate.unlock_inconsistent();
             } else {
-                gate.release_as_lost();
+                gate.release_not_recoverable();
             }
         }
     }
