@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 #![allow(missing_docs, reason = "hidden")]
 
-use super::inherit::{Gate as InheritGate, Way, Word};
+use super::inherit::{PiGate, SlowPath, Word};
 use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, take};
 use super::{InheritFault, TID_MASK, WAITERS, WaitMode, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
@@ -108,7 +108,7 @@ impl Inherit<'_> {
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        Way::<Private, false>::new(self.word(), InheritGate::of(self.gate)).go(me, deadline)
+        SlowPath::<Private, false>::new(self.word(), PiGate::of(self.gate)).lock(me, deadline)
     }
 
     /// The owner, if it is another thread of this process than `me`.

@@ -104,7 +104,7 @@
 
 mod fault;
 mod gate;
-mod way;
+mod slow_path;
 mod word;
 
 #[cfg(not(loom))]
@@ -120,8 +120,8 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 pub use fault::InheritFault;
-pub(super) use gate::Gate;
-pub(super) use way::Way;
+pub(super) use gate::PiGate;
+pub(super) use slow_path::SlowPath;
 use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
 pub(crate) use word::{end_of_nap, is_over};
@@ -155,7 +155,7 @@ pub(crate) use word::{end_of_nap, is_over};
 #[repr(C)]
 pub struct Inherit<S: Sharing = Private> {
     word: Word,
-    gate: Gate,
+    gate: PiGate,
     sharing: PhantomData<S>,
 }
 
@@ -201,14 +201,14 @@ impl<S: Sharing> Inherit<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { word: Word::new(), gate: Gate::new(), sharing: PhantomData }
+            Self { word: Word::new(), gate: PiGate::new(), sharing: PhantomData }
         }
     }
 
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        Way::<S, false>::new(&self.word, &self.gate).go(task_id(), deadline)
+        SlowPath::<S, false>::new(&self.word, &self.gate).lock(task_id(), deadline)
     }
 }
 
@@ -291,7 +291,7 @@ macro_rules! implement {
 
             fn acquire_again(&self, relock: Relock) -> Result<(), InheritFault> {
                 match relock.0 {
-                    RelockAs::Owner => self.word.settle(futex_pi::Pi::Done).map(drop),
+                    RelockAs::Owner => self.word.interpret(futex_pi::Pi::Done).map(drop),
                     _ => self.acquire(),
                 }
             }

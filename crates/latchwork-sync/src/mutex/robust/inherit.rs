@@ -47,7 +47,7 @@ use super::state::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
-use crate::mutex::inherit::{Gate, Way, Word, release_by_kernel};
+use crate::mutex::inherit::{PiGate, SlowPath, Word, release_by_kernel};
 use crate::mutex::{Inherit, InheritFault, Mutex, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
@@ -64,7 +64,8 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
         let taken = if wait_mode.is_try() {
             word.take_at_once::<S>(me.tid())
         } else {
-            Way::<S, true>::new(word, Gate::of(&node.queue)).go(me.tid(), wait_mode.deadline())
+            SlowPath::<S, true>::new(word, PiGate::of(&node.queue))
+                .lock(me.tid(), wait_mode.deadline())
         };
         match taken {
             Ok(true) => {
