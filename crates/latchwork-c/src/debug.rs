@@ -18,7 +18,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use latchwork::check::hook::{self, Kind, Lock, Mode, NoLock, Site, Verdict};
 use latchwork::check::{self, BoardReader, Finding, Rule};
-use latchwork::foreign::{Foreign, How};
+use latchwork::foreign::{Blocking, Foreign};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::time::Deadline;
 use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT};
@@ -111,7 +111,7 @@ impl Debug {
     fn lock(&self, how: u32, site: Site) -> c_int {
         self.verify(site);
         let me = self.as_lock();
-        if Foreign::lock(&self.lock, How::Try) == 0 {
+        if Foreign::lock(&self.lock, Blocking::Try) == 0 {
             let how = if how == TRY {
                 hook::How::Tried
             } else {
@@ -132,8 +132,10 @@ impl Debug {
         loop {
             let look = hook::patience();
             let wait = match (how, look) {
-                (INTERRUPTIBLE, look) => How::Interruptible(look.map(Deadline::from_nanoseconds)),
-                (_, Some(look)) => How::Until(Deadline::from_nanoseconds(look)),
+                (INTERRUPTIBLE, look) => {
+                    Blocking::Interruptible(look.map(Deadline::from_nanoseconds))
+                }
+                (_, Some(look)) => Blocking::Until(Deadline::from_nanoseconds(look)),
                 (how, None) => how_of(how, 0),
             };
             match Foreign::lock(&self.lock, wait) {
@@ -183,7 +185,7 @@ unsafe extern "C" fn mutex_debug_init(
         file,
     };
     if locked != 0 {
-        Foreign::lock(&fresh.lock, How::Try);
+        Foreign::lock(&fresh.lock, Blocking::Try);
     }
     // SAFETY: the caller's memory, large enough for this type. The checker reports an overwritten lock that is held.
     unsafe {

@@ -8,7 +8,7 @@ use core::pin::Pin;
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::condvar::Condvar;
-use latchwork::foreign::{self, Foreign, How};
+use latchwork::foreign::{self, Blocking, Foreign};
 use latchwork::mutex::{
     Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, Unfinished, WaitWake,
 };
@@ -202,7 +202,11 @@ unsafe extern "C" fn lw_shared_pp_mutex_setprioceiling(
     unsafe { set_ceiling::<Shared>(mutex, ceiling, old) }
 }
 
-unsafe fn enter<S: Sharing, P: Preference>(lock: *mut c_void, writes: bool, how: How) -> c_int {
+unsafe fn enter<S: Sharing, P: Preference>(
+    lock: *mut c_void,
+    writes: bool,
+    how: Blocking,
+) -> c_int {
     // SAFETY: the caller has such a lock there; an `RwLock` around `()` has the same layout.
     let Some(lock) = (unsafe { at::<RwLock<(), S, P>>(lock) }) else {
         return EINVAL;
@@ -210,10 +214,10 @@ unsafe fn enter<S: Sharing, P: Preference>(lock: *mut c_void, writes: bool, how:
     macro_rules! enter {
         ($enter:ident, $try_enter:ident, $until:ident, $interruptible:ident) => {
             match how {
-                How::Endless => Ok(forget(lock.$enter())),
-                How::Try => lock.$try_enter().map(forget).ok_or(EBUSY),
-                How::Until(deadline) => lock.$until(deadline).map(forget).ok_or(ETIMEDOUT),
-                How::Interruptible(deadline) => match lock.$interruptible(deadline) {
+                Blocking::Forever => Ok(forget(lock.$enter())),
+                Blocking::Try => lock.$try_enter().map(forget).ok_or(EBUSY),
+                Blocking::Until(deadline) => lock.$until(deadline).map(forget).ok_or(ETIMEDOUT),
+                Blocking::Interruptible(deadline) => match lock.$interruptible(deadline) {
                     Ok(guard) => Ok(forget(guard)),
                     Err(Unfinished::TimedOut) => Err(ETIMEDOUT),
                     Err(Unfinished::Interrupted) => Err(EINTR),

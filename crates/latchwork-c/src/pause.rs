@@ -71,7 +71,7 @@ unsafe extern "C" fn latchwork_pause_begin(
             _ => return EINVAL,
         }
     };
-    if !lock.may_be_mine() {
+    if !lock.may_be_held_by_me() {
         return EPERM;
     }
     let deadline = deadline_of(deadline);

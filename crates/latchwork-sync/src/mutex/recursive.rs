@@ -90,7 +90,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.acquire().map(|()| true),
         };
-        P::outcome(self.settle(taken).map(|_| RecursiveGuard::new(self)))
+        P::outcome(self.record_owner(taken).map(|_| RecursiveGuard::new(self)))
     }
 
     /// Takes the lock if no other task holds it at this moment.
@@ -160,7 +160,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.acquire_again(relock).map(|()| true),
         };
-        self.settle(taken).map(|_| RecursiveGuard::new(self))
+        self.record_owner(taken).map(|_| RecursiveGuard::new(self))
     }
 
     #[inline]
@@ -168,7 +168,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         &self,
         taken: Result<bool, P::Fault>,
     ) -> Result<Option<RecursiveGuard<'_, T, P>>, P::Fault> {
-        let taken = self.settle(taken)?;
+        let taken = self.record_owner(taken)?;
         Ok(taken.then(|| RecursiveGuard::new(self)))
     }
 
@@ -190,7 +190,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
 
     /// Records the owner of a lock that was taken for the first time.
     #[inline]
-    fn settle(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
+    fn record_owner(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
         let taken = taken?;
         if taken && self.depth.load(Ordering::Relaxed) == 0 {
             self.owner.store(task::id(), Ordering::Relaxed);
