@@ -12,7 +12,7 @@ use super::kinds::Checkable;
 use super::observer::Checker;
 use super::tag::Tag;
 use super::tell;
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Interruptible, Protocol, Relock, SleepPlace, Unfinished};
 use crate::region::{Shareable, fingerprint};
@@ -236,7 +236,7 @@ impl<P: Checkable, A> Checked<P, A> {
         // As long as a holder in a short section takes; a wait is told of where it lasts. (But the holder of a lock
         // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
-            rest_if_crowded(REST, || self.lock.looks_free());
+            rest_if_contended(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);

@@ -206,7 +206,7 @@ pub mod hook {
         still_waits, task_ends,
     };
     #[doc(hidden)]
-    pub use crate::backoff::rest_if_crowded;
+    pub use crate::backoff::rest_if_contended;
     pub use crate::hook::{
         HELD, Held, HeldLock, How, Kind, Lock, Mode, RecordedSite, Site, TaskRecord, TaskView,
         Traits, Verdict, Wanted,

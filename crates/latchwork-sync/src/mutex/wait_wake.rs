@@ -43,7 +43,7 @@ use super::{
     Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
 };
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -111,7 +111,7 @@ impl<S: Sharing> WaitWake<S> {
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         // Relaxed: as in `spin`.
-        rest_if_crowded(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
+        rest_if_contended(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
         let mut word = self.spin();
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {

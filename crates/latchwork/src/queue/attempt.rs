@@ -5,7 +5,7 @@ use super::cells::Cells;
 use super::wake::Wake;
 use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
-use crate::backoff::Widening;
+use crate::backoff::ExponentialBackoff;
 use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AllocError, AttachError, Parked, StorageError, Task};
@@ -66,7 +66,8 @@ impl<'r> Queue<'r> {
             if core::mem::take(&mut may_poll) {
                 locked.unlock(Wake::NONE);
                 let turns = Some(&task.slot.takes_turns);
-                Widening::Shared.poll(self.max_message(), turns, || self.cells.may_have_room());
+                ExponentialBackoff::Shared
+                    .poll(self.max_message(), turns, || self.cells.may_have_room());
                 continue;
             }
             let ticket = senders.register();
@@ -265,7 +266,7 @@ fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
     // The lock itself would poll more often. With this backoff, two processes that streamed messages of 64 bytes
     // between two CPUs through one lock took 0.7 of the time: the owner completes several messages in a row.
     if lock.owner().is_some() {
-        Widening::Held.poll(0, None, || lock.owner().is_none());
+        ExponentialBackoff::Held.poll(0, None, || lock.owner().is_none());
     }
     // SAFETY: the queue lies in the region, which the handle keeps mapped.
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {

@@ -42,7 +42,7 @@ use super::attempt::Failure;
 use super::ring::{Ring, Side};
 use super::{QueueError, QueueOptions, Wait};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::backoff::Widening;
+use crate::backoff::ExponentialBackoff;
 use crate::hook::{Kind, Waiting};
 use crate::region::heap::Owner;
 use crate::region::{
@@ -458,7 +458,7 @@ impl<'r> End<'r> {
             return Err(Failure::Refused);
         }
         let turns = Some(&task.slot.takes_turns);
-        if Widening::None.poll(self.queue.max_message(), turns, || {
+        if ExponentialBackoff::None.poll(self.queue.max_message(), turns, || {
             self.look() > 0 || self.check_life().is_err()
         }) {
             self.check_life()?;

@@ -4,7 +4,7 @@
 use super::state::owner_died;
 use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
 use crate::mutex::nap::{Nap, sleep_once};
 use crate::mutex::{Unfinished, WaitMode, WaitWake};
@@ -68,7 +68,7 @@ pub(super) fn take_by<F>(
 ) -> Result<(), RawError<F>> {
     // Relaxed: only a compare-and-swap takes the lock.
     if !wait_mode.is_try() {
-        rest_if_crowded(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
+        rest_if_contended(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
     }
     let mut word = node.word.load(Ordering::Relaxed);
     let mut spins = HAND_OVER;

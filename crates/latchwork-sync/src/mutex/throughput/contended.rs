@@ -4,7 +4,7 @@ use super::gate::Gate;
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
 use crate::atomic::{AtomicU32, Ordering, spin_hint, unless_fault};
-use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, TOP_WAITER, pause, rest_if_crowded};
+use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, TOP_WAITER, pause, rest_if_contended};
 use crate::mutex::nap::{Nap, sleep};
 use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
@@ -180,7 +180,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
     fn steal_at_once(&self, me: u32) -> bool {
-        rest_if_crowded(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
+        rest_if_contended(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
         for _ in 0..FIRST_POLLS {
             if self.takes(me) {
                 return true;
