@@ -8,7 +8,7 @@ use core::pin::Pin;
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::condvar::Condvar;
-use latchwork::foreign::{self, Blocking, Foreign};
+use latchwork::foreign::{self, Blocking, ForeignLock};
 use latchwork::mutex::{
     Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, Unfinished, WaitWake,
 };
@@ -63,11 +63,11 @@ pub(crate) unsafe fn at<'a, T>(address: *const c_void) -> Option<&'a T> {
 ///
 /// # Safety
 /// As for [`at`].
-pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'a dyn Foreign> {
+pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'a dyn ForeignLock> {
     macro_rules! lock {
         ($type:ty) => {
             // SAFETY: by the caller's contract.
-            unsafe { at::<$type>(address) }.map(|lock| lock as &dyn Foreign)
+            unsafe { at::<$type>(address) }.map(|lock| lock as &dyn ForeignLock)
         };
     }
     match kind {
@@ -141,20 +141,20 @@ unsafe extern "C" fn lw__give_back(mutex: *mut c_void, kind: u32) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__consistent(mutex: *mut c_void, kind: u32) -> c_int {
     // SAFETY: the caller passes the address of a lock of this kind.
-    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::consistent)
+    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, ForeignLock::consistent)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__unlock_inconsistent(mutex: *mut c_void, kind: u32) -> c_int {
     // SAFETY: the caller passes the address of a lock of this kind.
-    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::unlock_inconsistent)
+    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, ForeignLock::unlock_inconsistent)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
     // SAFETY: the caller passes the address of a lock of this kind.
     unsafe { lock_at(mutex, kind) }
-        .is_some_and(Foreign::is_locked)
+        .is_some_and(ForeignLock::is_locked)
         .into()
 }
 

@@ -68,7 +68,7 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
-            poll_history: &mutex.mood,
+            spin_gain: &mutex.mood,
         }
     }
 }

@@ -55,7 +55,7 @@ pub fn task_id() -> u32 {
 }
 
 /// A lock of any protocol. Results are 0 or an error number.
-pub trait Foreign {
+pub trait ForeignLock {
     fn lock(&self, blocking: Blocking) -> c_int;
     /// # Safety
     /// The calling task holds the lock; the implementation checks it where the lock knows its owner.
@@ -158,7 +158,7 @@ impl<F: ErrorNumber> ErrorNumber for RawError<F> {
     }
 }
 
-fn taken(result: Result<bool, impl ErrorNumber>, otherwise: c_int) -> c_int {
+fn status(result: Result<bool, impl ErrorNumber>, otherwise: c_int) -> c_int {
     match result {
         Ok(true) => 0,
         Ok(false) => otherwise,
@@ -168,9 +168,9 @@ fn taken(result: Result<bool, impl ErrorNumber>, otherwise: c_int) -> c_int {
 
 fn lock_uninterruptibly<P: Protocol<Fault: ErrorNumber>>(lock: &P, blocking: Blocking) -> c_int {
     match blocking {
-        Blocking::Forever => taken(lock.acquire().map(|()| true), 0),
-        Blocking::Try => taken(lock.try_acquire(), EBUSY),
-        Blocking::Until(deadline) => taken(lock.acquire_until(deadline), ETIMEDOUT),
+        Blocking::Forever => status(lock.acquire().map(|()| true), 0),
+        Blocking::Try => status(lock.try_acquire(), EBUSY),
+        Blocking::Until(deadline) => status(lock.acquire_until(deadline), ETIMEDOUT),
         Blocking::Interruptible(_) => ENOTSUP,
     }
 }
@@ -189,7 +189,7 @@ fn lock_interruptibly<P: Interruptible<Fault: ErrorNumber>>(lock: &P, blocking: 
 /// Locks that do not know their owner: they detect only an unlock of a free lock.
 macro_rules! without_owner {
     ($({$($sharing:ident)?} $lock:ty),*) => { $(
-        impl$(<$sharing: Sharing>)? Foreign for $lock {
+        impl$(<$sharing: Sharing>)? ForeignLock for $lock {
             fn lock(&self, blocking: Blocking) -> c_int {
                 lock_interruptibly(self, blocking)
             }
@@ -204,7 +204,7 @@ macro_rules! without_owner {
             }
 
             fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+                status(self.acquire_again(risen.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
@@ -226,7 +226,7 @@ without_owner!({S} WaitWake<S>, {S} Protect<S>);
 /// Locks with their owner's ID in the word.
 macro_rules! with_owner {
     ($($lock:ident: $take:ident),*) => { $(
-        impl<S: Sharing> Foreign for $lock<S> {
+        impl<S: Sharing> ForeignLock for $lock<S> {
             fn lock(&self, blocking: Blocking) -> c_int {
                 if self.is_owned_by_me() {
                     return if blocking == Blocking::Try { EBUSY } else { EDEADLK };
@@ -244,7 +244,7 @@ macro_rules! with_owner {
             }
 
             fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+                status(self.acquire_again(risen.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
@@ -267,13 +267,13 @@ macro_rules! with_owner {
 }
 with_owner!(Throughput: lock_interruptibly, Inherit: lock_uninterruptibly, InheritPlain: lock_uninterruptibly);
 
-impl Foreign for Spin {
+impl ForeignLock for Spin {
     fn lock(&self, blocking: Blocking) -> c_int {
         lock_uninterruptibly(self, blocking)
     }
 
     unsafe fn unlock(&self) -> c_int {
-        if !Foreign::is_locked(self) {
+        if !ForeignLock::is_locked(self) {
             return EPERM;
         }
         // SAFETY: by the caller's contract.
@@ -290,11 +290,11 @@ impl Foreign for Spin {
     }
 
     fn may_be_held_by_me(&self) -> bool {
-        Foreign::is_locked(self)
+        ForeignLock::is_locked(self)
     }
 }
 
-impl Foreign for RecursiveMutex<()> {
+impl ForeignLock for RecursiveMutex<()> {
     fn lock(&self, blocking: Blocking) -> c_int {
         if self.own_depth() == u32::MAX {
             return EAGAIN;
@@ -346,7 +346,7 @@ impl Foreign for RecursiveMutex<()> {
     }
 }
 
-impl<P: RobustProtocol<Fault: ErrorNumber>> Foreign for Robust<P> {
+impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
     fn lock(&self, blocking: Blocking) -> c_int {
         // SAFETY: a C lock does not move while it is held, as its manual requires.
         if unsafe { self.acquire_free() }.is_some() {
@@ -356,7 +356,7 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> Foreign for Robust<P> {
         match unsafe { self.acquire_in_budget(blocking.wait_mode()) } {
             Ok(Acquired::Clean) => 0,
             Ok(Acquired::OwnerDied) => {
-                task::after_owner_death(Foreign::address(self).addr());
+                task::after_owner_death(ForeignLock::address(self).addr());
                 EOWNERDEAD
             }
             // This task holds it: for `Try` that is no deadlock.

@@ -25,7 +25,7 @@ pub struct ThroughputWords<'a> {
     pub gate: &'a AtomicU32,
     pub request: &'a AtomicU32,
     /// What the lock has learned about whether polls pay; zero at first.
-    pub poll_history: &'a AtomicU32,
+    pub spin_gain: &'a AtomicU32,
 }
 
 impl ThroughputWords<'_> {
@@ -38,7 +38,7 @@ impl ThroughputWords<'_> {
             gate: Gate::of(self.gate),
             request: self.request,
             threshold: &DEFAULT,
-            counts: Foreign::of(self.poll_history),
+            counts: Foreign::of(self.spin_gain),
             sharing: PhantomData,
         };
         words.lock(me, WaitMode::until(deadline)).is_ok()

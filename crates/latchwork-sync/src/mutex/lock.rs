@@ -30,8 +30,7 @@ use core::ops::{Deref, DerefMut};
 /// guard of a private mutex must not be dropped in the child of a fork, and a signal handler must not take a lock that
 /// the code it interrupts may hold.
 ///
-/// `Mutex<T>` is as large as `T` and 4 bytes; the data lies beside the word, in the same cache line
-/// when it fits. A free lock and unlock are one compare-and-swap and one swap.
+/// `Mutex<T>` is as large as `T` and 4 bytes; the data follows the word, in the same cache line when it fits. A free lock and unlock are one compare-and-swap and one swap.
 ///
 /// [`Robust`]: super::Robust
 #[repr(C)]
@@ -187,7 +186,7 @@ where
 /// The right to use a mutex's data; dropping it releases the lock.
 ///
 /// Forgetting it leaves the mutex locked. Not `Send`: some protocols record their owner.
-#[must_use = "the lock is released at once when the guard is not kept"]
+#[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct MutexGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     mutex: &'a Mutex<T, P>,
     not_send: PhantomData<*const ()>,

@@ -8,7 +8,7 @@ use crate::time::Deadline;
 #[cfg(not(loom))]
 use core::time::Duration;
 
-/// What a waiter sleeps on, which decides how long one nap lasts.
+/// The word that a waiter sleeps on. It decides how long one nap lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nap {
     /// A throughput lock's gate. A nap normally lasts longer than a round of 36 tasks on 2 processors: a waiter that
@@ -36,7 +36,7 @@ impl Nap {
     }
 }
 
-/// Sleeps while `word` is `expected`, at most as long as the wait mode allows and the nap lasts. [`Wait::TimedOut`]
+/// Sleeps while `word` is `expected`, at most until the nap ends, and as long as the wait mode allows. [`Wait::TimedOut`]
 /// means that the nap ended.
 #[cfg(not(loom))]
 pub(super) fn sleep(
@@ -48,11 +48,11 @@ pub(super) fn sleep(
 ) -> Result<Wait, Unfinished> {
     let deadline = wait_mode.deadline();
     let end = deadline.map_or(end, |deadline| deadline.min(end));
-    settle(futex::wait(word, expected, sharing, Some(end)), wait_mode)
+    check_end(futex::wait(word, expected, sharing, Some(end)), wait_mode)
 }
 
 #[cfg(not(loom))]
-fn settle(ended: Wait, wait_mode: WaitMode) -> Result<Wait, Unfinished> {
+fn check_end(ended: Wait, wait_mode: WaitMode) -> Result<Wait, Unfinished> {
     match ended {
         Wait::TimedOut if !wait_mode.deadline().is_some_and(Deadline::has_passed) => {}
         ended => wait_mode.check(ended)?,
@@ -72,7 +72,7 @@ pub(super) fn sleep_once(
     #[cfg(not(loom))]
     if wait_mode.deadline().is_none() {
         let ended = futex::wait_for(word, expected, sharing, nap.length());
-        return settle(ended, wait_mode);
+        return check_end(ended, wait_mode);
     }
     sleep(word, expected, sharing, wait_mode, nap.end())
 }

@@ -349,7 +349,7 @@ impl Protect {
 
 /// While it lives, the calling task keeps its boost after an unlock: [`Protect::keep_boost`].
 #[derive(Debug)]
-#[must_use = "the boost is kept as long as this lives"]
+#[must_use = "the boost ends when this is dropped"]
 pub struct KeptBoost(PhantomData<*const ()>);
 
 impl Drop for KeptBoost {
@@ -360,7 +360,7 @@ impl Drop for KeptBoost {
 
 /// While it lives, only this crate changes the calling task's priority: [`Protect::trust_priority`].
 #[derive(Debug)]
-#[must_use = "the declaration holds as long as this lives"]
+#[must_use = "the declaration ends when this is dropped"]
 pub struct TrustedPriority(PhantomData<*const ()>);
 
 impl Drop for TrustedPriority {

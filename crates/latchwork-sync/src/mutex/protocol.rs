@@ -1,6 +1,5 @@
-//! What a lock provides to be the protocol of a [`Mutex`](super::Mutex): [`RawLock`] where no call can fail,
-//! [`Protocol`] in general, [`Interruptible`] where a signal handler can end a wait. [`DataState`] says whether the data is
-//! whole.
+//! The traits of a [`Mutex`](super::Mutex)'s protocol: [`RawLock`] where no call can fail, [`Protocol`] in general,
+//! [`Interruptible`] where a signal handler can end a wait. [`DataState`] says whether the data is whole.
 #![allow(unsafe_code)]
 
 use super::{Relock, SleepPlace, Unfinished};

@@ -182,7 +182,9 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         }
         let depth = self.depth.load(Ordering::Relaxed);
         let Some(deeper) = depth.checked_add(1) else {
-            crate::fatal(format_args!("recursive mutex taken too often by task {me}"));
+            crate::fatal(format_args!(
+                "recursive mutex locked too many times by task {me}"
+            ));
         };
         self.depth.store(deeper, Ordering::Relaxed);
         true
@@ -216,7 +218,7 @@ impl<T: ?Sized, P> fmt::Debug for RecursiveMutex<T, P> {
 }
 
 /// The right to read a recursive mutex's data. When the last guard of a task is dropped, the lock is released.
-#[must_use = "the lock is released at once when the guard is not kept"]
+#[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RecursiveGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     mutex: &'a RecursiveMutex<T, P>,
     not_send: PhantomData<*const ()>,

@@ -1,4 +1,4 @@
-//! What a condition variable must know of a lock, to release many waiters without waking them all.
+//! What a condition variable must know about a lock, to release many waiters without waking them all.
 
 use crate::atomic::AtomicU32;
 

@@ -298,9 +298,11 @@ pub(in crate::mutex) unsafe fn release_by_kernel<S: Sharing>(word: *const Atomic
             // `OWNER_DIED`. For a word without `OWNER_DIED` it then answers `Again`.
             Pi::Inconsistent if retries < MAX_RETRIES => retries += 1,
             Pi::NotOwner => crate::fatal(format_args!(
-                "unlock of an inheriting mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
+                "unlock of a priority-inheritance mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
             )),
-            error => crate::fatal(format_args!("unlock of an inheriting mutex: {error:?}")),
+            error => crate::fatal(format_args!(
+                "unlock of a priority-inheritance mutex: {error:?}"
+            )),
         }
     }
 }

@@ -236,7 +236,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 /// [`LockError::OwnerDied`]. (This is so even if a destructor took the lock during the panic: a check at both ends
 /// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the task ends. In the
 /// child of a fork it belongs to the parent: dropping it there aborts.
-#[must_use = "the lock is released at once when the guard is not kept"]
+#[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
     /// The task that took the lock. After a fork that is another task. Kept here, since reading the word costs more.
@@ -322,7 +322,7 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 /// can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
 /// unsafe code. Dropping this guard makes the lock not recoverable. (If a panic drops it, the lock stays inconsistent,
 /// and the next owner may repair the data; so it is after [`Self::pass_on`].)
-#[must_use = "dropping it unrepaired gives the lock up for good"]
+#[must_use = "dropping it unrepaired makes the lock not recoverable"]
 pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
 }

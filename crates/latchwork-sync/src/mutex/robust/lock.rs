@@ -234,19 +234,19 @@ impl<P: RobustProtocol> Robust<P> {
     /// Whether the last owner died, or the state is final.
     pub(crate) fn is_unclean(&mut self) -> bool {
         // Relaxed: the exclusive reference proves that no other task has access, here and below.
-        self.is_dead_owners() || self.node.state.load(Ordering::Relaxed) != CONSISTENT
+        self.has_dead_owner() || self.node.state.load(Ordering::Relaxed) != CONSISTENT
     }
 
     /// Whether no task has taken the lock since its owner died. (`OWNER_DIED` beside a TID names a living owner. The
     /// lock is still on that task's list, for instance because it forgot a guard.)
-    fn is_dead_owners(&self) -> bool {
+    fn has_dead_owner(&self) -> bool {
         let word = self.node.word.load(Ordering::Relaxed);
         word & OWNER_DIED != 0 && word & TID_MASK == 0
     }
 
     /// Makes a lock with data that is not whole usable again. The data has been replaced.
     pub(crate) fn make_clean(&mut self) {
-        if self.is_dead_owners() {
+        if self.has_dead_owner() {
             self.node.word.store(0, Ordering::Relaxed);
         }
         self.mark_consistent();

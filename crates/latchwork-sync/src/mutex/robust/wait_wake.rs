@@ -76,8 +76,9 @@ pub(super) fn take_by<F>(
     let mut others = 0;
     loop {
         if word & TID_MASK == 0 {
-            let kept = (word & WAITERS) | others;
-            let taken = me.tid() | (kept & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+            let waiters = (word & WAITERS) | others;
+            let taken =
+                me.tid() | (waiters & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
             // Acquire: pairs with the Release of the last owner.
             match node
                 .word
