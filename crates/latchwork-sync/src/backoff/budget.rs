@@ -5,8 +5,8 @@ use super::speed::polls_in;
 #[cfg(not(loom))]
 use crate::sys::own_record::{PLACES, with_habits};
 
-/// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up on
-/// both processors, and the time in which no task has the lock.
+/// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
+/// on both processors, and the time in which no task has the lock.
 #[cfg(not(loom))]
 const SLEEP: u32 = 10;
 /// Where polls do not pay, one wait in so many polls nevertheless, for at most twice [`SLEEP`], to learn whether polls

@@ -31,8 +31,9 @@ pub enum ExponentialBackoff {
 impl ExponentialBackoff {
     /// Polls until `ready` returns true, or a sleep would have cost less. Returns whether `ready` returned true.
     ///
-    /// A peer may copy `bytes` of a message meanwhile. `turns` is what the task has learned about its peers, if it waits
-    /// for them: 1 if its last wait ended with a yield. A task that shares a processor with a peer yields at once.
+    /// A peer may copy `bytes` of a message meanwhile. `turns` is what the task has learned about its peers, if it
+    /// waits for them: 1 if its last wait ended with a yield. A task that shares a processor with a peer yields at
+    /// once.
     pub fn poll(
         self,
         bytes: u32,

@@ -5,8 +5,9 @@ use crate::atomic::spin_hint;
 #[cfg(not(loom))]
 use crate::sys::own_record::with_habits;
 
-/// Number of yields that a thread skips after a long one. (4 tasks beside 4 programs that spin, 2 processors: throughput and
-/// wait-wake locks did 0.6 to 0.8 of the work of std's with all yields, and 0.9 to 1.1 with these yields skipped.)
+/// Number of yields that a thread skips after a long one. (4 tasks beside 4 programs that spin, 2 processors:
+/// throughput and wait-wake locks did 0.6 to 0.8 of the work of std's with all yields, and 0.9 to 1.1 with these yields
+/// skipped.)
 #[cfg(not(loom))]
 const SKIPPED_YIELDS: u32 = 64;
 

@@ -29,7 +29,7 @@ pub struct ThroughputWords<'a> {
 }
 
 impl ThroughputWords<'_> {
-    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
+    /// Acquires the lock for the task `me`, free or held; returns false once the deadline has passed.
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> bool {
@@ -44,7 +44,7 @@ impl ThroughputWords<'_> {
         words.lock(me, WaitMode::until(deadline)).is_ok()
     }
 
-    /// Takes the lock if no task has it, and it is not reserved for a top waiter.
+    /// Acquires the lock if no task has it, and it is not reserved for a top waiter.
     #[must_use]
     pub fn try_lock(self, me: u32) -> bool {
         // Relaxed: the compare-and-swap checks the value again.
@@ -101,7 +101,7 @@ impl InheritWords<'_> {
         unsafe { &*core::ptr::from_ref(self.word).cast() }
     }
 
-    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
+    /// Acquires the lock for the task `me`, free or held; returns false once the deadline has passed.
     ///
     /// # Errors
     /// See [`InheritFault`].

@@ -27,10 +27,11 @@ use core::ops::{Deref, DerefMut};
 ///
 /// Not recursive: a task that locks it again waits for ever ([`Robust`] reports a deadlock). A panic while it is held
 /// releases it; without [`Robust`] there is no poisoning. What the death of an owner does depends on the protocol. The
-/// guard of a private mutex must not be dropped in the child of a fork, and a signal handler must not take a lock that
-/// the code it interrupts may hold.
+/// guard of a private mutex must not be dropped in the child of a fork, and a signal handler must not acquire a lock
+/// that the code it interrupts may hold.
 ///
-/// `Mutex<T>` is as large as `T` and 4 bytes; the data follows the word, in the same cache line when it fits. A free lock and unlock are one compare-and-swap and one swap.
+/// `Mutex<T>` is as large as `T` and 4 bytes; the data follows the word, in the same cache line when it fits. A free
+/// lock and unlock are one compare-and-swap and one swap.
 ///
 /// [`Robust`]: super::Robust
 #[repr(C)]
@@ -98,7 +99,7 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
         self.data.get_mut()
     }
 
-    /// Takes the lock; the calling task sleeps as long as another task holds it.
+    /// Acquires the lock; the calling task sleeps as long as another task holds it.
     ///
     /// If the protocol can fail, the guard comes in a `Result`: [`Protocol::Outcome`].
     #[inline]
@@ -107,21 +108,21 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
         P::outcome(report::acquire(&self.raw).map(|()| MutexGuard::new(self)))
     }
 
-    /// Takes the lock if it is free at this moment.
+    /// Acquires the lock if it is free at this moment.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
         P::outcome(self.guard_if(report::try_acquire(&self.raw)))
     }
 
-    /// Takes the lock, or returns `None` once `deadline` has passed.
+    /// Acquires the lock, or returns `None` once `deadline` has passed.
     #[inline]
     #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
         P::outcome(self.guard_if(report::acquire_until(&self.raw, deadline)))
     }
 
-    /// Takes the lock, or returns `None` after `timeout`.
+    /// Acquires the lock, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
     #[track_caller]
@@ -136,7 +137,7 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
         P::outcome(self.guard_if(taken))
     }
 
-    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this thread while it
+    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this thread while it
     /// sleeps, with `SA_RESTART` or without. It corresponds to Linux's `mutex_lock_interruptible`. A handler that runs
     /// before the sleep does not end the wait: let the handler set a flag, and read that flag first.
     ///

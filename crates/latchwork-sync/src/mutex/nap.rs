@@ -36,8 +36,8 @@ impl Nap {
     }
 }
 
-/// Sleeps while `word` is `expected`, at most until the nap ends, and as long as the wait mode allows. [`Wait::TimedOut`]
-/// means that the nap ended.
+/// Sleeps while `word` is `expected`, at most until the nap ends, and as long as the wait mode allows.
+/// [`Wait::TimedOut`] means that the nap ended.
 #[cfg(not(loom))]
 pub(super) fn sleep(
     word: &AtomicU32,

@@ -15,7 +15,7 @@
 //! *Waiting:* a newcomer polls at the ceiling, while the owner runs. Before it sleeps it leaves the ceiling: at the
 //! ceiling all sleepers would have the same priority, and the kernel would wake them in the order of their arrival
 //! instead of their own priorities. When it is woken it enters the ceiling again, before it takes the word. A woken
-//! task that tasks above its own priority keep off its processor holds nothing. Another task may take the lock
+//! task that tasks above its own priority keep off its processor holds nothing. Another task may acquire the lock
 //! meanwhile; and the sleepers behind the woken task have no higher priority than it.
 //!
 //! *No wake-up is lost:* as for [`WaitWake`]. A task that is woken, but may no longer enter the ceiling, passes the
@@ -128,7 +128,7 @@ impl<S: Sharing> Protect<S> {
         self.lock.lock();
         let old = self.ceiling();
         self.ceiling.store(ceiling.into(), Ordering::Relaxed);
-        // SAFETY: `self.lock.lock()` above has taken the lock.
+        // SAFETY: `self.lock.lock()` above has acquired the lock.
         unsafe { self.lock.unlock() };
         if entered {
             Ceilings::leave(hold);
@@ -186,7 +186,7 @@ impl<S: Sharing> Protect<S> {
     fn change(&self, entered: u8, ceiling: u8) -> Result<(), ProtectFault> {
         let changed = Ceilings::enter(ceiling);
         if changed.is_err() {
-            // SAFETY: the caller has taken the lock.
+            // SAFETY: the caller has acquired the lock.
             unsafe { self.lock.unlock() };
         }
         Ceilings::leave(entered);
@@ -301,7 +301,7 @@ impl<T: ?Sized, S: Sharing> Mutex<T, Protect<S>> {
 
     /// Changes the priority ceiling, and returns the old one.
     ///
-    /// The call takes the lock, so the calling task must not hold it; tasks that wait for the lock meanwhile get it
+    /// The call acquires the lock, so the calling task must not hold it; tasks that wait for the lock meanwhile get it
     /// under the new ceiling. Any task may do this, whatever its priority and privilege.
     ///
     /// # Panics

@@ -16,11 +16,11 @@ pub unsafe trait RawLock {
     /// What the checker must know of the lock.
     #[doc(hidden)]
     const TRAITS: Traits = Traits::empty();
-    /// Takes the lock, however long the wait.
+    /// Acquires the lock, however long the wait.
     fn lock(&self);
-    /// Takes the lock if it is free at this moment.
+    /// Acquires the lock if it is free at this moment.
     fn try_lock(&self) -> bool;
-    /// Takes the lock, or returns false once `deadline` has passed.
+    /// Acquires the lock, or returns false once `deadline` has passed.
     fn lock_until(&self, deadline: Deadline) -> bool;
     /// Releases the lock.
     ///
@@ -32,7 +32,7 @@ pub unsafe trait RawLock {
     fn raw_sleep_place(&self) -> SleepPlace<'_> {
         SleepPlace::NONE
     }
-    /// Takes the lock again, after a wait for a condition variable.
+    /// Acquires the lock again, after a wait for a condition variable.
     #[doc(hidden)]
     fn lock_again(&self, _: Relock) {
         self.lock();
@@ -56,17 +56,17 @@ pub unsafe trait Protocol {
     const CHECKS_ITSELF: bool = false;
     /// Turns a result into an outcome.
     fn outcome<G>(result: Result<G, Self::Fault>) -> Self::Outcome<G>;
-    /// Takes the lock, however long the wait.
+    /// Acquires the lock, however long the wait.
     ///
     /// # Errors
-    /// [`Self::Fault`]: the lock is not taken.
+    /// [`Self::Fault`]: the lock is not acquired.
     fn acquire(&self) -> Result<(), Self::Fault>;
-    /// Takes the lock if it is free at this moment; returns whether it did.
+    /// Acquires the lock if it is free at this moment; returns whether it did.
     ///
     /// # Errors
     /// As for [`Self::acquire`].
     fn try_acquire(&self) -> Result<bool, Self::Fault>;
-    /// Takes the lock, or returns false once `deadline` has passed.
+    /// Acquires the lock, or returns false once `deadline` has passed.
     ///
     /// # Errors
     /// As for [`Self::acquire`].
@@ -100,7 +100,7 @@ pub unsafe trait Protocol {
         // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.release() }
     }
-    /// Takes the lock again, after a wait for a condition variable.
+    /// Acquires the lock again, after a wait for a condition variable.
     #[doc(hidden)]
     fn acquire_again(&self, _: Relock) -> Result<(), Self::Fault> {
         self.acquire()
@@ -157,11 +157,11 @@ unsafe impl<L: RawLock> Protocol for L {
 /// # Safety
 /// As for [`RawLock`].
 pub unsafe trait Interruptible: Protocol {
-    /// Takes the lock, or gives up at `deadline`, if there is one, or when a signal handler has run while the task
+    /// Acquires the lock, or gives up at `deadline`, if there is one, or when a signal handler has run while the task
     /// slept.
     ///
     /// # Errors
-    /// [`Protocol::Fault`] outside, [`Unfinished`] inside: the lock is not taken.
+    /// [`Protocol::Fault`] outside, [`Unfinished`] inside: the lock is not acquired.
     fn acquire_interruptible(
         &self,
         deadline: Option<Deadline>,

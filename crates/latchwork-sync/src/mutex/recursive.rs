@@ -81,7 +81,7 @@ impl<T, P> RecursiveMutex<T, P> {
 }
 
 impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
-    /// Takes the lock; the calling task sleeps as long as another task holds it.
+    /// Acquires the lock; the calling task sleeps as long as another task holds it.
     ///
     /// Aborts if the task already holds it 2³² − 1 times.
     #[track_caller]
@@ -93,7 +93,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         P::outcome(self.record_owner(taken).map(|_| RecursiveGuard::new(self)))
     }
 
-    /// Takes the lock if no other task holds it at this moment.
+    /// Acquires the lock if no other task holds it at this moment.
     #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
         let taken = match self.take_again() {
@@ -103,7 +103,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         P::outcome(self.guard_if(taken))
     }
 
-    /// Takes the lock, or returns `None` once `deadline` has passed.
+    /// Acquires the lock, or returns `None` once `deadline` has passed.
     #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
         let taken = match self.take_again() {
@@ -113,7 +113,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         P::outcome(self.guard_if(taken))
     }
 
-    /// Takes the lock, or returns `None` after `timeout`.
+    /// Acquires the lock, or returns `None` after `timeout`.
     #[track_caller]
     pub fn lock_for(
         &self,
@@ -154,7 +154,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         &self.raw
     }
 
-    /// Takes the lock again, after a wait for a condition variable.
+    /// Acquires the lock again, after a wait for a condition variable.
     pub(crate) fn lock_again(&self, relock: Relock) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
         let taken = match self.take_again() {
             true => Ok(true),
@@ -172,7 +172,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         Ok(taken.then(|| RecursiveGuard::new(self)))
     }
 
-    /// Takes the lock once more, if this task holds it.
+    /// Acquires the lock once more, if this task holds it.
     #[inline]
     fn take_again(&self) -> bool {
         let me = task::id();

@@ -23,7 +23,7 @@ pub(crate) fn lock_of<P: Protocol>(lock: &P) -> Lock {
     Lock::new(ptr::from_ref(lock).addr(), Kind::Mutex).with(P::TRAITS)
 }
 
-/// Takes the lock at once, or reports that the calling task will wait, and waits. Reports the result.
+/// Acquires the lock at once, or reports that the calling task will wait, and waits. Reports the result.
 fn take<P: Protocol, R>(
     lock: &P,
     timed: bool,
@@ -62,7 +62,7 @@ pub(super) fn acquire<P: Protocol>(lock: &P) -> Result<(), P::Fault> {
     take(lock, false, Site::caller(), now, P::acquire, |()| true)
 }
 
-/// As [`acquire`], for a protocol that takes its lock in two steps: at once, or by a wait that only success ends.
+/// As [`acquire`], for a protocol that acquires its lock in two steps: at once, or by a wait that only success ends.
 #[inline(always)]
 #[track_caller]
 pub(super) fn acquire_by<P: Protocol<Fault = Infallible>, R>(

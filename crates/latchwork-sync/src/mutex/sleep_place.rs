@@ -14,7 +14,7 @@ pub struct SleepPlace<'a>(pub(crate) SleepWord<'a>);
 pub enum SleepWord<'a> {
     /// Other waiters cannot be requeued to this lock.
     None,
-    /// An ordinary futex. A task that is woken there, or that takes the lock after one that may have been requeued
+    /// An ordinary futex. A task that is woken there, or that acquires the lock after one that may have been requeued
     /// there, takes it as one that has slept: [`RelockAs::Requeued`].
     Plain(&'a AtomicU32),
     /// A priority-inheritance futex: the kernel passes its ownership on ([`RelockAs::Owner`]). Only where the kernel
@@ -26,11 +26,11 @@ impl SleepPlace<'_> {
     pub(crate) const NONE: Self = Self(SleepWord::None);
 }
 
-/// How a task takes a lock again after a wait for a condition variable.
+/// How a task acquires a lock again after a wait for a condition variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Relock(pub(crate) RelockAs);
 
-/// The task that takes a lock again.
+/// The task that acquires a lock again.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub enum RelockAs {

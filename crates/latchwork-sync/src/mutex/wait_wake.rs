@@ -7,12 +7,12 @@
 //! | --- | --- | --- | --- |
 //! | 0 | `UNLOCKED` | free | unlock: swap, Release |
 //! | 1 | `LOCKED` | held, no task sleeps | lock: CAS 0→1, Acquire |
-//! | 2 | `CONTENDED` | held, a task may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
+//! | 2 | `CONTENDED` | held, a task may sleep | waiter: swap 2, Acquire (acquires the lock if it was 0) |
 //!
 //! Invariants
 //! 1. A task sleeps only while the word is 2, or while an awake task is about to make it 2: one that a condition
 //!    variable has woken when it moved the other waiters here.
-//! 2. A task that has slept, or found the word at 2, takes the lock with 2: others may still sleep.
+//! 2. A task that has slept, or found the word at 2, acquires the lock with 2: others may still sleep.
 //! 3. The task that changes 2 to 0 wakes one sleeper.
 //!
 //! *No wake-up is lost:* by 1 a sleeper saw 2, and the kernel compares the word again as it enqueues the sleeper. The
@@ -31,7 +31,7 @@
 //! *Hostile events:* after EINTR the wait goes on. The death of an owner leaves the lock held for ever. A kill in an
 //! unlock, between the swap and the wake, leaves the lock free with its sleepers asleep, until the next contended
 //! unlock wakes one (use [`Robust`](super::Robust)). A private lock that was held at a fork stays held in the child. A
-//! signal handler must not take a lock that the code it interrupts may hold.
+//! signal handler must not acquire a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* values, size 4, alignment 4, zero = unlocked.
 //!
@@ -87,7 +87,7 @@ impl<S: Sharing> WaitWake<S> {
     fn spin(&self) -> u32 {
         let mut left = HAND_OVER;
         loop {
-            // Relaxed: only a compare-and-swap takes the lock.
+            // Relaxed: only a compare-and-swap acquires the lock.
             let word = self.word.load(Ordering::Relaxed);
             if word != LOCKED || left == 0 {
                 return word;
@@ -104,7 +104,7 @@ impl<S: Sharing> WaitWake<S> {
         })
     }
 
-    /// Takes the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
+    /// Acquires the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
     #[inline]
     pub(super) fn lock_contended_by<E>(
         &self,
@@ -134,7 +134,7 @@ impl<S: Sharing> WaitWake<S> {
         mut sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            // Acquire: pairs with the Release in `unlock`. By invariant 2 this takes the lock with 2.
+            // Acquire: pairs with the Release in `unlock`. By invariant 2 this acquires the lock with 2.
             let taken = unless_fault!(
                 RelockUncontended,
                 CONTENDED,

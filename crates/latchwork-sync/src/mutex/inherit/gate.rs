@@ -49,7 +49,8 @@ impl PiGate {
                 let taken = self.replace(before | WAITERS, me);
                 taken.is_ok().then(|| self.entered(me))
             }
-            // In the child of a fork, a thread of the parent may be the owner: it releases the parent's copy only. Linux
+            // In the child of a fork, a thread of the parent may be the owner: it releases the parent's copy only.
+            // Linux
             // 6.18 refuses the wait with EPERM; a kernel that does not lets it time out.
             _ if S::FLAG == Flag::Private => {
                 // Relaxed: as in `replace`.

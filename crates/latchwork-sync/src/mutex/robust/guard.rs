@@ -4,7 +4,7 @@
 //! 1. A [`RobustGuard`] is made from a pinned mutex, by the task that took it, and its data is whole.
 //! 2. A lock call gives access to data that an owner left torn only through an [`OwnerDied`], which says so.
 //!
-//! A guard records the task that took its lock. In the child of a fork, where no lock is held, its drop aborts.
+//! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
@@ -29,7 +29,7 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     /// The last owner died, or panicked, while it held the lock. The calling task holds it now: repair the data and
     /// call [`OwnerDied::make_consistent`], or drop the guard to make the lock not recoverable.
     OwnerDied(OwnerDied<'a, T, P>),
-    /// An owner died and the next owner released the lock without repairing the data. No task can take it any more.
+    /// An owner died and the next owner released the lock without repairing the data. No task can acquire it any more.
     NotRecoverable,
     /// Another task holds it (`try_lock`).
     WouldBlock,
@@ -88,7 +88,7 @@ fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool
 pub(super) type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
-    /// Takes the lock; the calling task sleeps as long as a living task holds it.
+    /// Acquires the lock; the calling task sleeps as long as a living task holds it.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
@@ -98,7 +98,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_with(WaitMode::FOREVER)
     }
 
-    /// Takes the lock if it is free at this moment.
+    /// Acquires the lock if it is free at this moment.
     ///
     /// # Errors
     /// See [`LockError`]; `TimedOut` does not occur.
@@ -108,7 +108,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_with(WaitMode::TRY)
     }
 
-    /// Takes the lock, or fails once `deadline` has passed.
+    /// Acquires the lock, or fails once `deadline` has passed.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
@@ -118,7 +118,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_with(WaitMode::until(Some(deadline)))
     }
 
-    /// Takes the lock, or fails after `timeout`.
+    /// Acquires the lock, or fails after `timeout`.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
@@ -128,7 +128,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_until(Deadline::after(timeout))
     }
 
-    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
+    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
     /// thread while it sleeps; see
     /// [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
     ///
@@ -233,13 +233,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 /// The right to use a robust mutex's data; dropping it releases the lock.
 ///
 /// If it is dropped while its thread panics, the lock is released as inconsistent: the next owner gets
-/// [`LockError::OwnerDied`]. (This is so even if a destructor took the lock during the panic: a check at both ends
+/// [`LockError::OwnerDied`]. (This is so even if a destructor acquired the lock during the panic: a check at both ends
 /// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the task ends. In the
 /// child of a fork it belongs to the parent: dropping it there aborts.
 #[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
-    /// The task that took the lock. After a fork that is another task. Kept here, since reading the word costs more.
+    /// The task that acquired the lock. After a fork that is another task. Kept here, since reading the word costs
+    /// more.
     owner: u32,
     not_send: PhantomData<*const ()>,
 }
@@ -318,8 +319,8 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 
 /// A robust mutex taken from a dead owner, with data that may be torn.
 ///
-/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe) the data
-/// can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
+/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe) the
+/// data can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
 /// unsafe code. Dropping this guard makes the lock not recoverable. (If a panic drops it, the lock stays inconsistent,
 /// and the next owner may repair the data; so it is after [`Self::pass_on`].)
 #[must_use = "dropping it unrepaired makes the lock not recoverable"]

@@ -15,7 +15,7 @@
 //! Invariants, in place of 1, 3 and 5
 //! 1. The task whose TID is in the word has the lock. A task writes its own TID only into a word of 0. The kernel makes
 //!    all other changes, and also takes the word from a dead owner: only the kernel knows whether there is an heir.
-//! 2. A task that takes the lock always reads the state: the kernel drops `OWNER_DIED` when it passes a word on or
+//! 2. A task that acquires the lock always reads the state: the kernel drops `OWNER_DIED` when it passes a word on or
 //!    frees it, whether or not the data is whole.
 //! 3. `OWNER_DIED` beside a TID stays until the unlock, which then goes to the kernel.
 //!

@@ -90,7 +90,7 @@ impl<P: RobustProtocol> Robust<P> {
         &self.node
     }
 
-    /// Takes a lock of this crate's own, regardless of the budget. There are few of them; and a sweep, for one, must
+    /// Acquires a lock of this crate's own, regardless of the budget. There are few of them; and a sweep, for one, must
     /// not depend on how many locks the user holds.
     ///
     /// # Safety
@@ -105,8 +105,8 @@ impl<P: RobustProtocol> Robust<P> {
         unsafe { self.acquire(WaitMode::until(deadline)) }
     }
 
-    /// Takes a lock that is free and whose data is whole, and returns the caller's ID. [`Self::acquire_slowly`] handles
-    /// every other case.
+    /// Acquires a lock that is free and whose data is whole, and returns the caller's ID. [`Self::acquire_slowly`]
+    /// handles every other case.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
@@ -130,7 +130,8 @@ impl<P: RobustProtocol> Robust<P> {
             P::leave(P::ceiling(&self.node));
             return None;
         }
-        // SAFETY: this task took the lock just now and has announced it; the lock stays where it is, by the contract.
+        // SAFETY: this task acquired the lock just now and has announced it; the lock stays where it is, by the
+        // contract.
         unsafe { self.link(me, head) };
         head.settle(before);
         // Relaxed: only an owner writes it.
@@ -158,7 +159,7 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Takes the lock regardless of the budget, as [`Self::lock_raw`].
+    /// Acquires the lock regardless of the budget, as [`Self::lock_raw`].
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
@@ -203,7 +204,8 @@ impl<P: RobustProtocol> Robust<P> {
             head.settle(before);
             return Err(error);
         }
-        // SAFETY: this task took the lock just now and has announced it; the lock stays where it is, by the contract.
+        // SAFETY: this task acquired the lock just now and has announced it; the lock stays where it is, by the
+        // contract.
         unsafe { self.link(me, head) };
         head.settle(before);
         // Relaxed: only an owner writes it.
@@ -237,7 +239,7 @@ impl<P: RobustProtocol> Robust<P> {
         self.has_dead_owner() || self.node.state.load(Ordering::Relaxed) != CONSISTENT
     }
 
-    /// Whether no task has taken the lock since its owner died. (`OWNER_DIED` beside a TID names a living owner. The
+    /// Whether no task has acquired the lock since its owner died. (`OWNER_DIED` beside a TID names a living owner. The
     /// lock is still on that task's list, for instance because it forgot a guard.)
     fn has_dead_owner(&self) -> bool {
         let word = self.node.word.load(Ordering::Relaxed);

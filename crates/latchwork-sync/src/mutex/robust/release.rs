@@ -65,7 +65,7 @@ impl<P: RobustProtocol> Robust<P> {
         P::leave(ceiling);
     }
 
-    /// Releases the lock of a guard that was made for `owner`. The usual case is: this process took the lock, the
+    /// Releases the lock of a guard that was made for `owner`. The usual case is: this process acquired the lock, the
     /// thread does not panic, and has no other lock on its list. All other cases are outlined: a guard's drop is
     /// inlined only if it is small.
     ///
@@ -91,7 +91,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(never)]
     unsafe fn release_guarded_slowly(&self, owner: u32) {
         let me = owner_of_guard(owner);
-        // SAFETY: `owner_of_guard` has checked that the calling task took the lock, and the guard still holds it.
+        // SAFETY: `owner_of_guard` has checked that the calling task acquired the lock, and the guard still holds it.
         unsafe {
             if std::thread::panicking() {
                 self.unlock_inconsistent();
@@ -135,7 +135,7 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Releases the lock as not recoverable: no task can take it any more.
+    /// Releases the lock as not recoverable: no task can acquire it any more.
     ///
     /// # Safety
     /// The calling task holds it.
@@ -167,7 +167,7 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     /// Releases a lock that was taken while its data is not whole. For the C header, which detects that only after it
-    /// took the lock.
+    /// acquired the lock.
     ///
     /// # Safety
     /// The calling task holds it.

@@ -14,7 +14,7 @@ pub(super) fn wants<P: RobustOps>(lock: usize, timed: bool, site: Site) -> bool 
     P::Observer::wants(at::<P>(lock), Mode::Exclusive, timed, site) == Verdict::Deadlock
 }
 
-/// Reports that the calling task has taken the lock; if `tried`, by a call that never waits.
+/// Reports that the calling task has acquired the lock; if `tried`, by a call that never waits.
 pub(super) fn taken<P: RobustOps>(lock: usize, tried: bool, site: Site) {
     let how = if tried { How::Tried } else { How::Locked };
     P::Observer::taken(at::<P>(lock), Mode::Exclusive, how, site);

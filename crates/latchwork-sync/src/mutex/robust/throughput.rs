@@ -48,7 +48,7 @@ use core::marker::PhantomData;
 unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     type Observer = ByFeature;
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
-        // Relaxed: only a compare-and-swap takes the lock.
+        // Relaxed: only a compare-and-swap acquires the lock.
         let mut word = node.word.load(Ordering::Relaxed);
         if word & TID_MASK == me.tid() {
             return Err(RawError::Deadlock);
@@ -72,7 +72,7 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
             };
             words.lock(me.tid(), wait_mode)?;
         }
-        // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
+        // Relaxed: this task wrote the word itself, when it acquired the lock from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
             owner_died(node);
         }

@@ -66,7 +66,7 @@ pub(super) fn take_by<F>(
     wait_mode: WaitMode,
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
-    // Relaxed: only a compare-and-swap takes the lock.
+    // Relaxed: only a compare-and-swap acquires the lock.
     if !wait_mode.is_try() {
         rest_if_contended(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
     }
