@@ -1,4 +1,4 @@
-//! Inheriting locks with the real kernel: priorities, circles of waits, deaths, stops, forks.
+//! Priority-inheritance locks with the real kernel: priorities, deadlocks, owner deaths, stopped owners, forks.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::thread;
 mod inherit_support;
 mod lock_support;
 use inherit_support::{
-    Lock, Task, far, is_asleep, make_real_time, may_be_real_time, ordinary, wait_until_asleep,
+    Lock, Task, distant, is_asleep, make_real_time, may_be_real_time, ordinary, wait_until_asleep,
     wait_until_asleep_at,
 };
 use lock_support::Mapped;
@@ -41,13 +41,13 @@ macro_rules! of_each_kind {
 
 of_each_kind! {
     locking_again_is_reported_as_a_deadlock
-    every_circle_is_reported_and_can_be_left
-    a_dead_owner_is_reported_to_all_who_come
-    those_who_sleep_are_told_of_the_owners_death
+    every_deadlock_is_reported_and_can_be_resolved
+    a_dead_owner_is_reported_to_all_later_callers
+    owner_death_is_reported_to_sleepers
     a_wait_goes_on_after_a_signal
-    a_lock_is_left_in_order_by_those_who_give_up
-    a_holder_runs_at_the_priority_of_those_who_sleep
-    priority_passes_along_a_chain_of_holders
+    waiters_that_give_up_leave_the_lock_consistent
+    an_owner_runs_at_the_priority_of_its_waiters
+    priority_passes_along_a_chain_of_owners
     a_real_time_task_goes_first
 }
 
@@ -55,14 +55,14 @@ fn locking_again_is_reported_as_a_deadlock<L: Lock>() {
     let lock = L::default();
     lock.lock();
     assert_eq!(lock.acquire(), Err(InheritFault::Deadlock));
-    assert_eq!(lock.acquire_until(far()), Err(InheritFault::Deadlock));
+    assert_eq!(lock.acquire_until(distant()), Err(InheritFault::Deadlock));
     assert_eq!(lock.try_acquire(), Ok(false));
     lock.unlock();
-    assert_eq!(lock.acquire_until(far()), Ok(true));
+    assert_eq!(lock.acquire_until(distant()), Ok(true));
     lock.unlock();
 }
 
-fn every_circle_is_reported_and_can_be_left<L: Lock>() {
+fn every_deadlock_is_reported_and_can_be_resolved<L: Lock>() {
     for tasks in [2, 3] {
         for _ in 0..30 {
             let locks: Vec<L> = (0..tasks).map(|_| L::default()).collect();
@@ -97,21 +97,21 @@ fn die_with<L: Lock>(lock: &'static L) {
     thread::spawn(|| lock.lock()).join().unwrap();
 }
 
-fn a_dead_owner_is_reported_to_all_who_come<L: Lock>() {
+fn a_dead_owner_is_reported_to_all_later_callers<L: Lock>() {
     let lock: &L = Box::leak(Box::default());
     die_with(lock);
     assert_eq!(lock.try_acquire(), Ok(false), "nobody has noticed yet");
     for _ in 0..2 {
         assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
-        assert_eq!(lock.acquire_until(far()), Err(InheritFault::OwnerGone));
+        assert_eq!(lock.acquire_until(distant()), Err(InheritFault::OwnerGone));
         assert_eq!(lock.try_acquire(), Err(InheritFault::OwnerGone));
     }
     let lock: &L = Box::leak(Box::default());
     die_with(lock);
-    assert_eq!(lock.acquire_until(far()), Err(InheritFault::OwnerGone));
+    assert_eq!(lock.acquire_until(distant()), Err(InheritFault::OwnerGone));
 }
 
-fn those_who_sleep_are_told_of_the_owners_death<L: Lock>() {
+fn owner_death_is_reported_to_sleepers<L: Lock>() {
     let lock: &L = Box::leak(Box::default());
     let tasks = [const { Task::new() }; 4];
     let (is_held, may_end) = (Barrier::new(2), Barrier::new(2));
@@ -128,7 +128,7 @@ fn those_who_sleep_are_told_of_the_owners_death<L: Lock>() {
                 let told = if index % 2 == 0 {
                     lock.acquire()
                 } else {
-                    lock.acquire_until(far()).map(drop)
+                    lock.acquire_until(distant()).map(drop)
                 };
                 assert_eq!(told, Err(InheritFault::OwnerGone));
             });
@@ -178,7 +178,7 @@ fn a_wait_goes_on_after_a_signal<L: Lock>() {
     assert!(lock.try_lock());
 }
 
-fn a_lock_is_left_in_order_by_those_who_give_up<L: Lock>() {
+fn waiters_that_give_up_leave_the_lock_consistent<L: Lock>() {
     let lock = L::default();
     for round in 0..20 {
         lock.lock();
@@ -219,8 +219,8 @@ fn wait_for_loan<L: Lock>(lock: &L, owner: &Task, behind: &Task, priority: i64) 
     }
 }
 
-fn a_holder_runs_at_the_priority_of_those_who_sleep<L: Lock>() {
-    if !may_be_real_time("a_holder_runs_at_the_priority_of_those_who_sleep") {
+fn an_owner_runs_at_the_priority_of_its_waiters<L: Lock>() {
+    if !may_be_real_time("an_owner_runs_at_the_priority_of_its_waiters") {
         return;
     }
     let lock = L::default();
@@ -263,8 +263,8 @@ fn a_holder_runs_at_the_priority_of_those_who_sleep<L: Lock>() {
     assert!(lock.try_lock());
 }
 
-fn priority_passes_along_a_chain_of_holders<L: Lock>() {
-    if !may_be_real_time("priority_passes_along_a_chain_of_holders") {
+fn priority_passes_along_a_chain_of_owners<L: Lock>() {
+    if !may_be_real_time("priority_passes_along_a_chain_of_owners") {
         return;
     }
     let (inner, outer) = (L::default(), L::default());
@@ -339,7 +339,7 @@ fn a_real_time_task_goes_first<L: Lock>() {
 /// C holds `right` and waits at the gate of `left`, whose owner sleeps on the word of `left`. The holder
 /// of `left` asks for `right`.
 #[test]
-fn a_circle_through_a_gate_is_reported_to_the_one_who_closes_it() {
+fn a_deadlock_through_a_gate_is_reported_to_the_task_that_completes_it() {
     let _watchdog = Watchdog::start("a_circle_through_a_gate".into());
     let (left, right) = (Inherit::<Private>::new(), Inherit::<Private>::new());
     let [at_word, at_gate] = [const { Task::new() }; 2];
@@ -363,14 +363,14 @@ fn a_circle_through_a_gate_is_reported_to_the_one_who_closes_it() {
     assert!(left.try_lock() && right.try_lock());
 }
 
-/// A child that sleeps for a lock, on its word.
+/// A child that sleeps on the word of a lock.
 fn asleep(lock: &impl Lock, body: impl FnOnce()) -> Child {
     let child = Child::fork(body);
     wait_until_asleep(child.pid(), lock.word());
     child
 }
 
-/// One that sleeps at its gate; or on its word, if it was there for long.
+/// A child that sleeps at the gate of a lock; or on its word, if its nap at the gate is over.
 fn behind(lock: &impl Lock, body: impl FnOnce()) -> Child {
     let child = Child::fork(body);
     wait_until_asleep_at(child.pid(), &[lock.gate(), lock.word()]);
@@ -389,17 +389,17 @@ fn a_killed_owner_is_reported_in_every_process() {
             }
         });
         trial.wait_until(|| lock.owner().is_some());
-        let told = || assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
-        let waiters = [(); 3].map(|()| behind(&*lock, told));
+        let is_reported = || assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
+        let waiters = [(); 3].map(|()| behind(&*lock, is_reported));
         owner.kill();
         waiters.into_iter().for_each(Child::succeed);
-        told();
+        is_reported();
     }
 }
 
 #[test]
-fn the_death_of_the_gates_owner_lets_the_next_one_through() {
-    let trial = Trial::begin("the_death_of_the_gates_owner_lets_the_next_one_through");
+fn the_death_of_the_gates_owner_frees_the_gate() {
+    let trial = Trial::begin("the_death_of_the_gates_owner_frees_the_gate");
     for with_heir in [true, false] {
         for _ in 0..trial.times(5) {
             let lock = Mapped::new(Inherit::<Shared>::new());
@@ -417,8 +417,8 @@ fn the_death_of_the_gates_owner_lets_the_next_one_through() {
 }
 
 #[test]
-fn a_stopped_owner_of_the_gate_delays_nobody_for_ever() {
-    let _trial = Trial::begin("a_stopped_owner_of_the_gate_delays_nobody_for_ever");
+fn a_stopped_owner_of_the_gate_delays_waiters_for_a_bounded_time() {
+    let _trial = Trial::begin("a_stopped_owner_of_the_gate_delays_waiters_for_a_bounded_time");
     let lock = Mapped::new(Inherit::<Shared>::new());
     lock.lock();
     let owner = asleep(&*lock, || lock.enter());

@@ -216,8 +216,8 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
 /// meanwhile a newcomer, who knows of no waiters, took the lock. Its release must wake the other
 /// waiter.
 #[test]
-fn a_waiter_killed_as_it_was_woken_leaves_no_one_asleep() {
-    let trial = Trial::begin("a_waiter_killed_as_it_was_woken_leaves_no_one_asleep");
+fn a_waiter_killed_as_it_is_woken_leaves_no_sleeper_behind() {
+    let trial = Trial::begin("a_waiter_killed_as_it_is_woken_leaves_no_sleeper_behind");
     let region = region();
     let arena = arena(&region);
     for newcomer in [false, true] {
@@ -238,8 +238,8 @@ fn a_waiter_killed_as_it_was_woken_leaves_no_one_asleep() {
 }
 
 #[test]
-fn a_lock_given_up_after_a_death_stays_given_up_for_all_waiters() {
-    let trial = Trial::begin("a_lock_given_up_after_a_death_stays_given_up_for_all_waiters");
+fn a_lock_left_unrepaired_is_not_recoverable_for_all_waiters() {
+    let trial = Trial::begin("a_lock_left_unrepaired_is_not_recoverable_for_all_waiters");
     let region = region();
     for round in 0..trial.times(10) {
         let lock = region
@@ -280,8 +280,8 @@ fn a_lock_given_up_after_a_death_stays_given_up_for_all_waiters() {
 
 /// Whoever takes over a dead holder's lock gives it up, and may be killed while doing so.
 #[test]
-fn giving_up_is_never_half_done() {
-    let trial = Trial::begin("giving_up_is_never_half_done");
+fn becoming_not_recoverable_is_atomic() {
+    let trial = Trial::begin("becoming_not_recoverable_is_atomic");
     let region = region();
     let mut round = 0;
     step::each_instruction(
@@ -399,8 +399,8 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
 
 /// A child of a bare clone, of which libc knows nothing, is a task like any other.
 #[test]
-fn a_raw_clone_that_dies_with_the_lock_is_noticed() {
-    let trial = Trial::begin("a_raw_clone_that_dies_with_the_lock_is_noticed");
+fn a_raw_clone_that_dies_with_the_lock_is_detected() {
+    let trial = Trial::begin("a_raw_clone_that_dies_with_the_lock_is_detected");
     let region = region();
     let arena = arena(&region);
     for _ in 0..trial.times(20) {

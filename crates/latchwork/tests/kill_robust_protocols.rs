@@ -55,7 +55,7 @@ of_each_kind! {
     lock_and_unlock_are_recoverable_at_every_instruction
     a_contended_lock_is_recoverable_at_every_instruction
     a_contended_lock_is_recoverable_at_every_instruction_with_another_waiter_asleep
-    giving_up_is_never_half_done
+    becoming_not_recoverable_is_atomic
 }
 
 /// Equal, unless a holder died between the two stores.
@@ -374,7 +374,7 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
 }
 
 /// Whoever takes over a dead holder's lock gives it up, and may be killed while doing so.
-fn giving_up_is_never_half_done<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
+fn becoming_not_recoverable_is_atomic<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
     let mut round = 0;
     step::each_instruction(
         trial,

@@ -58,7 +58,7 @@ fn two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
 }
 
 #[test]
-fn unrepaired_means_not_recoverable_for_everybody() {
+fn unrepaired_means_not_recoverable_for_all_tasks() {
     unrepaired_is_lost::<WaitWake>(Scene::default(), 3);
 }
 

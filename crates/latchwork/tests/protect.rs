@@ -31,7 +31,7 @@ fn limit_priorities(to: u64) -> bool {
 }
 
 #[test]
-fn a_section_runs_at_the_ceiling_and_everything_is_as_before_after_it() {
+fn a_critical_section_runs_at_the_ceiling_and_restores_the_priority() {
     with_priorities(|_| {
         let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].map(fair);
         for before in
@@ -127,7 +127,7 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
 }
 
 #[test]
-fn a_change_between_sections_is_what_the_task_goes_back_to() {
+fn a_change_between_critical_sections_is_restored_after_the_next() {
     with_priorities(|_| {
         fifo(10).give(0);
         let mutex = lock(50);
@@ -148,7 +148,7 @@ fn a_change_between_sections_is_what_the_task_goes_back_to() {
 }
 
 #[test]
-fn a_change_within_a_section_is_not_undone() {
+fn a_change_within_a_critical_section_is_not_undone() {
     with_priorities(|_| {
         let changes = [
             fifo(30),
@@ -193,7 +193,7 @@ fn a_change_within_a_section_is_not_undone() {
 }
 
 #[test]
-fn what_is_still_held_counts_after_a_change_from_outside() {
+fn locks_still_held_count_after_an_external_change() {
     with_priorities(|_| {
         fifo(10).give(0);
         let (low, high) = (lock(40), lock(60));
@@ -218,7 +218,7 @@ fn what_is_still_held_counts_after_a_change_from_outside() {
 
 /// Nor does one between a look at the priority and the change of it, which nobody sees.
 #[test]
-fn a_change_from_outside_at_any_instruction_leaves_no_boost() {
+fn an_external_change_at_any_instruction_leaves_no_boost() {
     with_priorities(|trial| {
         let task = Page::<AtomicU32>::new();
         let changes = [
@@ -305,7 +305,7 @@ fn a_deadline_task_is_refused() {
 }
 
 #[test]
-fn a_missing_privilege_is_named_and_nothing_is_taken() {
+fn a_missing_privilege_is_reported_and_nothing_is_acquired() {
     with_priorities(|_| {
         fifo(10).give(0);
         Child::fork(|| {
@@ -351,7 +351,7 @@ fn a_missing_privilege_is_named_and_nothing_is_taken() {
 }
 
 #[test]
-fn a_child_of_a_section_gives_the_boost_back_at_its_first_lock() {
+fn a_child_forked_in_a_critical_section_drops_the_boost_at_its_first_lock() {
     with_priorities(|_| {
         for own in [OTHER, fifo(10), round_robin(10)] {
             own.give(0);
@@ -384,7 +384,7 @@ fn a_child_of_a_section_gives_the_boost_back_at_its_first_lock() {
 }
 
 #[test]
-fn a_panic_inside_gives_the_priority_back() {
+fn a_panic_in_a_critical_section_restores_the_priority() {
     with_priorities(|_| {
         fifo(10).give(0);
         let mutex = lock(50);
@@ -398,7 +398,7 @@ fn a_panic_inside_gives_the_priority_back() {
 }
 
 #[test]
-fn a_trusted_priority_notices_another_class_and_can_be_told_of_a_change() {
+fn a_trusted_priority_detects_another_class_and_accepts_a_reported_change() {
     with_priorities(|_| {
         fifo(10).give(0);
         let mutex = lock(50);
@@ -442,7 +442,7 @@ fn processes_share_a_ceiling() {
 }
 
 #[test]
-fn whoever_has_no_privilege_can_change_and_ask_for_ceilings() {
+fn an_unprivileged_task_can_set_and_read_ceilings() {
     let mutex = Mutex::protect(7, ());
     assert_eq!((mutex.set_ceiling(8), mutex.ceiling()), (7, 8));
     for wrong in [0, 100] {

@@ -100,7 +100,7 @@ proptest::proptest! {
 
     /// Each number takes or releases the lock of that number; in the end the thread ends.
     #[test]
-    fn any_sequence_of_taking_and_releasing_ends_with_the_held_ones_reported(
+    fn any_sequence_of_locks_and_unlocks_ends_with_held_locks_reported(
         steps in proptest::collection::vec(0..9_usize, 0..60),
     ) {
         let locks: Vec<Box<Lock>> = (0..9).map(|index| Lock::new([Kind::Ours, Kind::Pthread, Kind::PthreadInherit][index % 3])).collect();
@@ -157,8 +157,8 @@ fn a_killed_process_leaves_all_its_locks_to_others() {
 }
 
 #[test]
-fn a_fork_holds_nothing_and_owns_what_it_takes() {
-    let _trial = Trial::begin("a_fork_holds_nothing_and_owns_what_it_takes");
+fn a_forked_child_holds_nothing_and_owns_what_it_locks() {
+    let _trial = Trial::begin("a_forked_child_holds_nothing_and_owns_what_it_locks");
     let locks = Mapped::new([const { Mutex::robust(0_u32) }; 2]);
     let [parents, childs] = locks.each();
     let pthread = Lock::new(Kind::Pthread);
@@ -211,8 +211,8 @@ unsafe extern "C" {
 }
 
 #[test]
-fn children_by_any_call_are_owners_of_their_own() {
-    let _trial = Trial::begin("children_by_any_call_are_owners_of_their_own");
+fn children_of_every_kind_own_their_own_locks() {
+    let _trial = Trial::begin("children_of_every_kind_own_their_own_locks");
     let locks = Mapped::new([const { Mutex::robust(0_u32) }; 3]);
     let [first, second, parents] = locks.each();
     let take_both_and_die = || {
@@ -254,8 +254,8 @@ fn children_by_any_call_are_owners_of_their_own() {
 }
 
 #[test]
-fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
-    let _trial = Trial::begin("a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner");
+fn a_raw_clone_of_an_unregistered_thread_can_own_locks() {
+    let _trial = Trial::begin("a_raw_clone_of_an_unregistered_thread_can_own_locks");
     let lock = Mapped::new(Mutex::robust(0_u32));
     let end = thread::scope(|scope| {
         let newcomer = scope.spawn(|| {
@@ -273,8 +273,8 @@ fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
 
 /// Its list head lies in memory of ours, which the kernel needs until the very end.
 #[test]
-fn a_raw_clone_of_a_thread_that_was_no_task_yet_may_exit_with_a_lock() {
-    let _trial = Trial::begin("a_raw_clone_of_a_thread_that_was_no_task_yet_may_exit_with_a_lock");
+fn a_raw_clone_of_an_unregistered_thread_may_exit_with_a_lock() {
+    let _trial = Trial::begin("a_raw_clone_of_an_unregistered_thread_may_exit_with_a_lock");
     let lock = Mapped::new(Mutex::robust(0_u32));
     let end = thread::scope(|scope| {
         let newcomer = scope.spawn(|| {
@@ -326,8 +326,8 @@ fn exec_counts_as_death_of_all_threads() {
 }
 
 #[test]
-fn a_panic_while_holding_is_reported() {
-    let _trial = Trial::begin("a_panic_while_holding_is_reported");
+fn a_panic_of_the_owner_is_reported() {
+    let _trial = Trial::begin("a_panic_of_the_owner_is_reported");
     let lock = pin!(Mutex::robust(0_u32));
     let lock = lock.as_ref();
     let panics = |body: &(dyn Fn() + Sync)| {
@@ -387,8 +387,8 @@ fn torn_data_of_any_type_can_be_replaced() {
 }
 
 #[test]
-fn reset_makes_a_dead_owners_lock_new() {
-    let _trial = Trial::begin("reset_makes_a_dead_owners_lock_new");
+fn reset_makes_a_dead_owners_lock_usable() {
+    let _trial = Trial::begin("reset_makes_a_dead_owners_lock_usable");
     let mut lock = pin!(Mutex::robust(0_u32));
     leave_dead_owner(lock.as_ref(), 3);
     lock.as_mut().reset(4);
@@ -469,7 +469,7 @@ fn destroying_a_held_lock_aborts() {
 
 /// libc destroys a thread's variables in an order of its own: some may lock after ours are gone.
 #[test]
-fn a_destructor_of_a_thread_variable_may_lock() {
+fn a_thread_local_destructor_may_lock() {
     static LATE: Ours = Mutex::robust(0);
     struct Late;
     impl Drop for Late {
@@ -478,7 +478,7 @@ fn a_destructor_of_a_thread_variable_may_lock() {
         }
     }
     std::thread_local!(static EARLY_MADE: RefCell<Option<Late>> = const { RefCell::new(None) });
-    let _trial = Trial::begin("a_destructor_of_a_thread_variable_may_lock");
+    let _trial = Trial::begin("a_thread_local_destructor_may_lock");
     for first in [true, false] {
         thread::spawn(move || {
             // In either order of making, so in either order of destroying.
@@ -496,7 +496,7 @@ fn a_destructor_of_a_thread_variable_may_lock() {
 }
 
 #[test]
-fn a_guard_kept_in_a_thread_variable_is_released_at_the_threads_end() {
+fn a_guard_in_a_thread_local_is_released_at_the_threads_end() {
     static LOCK: Ours = Mutex::robust(0);
     thread_local! {
         static KEPT: RefCell<Option<RobustGuard<'static, u32>>> = const { RefCell::new(None) };

@@ -62,17 +62,17 @@ macro_rules! of_each_kind {
 of_each_kind! {
     a_dead_owner_is_reported_once_and_recovered
     several_waiters_are_freed_in_turn_when_the_owner_dies
-    not_recoverable_reaches_all_waiters_and_all_who_come_later
+    not_recoverable_reaches_all_waiters_and_later_callers
     locking_again_is_reported_by_every_variant
-    try_and_timed_variants_say_why_not
-    a_panic_while_holding_is_reported
-    two_are_never_inside_and_nobody_is_left_asleep
+    try_and_timed_variants_report_the_reason
+    a_panic_of_the_owner_is_reported
+    exclusion_holds_and_no_waiter_stays_asleep
     as_many_as_the_kernel_would_release_can_be_held
     a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner
     ;
     a_killed_process_leaves_its_lock_to_others
     waiters_of_other_processes_are_freed_in_turn
-    a_fork_holds_nothing_and_an_inherited_guard_aborts_it
+    a_forked_child_holds_nothing_and_an_inherited_guard_aborts_it
 }
 
 fn a_dead_owner_is_reported_once_and_recovered<K: Kind>(_: &Trial) {
@@ -150,7 +150,7 @@ fn several_waiters_are_freed_in_turn_when_the_owner_dies<K: Kind>(trial: &Trial)
     expect_owner_died(lock.as_ref());
 }
 
-fn not_recoverable_reaches_all_waiters_and_all_who_come_later<K: Kind>(trial: &Trial) {
+fn not_recoverable_reaches_all_waiters_and_later_callers<K: Kind>(trial: &Trial) {
     let mut lock = pin!(K::mutex(0));
     let shared = lock.as_ref();
     let counts = with_waiters_of_a_dying_owner(trial, shared, |result| match result {
@@ -203,7 +203,7 @@ fn locking_again_is_reported_by_every_variant<K: Kind>(_: &Trial) {
     drop(lock.lock().unwrap());
 }
 
-fn try_and_timed_variants_say_why_not<K: Kind>(trial: &Trial) {
+fn try_and_timed_variants_report_the_reason<K: Kind>(trial: &Trial) {
     let lock = pin!(K::mutex(0));
     let lock = lock.as_ref();
     let past = Deadline::from_nanoseconds(0);
@@ -231,7 +231,7 @@ fn try_and_timed_variants_say_why_not<K: Kind>(trial: &Trial) {
     });
 }
 
-fn a_panic_while_holding_is_reported<K: Kind>(_: &Trial) {
+fn a_panic_of_the_owner_is_reported<K: Kind>(_: &Trial) {
     let lock = pin!(K::mutex(0));
     let lock = lock.as_ref();
     let panics = |body: &(dyn Fn() + Sync)| {
@@ -249,7 +249,7 @@ fn a_panic_while_holding_is_reported<K: Kind>(_: &Trial) {
 }
 
 /// Threads that enter, some with a deadline, some of them ending with the lock.
-fn two_are_never_inside_and_nobody_is_left_asleep<K: Kind>(trial: &Trial) {
+fn exclusion_holds_and_no_waiter_stays_asleep<K: Kind>(trial: &Trial) {
     const TASKS: usize = 6;
     let lock = pin!(K::mutex(0));
     let lock = lock.as_ref();
@@ -408,7 +408,7 @@ fn waiters_of_other_processes_are_freed_in_turn<K: Kind>(trial: &Trial) {
     }
 }
 
-fn a_fork_holds_nothing_and_an_inherited_guard_aborts_it<K: Kind>(_: &Trial) {
+fn a_forked_child_holds_nothing_and_an_inherited_guard_aborts_it<K: Kind>(_: &Trial) {
     let [parents, childs] = [K::mutex(0), K::mutex(0)].map(Mapped::new);
     let guard = parents.pin().lock().unwrap();
     let mut child = Child::fork(|| {

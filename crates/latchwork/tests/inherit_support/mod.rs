@@ -60,11 +60,11 @@ impl<S: Sharing + Send + Sync> Lock for InheritPlain<S> {
 }
 
 /// A deadline that no test reaches.
-pub fn far() -> Deadline {
+pub fn distant() -> Deadline {
     Deadline::after(Duration::from_secs(3600))
 }
 
-/// A thread or a process of one thread, by its ID; others wait until it has told that.
+/// A thread, or a process of one thread, by its ID; other tasks wait until it has published the ID.
 pub struct Task(AtomicI32);
 
 impl Task {
@@ -72,7 +72,7 @@ impl Task {
         Self(AtomicI32::new(0))
     }
 
-    /// It is the calling one.
+    /// Publishes the ID of the calling task.
     pub fn begin(&self) {
         // SAFETY: no preconditions.
         self.0.store(unsafe { libc::gettid() }, Ordering::Release);

@@ -28,7 +28,7 @@ use core::marker::{PhantomData, PhantomPinned};
 /// | [`Protect`](crate::mutex::Protect) | [`Mutex::robust_protect`](crate::mutex::Mutex::robust_protect) | real-time tasks: the owner runs at a ceiling |
 /// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::robust_throughput`](crate::mutex::Mutex::robust_throughput) | many tasks, short critical sections |
 ///
-/// A failure of the protocol is reported as [`LockError::Refused`].
+/// A failure of the protocol is reported as [`LockError::Refused`](crate::mutex::LockError::Refused).
 ///
 /// Dropping the mutex drops its data, and [`get_mut`](crate::mutex::Mutex::get_mut) lends it, only if it is whole; torn
 /// data is leaked. Where an owner may have been killed, [reset](crate::mutex::Mutex::reset) the mutex first.
