@@ -9,7 +9,7 @@
 //! A sleeper's nap ends when a task has died whose wake-up no other task passes on, and at no other time: everything
 //! else must work without naps.
 //!
-//! Left out: the links of the list (`tests/robust.rs`, and the kill tests with the real kernel), the spin before the
+//! Left out: the links of the list (`tests/robust/`, and the kill tests with the real kernel), the spin before the
 //! sleep, a victim that is killed asleep (equivalent to one that never slept, or one that was woken), more than two
 //! survivors.
 #![cfg(loom)]

@@ -1,4 +1,4 @@
-//! The robust forms of all protocols: what is the same in each. (`robust_special.rs` has what is not, `robust.rs`
+//! The robust forms of all protocols: what is the same in each. (`robust_special.rs` has what is not, `robust/`
 //! what the wait-wake form alone is tried for; `kill_robust_protocols.rs` kills at random and at every
 //! instruction.)
 //!

@@ -98,7 +98,7 @@
 //! *Frozen:* word and gate as above; sizes 4 and 8, alignment 4, zero = unlocked; movable while unlocked.
 //!
 //! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_inherit.rs` (two to four tasks, the kernel
-//! modelled, owner deaths, deadlines, negative twins), `tests/inherit.rs` (with the real kernel: priorities, deadlocks,
+//! modelled, owner deaths, deadlines, negative twins), `tests/inherit/` (with the real kernel: priorities, deadlocks,
 //! owner deaths), `tests/mutex.rs`. The models leave out the polls and the naps.
 #![allow(unsafe_code)]
 

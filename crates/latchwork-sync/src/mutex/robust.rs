@@ -92,7 +92,7 @@
 //!
 //! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:* `tests/loom_robust.rs` and
 //! `tests/loom_robust_protocols.rs` (a victim that dies at each of its steps, one and two survivors, negative twins),
-//! `tests/robust.rs` (threads, fork, raw clone, pthread neighbours), `tests/robust_protocols.rs` and
+//! `tests/robust/` (threads, fork, raw clone, pthread neighbours), `tests/robust_protocols.rs` and
 //! `tests/robust_special.rs` (all protocols, side by side), `tests/robust_signals.rs` (a handler that locks at each
 //! instruction) and the kill tests.
 
