@@ -151,7 +151,7 @@ fn many_waiters_are_all_freed_in_turn() {
     storm_over_the_lock("many_waiters_are_all_freed_in_turn", 12, 150);
 }
 
-/// Each waiter dies in its turn, while it holds the lock, and the next one is told.
+/// Each waiter dies in its turn, while it holds the lock, and the next one gets the report.
 #[test]
 fn a_chain_of_deaths_reaches_the_last_waiter() {
     let trial = Trial::begin("a_chain_of_deaths_reaches_the_last_waiter");
@@ -272,7 +272,11 @@ fn a_lock_left_unrepaired_is_not_recoverable_for_all_waiters() {
         }
         holder.kill();
         waiters.into_iter().for_each(Child::succeed);
-        assert_eq!(ready.load(SeqCst), 2, "one waiter was told of the death");
+        assert_eq!(
+            ready.load(SeqCst),
+            2,
+            "one waiter got the report of the death"
+        );
         assert!(matches!(lock.lock(), Err(LockError::NotRecoverable)));
         assert!(matches!(lock.try_lock(), Err(LockError::NotRecoverable)));
     }

@@ -70,7 +70,7 @@ fn a_dead_owners_lock_is_passed_on_by_a_question_mark() {
         );
     }
     let Err(LockError::OwnerDied(died)) = lock.lock() else {
-        panic!("somebody has repaired it, or given it up");
+        panic!("it was repaired, or is not recoverable");
     };
     drop(died.make_consistent());
     assert_eq!(boxed(lock).unwrap(), 7);
@@ -96,7 +96,7 @@ fn a_dead_writers_lock_is_passed_on_by_a_question_mark() {
         assert_eq!(write(lock), Err(LockFailure::OwnerDied));
     }
     let Err(rwlock::LockError::OwnerDied(died)) = lock.read() else {
-        panic!("somebody has repaired it, or given it up");
+        panic!("it was repaired, or is not recoverable");
     };
     drop(died.make_consistent());
     assert_eq!(read(lock).unwrap(), 8);

@@ -46,7 +46,7 @@ impl<P: Lock> Shared<P> {
 
     fn work_and_unlock(&self) {
         self.with(|data| {
-            assert!(!data.torn, "torn data, and nobody said so");
+            assert!(!data.torn, "torn data that was not reported");
             data.torn = true;
         });
         step();
@@ -59,12 +59,12 @@ impl<P: Lock> Shared<P> {
     }
 
     fn enter(&self) {
-        self.lock.acquire().expect("nobody dies");
+        self.lock.acquire().expect("no task dies");
         self.work_and_unlock();
     }
 
     fn sum(&self) -> u32 {
-        self.lock.acquire().expect("nobody dies");
+        self.lock.acquire().expect("no task dies");
         self.with(|data| data.sum)
     }
 }
@@ -99,7 +99,7 @@ fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() 
         let shared = Arc::<Shared<P>>::default();
         let hasty = Arc::clone(&shared);
         let hasty = spawn(1, move || {
-            if hasty.lock.acquire_until(SOON).expect("nobody dies") {
+            if hasty.lock.acquire_until(SOON).expect("no task dies") {
                 hasty.work_and_unlock();
             }
         });
@@ -118,7 +118,7 @@ fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() 
 /// Takes `first`, then `second`; gives up at a deadlock error. Returns whether it gave up.
 fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
     first.lock.acquire().expect("nothing is held");
-    let told = match second.lock.acquire() {
+    let is_deadlock = match second.lock.acquire() {
         Ok(()) => {
             second.work_and_unlock();
             false
@@ -129,16 +129,17 @@ fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
         }
     };
     first.work_and_unlock();
-    told
+    is_deadlock
 }
 
 /// Two tasks take two locks in opposite order; other tasks take one of them only.
 fn a_deadlock<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
     move || {
         let (left, right) = (Arc::<Shared<P>>::default(), Arc::<Shared<P>>::default());
-        let told = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
-        let circle = [1, 2].map(|number| {
-            let (left, right, told) = (Arc::clone(&left), Arc::clone(&right), Arc::clone(&told));
+        let reports = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
+        let cycle = [1, 2].map(|number| {
+            let (left, right, reports) =
+                (Arc::clone(&left), Arc::clone(&right), Arc::clone(&reports));
             spawn(number, move || {
                 let both = if number == 1 {
                     (left, right)
@@ -146,7 +147,7 @@ fn a_deadlock<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
                     (right, left)
                 };
                 if take_both(&both.0, &both.1) {
-                    told.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
+                    reports.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
                 }
             })
         });
@@ -154,13 +155,17 @@ fn a_deadlock<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
             let left = Arc::clone(&left);
             spawn(number, move || {
                 let taken = left.lock.acquire();
-                assert_eq!(taken, Ok(()), "an innocent task is told of a deadlock");
+                assert_eq!(
+                    taken,
+                    Ok(()),
+                    "a task outside the cycle gets a deadlock error"
+                );
                 left.work_and_unlock();
             })
         });
-        join(circle);
+        join(cycle);
         join(others);
-        assert!(told.load(loom::sync::atomic::Ordering::Relaxed) < 2);
+        assert!(reports.load(loom::sync::atomic::Ordering::Relaxed) < 2);
     }
 }
 
@@ -347,7 +352,7 @@ fn twin_heir_that_hides_the_death_is_found() {
     };
     scene.must_fail(
         "twin_heir_that_hides_the_death_is_found",
-        "nobody said so",
+        "torn data that was not reported",
         |scene| at_every_step::<InheritPlain, 1>(scene, 2, [2]),
     );
 }

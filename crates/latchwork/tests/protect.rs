@@ -20,7 +20,7 @@ use protect_support::{
     round_robin, set_nice, thread_id, with_priorities,
 };
 
-/// Whether this process could set its `RLIMIT_RTPRIO`, for good.
+/// Whether this process could set its `RLIMIT_RTPRIO`, permanently.
 fn limit_priorities(to: u64) -> bool {
     let limit = libc::rlimit {
         rlim_cur: to,
@@ -68,7 +68,7 @@ fn held_locks_give_the_highest_ceiling_in_any_order_of_release() {
         let mut random = trial.seed().rng(0);
         for own in [OTHER, fifo(20), round_robin(3)] {
             own.give(0);
-            // A lock with the last own priority as its ceiling would not look.
+            // A lock whose ceiling is the last own priority would not read the priority.
             Protect::priority_changed();
             let mutexes: Vec<_> = (0..12).map(|_| lock(random.u8(20..=99))).collect();
             let mut held: Vec<(u8, _)> = Vec::new();
@@ -98,7 +98,7 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
         count::start();
         let calls = |body: &dyn Fn()| {
             let calls = count::calls(body);
-            (calls.changes, calls.looks)
+            (calls.changes, calls.reads)
         };
         assert_eq!(calls(&|| pair(&low)), (2, 2));
         let outer = middle.lock().unwrap();
@@ -115,7 +115,7 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
         Protect::priority_changed();
         pair(&middle);
         assert_eq!(calls(&|| (0..10).for_each(|_| pair(&middle))), (0, 0));
-        // One that declares that nobody else changes it.
+        // A task that declares that no other task changes its priority.
         fifo(10).give(0);
         Protect::priority_changed();
         let trusting = Protect::trust_priority().unwrap();
@@ -170,8 +170,8 @@ fn a_change_within_a_critical_section_is_not_undone() {
                     let me = thread_id();
                     in_thread(|| change.give(me));
                     drop(guard);
-                    // The priority of the boost itself is taken for the boost; what else was changed
-                    // with it is kept.
+                    // A change to the priority of the boost counts as the boost; other changes with it
+                    // are kept.
                     let expected = match change.priority {
                         50 if change.policy & !libc::SCHED_RESET_ON_FORK == boosted.policy => Now {
                             policy: own.policy | change.policy & libc::SCHED_RESET_ON_FORK,
@@ -208,7 +208,7 @@ fn locks_still_held_count_after_an_external_change() {
         assert_eq!(
             now(),
             OTHER,
-            "nothing to change: so nobody looked, and nobody interfered"
+            "nothing to change, so the priority is not read"
         );
         drop(higher);
         assert_eq!(now(), OTHER);
@@ -216,7 +216,7 @@ fn locks_still_held_count_after_an_external_change() {
     })
 }
 
-/// Nor does one between a look at the priority and the change of it, which nobody sees.
+/// Also a change between the read of the priority and its change, which the lock cannot detect.
 #[test]
 fn an_external_change_at_any_instruction_leaves_no_boost() {
     with_priorities(|trial| {
@@ -245,7 +245,7 @@ fn an_external_change_at_any_instruction_leaves_no_boost() {
                 |()| other.give(task.load(Ordering::SeqCst) as i32),
                 |(), point| {
                     let end = Now::of(task.load(Ordering::SeqCst) as i32);
-                    // What was not seen is undone, as far as the lock writes it.
+                    // A change that was not detected is undone, as far as the lock writes it.
                     let due = [own, other];
                     assert!(
                         due.iter().any(|due| due.policy == end.policy)

@@ -131,7 +131,7 @@ fn the_ceiling_can_be_changed_while_tasks_wait() {
     })
 }
 
-/// Who waits while the ceiling falls below its own priority is refused, and passes its turn on.
+/// A waiter whose own priority is above a ceiling that was lowered meanwhile is refused, and passes its wake-up on.
 #[test]
 fn each_critical_section_runs_at_the_current_ceiling() {
     with_priorities(|_| {

@@ -57,7 +57,7 @@ fn the_lock_is_held_until_the_last_guard_is_dropped() {
     assert!(timed_out.join().unwrap());
     drop(inner);
     assert!(others());
-    assert!(others(), "what it took it gave back");
+    assert!(others(), "each lock was released");
 }
 
 #[test]

@@ -52,7 +52,7 @@ macro_rules! of_each_kind {
                     trial.progress();
                     assert!(list_is_empty());
                     assert_eq!(announced(), 0);
-                    assert_eq!(now(), OTHER, "the priority is not as it was");
+                    assert_eq!(now(), OTHER, "the priority is not restored");
                 }
             })*
         }
@@ -168,7 +168,7 @@ fn not_recoverable_reaches_all_waiters_and_later_callers<K: Kind>(trial: &Trial)
     assert_eq!(now(), OTHER);
     lock.as_mut().reset(7);
     assert_eq!(*lock.as_ref().lock().unwrap(), 7);
-    // One that nobody waits for, with and without a word that the kernel had to do with.
+    // A lock without waiters, with and without a word that the kernel has changed.
     for waited in [false, true] {
         let lock = pin!(K::mutex(0));
         let lock = lock.as_ref();
@@ -326,7 +326,7 @@ fn as_many_as_the_kernel_would_release_can_be_held<K: Kind>(_: &Trial) {
     (count..locks.len()).for_each(|index| drop(pinned(index).lock().unwrap()));
 }
 
-/// Such a lock is on its owner's list: it must not look free, or its memory would be.
+/// Such a lock is on its owner's list: it must not appear free, or its memory would be freed.
 fn a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner<K: Kind>(_: &Trial) {
     let mut child = Child::fork(|| {
         let mut lock = Box::pin(K::mutex(0));

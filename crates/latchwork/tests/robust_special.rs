@@ -1,6 +1,6 @@
-//! What is special in the robust forms of the protocols: locks of all makers side by side, owners that the
-//! list does not tell of, circles, priorities and ceilings, signals. (`robust_protocols.rs` has what is the
-//! same in each.)
+//! The special properties of the robust forms of the protocols: locks of several libraries side by side, owners that
+//! are missing from the robust list, deadlocks, priorities and ceilings, signals. (`robust_protocols.rs` has the common
+//! properties.)
 //!
 //! Real-time priorities need a privilege: without it, those tests are skipped, and say so.
 #![cfg(not(loom))]
@@ -29,7 +29,7 @@ use protect_support::{OTHER, fair, fifo, in_thread, may_use_priorities, now, wit
 use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 
-/// A robust lock, whoever made it.
+/// A robust lock of any library.
 trait AnyLock: Sync {
     /// Takes the lock; whether it was clean.
     fn lock(&self) -> bool;
@@ -322,23 +322,23 @@ fn a_deadlock_of_robust_inherit_locks_is_reported() {
     let _trial = Trial::begin("a_deadlock_of_robust_inherit_locks_is_reported");
     for _ in 0..30 {
         let locks = [(); 2].map(|()| Box::pin(Mutex::robust_inherit(0)));
-        let (both, told) = (std::sync::Barrier::new(2), AtomicU32::new(0));
+        let (both, reports) = (std::sync::Barrier::new(2), AtomicU32::new(0));
         thread::scope(|scope| {
             for task in 0..2 {
-                let (locks, both, told) = (&locks, &both, &told);
+                let (locks, both, reports) = (&locks, &both, &reports);
                 scope.spawn(move || {
                     let _mine = locks[task].as_ref().lock().unwrap();
                     both.wait();
                     match locks[1 - task].as_ref().lock() {
                         Ok(_) => {}
-                        Err(LockError::Deadlock) => drop(told.fetch_add(1, Ordering::Relaxed)),
+                        Err(LockError::Deadlock) => drop(reports.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => panic!("{error}"),
                     }
                 });
             }
         });
-        // Both are told if they close it in the same moment.
-        assert!((1..=2).contains(&told.into_inner()));
+        // Both get the report if they complete the cycle at the same moment.
+        assert!((1..=2).contains(&reports.into_inner()));
         for lock in &locks {
             drop(lock.as_ref().try_lock().unwrap());
         }

@@ -67,10 +67,10 @@ fn every_deadlock_is_reported_and_can_be_resolved<L: Lock>() {
     for tasks in [2, 3] {
         for _ in 0..30 {
             let locks: Vec<L> = (0..tasks).map(|_| L::default()).collect();
-            let (all_hold_one, told) = (Barrier::new(tasks), AtomicU32::new(0));
+            let (all_hold_one, reports) = (Barrier::new(tasks), AtomicU32::new(0));
             thread::scope(|scope| {
                 for task in 0..tasks {
-                    let (locks, all_hold_one, told) = (&locks, &all_hold_one, &told);
+                    let (locks, all_hold_one, reports) = (&locks, &all_hold_one, &reports);
                     scope.spawn(move || {
                         locks[task].lock();
                         all_hold_one.wait();
@@ -79,15 +79,15 @@ fn every_deadlock_is_reported_and_can_be_resolved<L: Lock>() {
                             Ok(()) => next.unlock(),
                             Err(fault) => {
                                 assert_eq!(fault, InheritFault::Deadlock);
-                                told.fetch_add(1, Ordering::Relaxed);
+                                reports.fetch_add(1, Ordering::Relaxed);
                             }
                         }
                         locks[task].unlock();
                     });
                 }
             });
-            // All who close it in the same moment are told.
-            assert!((1..=tasks as u32).contains(&told.into_inner()));
+            // All tasks that complete the cycle at the same moment get the report.
+            assert!((1..=tasks as u32).contains(&reports.into_inner()));
             assert!(locks.iter().all(L::try_lock));
         }
     }
@@ -101,7 +101,7 @@ fn die_with<L: Lock>(lock: &'static L) {
 fn a_dead_owner_is_reported_to_all_later_callers<L: Lock>() {
     let lock: &L = Box::leak(Box::default());
     die_with(lock);
-    assert_eq!(lock.try_acquire(), Ok(false), "nobody has noticed yet");
+    assert_eq!(lock.try_acquire(), Ok(false), "no task has detected it yet");
     for _ in 0..2 {
         assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
         assert_eq!(lock.acquire_until(distant()), Err(InheritFault::OwnerGone));
@@ -126,12 +126,12 @@ fn owner_death_is_reported_to_sleepers<L: Lock>() {
         for (index, task) in tasks.iter().enumerate() {
             scope.spawn(move || {
                 task.begin();
-                let told = if index % 2 == 0 {
+                let result = if index % 2 == 0 {
                     lock.acquire()
                 } else {
                     lock.acquire_until(distant()).map(drop)
                 };
-                assert_eq!(told, Err(InheritFault::OwnerGone));
+                assert_eq!(result, Err(InheritFault::OwnerGone));
             });
             if index == 0 {
                 task.wait_until_asleep(lock.word());
@@ -341,7 +341,7 @@ fn a_real_time_task_goes_first<L: Lock>() {
 /// of `left` asks for `right`.
 #[test]
 fn a_deadlock_through_a_gate_is_reported_to_the_task_that_completes_it() {
-    let _watchdog = Watchdog::start("a_circle_through_a_gate".into());
+    let _watchdog = Watchdog::start("a_deadlock_through_a_gate".into());
     let (left, right) = (Inherit::<Private>::new(), Inherit::<Private>::new());
     let [at_word, at_gate] = [const { Task::new() }; 2];
     left.lock();

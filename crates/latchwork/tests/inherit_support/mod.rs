@@ -1,4 +1,4 @@
-//! What the tests of inheriting locks need: locks without data, and looks at sleeping tasks.
+//! Support for tests of priority-inheritance locks: locks without data, and checks whether a task sleeps.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each program uses its part")]
 
@@ -44,8 +44,8 @@ pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static
         self.word() + Self::GATE
     }
 
-    /// Waits until a task that comes behind the gate's owner sleeps: at the gate, or, if it was there for a second before
-    /// anybody looked, at the word.
+    /// Waits until a task that comes behind the gate's owner sleeps: at the gate, or, if it was there for a second
+    /// before anybody looked, at the word.
     fn wait_until_behind(&self, task: &Task) {
         wait_until_asleep_at(task.id(), &[self.gate(), self.word()]);
     }

@@ -1,4 +1,4 @@
-//! Policies and priorities as the kernel tells them, and who may have them.
+//! Policies and priorities as the kernel reports them, and whether this process may set them.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each program uses its part")]
 
@@ -125,9 +125,9 @@ pub fn in_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Runs a test in a thread of its own, whose priority nobody minds.
+/// Runs a test in a thread of its own, whose priority it may change.
 pub fn with_priorities<F: FnOnce(&Trial) + Send>(body: F) {
-    // A closure is named after the function that it stands in.
+    // A closure is named after the function that contains it.
     let name = std::any::type_name::<F>().rsplit("::").nth(1);
     let test = name.expect("a closure has a function");
     if may_use_priorities(test) {

@@ -1,4 +1,4 @@
-//! Robust mutexes beside pthread's, through fork, raw clone, exec, signals, panics and thread exit.
+//! Robust mutexes beside pthread's: fork, raw clone, exec, signals, panics and thread exit.
 //! (`kill_robust.rs` kills at random and at every instruction.)
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
@@ -213,7 +213,7 @@ fn torn_data_of_any_type_can_be_replaced() {
     unsafe {
         let place = died.as_uninit_mut();
         place.assume_init_drop();
-        place.write(String::from("mended"));
+        place.write(String::from("repaired"));
     }
     // SAFETY: as above.
     drop(unsafe { died.as_uninit().assume_init_read() });
@@ -276,7 +276,7 @@ fn a_fork_cannot_repair_what_its_parent_was_told_of() {
     let lock = lock.pin();
     thread::scope(|scope| scope.spawn(|| forget(lock.lock().unwrap())).join().unwrap());
     let Err(LockError::OwnerDied(died)) = lock.lock() else {
-        panic!("nobody said so");
+        panic!("the owner's death is not reported");
     };
     // SAFETY: a valid guard; used in a child only, which that ends.
     let inherited = || unsafe { core::ptr::read(&died) };
@@ -296,7 +296,7 @@ fn destroying_a_held_lock_aborts() {
         drop(lock);
     });
     assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
-    // One whose owner died is nobody's.
+    // A lock whose owner died has no owner.
     let lock = Box::pin(Mutex::robust(0_u32));
     leave_dead_owner(lock.as_ref(), 1);
     drop(lock);
