@@ -69,7 +69,7 @@
 //! # Lock, step by step
 //! 1. CAS 0→TID. If it succeeds, that is all.
 //! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks do little but move the lock
-//!    from processor to processor, it rests first: `backoff/crowd.rs`.)
+//!    from processor to processor, it rests first: `backoff/rest.rs`.)
 //! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
 //! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. (A real-time task
 //!    does not wait at a gate that is held: it becomes a top waiter without the gate.)
