@@ -18,7 +18,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use latchwork::check::hook::{self, Kind, Lock, Mode, NoLock, Site, Verdict};
 use latchwork::check::{self, BoardReader, Finding, Rule};
-use latchwork::foreign::{Foreign, How};
+use latchwork::foreign::{Blocking, ForeignLock};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::time::Deadline;
 use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT};
@@ -111,7 +111,7 @@ impl Debug {
     fn lock(&self, how: u32, site: Site) -> c_int {
         self.verify(site);
         let me = self.as_lock();
-        if Foreign::lock(&self.lock, How::Try) == 0 {
+        if ForeignLock::lock(&self.lock, Blocking::Try) == 0 {
             let how = if how == TRY {
                 hook::How::Tried
             } else {
@@ -132,11 +132,13 @@ impl Debug {
         loop {
             let look = hook::patience();
             let wait = match (how, look) {
-                (INTERRUPTIBLE, look) => How::Interruptible(look.map(Deadline::from_nanoseconds)),
-                (_, Some(look)) => How::Until(Deadline::from_nanoseconds(look)),
+                (INTERRUPTIBLE, look) => {
+                    Blocking::Interruptible(look.map(Deadline::from_nanoseconds))
+                }
+                (_, Some(look)) => Blocking::Until(Deadline::from_nanoseconds(look)),
                 (how, None) => how_of(how, 0),
             };
-            match Foreign::lock(&self.lock, wait) {
+            match ForeignLock::lock(&self.lock, wait) {
                 0 => {
                     hook::taken(me, Mode::Exclusive, hook::How::Locked, site);
                     return 0;
@@ -157,7 +159,7 @@ impl Debug {
             && self.state.fetch_and(!NOBODYS, Ordering::Relaxed) & NOBODYS != 0;
         if was_nobodys || hook::releasing(self.as_lock(), site) != Verdict::NotHeld {
             // SAFETY: the caller holds it, or releases it as it would without the checker, which has reported that.
-            unsafe { Foreign::unlock(&self.lock) };
+            unsafe { ForeignLock::unlock(&self.lock) };
         }
     }
 }
@@ -183,7 +185,7 @@ unsafe extern "C" fn mutex_debug_init(
         file,
     };
     if locked != 0 {
-        Foreign::lock(&fresh.lock, How::Try);
+        ForeignLock::lock(&fresh.lock, Blocking::Try);
     }
     // SAFETY: the caller's memory, large enough for this type. The checker reports an overwritten lock that is held.
     unsafe {

@@ -24,7 +24,7 @@ mod debug;
 mod lock;
 mod pause;
 
-use latchwork::foreign::How;
+use latchwork::foreign::Blocking;
 use latchwork::time::Deadline;
 
 /// A deadline from C: nanoseconds, or none.
@@ -33,11 +33,11 @@ fn deadline_of(nanoseconds: u64) -> Option<Deadline> {
 }
 
 /// Converts `LW__ENDLESS` and the other wait modes.
-fn how_of(how: u32, deadline: u64) -> How {
+fn how_of(how: u32, deadline: u64) -> Blocking {
     match how {
-        0 => How::Endless,
-        1 => How::Try,
-        2 => How::Until(Deadline::from_nanoseconds(deadline)),
-        _ => How::Interruptible(deadline_of(deadline)),
+        0 => Blocking::Forever,
+        1 => Blocking::Try,
+        2 => Blocking::Until(Deadline::from_nanoseconds(deadline)),
+        _ => Blocking::Interruptible(deadline_of(deadline)),
     }
 }

@@ -8,7 +8,7 @@ use core::pin::Pin;
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::condvar::Condvar;
-use latchwork::foreign::{self, Foreign, How};
+use latchwork::foreign::{self, Blocking, ForeignLock};
 use latchwork::mutex::{
     Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, Unfinished, WaitWake,
 };
@@ -63,11 +63,11 @@ pub(crate) unsafe fn at<'a, T>(address: *const c_void) -> Option<&'a T> {
 ///
 /// # Safety
 /// As for [`at`].
-pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'a dyn Foreign> {
+pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'a dyn ForeignLock> {
     macro_rules! lock {
         ($type:ty) => {
             // SAFETY: by the caller's contract.
-            unsafe { at::<$type>(address) }.map(|lock| lock as &dyn Foreign)
+            unsafe { at::<$type>(address) }.map(|lock| lock as &dyn ForeignLock)
         };
     }
     match kind {
@@ -141,20 +141,20 @@ unsafe extern "C" fn lw__give_back(mutex: *mut c_void, kind: u32) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__consistent(mutex: *mut c_void, kind: u32) -> c_int {
     // SAFETY: the caller passes the address of a lock of this kind.
-    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::consistent)
+    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, ForeignLock::consistent)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__unlock_inconsistent(mutex: *mut c_void, kind: u32) -> c_int {
     // SAFETY: the caller passes the address of a lock of this kind.
-    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::unlock_inconsistent)
+    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, ForeignLock::unlock_inconsistent)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
     // SAFETY: the caller passes the address of a lock of this kind.
     unsafe { lock_at(mutex, kind) }
-        .is_some_and(Foreign::is_locked)
+        .is_some_and(ForeignLock::is_locked)
         .into()
 }
 
@@ -202,7 +202,11 @@ unsafe extern "C" fn lw_shared_pp_mutex_setprioceiling(
     unsafe { set_ceiling::<Shared>(mutex, ceiling, old) }
 }
 
-unsafe fn enter<S: Sharing, P: Preference>(lock: *mut c_void, writes: bool, how: How) -> c_int {
+unsafe fn enter<S: Sharing, P: Preference>(
+    lock: *mut c_void,
+    writes: bool,
+    how: Blocking,
+) -> c_int {
     // SAFETY: the caller has such a lock there; an `RwLock` around `()` has the same layout.
     let Some(lock) = (unsafe { at::<RwLock<(), S, P>>(lock) }) else {
         return EINVAL;
@@ -210,10 +214,10 @@ unsafe fn enter<S: Sharing, P: Preference>(lock: *mut c_void, writes: bool, how:
     macro_rules! enter {
         ($enter:ident, $try_enter:ident, $until:ident, $interruptible:ident) => {
             match how {
-                How::Endless => Ok(forget(lock.$enter())),
-                How::Try => lock.$try_enter().map(forget).ok_or(EBUSY),
-                How::Until(deadline) => lock.$until(deadline).map(forget).ok_or(ETIMEDOUT),
-                How::Interruptible(deadline) => match lock.$interruptible(deadline) {
+                Blocking::Forever => Ok(forget(lock.$enter())),
+                Blocking::Try => lock.$try_enter().map(forget).ok_or(EBUSY),
+                Blocking::Until(deadline) => lock.$until(deadline).map(forget).ok_or(ETIMEDOUT),
+                Blocking::Interruptible(deadline) => match lock.$interruptible(deadline) {
                     Ok(guard) => Ok(forget(guard)),
                     Err(Unfinished::TimedOut) => Err(ETIMEDOUT),
                     Err(Unfinished::Interrupted) => Err(EINTR),

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::{align_of, size_of};
 use core::ptr;
 use latchwork::condvar::Condvar;
-use latchwork::foreign::{self, Foreign, Pause};
+use latchwork::foreign::{self, ForeignLock, Pause};
 use latchwork::sharing::{Private, Shared, Sharing};
 use libc::{EINVAL, EPERM, ETIMEDOUT};
 
@@ -24,7 +24,7 @@ enum Condition {
 struct Begun {
     pause: Pause<'static>,
     condition: Condition,
-    lock: &'static dyn Foreign,
+    lock: &'static dyn ForeignLock,
 }
 
 /// `struct latchwork_pause`.
@@ -71,16 +71,16 @@ unsafe extern "C" fn latchwork_pause_begin(
             _ => return EINVAL,
         }
     };
-    if !lock.may_be_mine() {
+    if !lock.may_be_held_by_me() {
         return EPERM;
     }
     let deadline = deadline_of(deadline);
     fn begin<S: Sharing>(
         condvar: &'static Condvar<S>,
-        lock: &'static dyn Foreign,
+        lock: &'static dyn ForeignLock,
         deadline: Option<latchwork::time::Deadline>,
     ) -> Pause<'static> {
-        Pause::begin(condvar, lock.address(), lock.queue(), deadline)
+        Pause::begin(condvar, lock.address(), lock.sleep_place(), deadline)
     }
     let pause = match condition {
         Condition::Private(condvar) => begin(condvar, lock, deadline),

@@ -113,7 +113,7 @@ const REST: u32 = 4;
 #[cold]
 #[inline(never)]
 pub(crate) fn poll(looks_free: impl Fn() -> bool, attempt: impl Fn() -> c_int) -> c_int {
-    hook::rest_if_crowded(REST, &looks_free);
+    hook::rest_if_contended(REST, &looks_free);
     for _ in 0..POLLS {
         if looks_free() {
             match attempt() {

@@ -6,7 +6,7 @@ use crate::mode::{self, Mode};
 use core::fmt::Write;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::mutex::foreign::write_place;
+use latchwork::mutex::foreign::write_code_location;
 use latchwork_interpose::counts::{Seen, speaker};
 use latchwork_interpose::mutexes::kind;
 use latchwork_interpose::say::{self, Text};
@@ -77,7 +77,7 @@ pub(crate) fn released_by_other(mutex: &Mutex, me: u32, owner: u32, at: usize) {
         0 => place.write_str("in a wait for a condition"),
         at => place
             .write_str("at ")
-            .and_then(|()| write_place(at, &mut place)),
+            .and_then(|()| write_code_location(at, &mut place)),
     };
     say::line(format_args!(
         "task {me} releases the mutex at {:#x}, which task {owner} has taken, {}: it inherits no priority from now on",

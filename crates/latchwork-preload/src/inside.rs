@@ -6,9 +6,7 @@ use crate::{counts, thread};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::mutex::foreign::{
-    Inherit as InheritWords, OtherOwner, Throughput as ThroughputWords, wait_wake,
-};
+use latchwork::mutex::foreign::{InheritWords, OwnerThread, ThroughputWords, wait_wake};
 use latchwork::mutex::{InheritFault, RawLock};
 use latchwork::time::Deadline;
 
@@ -70,7 +68,7 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
-            mood: &mutex.mood,
+            spin_gain: &mutex.mood,
         }
     }
 }
@@ -189,15 +187,15 @@ impl Inside for Inherit {
             return 0;
         }
         let words = Self::words(mutex);
-        match words.other_owner(me) {
-            Some(OtherOwner::Running(owner)) => {
+        match words.owner_thread(me) {
+            Some(OwnerThread::Running(owner)) => {
                 counts::released_by_other(mutex, me, owner, at);
                 mutex.release_elsewhere();
                 return 0;
             }
             // Its joiner may release what it has held.
-            Some(OtherOwner::Ending(owner)) => {
-                if !words.unlock_of_ending(owner) {
+            Some(OwnerThread::Exiting(owner)) => {
+                if !words.unlock_of_exiting(owner) {
                     mutex.release_elsewhere();
                 }
                 return 0;

@@ -104,7 +104,7 @@ fn prepare() -> Mode {
     counts::prepare();
     // SAFETY: this copy of the library has no interface but the interposed functions, none of which joins a region or
     // takes a robust lock of it.
-    unsafe { latchwork::mutex::foreign::take_no_key() };
+    unsafe { latchwork::mutex::foreign::delete_thread_key() };
     let wanted = match environment(c"LATCHWORK_MUTEX") {
         None | Some(b"glibc") => return Mode::Glibc,
         Some(b"tp") => Mode::Throughput,

@@ -142,7 +142,7 @@ pub(crate) mod steps;
 
 use crate::atomic::{const_unless_loom, unless_fault};
 use crate::hook::{ByFeature, Observer};
-use crate::mutex::{Arrival, By, MutexGuard, Protocol, Queue, lock_of, reports};
+use crate::mutex::{MutexGuard, Protocol, Relock, RelockAs, SleepPlace, lock_of, reports};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::Sharing as Flag;
 use crate::time::Deadline;
@@ -284,10 +284,10 @@ impl<S: Sharing> Condvar<S> {
     fn pause<R>(
         &self,
         lock: *const (),
-        queue: Queue<'_>,
+        queue: SleepPlace<'_>,
         deadline: Option<Deadline>,
         release: impl FnOnce(),
-        acquire: impl FnOnce(Arrival) -> R,
+        acquire: impl FnOnce(Relock) -> R,
     ) -> (R, Waited) {
         if S::FLAG == Flag::Private
             && let Some(seat) = self.gathering.enter(lock, queue)
@@ -299,7 +299,7 @@ impl<S: Sharing> Condvar<S> {
         let stay = self.crowd.enter(S::FLAG);
         release();
         let waited = stay.sleep(deadline);
-        (acquire(Arrival(By::Itself)), waited)
+        (acquire(Relock(RelockAs::Newcomer)), waited)
     }
 
     /// Releases the mutex, waits for a notification, and acquires the mutex again.
@@ -367,9 +367,10 @@ impl<S: Sharing> Condvar<S> {
         if reports::<P>() {
             let _ = ByFeature::condvar_begins(condvar, mutex, deadline.is_some(), site);
         }
-        let (taken, waited) = self.pause(address, lock.queue(), deadline, release, |arrival| {
-            lock.acquire_again(arrival)
-        });
+        let (taken, waited) =
+            self.pause(address, lock.sleep_place(), deadline, release, |arrival| {
+                lock.acquire_again(arrival)
+            });
         if reports::<P>() {
             ByFeature::condvar_ends(condvar, mutex, taken.is_ok(), site);
         }
@@ -380,7 +381,7 @@ impl<S: Sharing> Condvar<S> {
 
 #[cfg(not(loom))]
 mod with_robust {
-    use super::{Condvar, Deadline, Queue, Sharing, Waited, ptr};
+    use super::{Condvar, Deadline, Sharing, SleepPlace, Waited, ptr};
     use crate::mutex::{LockError, RobustGuard, RobustProtocol};
 
     type Taken<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
@@ -445,7 +446,9 @@ mod with_robust {
             let mutex = RobustGuard::mutex(&guard);
             let address = ptr::from_ref(mutex.get_ref()).cast();
             let release = || RobustGuard::release(guard);
-            self.pause(address, Queue::NONE, deadline, release, |_| mutex.lock())
+            self.pause(address, SleepPlace::NONE, deadline, release, |_| {
+                mutex.lock()
+            })
         }
     }
 }
@@ -515,9 +518,10 @@ mod with_recursive {
             let raw = mutex.raw();
             let address = ptr::from_ref(raw).cast();
             let release = || drop(guard);
-            let (taken, waited) = self.pause(address, raw.queue(), deadline, release, |arrival| {
-                mutex.lock_again(arrival)
-            });
+            let (taken, waited) =
+                self.pause(address, raw.sleep_place(), deadline, release, |arrival| {
+                    mutex.lock_again(arrival)
+                });
             Ok((taken?, waited))
         }
     }

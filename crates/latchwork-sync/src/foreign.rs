@@ -1,5 +1,5 @@
-//! Locks for a C interface: without guards, with error numbers as results, and with waits in steps ([`Pause`]).
-//! Not for Rust programs, whose types express the same at compile time.
+//! Locks for a C interface: without guards, with error numbers as results, and with waits in steps ([`Pause`]). Not for
+//! Rust programs, whose types express the same at compile time.
 //!
 //! *Misuse* that aborts elsewhere returns an error number here where the lock knows its owner.
 #![allow(unsafe_code, missing_docs)]
@@ -9,9 +9,9 @@ use crate::atomic::AtomicU32;
 use crate::condvar::steps::nap;
 pub use crate::condvar::steps::{Call, Pause, Risen};
 use crate::mutex::{
-    Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Patience, Protect, ProtectFault,
-    Protocol, Queue, RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, Throughput,
-    Unfinished, WaitWake,
+    Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
+    RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished,
+    WaitMode, WaitWake,
 };
 use crate::rwlock::RobustRwLock;
 use crate::sharing::Sharing;
@@ -27,23 +27,23 @@ use libc::{
     EPERM, ETIMEDOUT, c_int,
 };
 
-/// How long a lock call waits.
+/// How long a lock call waits. (As [`WaitMode`], which slow paths use, but in a form that can be matched.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    Endless,
+pub enum Blocking {
+    Forever,
     Try,
     Until(Deadline),
     /// Until a signal handler has run, or the deadline, if there is one, has passed.
     Interruptible(Option<Deadline>),
 }
 
-impl How {
-    fn patience(self) -> Patience {
+impl Blocking {
+    fn wait_mode(self) -> WaitMode {
         match self {
-            Self::Endless => Patience::ENDLESS,
-            Self::Try => Patience::NONE,
-            Self::Until(deadline) => Patience::until(Some(deadline)),
-            Self::Interruptible(deadline) => Patience::interruptible(deadline),
+            Self::Forever => WaitMode::FOREVER,
+            Self::Try => WaitMode::TRY,
+            Self::Until(deadline) => WaitMode::until(Some(deadline)),
+            Self::Interruptible(deadline) => WaitMode::interruptible(deadline),
         }
     }
 }
@@ -54,9 +54,9 @@ pub fn task_id() -> u32 {
     task::id()
 }
 
-/// A lock of any kind. Results are 0 or an error number.
-pub trait Foreign {
-    fn lock(&self, how: How) -> c_int;
+/// A lock of any protocol. Results are 0 or an error number.
+pub trait ForeignLock {
+    fn lock(&self, blocking: Blocking) -> c_int;
     /// # Safety
     /// The calling task holds the lock; the implementation checks it where the lock knows its owner.
     unsafe fn unlock(&self) -> c_int;
@@ -64,7 +64,7 @@ pub trait Foreign {
     fn lock_again(&self, risen: &Risen<'_>) -> c_int;
     fn is_locked(&self) -> bool;
     /// Whether the calling task holds it, as far as the lock knows.
-    fn may_be_mine(&self) -> bool;
+    fn may_be_held_by_me(&self) -> bool;
     /// Whether the word names the calling task as its owner.
     fn is_owned_by_me(&self) -> bool {
         false
@@ -82,28 +82,28 @@ pub trait Foreign {
     /// # Safety
     /// The calling task holds it.
     unsafe fn give_back_unclean(&self) {}
-    /// Where waiters of a condition variable sleep for this lock.
-    fn queue(&self) -> Queue<'_> {
-        Queue::NONE
+    /// Where a condition variable may requeue its waiters for this lock.
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        SleepPlace::NONE
     }
     fn address(&self) -> *const () {
         core::ptr::from_ref(self).cast()
     }
 }
 
-/// The error number of a fault.
-trait Numbered {
-    fn number(self) -> c_int;
+/// The error number of a failure.
+trait ErrorNumber {
+    fn error_number(self) -> c_int;
 }
 
-impl Numbered for Infallible {
-    fn number(self) -> c_int {
+impl ErrorNumber for Infallible {
+    fn error_number(self) -> c_int {
         match self {}
     }
 }
 
-impl Numbered for InheritFault {
-    fn number(self) -> c_int {
+impl ErrorNumber for InheritFault {
+    fn error_number(self) -> c_int {
         match self {
             Self::Deadlock => EDEADLK,
             Self::OwnerGone => ENOTRECOVERABLE,
@@ -114,8 +114,8 @@ impl Numbered for InheritFault {
     }
 }
 
-impl Numbered for ProtectFault {
-    fn number(self) -> c_int {
+impl ErrorNumber for ProtectFault {
+    fn error_number(self) -> c_int {
         match self {
             Self::AboveCeiling { .. } | Self::Deadline => EINVAL,
             Self::Permission { .. } => EPERM,
@@ -124,8 +124,8 @@ impl Numbered for ProtectFault {
     }
 }
 
-impl Numbered for TaskError {
-    fn number(self) -> c_int {
+impl ErrorNumber for TaskError {
+    fn error_number(self) -> c_int {
         match self {
             Self::Memory(_) => ENOMEM,
             Self::RobustList(_) => ENOSYS,
@@ -134,8 +134,8 @@ impl Numbered for TaskError {
     }
 }
 
-impl Numbered for Unfinished {
-    fn number(self) -> c_int {
+impl ErrorNumber for Unfinished {
+    fn error_number(self) -> c_int {
         match self {
             Self::TimedOut => ETIMEDOUT,
             Self::Interrupted => EINTR,
@@ -143,8 +143,8 @@ impl Numbered for Unfinished {
     }
 }
 
-impl<F: Numbered> Numbered for RawError<F> {
-    fn number(self) -> c_int {
+impl<F: ErrorNumber> ErrorNumber for RawError<F> {
+    fn error_number(self) -> c_int {
         match self {
             Self::WouldBlock => EBUSY,
             Self::TimedOut => ETIMEDOUT,
@@ -152,46 +152,46 @@ impl<F: Numbered> Numbered for RawError<F> {
             Self::NotRecoverable => ENOTRECOVERABLE,
             Self::Deadlock => EDEADLK,
             Self::TooManyHeld => EAGAIN,
-            Self::Unavailable(error) => error.number(),
-            Self::Refused(fault) => fault.number(),
+            Self::Unavailable(error) => error.error_number(),
+            Self::Refused(fault) => fault.error_number(),
         }
     }
 }
 
-fn taken(result: Result<bool, impl Numbered>, otherwise: c_int) -> c_int {
+fn status(result: Result<bool, impl ErrorNumber>, otherwise: c_int) -> c_int {
     match result {
         Ok(true) => 0,
         Ok(false) => otherwise,
-        Err(fault) => fault.number(),
+        Err(fault) => fault.error_number(),
     }
 }
 
-fn lock_plainly<P: Protocol<Fault: Numbered>>(lock: &P, how: How) -> c_int {
-    match how {
-        How::Endless => taken(lock.acquire().map(|()| true), 0),
-        How::Try => taken(lock.try_acquire(), EBUSY),
-        How::Until(deadline) => taken(lock.acquire_until(deadline), ETIMEDOUT),
-        How::Interruptible(_) => ENOTSUP,
+fn lock_uninterruptibly<P: Protocol<Fault: ErrorNumber>>(lock: &P, blocking: Blocking) -> c_int {
+    match blocking {
+        Blocking::Forever => status(lock.acquire().map(|()| true), 0),
+        Blocking::Try => status(lock.try_acquire(), EBUSY),
+        Blocking::Until(deadline) => status(lock.acquire_until(deadline), ETIMEDOUT),
+        Blocking::Interruptible(_) => ENOTSUP,
     }
 }
 
-fn lock_interruptibly<P: Interruptible<Fault: Numbered>>(lock: &P, how: How) -> c_int {
-    match how {
-        How::Interruptible(deadline) => match lock.acquire_interruptible(deadline) {
+fn lock_interruptibly<P: Interruptible<Fault: ErrorNumber>>(lock: &P, blocking: Blocking) -> c_int {
+    match blocking {
+        Blocking::Interruptible(deadline) => match lock.acquire_interruptible(deadline) {
             Ok(Ok(())) => 0,
-            Ok(Err(unfinished)) => unfinished.number(),
-            Err(fault) => fault.number(),
+            Ok(Err(unfinished)) => unfinished.error_number(),
+            Err(fault) => fault.error_number(),
         },
-        how => lock_plainly(lock, how),
+        blocking => lock_uninterruptibly(lock, blocking),
     }
 }
 
 /// Locks that do not know their owner: they detect only an unlock of a free lock.
-macro_rules! nameless {
+macro_rules! without_owner {
     ($({$($sharing:ident)?} $lock:ty),*) => { $(
-        impl$(<$sharing: Sharing>)? Foreign for $lock {
-            fn lock(&self, how: How) -> c_int {
-                lock_interruptibly(self, how)
+        impl$(<$sharing: Sharing>)? ForeignLock for $lock {
+            fn lock(&self, blocking: Blocking) -> c_int {
+                lock_interruptibly(self, blocking)
             }
 
             unsafe fn unlock(&self) -> c_int {
@@ -204,34 +204,34 @@ macro_rules! nameless {
             }
 
             fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+                status(self.acquire_again(risen.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
                 self.is_locked()
             }
 
-            fn may_be_mine(&self) -> bool {
+            fn may_be_held_by_me(&self) -> bool {
                 self.is_locked()
             }
 
-            fn queue(&self) -> Queue<'_> {
-                Protocol::queue(self)
+            fn sleep_place(&self) -> SleepPlace<'_> {
+                Protocol::sleep_place(self)
             }
         }
     )* };
 }
-nameless!({S} WaitWake<S>, {S} Protect<S>);
+without_owner!({S} WaitWake<S>, {S} Protect<S>);
 
 /// Locks with their owner's ID in the word.
-macro_rules! named {
+macro_rules! with_owner {
     ($($lock:ident: $take:ident),*) => { $(
-        impl<S: Sharing> Foreign for $lock<S> {
-            fn lock(&self, how: How) -> c_int {
+        impl<S: Sharing> ForeignLock for $lock<S> {
+            fn lock(&self, blocking: Blocking) -> c_int {
                 if self.is_owned_by_me() {
-                    return if how == How::Try { EBUSY } else { EDEADLK };
+                    return if blocking == Blocking::Try { EBUSY } else { EDEADLK };
                 }
-                $take(self, how)
+                $take(self, blocking)
             }
 
             unsafe fn unlock(&self) -> c_int {
@@ -244,14 +244,14 @@ macro_rules! named {
             }
 
             fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+                status(self.acquire_again(risen.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
                 self.owner().is_some()
             }
 
-            fn may_be_mine(&self) -> bool {
+            fn may_be_held_by_me(&self) -> bool {
                 self.is_owned_by_me()
             }
 
@@ -259,21 +259,21 @@ macro_rules! named {
                 self.owner() == Some(task::id())
             }
 
-            fn queue(&self) -> Queue<'_> {
-                Protocol::queue(self)
+            fn sleep_place(&self) -> SleepPlace<'_> {
+                Protocol::sleep_place(self)
             }
         }
     )* };
 }
-named!(Throughput: lock_interruptibly, Inherit: lock_plainly, InheritPlain: lock_plainly);
+with_owner!(Throughput: lock_interruptibly, Inherit: lock_uninterruptibly, InheritPlain: lock_uninterruptibly);
 
-impl Foreign for Spin {
-    fn lock(&self, how: How) -> c_int {
-        lock_plainly(self, how)
+impl ForeignLock for Spin {
+    fn lock(&self, blocking: Blocking) -> c_int {
+        lock_uninterruptibly(self, blocking)
     }
 
     unsafe fn unlock(&self) -> c_int {
-        if !Foreign::is_locked(self) {
+        if !ForeignLock::is_locked(self) {
             return EPERM;
         }
         // SAFETY: by the caller's contract.
@@ -282,28 +282,28 @@ impl Foreign for Spin {
     }
 
     fn lock_again(&self, _: &Risen<'_>) -> c_int {
-        lock_plainly(self, How::Endless)
+        lock_uninterruptibly(self, Blocking::Forever)
     }
 
     fn is_locked(&self) -> bool {
         lock_api::RawMutex::is_locked(self)
     }
 
-    fn may_be_mine(&self) -> bool {
-        Foreign::is_locked(self)
+    fn may_be_held_by_me(&self) -> bool {
+        ForeignLock::is_locked(self)
     }
 }
 
-impl Foreign for RecursiveMutex<()> {
-    fn lock(&self, how: How) -> c_int {
+impl ForeignLock for RecursiveMutex<()> {
+    fn lock(&self, blocking: Blocking) -> c_int {
         if self.own_depth() == u32::MAX {
             return EAGAIN;
         }
-        let (guard, otherwise) = match how {
-            How::Endless => (Some(RecursiveMutex::lock(self)), 0),
-            How::Try => (self.try_lock(), EBUSY),
-            How::Until(deadline) => (self.lock_until(deadline), ETIMEDOUT),
-            How::Interruptible(_) => return ENOTSUP,
+        let (guard, otherwise) = match blocking {
+            Blocking::Forever => (Some(RecursiveMutex::lock(self)), 0),
+            Blocking::Try => (self.try_lock(), EBUSY),
+            Blocking::Until(deadline) => (self.lock_until(deadline), ETIMEDOUT),
+            Blocking::Interruptible(_) => return ENOTSUP,
         };
         match guard {
             Some(guard) => {
@@ -333,12 +333,12 @@ impl Foreign for RecursiveMutex<()> {
     }
 
     /// A wait releases the lock once, so the depth must be 1.
-    fn may_be_mine(&self) -> bool {
+    fn may_be_held_by_me(&self) -> bool {
         self.own_depth() == 1
     }
 
-    fn queue(&self) -> Queue<'_> {
-        Protocol::queue(self.raw())
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        Protocol::sleep_place(self.raw())
     }
 
     fn address(&self) -> *const () {
@@ -346,22 +346,22 @@ impl Foreign for RecursiveMutex<()> {
     }
 }
 
-impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
-    fn lock(&self, how: How) -> c_int {
+impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
+    fn lock(&self, blocking: Blocking) -> c_int {
         // SAFETY: a C lock does not move while it is held, as its manual requires.
         if unsafe { self.acquire_free() }.is_some() {
             return 0;
         }
         // SAFETY: a C lock does not move while it is held, as its manual requires.
-        match unsafe { self.acquire_in_budget(how.patience()) } {
+        match unsafe { self.acquire_in_budget(blocking.wait_mode()) } {
             Ok(Acquired::Clean) => 0,
             Ok(Acquired::OwnerDied) => {
-                task::after_owner_death(Foreign::address(self).addr());
+                task::after_owner_death(ForeignLock::address(self).addr());
                 EOWNERDEAD
             }
             // This task holds it: for `Try` that is no deadlock.
-            Err(RawError::Deadlock) if how == How::Try => EBUSY,
-            Err(error) => error.number(),
+            Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
+            Err(error) => error.error_number(),
         }
     }
 
@@ -375,14 +375,14 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
     }
 
     fn lock_again(&self, _: &Risen<'_>) -> c_int {
-        self.lock(How::Endless)
+        self.lock(Blocking::Forever)
     }
 
     fn is_locked(&self) -> bool {
         self.owner().is_some()
     }
 
-    fn may_be_mine(&self) -> bool {
+    fn may_be_held_by_me(&self) -> bool {
         self.is_owned_by_me()
     }
 
@@ -403,7 +403,7 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
     }
 
     fn consistent(&self) -> c_int {
-        if self.is_owned_by_me() && self.is_told_of_a_death() {
+        if self.is_owned_by_me() && self.is_inconsistent() {
             self.mark_consistent();
             0
         } else {
@@ -422,13 +422,17 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
 }
 
 /// Acquires a robust reader/writer lock without a guard.
-pub fn robust_rwlock_enter(lock: Pin<&RobustRwLock<()>>, writes: bool, how: How) -> c_int {
+pub fn robust_rwlock_enter(
+    lock: Pin<&RobustRwLock<()>>,
+    writes: bool,
+    blocking: Blocking,
+) -> c_int {
     // SAFETY: `Pin` keeps the lock in place.
-    match unsafe { lock.get_ref().enter(writes, how.patience()) } {
+    match unsafe { lock.get_ref().enter(writes, blocking.wait_mode()) } {
         Ok(answer) => answer,
         // This task holds it: for `Try` that is no deadlock.
-        Err(RawError::Deadlock) if how == How::Try => EBUSY,
-        Err(error) => error.number(),
+        Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
+        Err(error) => error.error_number(),
     }
 }
 

@@ -85,13 +85,13 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// # Panics
     /// If the result has no counterpart in [`Taken`].
     pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
-        use crate::mutex::Patience;
+        use crate::mutex::WaitMode;
         use crate::rwlock::Entered;
         // SAFETY: models keep their locks until all tasks have ended.
         let entered = unsafe {
             match self.0.read_free() {
                 Some((seat, _)) => Ok(Entered::Reading(seat)),
-                None => self.0.read(Patience::until(deadline)),
+                None => self.0.read(WaitMode::until(deadline)),
             }
         };
         match entered {
@@ -106,9 +106,9 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// # Panics
     /// As for [`Self::read`].
     pub fn write(&self, deadline: Option<Deadline>) -> Taken {
-        use crate::mutex::{Acquired, Patience};
+        use crate::mutex::{Acquired, WaitMode};
         // SAFETY: models keep their locks until all tasks have ended.
-        match unsafe { self.0.write(Patience::until(deadline)) } {
+        match unsafe { self.0.write(WaitMode::until(deadline)) } {
             Ok(Acquired::Clean) => Taken::Clean,
             Ok(Acquired::OwnerDied) => Taken::OwnerDied,
             Err(error) => error.into(),

@@ -43,7 +43,7 @@ pub(crate) use robust::{Entered, RawRobust};
 pub use robust::{LockError, OwnerDied, RobustReadGuard, RobustRwLock, RobustWriteGuard};
 
 use crate::atomic::const_unless_loom;
-use crate::mutex::{Patience, Unfinished};
+use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::{Private, Sharing};
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
@@ -169,7 +169,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
     #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, T, S, P> {
         // Only success ends an endless wait.
-        let _ = watched::enter::<_, _, false>(&self.raw, Patience::ENDLESS);
+        let _ = watched::enter::<_, _, false>(&self.raw, WaitMode::FOREVER);
         ReadGuard::new(self)
     }
 
@@ -184,7 +184,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
     #[inline]
     #[track_caller]
     pub fn read_until(&self, deadline: Deadline) -> Option<ReadGuard<'_, T, S, P>> {
-        let taken = watched::enter::<_, _, false>(&self.raw, Patience::until(Some(deadline)));
+        let taken = watched::enter::<_, _, false>(&self.raw, WaitMode::until(Some(deadline)));
         taken.is_ok().then(|| ReadGuard::new(self))
     }
 
@@ -210,7 +210,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         &self,
         deadline: Option<Deadline>,
     ) -> Result<ReadGuard<'_, T, S, P>, Unfinished> {
-        watched::enter::<_, _, false>(&self.raw, Patience::interruptible(deadline))?;
+        watched::enter::<_, _, false>(&self.raw, WaitMode::interruptible(deadline))?;
         Ok(ReadGuard::new(self))
     }
 
@@ -219,7 +219,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, T, S, P> {
         // Only success ends an endless wait.
-        let _ = watched::enter::<_, _, true>(&self.raw, Patience::ENDLESS);
+        let _ = watched::enter::<_, _, true>(&self.raw, WaitMode::FOREVER);
         WriteGuard::new(self)
     }
 
@@ -234,7 +234,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
     #[inline]
     #[track_caller]
     pub fn write_until(&self, deadline: Deadline) -> Option<WriteGuard<'_, T, S, P>> {
-        let taken = watched::enter::<_, _, true>(&self.raw, Patience::until(Some(deadline)));
+        let taken = watched::enter::<_, _, true>(&self.raw, WaitMode::until(Some(deadline)));
         taken.is_ok().then(|| WriteGuard::new(self))
     }
 
@@ -259,7 +259,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         &self,
         deadline: Option<Deadline>,
     ) -> Result<WriteGuard<'_, T, S, P>, Unfinished> {
-        watched::enter::<_, _, true>(&self.raw, Patience::interruptible(deadline))?;
+        watched::enter::<_, _, true>(&self.raw, WaitMode::interruptible(deadline))?;
         Ok(WriteGuard::new(self))
     }
 }

@@ -30,8 +30,8 @@ fn compile() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The instructions of a function from its entry to its first return: as no jump is taken where the
-/// lock is free, and what is not likely stands behind, those that are executed.
+/// The instructions of a function from its entry to its first return. These are executed where the lock is free: then
+/// no jump is taken, and unlikely code comes after the return.
 fn straight<'a>(assembly: &'a str, function: &str) -> Vec<&'a str> {
     let label = format!("{function}:");
     let lines = assembly.lines().skip_while(|line| *line != label).skip(1);
@@ -39,7 +39,7 @@ fn straight<'a>(assembly: &'a str, function: &str) -> Vec<&'a str> {
         |line: &&str| line.starts_with('\t') && !line.trim_start().starts_with(['.', '#']);
     let mut instructions = Vec::new();
     for line in lines.filter(is_instruction).map(str::trim) {
-        // "lock" stands on a line of its own, or before its instruction.
+        // "lock" is on a line of its own, or before its instruction.
         if line != "lock" {
             instructions.push(line);
         }

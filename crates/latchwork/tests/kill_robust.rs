@@ -151,7 +151,7 @@ fn many_waiters_are_all_freed_in_turn() {
     storm_over_the_lock("many_waiters_are_all_freed_in_turn", 12, 150);
 }
 
-/// Each waiter dies in its turn, while it holds the lock, and the next one is told.
+/// Each waiter dies in its turn, while it holds the lock, and the next one gets the report.
 #[test]
 fn a_chain_of_deaths_reaches_the_last_waiter() {
     let trial = Trial::begin("a_chain_of_deaths_reaches_the_last_waiter");
@@ -216,8 +216,8 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
 /// meanwhile a newcomer, who knows of no waiters, took the lock. Its release must wake the other
 /// waiter.
 #[test]
-fn a_waiter_killed_as_it_was_woken_leaves_no_one_asleep() {
-    let trial = Trial::begin("a_waiter_killed_as_it_was_woken_leaves_no_one_asleep");
+fn a_waiter_killed_as_it_is_woken_leaves_no_sleeper_behind() {
+    let trial = Trial::begin("a_waiter_killed_as_it_is_woken_leaves_no_sleeper_behind");
     let region = region();
     let arena = arena(&region);
     for newcomer in [false, true] {
@@ -238,8 +238,8 @@ fn a_waiter_killed_as_it_was_woken_leaves_no_one_asleep() {
 }
 
 #[test]
-fn a_lock_given_up_after_a_death_stays_given_up_for_all_waiters() {
-    let trial = Trial::begin("a_lock_given_up_after_a_death_stays_given_up_for_all_waiters");
+fn a_lock_left_unrepaired_is_not_recoverable_for_all_waiters() {
+    let trial = Trial::begin("a_lock_left_unrepaired_is_not_recoverable_for_all_waiters");
     let region = region();
     for round in 0..trial.times(10) {
         let lock = region
@@ -272,7 +272,11 @@ fn a_lock_given_up_after_a_death_stays_given_up_for_all_waiters() {
         }
         holder.kill();
         waiters.into_iter().for_each(Child::succeed);
-        assert_eq!(ready.load(SeqCst), 2, "one waiter was told of the death");
+        assert_eq!(
+            ready.load(SeqCst),
+            2,
+            "one waiter got the report of the death"
+        );
         assert!(matches!(lock.lock(), Err(LockError::NotRecoverable)));
         assert!(matches!(lock.try_lock(), Err(LockError::NotRecoverable)));
     }
@@ -280,8 +284,8 @@ fn a_lock_given_up_after_a_death_stays_given_up_for_all_waiters() {
 
 /// Whoever takes over a dead holder's lock gives it up, and may be killed while doing so.
 #[test]
-fn giving_up_is_never_half_done() {
-    let trial = Trial::begin("giving_up_is_never_half_done");
+fn becoming_not_recoverable_is_atomic() {
+    let trial = Trial::begin("becoming_not_recoverable_is_atomic");
     let region = region();
     let mut round = 0;
     step::each_instruction(
@@ -399,8 +403,8 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
 
 /// A child of a bare clone, of which libc knows nothing, is a task like any other.
 #[test]
-fn a_raw_clone_that_dies_with_the_lock_is_noticed() {
-    let trial = Trial::begin("a_raw_clone_that_dies_with_the_lock_is_noticed");
+fn a_raw_clone_that_dies_with_the_lock_is_detected() {
+    let trial = Trial::begin("a_raw_clone_that_dies_with_the_lock_is_detected");
     let region = region();
     let arena = arena(&region);
     for _ in 0..trial.times(20) {

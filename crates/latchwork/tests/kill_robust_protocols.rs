@@ -35,7 +35,7 @@ macro_rules! of_each_kind {
                 if <$kind>::may_be_used(name) {
                     let region = region();
                     super::$body::<$kind>(&Trial::begin(name), &Arena::new(&region));
-                    assert_eq!(now(), OTHER, "the priority is not as it was");
+                    assert_eq!(now(), OTHER, "the priority is not restored");
                     region.sweep().unwrap();
                     region.check_heap().unwrap();
                 }
@@ -54,7 +54,7 @@ of_each_kind! {
     lock_and_unlock_are_recoverable_at_every_instruction
     a_contended_lock_is_recoverable_at_every_instruction
     a_contended_lock_is_recoverable_at_every_instruction_with_another_waiter_asleep
-    giving_up_is_never_half_done
+    becoming_not_recoverable_is_atomic
 }
 
 /// Equal, unless a holder died between the two stores.
@@ -200,7 +200,7 @@ fn many_waiters_are_all_freed_in_turn<K: Kind + Shareable>(trial: &Trial, arena:
     storm(trial, arena, 12, 100);
 }
 
-/// Each waiter dies in its turn, while it holds the lock, and the next one is told.
+/// Each waiter dies in its turn, while it holds the lock, and the next one gets the report.
 fn a_chain_of_deaths_reaches_the_last_waiter<K: Kind + Shareable>(
     trial: &Trial,
     arena: &Arena<'_, K>,
@@ -342,7 +342,8 @@ fn a_contended_lock_is_recoverable_at_every_instruction_with_another_waiter_asle
     );
 }
 
-/// Whoever takes over from a dead holder is killed, too: the next one is told, unless all was repaired.
+/// The task that recovers the lock of a dead owner is killed, too: the next owner gets the report, unless all was
+/// repaired.
 fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
     trial: &Trial,
     arena: &Arena<'_, K>,
@@ -373,7 +374,7 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
 }
 
 /// Whoever takes over a dead holder's lock gives it up, and may be killed while doing so.
-fn giving_up_is_never_half_done<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
+fn becoming_not_recoverable_is_atomic<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
     let mut round = 0;
     step::each_instruction(
         trial,

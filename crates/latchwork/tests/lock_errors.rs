@@ -38,7 +38,7 @@ fn write(lock: Pin<&RobustRwLock<u32>>) -> Result<(), LockFailure> {
 }
 
 #[test]
-fn a_lock_that_is_held_or_fine_is_reported_through_a_question_mark() {
+fn a_held_or_consistent_lock_is_reported_through_a_question_mark() {
     let lock = pin!(Mutex::robust(7));
     let lock = lock.as_ref();
     assert_eq!(boxed(lock).unwrap(), 7);
@@ -70,7 +70,7 @@ fn a_dead_owners_lock_is_passed_on_by_a_question_mark() {
         );
     }
     let Err(LockError::OwnerDied(died)) = lock.lock() else {
-        panic!("somebody has repaired it, or given it up");
+        panic!("it was repaired, or is not recoverable");
     };
     drop(died.make_consistent());
     assert_eq!(boxed(lock).unwrap(), 7);
@@ -96,14 +96,14 @@ fn a_dead_writers_lock_is_passed_on_by_a_question_mark() {
         assert_eq!(write(lock), Err(LockFailure::OwnerDied));
     }
     let Err(rwlock::LockError::OwnerDied(died)) = lock.read() else {
-        panic!("somebody has repaired it, or given it up");
+        panic!("it was repaired, or is not recoverable");
     };
     drop(died.make_consistent());
     assert_eq!(read(lock).unwrap(), 8);
 }
 
 #[test]
-fn the_errors_of_all_protocols_go_up() {
+fn errors_of_all_protocols_propagate() {
     let inherits = pin!(Mutex::robust_inherit(1));
     let protects = pin!(Mutex::robust_protect(1, 2));
     let throughput = pin!(Mutex::robust_throughput(3));

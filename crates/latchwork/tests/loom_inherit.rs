@@ -46,7 +46,7 @@ impl<P: Lock> Shared<P> {
 
     fn work_and_unlock(&self) {
         self.with(|data| {
-            assert!(!data.torn, "torn data, and nobody said so");
+            assert!(!data.torn, "torn data that was not reported");
             data.torn = true;
         });
         step();
@@ -59,12 +59,12 @@ impl<P: Lock> Shared<P> {
     }
 
     fn enter(&self) {
-        self.lock.acquire().expect("nobody dies");
+        self.lock.acquire().expect("no task dies");
         self.work_and_unlock();
     }
 
     fn sum(&self) -> u32 {
-        self.lock.acquire().expect("nobody dies");
+        self.lock.acquire().expect("no task dies");
         self.with(|data| data.sum)
     }
 }
@@ -82,7 +82,7 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
 }
 
 /// These tasks enter the critical section `rounds` times each.
-fn everybody_enters<P: Lock, const N: usize>(tasks: [usize; N], rounds: u32) -> impl Fn() {
+fn every_task_enters<P: Lock, const N: usize>(tasks: [usize; N], rounds: u32) -> impl Fn() {
     move || {
         let shared = Arc::<Shared<P>>::default();
         join(tasks.map(|number| {
@@ -99,7 +99,7 @@ fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() 
         let shared = Arc::<Shared<P>>::default();
         let hasty = Arc::clone(&shared);
         let hasty = spawn(1, move || {
-            if hasty.lock.acquire_until(SOON).expect("nobody dies") {
+            if hasty.lock.acquire_until(SOON).expect("no task dies") {
                 hasty.work_and_unlock();
             }
         });
@@ -118,7 +118,7 @@ fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() 
 /// Takes `first`, then `second`; gives up at a deadlock error. Returns whether it gave up.
 fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
     first.lock.acquire().expect("nothing is held");
-    let told = match second.lock.acquire() {
+    let is_deadlock = match second.lock.acquire() {
         Ok(()) => {
             second.work_and_unlock();
             false
@@ -129,16 +129,17 @@ fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
         }
     };
     first.work_and_unlock();
-    told
+    is_deadlock
 }
 
 /// Two tasks take two locks in opposite order; other tasks take one of them only.
-fn a_circle<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
+fn a_deadlock<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
     move || {
         let (left, right) = (Arc::<Shared<P>>::default(), Arc::<Shared<P>>::default());
-        let told = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
-        let circle = [1, 2].map(|number| {
-            let (left, right, told) = (Arc::clone(&left), Arc::clone(&right), Arc::clone(&told));
+        let reports = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
+        let cycle = [1, 2].map(|number| {
+            let (left, right, reports) =
+                (Arc::clone(&left), Arc::clone(&right), Arc::clone(&reports));
             spawn(number, move || {
                 let both = if number == 1 {
                     (left, right)
@@ -146,7 +147,7 @@ fn a_circle<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
                     (right, left)
                 };
                 if take_both(&both.0, &both.1) {
-                    told.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
+                    reports.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
                 }
             })
         });
@@ -154,13 +155,17 @@ fn a_circle<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
             let left = Arc::clone(&left);
             spawn(number, move || {
                 let taken = left.lock.acquire();
-                assert_eq!(taken, Ok(()), "an innocent task is told of a deadlock");
+                assert_eq!(
+                    taken,
+                    Ok(()),
+                    "a task outside the cycle gets a deadlock error"
+                );
                 left.work_and_unlock();
             })
         });
-        join(circle);
+        join(cycle);
         join(others);
-        assert!(told.load(loom::sync::atomic::Ordering::Relaxed) < 2);
+        assert!(reports.load(loom::sync::atomic::Ordering::Relaxed) < 2);
     }
 }
 
@@ -178,7 +183,7 @@ fn survive<P: Lock>(shared: &Shared<P>) -> bool {
     }
 }
 
-fn somebody_dies<P: Lock, const N: usize>(survivors: [usize; N], life: usize) {
+fn a_task_dies<P: Lock, const N: usize>(survivors: [usize; N], life: usize) {
     let shared = Arc::<Shared<P>>::default();
     let victim = Arc::clone(&shared);
     let victim = thread::spawn(move || {
@@ -208,7 +213,7 @@ fn at_every_step<P: Lock, const N: usize>(scene: Scene, preemptions: usize, surv
     for life in 0.. {
         somebody_died();
         scene.explore(Some(preemptions), move || {
-            somebody_dies::<P, N>(survivors, life)
+            a_task_dies::<P, N>(survivors, life)
         });
         if !somebody_died() {
             assert!(life > 2, "the victim has more steps than that");
@@ -228,25 +233,25 @@ fn ordered(wake_order: WakeOrder) -> Scene {
 
 #[test]
 fn two_tasks_exclude_each_other_and_both_enter() {
-    Scene::default().explore(None, everybody_enters::<InheritPlain, 2>([1, 2], 1));
-    Scene::default().explore(None, everybody_enters::<Inherit, 2>([1, 2], 1));
-    Scene::default().explore(Some(3), everybody_enters::<InheritPlain, 2>([1, 2], 2));
-    Scene::default().explore(Some(3), everybody_enters::<Inherit, 2>([1, 2], 2));
+    Scene::default().explore(None, every_task_enters::<InheritPlain, 2>([1, 2], 1));
+    Scene::default().explore(None, every_task_enters::<Inherit, 2>([1, 2], 1));
+    Scene::default().explore(Some(3), every_task_enters::<InheritPlain, 2>([1, 2], 2));
+    Scene::default().explore(Some(3), every_task_enters::<Inherit, 2>([1, 2], 2));
 }
 
 #[test]
 fn three_tasks_exclude_each_other_and_all_enter() {
     for order in ORDERS {
         let scene = ordered(order);
-        scene.explore(Some(3), everybody_enters::<InheritPlain, 3>([0, 1, 2], 1));
-        scene.explore(Some(3), everybody_enters::<Inherit, 3>([0, 1, 2], 1));
+        scene.explore(Some(3), every_task_enters::<InheritPlain, 3>([0, 1, 2], 1));
+        scene.explore(Some(3), every_task_enters::<Inherit, 3>([0, 1, 2], 1));
     }
 }
 
 #[test]
 fn a_real_time_task_goes_past_the_gate() {
     for order in ORDERS {
-        ordered(order).explore(Some(3), everybody_enters::<Inherit, 3>([1, 2, 3], 1));
+        ordered(order).explore(Some(3), every_task_enters::<Inherit, 3>([1, 2, 3], 1));
     }
 }
 
@@ -256,8 +261,8 @@ fn an_owner_that_is_exiting_is_asked_for_again() {
         spurious: 2,
         ..Scene::default()
     };
-    scene.explore(Some(3), everybody_enters::<InheritPlain, 2>([1, 2], 1));
-    scene.explore(Some(3), everybody_enters::<Inherit, 3>([1, 2, 3], 1));
+    scene.explore(Some(3), every_task_enters::<InheritPlain, 2>([1, 2], 1));
+    scene.explore(Some(3), every_task_enters::<Inherit, 3>([1, 2, 3], 1));
 }
 
 #[test]
@@ -271,27 +276,27 @@ fn a_task_that_gives_up_leaves_the_others_their_turn() {
 }
 
 #[test]
-fn a_circle_of_two_is_told_of_the_deadlock() {
-    Scene::default().explore(Some(3), a_circle::<InheritPlain, 0>([]));
-    Scene::default().explore(Some(3), a_circle::<Inherit, 0>([]));
+fn deadlock_is_reported_to_a_cycle_of_two() {
+    Scene::default().explore(Some(3), a_deadlock::<InheritPlain, 0>([]));
+    Scene::default().explore(Some(3), a_deadlock::<Inherit, 0>([]));
 }
 
 #[test]
-fn nobody_outside_the_circle_is_told_of_the_deadlock() {
+fn deadlock_is_reported_only_within_the_cycle() {
     for order in ORDERS {
-        ordered(order).explore(Some(2), a_circle::<InheritPlain, 1>([0]));
-        ordered(order).explore(Some(2), a_circle::<Inherit, 1>([0]));
+        ordered(order).explore(Some(2), a_deadlock::<InheritPlain, 1>([0]));
+        ordered(order).explore(Some(2), a_deadlock::<Inherit, 1>([0]));
     }
 }
 
 #[test]
-fn one_survivor_goes_on_or_is_told_whenever_a_task_dies() {
+fn one_survivor_proceeds_or_gets_the_death_reported() {
     at_every_step::<InheritPlain, 1>(Scene::default(), 3, [2]);
     at_every_step::<Inherit, 1>(Scene::default(), 3, [2]);
 }
 
 #[test]
-fn two_survivors_go_on_or_are_told_whenever_a_task_dies() {
+fn two_survivors_proceed_or_get_the_death_reported() {
     for order in ORDERS {
         at_every_step::<InheritPlain, 2>(ordered(order), 2, [0, 2]);
         at_every_step::<Inherit, 2>(ordered(order), 2, [0, 2]);
@@ -304,7 +309,7 @@ negative_twin!(
     InheritLockRelaxed,
     "Causality violation",
     None,
-    everybody_enters::<Inherit, 2>([1, 2], 1)
+    every_task_enters::<Inherit, 2>([1, 2], 1)
 );
 
 negative_twin!(
@@ -312,7 +317,7 @@ negative_twin!(
     InheritUnlockRelaxed,
     "Causality violation",
     None,
-    everybody_enters::<InheritPlain, 2>([1, 2], 1)
+    every_task_enters::<InheritPlain, 2>([1, 2], 1)
 );
 
 negative_twin!(
@@ -320,7 +325,7 @@ negative_twin!(
     InheritUnlockIgnoresSleepers,
     "deadlock",
     Some(3),
-    everybody_enters::<InheritPlain, 2>([1, 2], 1)
+    every_task_enters::<InheritPlain, 2>([1, 2], 1)
 );
 
 negative_twin!(
@@ -336,7 +341,7 @@ negative_twin!(
     InheritBlamesGate,
     "an innocent task",
     Some(2),
-    a_circle::<Inherit, 1>([0])
+    a_deadlock::<Inherit, 1>([0])
 );
 
 #[test]
@@ -347,7 +352,7 @@ fn twin_heir_that_hides_the_death_is_found() {
     };
     scene.must_fail(
         "twin_heir_that_hides_the_death_is_found",
-        "nobody said so",
+        "torn data that was not reported",
         |scene| at_every_step::<InheritPlain, 1>(scene, 2, [2]),
     );
 }

@@ -55,7 +55,7 @@ impl Shared {
 }
 
 /// `tasks` tasks enter the critical section `rounds` times each.
-fn everybody_enters(tasks: u32, rounds: u32) -> impl Fn() + Send + Sync + 'static {
+fn every_task_enters(tasks: u32, rounds: u32) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = Shared::new();
         let enter = move |shared: &Shared| (0..rounds).for_each(|_| shared.add());
@@ -97,8 +97,8 @@ fn a_deadline_passes() {
 
 #[test]
 fn two_tasks_exclude_each_other_and_both_enter() {
-    Scene::default().explore(None, everybody_enters(2, 1));
-    Scene::default().explore(Some(4), everybody_enters(2, 2));
+    Scene::default().explore(None, every_task_enters(2, 1));
+    Scene::default().explore(Some(4), every_task_enters(2, 2));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn two_tasks_survive_spurious_wakeups() {
             spurious,
             ..Scene::default()
         }
-        .explore(Some(4), everybody_enters(2, 2));
+        .explore(Some(4), every_task_enters(2, 2));
     }
 }
 
@@ -119,7 +119,7 @@ fn three_tasks_exclude_each_other_and_all_enter() {
             wake_order,
             ..Scene::default()
         }
-        .explore(Some(4), everybody_enters(3, 1));
+        .explore(Some(4), every_task_enters(3, 1));
     }
 }
 
@@ -129,12 +129,12 @@ fn three_tasks_survive_spurious_wakeups() {
         spurious: 1,
         ..Scene::default()
     }
-    .explore(Some(4), everybody_enters(3, 1));
+    .explore(Some(4), every_task_enters(3, 1));
     Scene {
         spurious: 1,
         ..Scene::default()
     }
-    .explore(Some(2), everybody_enters(3, 2));
+    .explore(Some(2), every_task_enters(3, 2));
 }
 
 #[test]
@@ -147,7 +147,7 @@ negative_twin!(
     UnlockRelaxed,
     "Causality violation",
     None,
-    everybody_enters(2, 1)
+    every_task_enters(2, 1)
 );
 
 negative_twin!(
@@ -155,7 +155,7 @@ negative_twin!(
     LockRelaxed,
     "Causality violation",
     None,
-    everybody_enters(2, 1)
+    every_task_enters(2, 1)
 );
 
 negative_twin!(
@@ -163,7 +163,7 @@ negative_twin!(
     UnlockWakesNobody,
     "deadlock",
     None,
-    everybody_enters(2, 1)
+    every_task_enters(2, 1)
 );
 
 negative_twin!(
@@ -171,5 +171,5 @@ negative_twin!(
     RelockUncontended,
     "deadlock",
     Some(3),
-    everybody_enters(3, 1)
+    every_task_enters(3, 1)
 );

@@ -9,7 +9,7 @@
 //! A sleeper's nap ends when a task has died whose wake-up no other task passes on, and at no other time: everything
 //! else must work without naps.
 //!
-//! Left out: the links of the list (`tests/robust.rs`, and the kill tests with the real kernel), the spin before the
+//! Left out: the links of the list (`tests/robust/`, and the kill tests with the real kernel), the spin before the
 //! sleep, a victim that is killed asleep (equivalent to one that never slept, or one that was woken), more than two
 //! survivors.
 #![cfg(loom)]
@@ -58,7 +58,7 @@ fn two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
 }
 
 #[test]
-fn unrepaired_means_not_recoverable_for_everybody() {
+fn unrepaired_means_not_recoverable_for_all_tasks() {
     unrepaired_is_lost::<WaitWake>(Scene::default(), 3);
 }
 

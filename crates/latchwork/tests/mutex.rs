@@ -1,5 +1,5 @@
-//! What every mutex must do, whoever makes it: ours of each protocol, and std's and pthread's, which
-//! show that the bodies are right.
+//! The properties of every mutex: ours with each protocol, and std's and pthread's, which show that the tests are
+//! right.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
@@ -273,7 +273,7 @@ fn sizes_are_as_promised() {
 #[test]
 fn zero_is_unlocked() {
     fn word<T>(lock: &T) -> u32 {
-        // SAFETY: the word is the first thing in each lock, and nobody changes it meanwhile.
+        // SAFETY: the word is the first thing in each lock, and no task changes it meanwhile.
         unsafe { core::ptr::from_ref(lock).cast::<u32>().read_volatile() }
     }
     let (plain, spin) = (Mutex::new(9_u32), Mutex::from_raw(Spin::new(), 9_u32));

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 mod protect_support;
 use protect_support::{count, inside, lock};
 
-/// Whether this process could set its `RLIMIT_RTPRIO`, for good.
+/// Whether this process could set its `RLIMIT_RTPRIO`, permanently.
 fn limit_priorities(to: u64) -> bool {
     let limit = libc::rlimit {
         rlim_cur: to,
@@ -31,7 +31,7 @@ fn limit_priorities(to: u64) -> bool {
 }
 
 #[test]
-fn a_section_runs_at_the_ceiling_and_everything_is_as_before_after_it() {
+fn a_critical_section_runs_at_the_ceiling_and_restores_the_priority() {
     with_priorities(|_| {
         let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].map(fair);
         for before in
@@ -68,7 +68,7 @@ fn held_locks_give_the_highest_ceiling_in_any_order_of_release() {
         let mut random = trial.seed().rng(0);
         for own in [OTHER, fifo(20), round_robin(3)] {
             own.give(0);
-            // A lock with the last own priority as its ceiling would not look.
+            // A lock whose ceiling is the last own priority would not read the priority.
             Protect::priority_changed();
             let mutexes: Vec<_> = (0..12).map(|_| lock(random.u8(20..=99))).collect();
             let mut held: Vec<(u8, _)> = Vec::new();
@@ -98,7 +98,7 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
         count::start();
         let calls = |body: &dyn Fn()| {
             let calls = count::calls(body);
-            (calls.changes, calls.looks)
+            (calls.changes, calls.reads)
         };
         assert_eq!(calls(&|| pair(&low)), (2, 2));
         let outer = middle.lock().unwrap();
@@ -115,7 +115,7 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
         Protect::priority_changed();
         pair(&middle);
         assert_eq!(calls(&|| (0..10).for_each(|_| pair(&middle))), (0, 0));
-        // One that declares that nobody else changes it.
+        // A task that declares that no other task changes its priority.
         fifo(10).give(0);
         Protect::priority_changed();
         let trusting = Protect::trust_priority().unwrap();
@@ -127,7 +127,7 @@ fn the_priority_is_changed_only_when_the_highest_ceiling_changes() {
 }
 
 #[test]
-fn a_change_between_sections_is_what_the_task_goes_back_to() {
+fn a_change_between_critical_sections_is_restored_after_the_next() {
     with_priorities(|_| {
         fifo(10).give(0);
         let mutex = lock(50);
@@ -148,7 +148,7 @@ fn a_change_between_sections_is_what_the_task_goes_back_to() {
 }
 
 #[test]
-fn a_change_within_a_section_is_not_undone() {
+fn a_change_within_a_critical_section_is_not_undone() {
     with_priorities(|_| {
         let changes = [
             fifo(30),
@@ -170,8 +170,8 @@ fn a_change_within_a_section_is_not_undone() {
                     let me = thread_id();
                     in_thread(|| change.give(me));
                     drop(guard);
-                    // The priority of the boost itself is taken for the boost; what else was changed
-                    // with it is kept.
+                    // A change to the priority of the boost counts as the boost; other changes with it
+                    // are kept.
                     let expected = match change.priority {
                         50 if change.policy & !libc::SCHED_RESET_ON_FORK == boosted.policy => Now {
                             policy: own.policy | change.policy & libc::SCHED_RESET_ON_FORK,
@@ -193,7 +193,7 @@ fn a_change_within_a_section_is_not_undone() {
 }
 
 #[test]
-fn what_is_still_held_counts_after_a_change_from_outside() {
+fn locks_still_held_count_after_an_external_change() {
     with_priorities(|_| {
         fifo(10).give(0);
         let (low, high) = (lock(40), lock(60));
@@ -208,7 +208,7 @@ fn what_is_still_held_counts_after_a_change_from_outside() {
         assert_eq!(
             now(),
             OTHER,
-            "nothing to change: so nobody looked, and nobody interfered"
+            "nothing to change, so the priority is not read"
         );
         drop(higher);
         assert_eq!(now(), OTHER);
@@ -216,9 +216,9 @@ fn what_is_still_held_counts_after_a_change_from_outside() {
     })
 }
 
-/// Nor does one between a look at the priority and the change of it, which nobody sees.
+/// Also a change between the read of the priority and its change, which the lock cannot detect.
 #[test]
-fn a_change_from_outside_at_any_instruction_leaves_no_boost() {
+fn an_external_change_at_any_instruction_leaves_no_boost() {
     with_priorities(|trial| {
         let task = Page::<AtomicU32>::new();
         let changes = [
@@ -245,7 +245,7 @@ fn a_change_from_outside_at_any_instruction_leaves_no_boost() {
                 |()| other.give(task.load(Ordering::SeqCst) as i32),
                 |(), point| {
                     let end = Now::of(task.load(Ordering::SeqCst) as i32);
-                    // What was not seen is undone, as far as the lock writes it.
+                    // A change that was not detected is undone, as far as the lock writes it.
                     let due = [own, other];
                     assert!(
                         due.iter().any(|due| due.policy == end.policy)
@@ -305,7 +305,7 @@ fn a_deadline_task_is_refused() {
 }
 
 #[test]
-fn a_missing_privilege_is_named_and_nothing_is_taken() {
+fn a_missing_privilege_is_reported_and_nothing_is_acquired() {
     with_priorities(|_| {
         fifo(10).give(0);
         Child::fork(|| {
@@ -351,7 +351,7 @@ fn a_missing_privilege_is_named_and_nothing_is_taken() {
 }
 
 #[test]
-fn a_child_of_a_section_gives_the_boost_back_at_its_first_lock() {
+fn a_child_forked_in_a_critical_section_drops_the_boost_at_its_first_lock() {
     with_priorities(|_| {
         for own in [OTHER, fifo(10), round_robin(10)] {
             own.give(0);
@@ -384,7 +384,7 @@ fn a_child_of_a_section_gives_the_boost_back_at_its_first_lock() {
 }
 
 #[test]
-fn a_panic_inside_gives_the_priority_back() {
+fn a_panic_in_a_critical_section_restores_the_priority() {
     with_priorities(|_| {
         fifo(10).give(0);
         let mutex = lock(50);
@@ -398,7 +398,7 @@ fn a_panic_inside_gives_the_priority_back() {
 }
 
 #[test]
-fn a_trusted_priority_notices_another_class_and_can_be_told_of_a_change() {
+fn a_trusted_priority_detects_another_class_and_accepts_a_reported_change() {
     with_priorities(|_| {
         fifo(10).give(0);
         let mutex = lock(50);
@@ -442,7 +442,7 @@ fn processes_share_a_ceiling() {
 }
 
 #[test]
-fn whoever_has_no_privilege_can_change_and_ask_for_ceilings() {
+fn an_unprivileged_task_can_set_and_read_ceilings() {
     let mutex = Mutex::protect(7, ());
     assert_eq!((mutex.set_ceiling(8), mutex.ceiling()), (7, 8));
     for wrong in [0, 100] {

@@ -16,7 +16,7 @@ use latchwork_testkit::priority::{Now, OTHER, fifo, in_thread, now, round_robin,
 use protect_support::{inside, lock};
 
 #[test]
-fn whoever_gives_up_has_its_priority_back() {
+fn a_waiter_that_gives_up_has_its_priority_restored() {
     with_priorities(|trial| {
         let mutex = lock(50);
         let guard = mutex.lock().unwrap();
@@ -88,7 +88,7 @@ fn waiters_sleep_at_their_own_priority_and_wake_in_its_order() {
 }
 
 #[test]
-fn the_ceiling_can_be_changed_also_while_others_wait() {
+fn the_ceiling_can_be_changed_while_tasks_wait() {
     with_priorities(|trial| {
         let mutex = lock(50);
         assert_eq!(
@@ -129,9 +129,9 @@ fn the_ceiling_can_be_changed_also_while_others_wait() {
     })
 }
 
-/// Who waits while the ceiling falls below its own priority is refused, and passes its turn on.
+/// A waiter whose own priority is above a ceiling that was lowered meanwhile is refused, and passes its wake-up on.
 #[test]
-fn every_section_runs_at_the_ceiling_of_its_moment() {
+fn each_critical_section_runs_at_the_current_ceiling() {
     with_priorities(|_| {
         let mutex = lock(30);
         let enter = || {
@@ -155,7 +155,7 @@ fn every_section_runs_at_the_ceiling_of_its_moment() {
 }
 
 #[test]
-fn a_waiter_that_may_not_enter_any_more_takes_no_wakeup_with_it() {
+fn a_waiter_that_may_no_longer_enter_passes_its_wakeup_on() {
     with_priorities(|trial| {
         let mutex = lock(50);
         let (above, below) = (ThreadId::default(), ThreadId::default());
@@ -187,7 +187,7 @@ fn a_waiter_that_may_not_enter_any_more_takes_no_wakeup_with_it() {
 }
 
 #[test]
-fn a_kept_boost_lasts_until_its_guard_goes_or_the_task_waits_for_a_lock() {
+fn a_kept_boost_lasts_until_its_guard_is_dropped_or_the_task_waits() {
     with_priorities(|trial| {
         fifo(10).give(0);
         let (low, high) = (lock(30), lock(50));
@@ -244,7 +244,7 @@ fn a_kept_boost_lasts_until_its_guard_goes_or_the_task_waits_for_a_lock() {
 }
 
 #[test]
-fn a_condition_is_waited_for_at_the_own_priority() {
+fn a_wait_for_a_condition_runs_at_the_tasks_own_priority() {
     with_priorities(|trial| {
         let (mutex, changed) = (lock(50), Condvar::new());
         let id = ThreadId::default();

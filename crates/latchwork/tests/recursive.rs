@@ -44,7 +44,7 @@ fn guards_of_one_task_exclude_all_others() {
 }
 
 #[test]
-fn others_are_kept_out_until_the_last_guard_is_dropped() {
+fn the_lock_is_held_until_the_last_guard_is_dropped() {
     let _watchdog = Watchdog::start("recursive others".into());
     static MUTEX: RecursiveMutex<()> = RecursiveMutex::new(());
     let others = || thread::spawn(|| MUTEX.try_lock().is_some()).join().unwrap();
@@ -57,11 +57,11 @@ fn others_are_kept_out_until_the_last_guard_is_dropped() {
     assert!(timed_out.join().unwrap());
     drop(inner);
     assert!(others());
-    assert!(others(), "what it took it gave back");
+    assert!(others(), "each lock was released");
 }
 
 #[test]
-fn a_panic_releases_what_it_held() {
+fn a_panic_releases_the_lock() {
     let mutex = RecursiveMutex::new(());
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _outer = mutex.lock();
@@ -75,7 +75,7 @@ fn a_panic_releases_what_it_held() {
 }
 
 #[test]
-fn it_lies_beside_other_mutexes_in_one_task() {
+fn a_task_can_hold_it_together_with_other_mutexes() {
     let plain = Mutex::new(1);
     let recursive = RecursiveMutex::new(Cell::new(1));
     let outer = recursive.lock();

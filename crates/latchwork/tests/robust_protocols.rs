@@ -1,4 +1,4 @@
-//! The robust forms of all protocols: what is the same in each. (`robust_special.rs` has what is not, `robust.rs`
+//! The robust forms of all protocols: what is the same in each. (`robust_special.rs` has what is not, `robust/`
 //! what the wait-wake form alone is tried for; `kill_robust_protocols.rs` kills at random and at every
 //! instruction.)
 //!
@@ -50,7 +50,7 @@ macro_rules! of_each_kind {
                     trial.progress();
                     assert!(list_is_empty());
                     assert_eq!(announced(), 0);
-                    assert_eq!(now(), OTHER, "the priority is not as it was");
+                    assert_eq!(now(), OTHER, "the priority is not restored");
                 }
             })*
         }
@@ -60,17 +60,17 @@ macro_rules! of_each_kind {
 of_each_kind! {
     a_dead_owner_is_reported_once_and_recovered
     several_waiters_are_freed_in_turn_when_the_owner_dies
-    not_recoverable_reaches_all_waiters_and_all_who_come_later
+    not_recoverable_reaches_all_waiters_and_later_callers
     locking_again_is_reported_by_every_variant
-    try_and_timed_variants_say_why_not
-    a_panic_while_holding_is_reported
-    two_are_never_inside_and_nobody_is_left_asleep
+    try_and_timed_variants_report_the_reason
+    a_panic_of_the_owner_is_reported
+    exclusion_holds_and_no_waiter_stays_asleep
     as_many_as_the_kernel_would_release_can_be_held
     a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner
     ;
     a_killed_process_leaves_its_lock_to_others
     waiters_of_other_processes_are_freed_in_turn
-    a_fork_holds_nothing_and_an_inherited_guard_aborts_it
+    a_forked_child_holds_nothing_and_an_inherited_guard_aborts_it
 }
 
 fn a_dead_owner_is_reported_once_and_recovered<K: Kind>(_: &Trial) {
@@ -148,7 +148,7 @@ fn several_waiters_are_freed_in_turn_when_the_owner_dies<K: Kind>(trial: &Trial)
     expect_owner_died(lock.as_ref());
 }
 
-fn not_recoverable_reaches_all_waiters_and_all_who_come_later<K: Kind>(trial: &Trial) {
+fn not_recoverable_reaches_all_waiters_and_later_callers<K: Kind>(trial: &Trial) {
     let mut lock = pin!(K::mutex(0));
     let shared = lock.as_ref();
     let counts = with_waiters_of_a_dying_owner(trial, shared, |result| match result {
@@ -166,7 +166,7 @@ fn not_recoverable_reaches_all_waiters_and_all_who_come_later<K: Kind>(trial: &T
     assert_eq!(now(), OTHER);
     lock.as_mut().reset(7);
     assert_eq!(*lock.as_ref().lock().unwrap(), 7);
-    // One that nobody waits for, with and without a word that the kernel had to do with.
+    // A lock without waiters, with and without a word that the kernel has changed.
     for waited in [false, true] {
         let lock = pin!(K::mutex(0));
         let lock = lock.as_ref();
@@ -201,7 +201,7 @@ fn locking_again_is_reported_by_every_variant<K: Kind>(_: &Trial) {
     drop(lock.lock().unwrap());
 }
 
-fn try_and_timed_variants_say_why_not<K: Kind>(trial: &Trial) {
+fn try_and_timed_variants_report_the_reason<K: Kind>(trial: &Trial) {
     let lock = pin!(K::mutex(0));
     let lock = lock.as_ref();
     let past = Deadline::from_nanoseconds(0);
@@ -229,7 +229,7 @@ fn try_and_timed_variants_say_why_not<K: Kind>(trial: &Trial) {
     });
 }
 
-fn a_panic_while_holding_is_reported<K: Kind>(_: &Trial) {
+fn a_panic_of_the_owner_is_reported<K: Kind>(_: &Trial) {
     let lock = pin!(K::mutex(0));
     let lock = lock.as_ref();
     let panics = |body: &(dyn Fn() + Sync)| {
@@ -247,7 +247,7 @@ fn a_panic_while_holding_is_reported<K: Kind>(_: &Trial) {
 }
 
 /// Threads that enter, some with a deadline, some of them ending with the lock.
-fn two_are_never_inside_and_nobody_is_left_asleep<K: Kind>(trial: &Trial) {
+fn exclusion_holds_and_no_waiter_stays_asleep<K: Kind>(trial: &Trial) {
     const TASKS: usize = 6;
     let lock = pin!(K::mutex(0));
     let lock = lock.as_ref();
@@ -324,7 +324,7 @@ fn as_many_as_the_kernel_would_release_can_be_held<K: Kind>(_: &Trial) {
     (count..locks.len()).for_each(|index| drop(pinned(index).lock().unwrap()));
 }
 
-/// Such a lock is on its owner's list: it must not look free, or its memory would be.
+/// Such a lock is on its owner's list: it must not appear free, or its memory would be freed.
 fn a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner<K: Kind>(_: &Trial) {
     let mut child = Child::fork(|| {
         let mut lock = Box::pin(K::mutex(0));
@@ -406,7 +406,7 @@ fn waiters_of_other_processes_are_freed_in_turn<K: Kind>(trial: &Trial) {
     }
 }
 
-fn a_fork_holds_nothing_and_an_inherited_guard_aborts_it<K: Kind>(_: &Trial) {
+fn a_forked_child_holds_nothing_and_an_inherited_guard_aborts_it<K: Kind>(_: &Trial) {
     let [parents, childs] = [K::mutex(0), K::mutex(0)].map(Mapped::new);
     let guard = parents.pin().lock().unwrap();
     let mut child = Child::fork(|| {

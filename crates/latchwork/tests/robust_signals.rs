@@ -167,12 +167,12 @@ fn take_another_lock_which_the_kernel_finds() {
 /// Locks are taken and released among others, in front of them and between them.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_handlers_lock_at_any_instruction_leaves_the_list_whole() {
+fn a_handlers_lock_at_any_instruction_leaves_the_list_intact() {
     /// Lock, or unlock, and how many are held then.
     const STEPS: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 2), (2, 1), (0, 0)];
     /// Instructions that are interrupted alone; each is, together with all others.
     const SINGLE: u64 = 30;
-    let trial = Trial::begin("a_handlers_lock_at_any_instruction_leaves_the_list_whole");
+    let trial = Trial::begin("a_handlers_lock_at_any_instruction_leaves_the_list_intact");
     let region = RegionOptions::new()
         .max_bytes(1 << 20)
         .create_anonymous()

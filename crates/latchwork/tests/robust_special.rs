@@ -1,6 +1,6 @@
-//! What is special in the robust forms of the protocols: locks of all makers side by side, owners that the
-//! list does not tell of, circles, priorities and ceilings, signals. (`robust_protocols.rs` has what is the
-//! same in each.)
+//! The special properties of the robust forms of the protocols: locks of several libraries side by side, owners that
+//! are missing from the robust list, deadlocks, priorities and ceilings, signals. (`robust_protocols.rs` has the common
+//! properties.)
 //!
 //! Real-time priorities need a privilege: without it, those tests are skipped, and say so.
 #![cfg(not(loom))]
@@ -29,7 +29,7 @@ use latchwork_testkit::{Mapped, ThreadId};
 use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 
-/// A robust lock, whoever made it.
+/// A robust lock of any library.
 trait AnyLock: Sync {
     /// Takes the lock; whether it was clean.
     fn lock(&self) -> bool;
@@ -84,7 +84,7 @@ impl<K: Kind> AnyLock for Kept<K> {
     }
 }
 
-fn all_sorts_of_locks(with_ceilings: bool) -> Vec<Box<dyn AnyLock>> {
+fn locks_of_all_protocols(with_ceilings: bool) -> Vec<Box<dyn AnyLock>> {
     let pthread = |kind| -> Box<dyn AnyLock> { robust_support::Lock::new(kind) };
     let mut locks = vec![
         Kept::<WaitWake<Shared>>::boxed(),
@@ -103,10 +103,10 @@ fn all_sorts_of_locks(with_ceilings: bool) -> Vec<Box<dyn AnyLock>> {
 
 /// Taken and released in random orders, until the thread ends: what it held is reported, and nothing else.
 #[test]
-fn all_sorts_and_pthreads_are_held_side_by_side_in_any_order() {
-    let trial = Trial::begin("all_sorts_and_pthreads_are_held_side_by_side_in_any_order");
-    let locks = all_sorts_of_locks(may_use_priorities(
-        "the part with ceilings of all_sorts_and_pthreads_are_held_side_by_side_in_any_order",
+fn all_protocols_and_pthreads_are_held_side_by_side_in_any_order() {
+    let trial = Trial::begin("all_protocols_and_pthreads_are_held_side_by_side_in_any_order");
+    let locks = locks_of_all_protocols(may_use_priorities(
+        "the part with ceilings of all_protocols_and_pthreads_are_held_side_by_side_in_any_order",
     ));
     let mut rng = trial.seed().rng(0);
     for _ in 0..trial.times(3_000) {
@@ -140,10 +140,9 @@ fn all_sorts_and_pthreads_are_held_side_by_side_in_any_order() {
 
 /// The kernel finds the second name of the thread on its list, and the first one in the lock.
 #[test]
-fn who_inherits_or_is_a_top_waiter_finds_an_owner_that_the_list_did_not_tell_of() {
-    let trial = Trial::begin(
-        "who_inherits_or_is_a_top_waiter_finds_an_owner_that_the_list_did_not_tell_of",
-    );
+fn pi_waiters_and_top_waiters_detect_a_dead_owner_missing_from_the_robust_list() {
+    let trial =
+        Trial::begin("pi_waiters_and_top_waiters_detect_a_dead_owner_missing_from_the_robust_list");
     fn exec_with<K: Kind>(trial: &Trial) {
         let lock = Mapped::new(K::mutex(0));
         let waited = [false, true];
@@ -193,9 +192,9 @@ fn who_inherits_or_is_a_top_waiter_finds_an_owner_that_the_list_did_not_tell_of(
 
 /// Real-time tasks go past the gate, so that several ask the kernel for the word at once.
 #[test]
-fn several_who_find_such_an_owner_do_not_take_the_lock_from_each_other() {
+fn several_waiters_that_detect_such_an_owner_exclude_each_other() {
     const TASKS: u32 = 4;
-    let name = "several_who_find_such_an_owner_do_not_take_the_lock_from_each_other";
+    let name = "several_waiters_that_detect_such_an_owner_exclude_each_other";
     if !may_be_real_time(name) {
         return;
     }
@@ -241,9 +240,8 @@ fn several_who_find_such_an_owner_do_not_take_the_lock_from_each_other() {
 }
 
 #[test]
-fn who_sleeps_at_the_gate_outlasts_a_stopped_top_waiter_also_under_signals() {
-    let trial =
-        Trial::begin("who_sleeps_at_the_gate_outlasts_a_stopped_top_waiter_also_under_signals");
+fn sleepers_at_the_gate_pass_a_stopped_top_waiter_also_under_signals() {
+    let trial = Trial::begin("sleepers_at_the_gate_pass_a_stopped_top_waiter_also_under_signals");
     let lock = Mapped::new(Mutex::robust_throughput(0_u32));
     let held = lock.pin().lock().unwrap();
     let mut top = Child::fork(|| drop(lock.pin().lock()));
@@ -320,27 +318,27 @@ fn a_signal_handler_ends_an_interruptible_wait_and_leaves_no_boost() {
 }
 
 #[test]
-fn a_circle_of_robust_locks_that_inherit_is_reported() {
-    let _trial = Trial::begin("a_circle_of_robust_locks_that_inherit_is_reported");
+fn a_deadlock_of_robust_inherit_locks_is_reported() {
+    let _trial = Trial::begin("a_deadlock_of_robust_inherit_locks_is_reported");
     for _ in 0..30 {
         let locks = [(); 2].map(|()| Box::pin(Mutex::robust_inherit(0)));
-        let (both, told) = (std::sync::Barrier::new(2), AtomicU32::new(0));
+        let (both, reports) = (std::sync::Barrier::new(2), AtomicU32::new(0));
         thread::scope(|scope| {
             for task in 0..2 {
-                let (locks, both, told) = (&locks, &both, &told);
+                let (locks, both, reports) = (&locks, &both, &reports);
                 scope.spawn(move || {
                     let _mine = locks[task].as_ref().lock().unwrap();
                     both.wait();
                     match locks[1 - task].as_ref().lock() {
                         Ok(_) => {}
-                        Err(LockError::Deadlock) => drop(told.fetch_add(1, Ordering::Relaxed)),
+                        Err(LockError::Deadlock) => drop(reports.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => panic!("{error}"),
                     }
                 });
             }
         });
-        // Both are told if they close it in the same moment.
-        assert!((1..=2).contains(&told.into_inner()));
+        // Both get the report if they complete the cycle at the same moment.
+        assert!((1..=2).contains(&reports.into_inner()));
         for lock in &locks {
             drop(lock.as_ref().try_lock().unwrap());
         }
@@ -348,9 +346,8 @@ fn a_circle_of_robust_locks_that_inherit_is_reported() {
 }
 
 #[test]
-fn the_holder_of_a_robust_lock_runs_at_the_priority_of_who_waits_also_when_it_got_it_from_the_dead()
-{
-    let name = "the_holder_of_a_robust_lock_runs_at_the_priority_of_who_waits_also_when_it_got_it_from_the_dead";
+fn the_owner_of_a_robust_lock_runs_at_its_waiters_priority_also_after_an_owner_death() {
+    let name = "the_owner_of_a_robust_lock_runs_at_its_waiters_priority_also_after_an_owner_death";
     if !may_be_real_time(name) {
         return;
     }
@@ -389,7 +386,7 @@ fn the_holder_of_a_robust_lock_runs_at_the_priority_of_who_waits_also_when_it_go
 
 /// After every way out of a lock call the priority is the task's own again.
 #[test]
-fn a_robust_section_runs_at_the_ceiling_whatever_became_of_its_last_owner() {
+fn a_robust_critical_section_runs_at_the_ceiling_also_after_an_owner_death() {
     with_priorities(|trial| {
         for own in [OTHER, fair(libc::SCHED_BATCH), fifo(10), fifo(30)] {
             own.give(0);
@@ -470,7 +467,7 @@ fn a_task_above_the_ceiling_is_refused_and_leaves_the_robust_lock_free() {
 
 /// Whoever was woken and may not enter any more passes that on.
 #[test]
-fn a_waiter_that_rose_above_the_ceiling_leaves_nobody_asleep() {
+fn a_waiter_raised_above_the_ceiling_leaves_no_sleeper_behind() {
     with_priorities(|trial| {
         let lock = pin!(Mutex::robust_protect(30, 0));
         let lock = lock.as_ref();

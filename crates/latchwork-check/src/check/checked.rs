@@ -11,11 +11,11 @@
 
 use super::observer::{self, Checker};
 use super::tagged;
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::check::kinds::Checkable;
 use crate::check::record::tag::Tag;
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
+use crate::mutex::{Interruptible, Protocol, Relock, SleepPlace, Unfinished};
 use crate::region::{Shareable, fingerprint};
 use crate::time::Deadline;
 use core::error::Error;
@@ -236,7 +236,7 @@ impl<P: Checkable, A> Checked<P, A> {
         // that lends priority, since its holder must be lent the waiter's priority at once; and not for a lock that the
         // task holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
-            rest_if_crowded(REST, || self.lock.looks_free());
+            rest_if_contended(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
@@ -320,7 +320,7 @@ impl<P: Checkable, A> Checked<P, A> {
         }
     }
 
-    fn acquire_again_after(&self, arrival: Arrival) -> Result<(), P::Fault> {
+    fn acquire_again_after(&self, arrival: Relock) -> Result<(), P::Fault> {
         let taken = self.lock.acquire_again(arrival);
         observer::condvar_wait_ends(self.me(), taken.is_ok());
         taken
@@ -386,8 +386,8 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
         unsafe { self.release_at(Site::UNKNOWN) }
     }
 
-    fn queue(&self) -> Queue<'_> {
-        self.lock.queue()
+    fn sleep_place(&self) -> SleepPlace<'_> {
+        self.lock.sleep_place()
     }
 
     unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
@@ -395,7 +395,7 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
         unsafe { self.release_to_wait_at(condvar, timed, site) }
     }
 
-    fn acquire_again(&self, arrival: Arrival) -> Result<(), Self::Fault> {
+    fn acquire_again(&self, arrival: Relock) -> Result<(), Self::Fault> {
         self.acquire_again_after(arrival).map_err(A::fault)
     }
 }

@@ -20,7 +20,7 @@ pub use super::observer::{
 #[doc(hidden)]
 pub use super::record::known::may_be_in;
 #[doc(hidden)]
-pub use crate::backoff::rest_if_crowded;
+pub use crate::backoff::rest_if_contended;
 pub use crate::hook::{
     HELD, Held, HeldLock, How, Kind, Lock, Mode, RecordedSite, Site, TaskRecord, TaskView, Traits,
     Verdict, Wanted,

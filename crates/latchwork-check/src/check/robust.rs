@@ -8,17 +8,17 @@
 use crate::check::checked::{Checked, Reports};
 use crate::check::kinds::Checkable;
 use crate::check::observer::Checker;
-use crate::mutex::{Patience, RawError, Slow};
+use crate::mutex::{RawError, RobustOps, WaitMode};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
 // SAFETY: the wrapped protocol acquires and releases the word.
-unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
+unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
     type Observer = Checker;
     const MARK: usize = P::MARK;
     const HIDES_STATE: bool = P::HIDES_STATE;
 
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<P::Fault>> {
+    fn take(node: &Node, me: Me, patience: WaitMode) -> Result<(), RawError<P::Fault>> {
         P::take(node, me, patience)
     }
 
@@ -30,7 +30,7 @@ unsafe impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
         P::pass_on(node);
     }
 
-    fn enter(node: &Node, patience: Patience) -> Result<(), RawError<P::Fault>> {
+    fn enter(node: &Node, patience: WaitMode) -> Result<(), RawError<P::Fault>> {
         P::enter(node, patience)
     }
 

@@ -6,7 +6,7 @@ use super::tagged;
 use crate::check::checked::Checked;
 use crate::check::record::tag::Tag;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::Patience;
+use crate::mutex::WaitMode;
 use crate::rwlock::{Preference, RawRwLock};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::Sharing as Flag;
@@ -76,7 +76,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
         loop {
             let report = observer::patience().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
-            let patience = Patience::until(report.or(deadline));
+            let patience = WaitMode::until(report.or(deadline));
             let entered = match mode {
                 Mode::Shared => self.inner().read(patience),
                 Mode::Exclusive => self.inner().write(patience),

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::mutex::{
-    Custody, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
+    DataState, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
 };
 use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
@@ -232,7 +232,7 @@ shared_primitives!(
 );
 
 // SAFETY: the lock gives access to the data to one task at a time, of any process.
-unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
+unsafe impl<T: Shareable, P: DataState + Shareable> Shareable for Mutex<T, P> {
     const FINGERPRINT: u64 = fingerprint(
         "Mutex",
         size_of::<Self>(),

@@ -5,11 +5,12 @@ use super::speed::polls_in;
 #[cfg(not(loom))]
 use crate::sys::own_record::{PLACES, with_habits};
 
-/// Microseconds of polls that cost as much as a sleep: the time of a futex wait and its wake-up on both processors, and
-/// the time in which no task has the lock.
+/// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
+/// on both processors, and the time in which no task has the lock.
 #[cfg(not(loom))]
 const SLEEP: u32 = 10;
-/// Where polls do not pay, one wait in so many polls, to learn whether they pay again; for at most twice [`SLEEP`].
+/// Where polls do not pay, one wait in so many polls nevertheless, for at most twice [`SLEEP`], to learn whether polls
+/// pay again.
 #[cfg(not(loom))]
 const PROBE: u8 = 16;
 /// The average is over about so many waits.
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_in_vain_end_and_one_wait_in_sixteen_finds_out_whether_they_pay_again() {
+    fn futile_polls_stop_and_one_wait_in_sixteen_probes() {
         on_a_thread(|| {
             for _ in 0..4 * WEIGHT {
                 let budget = Budget::at(LOCK, 100);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_that_succeed_cheaply_stay() {
+    fn polls_that_succeed_cheaply_go_on() {
         on_a_thread(|| {
             for _ in 0..1000 {
                 let budget = Budget::at(LOCK, 100);
@@ -135,7 +136,7 @@ mod tests {
 
     /// One wait in ten that polls in vain is outweighed by nine that take one poll.
     #[test]
-    fn a_few_polls_in_vain_do_not_end_them() {
+    fn a_few_futile_polls_do_not_stop_polling() {
         on_a_thread(|| {
             for wait in 0..1000 {
                 let budget = Budget::at(LOCK, 100);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_told_apart() {
+    fn locks_have_separate_budgets() {
         on_a_thread(|| {
             for _ in 0..4 * WEIGHT {
                 let budget = Budget::at(LOCK, 100);

@@ -11,8 +11,8 @@
 //! | spin | every wait; alone: events, and a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls ([`FIRST_POLLS`], [`pause`]) |
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores | a thread learns for each lock whether polls pay ([`Budget`]) |
-//! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond, where tasks do little but move the lock between processors ([`rest_if_crowded`]) |
-//! | widening | message queues | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`Widening`]) |
+//! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond, where tasks do little but move the lock between processors ([`rest_if_contended`]) |
+//! | exponential | message queues | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`ExponentialBackoff`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline ([`poll_briefly`]) |
 //!
 //! Tasks on the same processor: the first yield hands the processor over. Tasks of different processes: the same
@@ -25,18 +25,18 @@
 //! (`speed.rs`). Models do not poll.
 
 mod budget;
-mod crowd;
+#[cfg(not(loom))]
+mod exponential;
+mod rest;
 #[cfg(not(loom))]
 mod speed;
-#[cfg(not(loom))]
-mod widening;
 mod yields;
 
 pub use budget::Budget;
-pub use crowd::REST;
-pub use crowd::rest_if_crowded;
 #[cfg(not(loom))]
-pub use widening::Widening;
+pub use exponential::ExponentialBackoff;
+pub use rest::REST;
+pub use rest::rest_if_contended;
 #[cfg(not(loom))]
 pub use yields::poll_briefly;
 pub use yields::yield_if_brief;
@@ -54,8 +54,8 @@ pub const FIRST_POLLS: u32 = polls(20);
 /// Polls of a wait-wake, robust or reader/writer lock before a sleep. A hand-over between two processors takes 100 to
 /// 200 ns, a sleep and a wake-up some 6 µs.
 pub const HAND_OVER: u32 = polls(200);
-/// Polls of a newcomer at a throughput lock. By their end an owner that runs is done; a waiter sleeps for an owner that
-/// does not run. With 200 or 400, 4 tasks did no more work, and 16 tasks 3 to 10 % less.
+/// Polls of a newcomer at a throughput lock. An owner that runs is done by their end; a waiter sleeps only for an owner
+/// that does not run. With 200 or 400, 4 tasks did no more work, and 16 tasks 3 to 10 % less.
 pub const NEWCOMER: u32 = polls(1000);
 /// Polls of a throughput lock's top waiter between two checks whether the owner runs; a check takes 0.3 µs.
 pub const TOP_WAITER: u32 = polls(500);

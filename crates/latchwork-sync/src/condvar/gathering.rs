@@ -4,7 +4,7 @@
 
 use super::Waited;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{Arrival, By, Queue, Sleeps, end_of_nap, is_over};
+use crate::mutex::{Relock, RelockAs, SleepPlace, SleepWord, end_of_nap, is_over};
 use crate::sys::futex::{self, Sharing, Wait};
 use crate::sys::futex_pi::{self, Pi};
 use crate::time::Deadline;
@@ -45,11 +45,11 @@ struct Binding(u64);
 
 impl Binding {
     /// `None`: the address does not fit.
-    fn new(lock: *const (), queue: Queue<'_>) -> Option<Self> {
+    fn new(lock: *const (), queue: SleepPlace<'_>) -> Option<Self> {
         let (address, way) = match queue.0 {
-            Sleeps::Elsewhere => (lock, Way::Relay),
-            Sleeps::On(word) => (ptr::from_ref(word).cast(), Way::Word),
-            Sleeps::Owning(word) => (ptr::from_ref(word).cast(), Way::Owner),
+            SleepWord::None => (lock, Way::Relay),
+            SleepWord::Plain(word) => (ptr::from_ref(word).cast(), Way::Word),
+            SleepWord::Pi(word) => (ptr::from_ref(word).cast(), Way::Owner),
         };
         // A model follows the pointer; the kernel needs only the number.
         let address = address.expose_provenance() as u64;
@@ -93,7 +93,7 @@ impl Gathering {
     }
 
     /// Counts the caller in, unless others wait with another mutex. The caller holds the mutex.
-    pub(super) fn enter<'a>(&'a self, lock: *const (), queue: Queue<'a>) -> Option<Seat<'a>> {
+    pub(super) fn enter<'a>(&'a self, lock: *const (), queue: SleepPlace<'a>) -> Option<Seat<'a>> {
         let mine = Binding::new(lock, queue)?;
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -224,14 +224,14 @@ impl Gathering {
 /// A counted waiter, until this is dropped.
 pub(super) struct Seat<'a> {
     gathering: &'a Gathering,
-    queue: Queue<'a>,
+    queue: SleepPlace<'a>,
     ticket: u32,
 }
 
 impl<'a> Seat<'a> {
     /// Sleeps until released. Returns how the sleep ended, how to acquire the mutex, and a `Turn` to drop once
     /// the mutex is acquired or refused.
-    pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Arrival, Turn<'a>) {
+    pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Relock, Turn<'a>) {
         let gathering = self.gathering;
         let compared = unless_fault!(
             CondvarTicketReadLate,
@@ -239,37 +239,41 @@ impl<'a> Seat<'a> {
             gathering.ticket.load(Ordering::Relaxed)
         );
         let (timed_out, by) = match self.queue.0 {
-            Sleeps::Owning(word) => self.sleep_to_own(word, deadline),
+            SleepWord::Pi(word) => self.sleep_to_own(word, deadline),
             slept => {
                 let ended = futex::wait(&gathering.ticket, compared, FLAG, deadline);
                 // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order
                 // that.
                 let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
-                let may_share = sent && matches!(slept, Sleeps::On(_));
-                let by = if may_share { By::Sent } else { By::Itself };
+                let may_share = sent && matches!(slept, SleepWord::Plain(_));
+                let by = if may_share {
+                    RelockAs::Requeued
+                } else {
+                    RelockAs::Newcomer
+                };
                 (ended == Wait::TimedOut, by)
             }
         };
-        let on_relay = matches!(self.queue.0, Sleeps::Elsewhere);
+        let on_relay = matches!(self.queue.0, SleepWord::None);
         let turn = Turn(on_relay.then_some(gathering));
-        (Waited::unless(timed_out), Arrival(by), turn)
+        (Waited::unless(timed_out), Relock(by), turn)
     }
 
-    fn sleep_to_own(&self, word: &AtomicU32, deadline: Option<Deadline>) -> (bool, By) {
+    fn sleep_to_own(&self, word: &AtomicU32, deadline: Option<Deadline>) -> (bool, RelockAs) {
         let ticket = &self.gathering.ticket;
         loop {
             let nap = end_of_nap(NAP, deadline);
             match futex_pi::wait_requeue_pi(ticket, self.ticket, word, FLAG, nap) {
-                Pi::Done => return (false, By::Kernel),
+                Pi::Done => return (false, RelockAs::Owner),
                 Pi::TimedOut => {}
                 // Acquiring the mutex reports what is wrong, if anything is.
-                _ => return (false, By::Itself),
+                _ => return (false, RelockAs::Newcomer),
             }
             // Relaxed: the kernel read the ticket before it requeued this task.
             let is_notified = ticket.load(Ordering::Relaxed) != self.ticket;
             if is_notified || is_over(deadline) {
                 let timed_out = unless_fault!(CondvarTimesOutNotified, !is_notified, true);
-                return (timed_out, By::Itself);
+                return (timed_out, RelockAs::Newcomer);
             }
         }
     }
@@ -280,7 +284,7 @@ impl<'a> Seat<'a> {
 impl<'a> Seat<'a> {
     pub(super) fn call(&self, deadline: Option<Deadline>) -> super::steps::Call {
         let (operation, target, deadline) = match self.queue.0 {
-            Sleeps::Owning(word) => (
+            SleepWord::Pi(word) => (
                 libc::FUTEX_WAIT_REQUEUE_PI,
                 ptr::from_ref(word),
                 end_of_nap(NAP, deadline),
@@ -298,7 +302,7 @@ impl<'a> Seat<'a> {
 
     /// Whether the caller has to sleep again after this error, or 0.
     pub(super) fn goes_on(&self, error: i32, deadline: Option<Deadline>) -> bool {
-        matches!(self.queue.0, Sleeps::Owning(_))
+        matches!(self.queue.0, SleepWord::Pi(_))
             && error == libc::ETIMEDOUT
             && !self.is_notified()
             && !is_over(deadline)
@@ -311,17 +315,17 @@ impl<'a> Seat<'a> {
 
     /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's
     /// owner.
-    pub(super) fn rise(self, owned: bool) -> (Arrival, Turn<'a>) {
+    pub(super) fn rise(self, owned: bool) -> (Relock, Turn<'a>) {
         let gathering = self.gathering;
         // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.
         let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
         let by = match self.queue.0 {
-            Sleeps::Owning(_) if owned => By::Kernel,
-            Sleeps::On(_) if sent => By::Sent,
-            _ => By::Itself,
+            SleepWord::Pi(_) if owned => RelockAs::Owner,
+            SleepWord::Plain(_) if sent => RelockAs::Requeued,
+            _ => RelockAs::Newcomer,
         };
-        let on_relay = matches!(self.queue.0, Sleeps::Elsewhere);
-        (Arrival(by), Turn(on_relay.then_some(gathering)))
+        let on_relay = matches!(self.queue.0, SleepWord::None);
+        (Relock(by), Turn(on_relay.then_some(gathering)))
     }
 }
 

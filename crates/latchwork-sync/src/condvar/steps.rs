@@ -10,7 +10,7 @@ use super::crowd::Stay;
 use super::gathering::{Seat, Turn};
 use super::{Condvar, Sharing};
 use crate::atomic::AtomicU32;
-use crate::mutex::{Arrival, By, Queue};
+use crate::mutex::{Relock, RelockAs, SleepPlace};
 use crate::sleep::Watch;
 use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::time::Deadline;
@@ -58,7 +58,7 @@ pub struct Pause<'a> {
 
 /// A wait whose sleep is over, until the mutex is acquired.
 pub struct Risen<'a> {
-    arrival: Arrival,
+    arrival: Relock,
     turn: Option<Turn<'a>>,
     is_notified: bool,
 }
@@ -68,7 +68,7 @@ impl<'a> Pause<'a> {
     pub fn begin<S: Sharing>(
         condvar: &'a Condvar<S>,
         lock: *const (),
-        queue: Queue<'a>,
+        queue: SleepPlace<'a>,
         deadline: Option<Deadline>,
     ) -> Self {
         let seat = match S::FLAG {
@@ -129,7 +129,7 @@ impl<'a> Pause<'a> {
                 }
             }
             Place::Stay(stay) => Risen {
-                arrival: Arrival(By::Itself),
+                arrival: Relock(RelockAs::Newcomer),
                 turn: None,
                 is_notified: stay.is_notified(),
             },
@@ -139,7 +139,7 @@ impl<'a> Pause<'a> {
 
 impl Risen<'_> {
     /// How to acquire the mutex.
-    pub(crate) fn arrival(&self) -> Arrival {
+    pub(crate) fn arrival(&self) -> Relock {
         self.arrival
     }
 

@@ -1,5 +1,5 @@
-//! The locks of this crate in memory that another library has laid out: for an interposer, which keeps their words in
-//! that library's mutex. Not for programs.
+//! The locks of this crate in memory that another library has laid out, for an interposer: it keeps the words of the
+//! locks in that library's mutex. Not for programs.
 //!
 //! The differences to the locks themselves: the caller passes its thread ID, since its thread may have no record and
 //! must get none (the caller may be an allocator). The owner may lock a mutex again, and then waits. Another task may
@@ -7,9 +7,9 @@
 #![allow(unsafe_code)]
 #![allow(missing_docs, reason = "hidden")]
 
-use super::inherit::{Gate as InheritGate, Way, Word};
+use super::inherit::{PiGate, SlowPath, Word};
 use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, take};
-use super::{InheritFault, Patience, TID_MASK, WAITERS, WaitWake};
+use super::{InheritFault, TID_MASK, WAITERS, WaitMode, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
 use crate::sys::futex::{self, Sharing};
@@ -18,18 +18,18 @@ use crate::sys::proc_file;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// A throughput lock: it is held if `word` has a task's ID.
+/// The words of a throughput lock. It is held if `word` has a task's ID.
 #[derive(Clone, Copy)]
-pub struct Throughput<'a> {
+pub struct ThroughputWords<'a> {
     pub word: &'a AtomicU32,
     pub gate: &'a AtomicU32,
     pub request: &'a AtomicU32,
-    /// What the lock has learned of whether polls pay; zero at first.
-    pub mood: &'a AtomicU32,
+    /// What the lock has learned about whether polls pay; zero at first.
+    pub spin_gain: &'a AtomicU32,
 }
 
-impl Throughput<'_> {
-    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
+impl ThroughputWords<'_> {
+    /// Acquires the lock for the task `me`, free or held; returns false once the deadline has passed.
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> bool {
@@ -38,13 +38,13 @@ impl Throughput<'_> {
             gate: Gate::of(self.gate),
             request: self.request,
             threshold: &DEFAULT,
-            counts: Foreign::of(self.mood),
+            counts: Foreign::of(self.spin_gain),
             sharing: PhantomData,
         };
-        words.lock(me, Patience::until(deadline)).is_ok()
+        words.lock(me, WaitMode::until(deadline)).is_ok()
     }
 
-    /// Takes the lock if no task has it, and it is not reserved for a top waiter.
+    /// Acquires the lock if no task has it, and it is not reserved for a top waiter.
     #[must_use]
     pub fn try_lock(self, me: u32) -> bool {
         // Relaxed: the compare-and-swap checks the value again.
@@ -55,7 +55,7 @@ impl Throughput<'_> {
         word & TID_MASK == 0 && is_for_all() && take(self.word, me, word)
     }
 
-    /// Releases the lock when it may have waiters, or another task has taken it.
+    /// Releases a lock that may have waiters, or that another task has taken.
     #[cold]
     #[inline(never)]
     pub fn unlock_contended(self) {
@@ -72,73 +72,73 @@ impl Throughput<'_> {
     }
 }
 
-/// A word as a wait-wake lock.
+/// The wait-wake lock that consists of this word.
 #[must_use]
 pub fn wait_wake(word: &AtomicU32) -> &WaitWake {
     // SAFETY: `WaitWake` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
     unsafe { &*core::ptr::from_ref(word).cast() }
 }
 
-/// A priority-inheritance lock: it is held if `word` has a task's ID.
+/// The words of a priority-inheritance lock. It is held if `word` has a task's ID.
 #[derive(Clone, Copy)]
-pub struct Inherit<'a> {
+pub struct InheritWords<'a> {
     pub word: &'a AtomicU32,
     pub gate: &'a AtomicU32,
 }
 
-/// The owner of an inheriting lock, another thread of this process.
+/// The thread that owns a priority-inheritance lock, if it is another thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherOwner {
-    /// It runs.
+pub enum OwnerThread {
+    /// The thread has not begun to exit.
     Running(u32),
-    /// It is ending: a thread may have joined it, but the kernel still knows it.
-    Ending(u32),
+    /// The thread is exiting: another thread may have joined it, but the kernel still knows its ID.
+    Exiting(u32),
 }
 
-impl Inherit<'_> {
+impl InheritWords<'_> {
     fn word(&self) -> &Word {
         // SAFETY: `Word` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(self.word).cast() }
     }
 
-    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
+    /// Acquires the lock for the task `me`, free or held; returns false once the deadline has passed.
     ///
     /// # Errors
     /// See [`InheritFault`].
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        Way::<Private, false>::new(self.word(), InheritGate::of(self.gate)).go(me, deadline)
+        SlowPath::<Private, false>::new(self.word(), PiGate::of(self.gate)).lock(me, deadline)
     }
 
     /// The owner, if it is another thread of this process than `me`.
     #[cold]
     #[must_use]
-    pub fn other_owner(self, me: u32) -> Option<OtherOwner> {
+    pub fn owner_thread(self, me: u32) -> Option<OwnerThread> {
         // Relaxed: the caller knows that the owner does not release the lock meanwhile.
         let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
         if owner == me || owner == 0 || owner == TID_MASK || is_outside(owner) {
             return None;
         }
         if proc_file::is_ending(owner) {
-            return Some(OtherOwner::Ending(owner));
+            return Some(OwnerThread::Exiting(owner));
         }
-        // The thread may have ended between the two questions.
-        (!is_outside(owner)).then_some(OtherOwner::Running(owner))
+        // The thread may have ended between the first check and this one.
+        (!is_outside(owner)).then_some(OwnerThread::Running(owner))
     }
 
-    /// Releases the lock of a thread that is ending; returns false, and changes nothing, if a task waits, or the lock
-    /// is another task's by now. (With waiters the kernel may be about to pass the lock on, as it does when the owner
+    /// Releases the lock of a thread that is exiting. Returns false, and changes nothing, if a task waits, or another
+    /// task has the lock by now. (With waiters the kernel may be about to pass the lock on, as it does when the owner
     /// ends.)
     #[must_use]
-    pub fn unlock_of_ending(self, owner: u32) -> bool {
+    pub fn unlock_of_exiting(self, owner: u32) -> bool {
         self.word
             // Release: pairs with the Acquire of the task that takes it.
             .compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Releases the lock where the fast path failed: the word was not `me` without waiters. Returns false if the lock
+    /// Releases the lock after the fast path has failed: the word was not exactly `me`. Returns false if the lock
     /// belongs to another task and has waiters: only its owner can pass it on. (In the child of a fork, the lock of a
     /// thread that only the parent has may have waiters; they detect that when their nap ends.)
     #[cold]
@@ -170,21 +170,24 @@ impl Inherit<'_> {
     }
 }
 
-/// Writes the place of an instruction to which a call of this process returns, for a message: the file, the offset in
-/// it, and the function.
+/// Writes the location in the code to which a call of this process returns, for a message: the file, the offset in it,
+/// and the function.
 #[cold]
-pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> core::fmt::Result {
+pub fn write_code_location(
+    return_address: usize,
+    to: &mut impl core::fmt::Write,
+) -> core::fmt::Result {
     crate::sys::look::write_place(crate::sys::thread::process_id(), return_address as u64, to)
 }
 
-/// Gives back the thread-specific key (`pthread_key_create`) that this library creates when it is loaded: the locks in
-/// this module need no record of their thread, so the program can have all keys. (The key is created when a thread
-/// needs a record.)
+/// Deletes the thread-specific key (`pthread_key_create`) that this library creates when it is loaded: the locks in
+/// this module need no record of their thread, so the program can have all keys. (The key is created again when a
+/// thread needs a record.)
 ///
 /// # Safety
 /// No thread has joined a region through this copy of the library, or taken one of its robust locks, and none does so
 /// before the call returns. This call deletes the key: its destructor does not run at the end of such a thread, and
 /// what the thread leaves is treated as a dead owner's.
-pub unsafe fn take_no_key() {
+pub unsafe fn delete_thread_key() {
     crate::sys::thread_end::make_no_key_yet();
 }

@@ -98,17 +98,18 @@
 //! *Frozen:* word and gate as above; sizes 4 and 8, alignment 4, zero = unlocked; movable while unlocked.
 //!
 //! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_inherit.rs` (two to four tasks, the kernel
-//! modelled, owner deaths, deadlines, negative twins), `tests/inherit.rs` (with the real kernel: priorities, deadlocks,
+//! modelled, owner deaths, deadlines, negative twins), `tests/inherit/` (with the real kernel: priorities, deadlocks,
 //! owner deaths), `tests/mutex.rs`. The models leave out the polls and the naps.
 #![allow(unsafe_code)]
 
+mod fault;
 mod gate;
-mod way;
+mod slow_path;
 mod word;
 
 #[cfg(not(loom))]
 use super::Mutex;
-use super::{Arrival, By, Protocol, Queue, Sleeps, WAITERS};
+use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS};
 use crate::atomic::const_unless_loom;
 use crate::backoff::{FIRST_POLLS, HAND_OVER};
 use crate::hook::{Traits, traits_of};
@@ -118,35 +119,12 @@ use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
-pub(super) use gate::Gate;
-pub(super) use way::Way;
+pub use fault::InheritFault;
+pub(super) use gate::PiGate;
+pub(super) use slow_path::SlowPath;
 use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
 pub(crate) use word::{end_of_nap, is_over};
-
-/// Why a priority-inheritance lock was not taken. A longer wait would not help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InheritFault {
-    /// The calling task holds the lock already, or the wait would complete a wait-for cycle through locks of this kind
-    /// or pthread's. At least one task of a cycle gets this error. If several complete the cycle at the same moment,
-    /// each of them may get it, as may a task that just begins to wait for one of them.
-    #[error("waiting for the lock would be a deadlock")]
-    Deadlock,
-    /// An owner died while it held the lock. The data may be torn; no task gets it any more. (`try_lock` returns this
-    /// only after a call that waits has detected the death; until then the lock counts as held. A wait for a condition
-    /// variable returns this when it is notified.)
-    #[error("an owner of the lock died while it held it")]
-    OwnerGone,
-    /// The kernel had no memory for the wait. The lock is unchanged; a later call may succeed.
-    #[error("the kernel has no memory for the wait")]
-    NoMemory,
-    /// The kernel, or a sandbox, refuses the system call. A free lock can still be taken.
-    #[error("this system has no priority-inheritance futexes")]
-    Unsupported,
-    /// The lock's memory has a value that no state of the lock has: it was overwritten, or waited for by other means.
-    #[error("the lock's memory was overwritten")]
-    Corrupt,
-}
 
 /// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`].
 ///
@@ -177,7 +155,7 @@ pub enum InheritFault {
 #[repr(C)]
 pub struct Inherit<S: Sharing = Private> {
     word: Word,
-    gate: Gate,
+    gate: PiGate,
     sharing: PhantomData<S>,
 }
 
@@ -223,14 +201,14 @@ impl<S: Sharing> Inherit<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { word: Word::new(), gate: Gate::new(), sharing: PhantomData }
+            Self { word: Word::new(), gate: PiGate::new(), sharing: PhantomData }
         }
     }
 
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        Way::<S, false>::new(&self.word, &self.gate).go(task_id(), deadline)
+        SlowPath::<S, false>::new(&self.word, &self.gate).lock(task_id(), deadline)
     }
 }
 
@@ -303,17 +281,17 @@ macro_rules! implement {
                 unsafe { self.word.release::<S>() }
             }
 
-            fn queue(&self) -> Queue<'_> {
+            fn sleep_place(&self) -> SleepPlace<'_> {
                 if S::FLAG == Flag::Private && futex_pi::can_requeue() {
-                    Queue(Sleeps::Owning(self.word.futex()))
+                    SleepPlace(SleepWord::Pi(self.word.futex()))
                 } else {
-                    Queue::NONE
+                    SleepPlace::NONE
                 }
             }
 
-            fn acquire_again(&self, arrival: Arrival) -> Result<(), InheritFault> {
-                match arrival.0 {
-                    By::Kernel => self.word.settle(futex_pi::Pi::Done).map(drop),
+            fn acquire_again(&self, relock: Relock) -> Result<(), InheritFault> {
+                match relock.0 {
+                    RelockAs::Owner => self.word.interpret(futex_pi::Pi::Done).map(drop),
                     _ => self.acquire(),
                 }
             }

@@ -1,6 +1,6 @@
 //! Bounded sleeps: a waiter whose wake-up may have gone to a task that died checks the word for itself.
 
-use super::{Patience, Unfinished};
+use super::{Unfinished, WaitMode};
 use crate::atomic::AtomicU32;
 use crate::sys::futex::{self, Sharing, Wait};
 #[cfg(not(loom))]
@@ -8,25 +8,25 @@ use crate::time::Deadline;
 #[cfg(not(loom))]
 use core::time::Duration;
 
-/// What a waiter sleeps on, which decides how long one nap lasts.
+/// The word that a waiter sleeps on. It decides how long one nap lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nap {
     /// A throughput lock's gate. A nap normally lasts longer than a round of 36 tasks on 2 processors: a waiter that
     /// wakes up by itself does so out of order.
-    InQueue,
+    AtGate,
     /// A throughput lock's word.
-    OnTop,
+    TopWaiter,
     /// A robust lock's word. Nearly always a wake-up ends the sleep; a lost wake-up costs a second at most.
-    OnWord,
+    RobustWord,
 }
 
 #[cfg(not(loom))]
 impl Nap {
     const fn length(self) -> Duration {
         match self {
-            Self::OnWord => Duration::from_secs(1),
-            Self::InQueue => Duration::from_millis(50),
-            Self::OnTop => Duration::from_millis(100),
+            Self::RobustWord => Duration::from_secs(1),
+            Self::AtGate => Duration::from_millis(50),
+            Self::TopWaiter => Duration::from_millis(100),
         }
     }
 
@@ -36,26 +36,26 @@ impl Nap {
     }
 }
 
-/// Sleeps while `word` is `expected`, at most as long as the caller's patience and the nap last. [`Wait::TimedOut`]
-/// means that the nap ended.
+/// Sleeps while `word` is `expected`, at most until the nap ends, and as long as the wait mode allows.
+/// [`Wait::TimedOut`] means that the nap ended.
 #[cfg(not(loom))]
 pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
-    patience: Patience,
+    wait_mode: WaitMode,
     end: Deadline,
 ) -> Result<Wait, Unfinished> {
-    let deadline = patience.deadline();
+    let deadline = wait_mode.deadline();
     let end = deadline.map_or(end, |deadline| deadline.min(end));
-    settle(futex::wait(word, expected, sharing, Some(end)), patience)
+    check_end(futex::wait(word, expected, sharing, Some(end)), wait_mode)
 }
 
 #[cfg(not(loom))]
-fn settle(ended: Wait, patience: Patience) -> Result<Wait, Unfinished> {
+fn check_end(ended: Wait, wait_mode: WaitMode) -> Result<Wait, Unfinished> {
     match ended {
-        Wait::TimedOut if !patience.deadline().is_some_and(Deadline::has_passed) => {}
-        ended => patience.check(ended)?,
+        Wait::TimedOut if !wait_mode.deadline().is_some_and(Deadline::has_passed) => {}
+        ended => wait_mode.check(ended)?,
     }
     Ok(ended)
 }
@@ -65,16 +65,16 @@ pub(super) fn sleep_once(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
-    patience: Patience,
+    wait_mode: WaitMode,
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
     // Without a deadline the nap's length is enough: the clock need not be read.
     #[cfg(not(loom))]
-    if patience.deadline().is_none() {
+    if wait_mode.deadline().is_none() {
         let ended = futex::wait_for(word, expected, sharing, nap.length());
-        return settle(ended, patience);
+        return check_end(ended, wait_mode);
     }
-    sleep(word, expected, sharing, patience, nap.end())
+    sleep(word, expected, sharing, wait_mode, nap.end())
 }
 
 #[cfg(loom)]
@@ -91,14 +91,14 @@ pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
-    patience: Patience,
+    wait_mode: WaitMode,
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
-    let deadline = patience.deadline();
-    let ended = if nap == Nap::OnWord {
+    let deadline = wait_mode.deadline();
+    let ended = if nap == Nap::RobustWord {
         futex::nap(word, expected, deadline)
     } else {
-        let ends = nap == Nap::InQueue && crate::model::scene().naps_end;
+        let ends = nap == Nap::AtGate && crate::model::scene().naps_end;
         futex::wait(
             word,
             expected,
@@ -107,7 +107,7 @@ pub(super) fn sleep(
         )
     };
     if ended != Wait::TimedOut || deadline.is_some() {
-        patience.check(ended)?;
+        wait_mode.check(ended)?;
     }
     Ok(ended)
 }

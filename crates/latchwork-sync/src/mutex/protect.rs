@@ -15,7 +15,7 @@
 //! *Waiting:* a newcomer polls at the ceiling, while the owner runs. Before it sleeps it leaves the ceiling: at the
 //! ceiling all sleepers would have the same priority, and the kernel would wake them in the order of their arrival
 //! instead of their own priorities. When it is woken it enters the ceiling again, before it takes the word. A woken
-//! task that tasks above its own priority keep off its processor holds nothing. Another task may take the lock
+//! task that tasks above its own priority keep off its processor holds nothing. Another task may acquire the lock
 //! meanwhile; and the sleepers behind the woken task have no higher priority than it.
 //!
 //! *No wake-up is lost:* as for [`WaitWake`]. A task that is woken, but may no longer enter the ceiling, passes the
@@ -38,7 +38,7 @@
 //! *Checked by:* the loom models of [`WaitWake`], whose word this is; `tests/protect.rs`.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Mutex, Patience, Protocol, RawLock, Unfinished, WaitWake};
+use super::{Interruptible, Mutex, Protocol, RawLock, Unfinished, WaitMode, WaitWake};
 use crate::TaskError;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Traits, traits_of};
@@ -128,7 +128,7 @@ impl<S: Sharing> Protect<S> {
         self.lock.lock();
         let old = self.ceiling();
         self.ceiling.store(ceiling.into(), Ordering::Relaxed);
-        // SAFETY: `self.lock.lock()` above has taken the lock.
+        // SAFETY: `self.lock.lock()` above has acquired the lock.
         unsafe { self.lock.unlock() };
         if entered {
             Ceilings::leave(hold);
@@ -137,13 +137,13 @@ impl<S: Sharing> Protect<S> {
     }
 
     #[inline]
-    fn lock(&self, patience: Patience) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn lock(&self, wait_mode: WaitMode) -> Result<Result<(), Unfinished>, ProtectFault> {
         let entered = self.ceiling();
         Ceilings::enter(entered)?;
         if self.lock.try_lock() {
             self.confirm(entered).map(Ok)
         } else {
-            self.lock_contended(entered, patience)
+            self.lock_contended(entered, wait_mode)
         }
     }
 
@@ -151,12 +151,12 @@ impl<S: Sharing> Protect<S> {
     fn lock_contended(
         &self,
         mut entered: u8,
-        patience: Patience,
+        wait_mode: WaitMode,
     ) -> Result<Result<(), Unfinished>, ProtectFault> {
         let ended = self.lock.lock_contended_by(|word, expected| {
             Ceilings::leave_to_sleep(entered);
-            let ended = futex::wait(word, expected, S::FLAG, patience.deadline());
-            patience.check(ended).map_err(Ok)?;
+            let ended = futex::wait(word, expected, S::FLAG, wait_mode.deadline());
+            wait_mode.check(ended).map_err(Ok)?;
             entered = self.ceiling();
             Ceilings::enter(entered).map_err(|fault| {
                 // This task may have consumed the wake-up: pass it on.
@@ -186,7 +186,7 @@ impl<S: Sharing> Protect<S> {
     fn change(&self, entered: u8, ceiling: u8) -> Result<(), ProtectFault> {
         let changed = Ceilings::enter(ceiling);
         if changed.is_err() {
-            // SAFETY: the caller has taken the lock.
+            // SAFETY: the caller has acquired the lock.
             unsafe { self.lock.unlock() };
         }
         Ceilings::leave(entered);
@@ -217,7 +217,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
     #[inline]
     fn acquire(&self) -> Result<(), ProtectFault> {
         // Without a deadline nothing but success or a fault ends the wait.
-        self.lock(Patience::ENDLESS).map(|_| ())
+        self.lock(WaitMode::FOREVER).map(|_| ())
     }
 
     #[inline]
@@ -236,7 +236,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
 
     #[inline]
     fn acquire_until(&self, deadline: Deadline) -> Result<bool, ProtectFault> {
-        self.lock(Patience::until(Some(deadline)))
+        self.lock(WaitMode::until(Some(deadline)))
             .map(|ended| ended.is_ok())
     }
 
@@ -256,7 +256,7 @@ unsafe impl<S: Sharing> Interruptible for Protect<S> {
         &self,
         deadline: Option<Deadline>,
     ) -> Result<Result<(), Unfinished>, ProtectFault> {
-        self.lock(Patience::interruptible(deadline))
+        self.lock(WaitMode::interruptible(deadline))
     }
 }
 
@@ -301,7 +301,7 @@ impl<T: ?Sized, S: Sharing> Mutex<T, Protect<S>> {
 
     /// Changes the priority ceiling, and returns the old one.
     ///
-    /// The call takes the lock, so the calling task must not hold it; tasks that wait for the lock meanwhile get it
+    /// The call acquires the lock, so the calling task must not hold it; tasks that wait for the lock meanwhile get it
     /// under the new ceiling. Any task may do this, whatever its priority and privilege.
     ///
     /// # Panics
@@ -349,7 +349,7 @@ impl Protect {
 
 /// While it lives, the calling task keeps its boost after an unlock: [`Protect::keep_boost`].
 #[derive(Debug)]
-#[must_use = "the boost is kept as long as this lives"]
+#[must_use = "the boost ends when this is dropped"]
 pub struct KeptBoost(PhantomData<*const ()>);
 
 impl Drop for KeptBoost {
@@ -360,7 +360,7 @@ impl Drop for KeptBoost {
 
 /// While it lives, only this crate changes the calling task's priority: [`Protect::trust_priority`].
 #[derive(Debug)]
-#[must_use = "the declaration holds as long as this lives"]
+#[must_use = "the declaration ends when this is dropped"]
 pub struct TrustedPriority(PhantomData<*const ()>);
 
 impl Drop for TrustedPriority {

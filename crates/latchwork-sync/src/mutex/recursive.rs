@@ -21,7 +21,7 @@
 //! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.
 #![allow(unsafe_code)]
 
-use super::{Arrival, Protocol, WaitWake};
+use super::{Protocol, Relock, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::task;
 use crate::time::Deadline;
@@ -81,7 +81,7 @@ impl<T, P> RecursiveMutex<T, P> {
 }
 
 impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
-    /// Takes the lock; the calling task sleeps as long as another task holds it.
+    /// Acquires the lock; the calling task sleeps as long as another task holds it.
     ///
     /// Aborts if the task already holds it 2³² − 1 times.
     #[track_caller]
@@ -90,10 +90,10 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.acquire().map(|()| true),
         };
-        P::outcome(self.settle(taken).map(|_| RecursiveGuard::new(self)))
+        P::outcome(self.record_owner(taken).map(|_| RecursiveGuard::new(self)))
     }
 
-    /// Takes the lock if no other task holds it at this moment.
+    /// Acquires the lock if no other task holds it at this moment.
     #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
         let taken = match self.take_again() {
@@ -103,7 +103,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         P::outcome(self.guard_if(taken))
     }
 
-    /// Takes the lock, or returns `None` once `deadline` has passed.
+    /// Acquires the lock, or returns `None` once `deadline` has passed.
     #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
         let taken = match self.take_again() {
@@ -113,7 +113,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         P::outcome(self.guard_if(taken))
     }
 
-    /// Takes the lock, or returns `None` after `timeout`.
+    /// Acquires the lock, or returns `None` after `timeout`.
     #[track_caller]
     pub fn lock_for(
         &self,
@@ -154,16 +154,13 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         &self.raw
     }
 
-    /// Takes the lock again, after a wait for a condition variable.
-    pub(crate) fn lock_again(
-        &self,
-        arrival: Arrival,
-    ) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
+    /// Acquires the lock again, after a wait for a condition variable.
+    pub(crate) fn lock_again(&self, relock: Relock) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
         let taken = match self.take_again() {
             true => Ok(true),
-            false => self.raw.acquire_again(arrival).map(|()| true),
+            false => self.raw.acquire_again(relock).map(|()| true),
         };
-        self.settle(taken).map(|_| RecursiveGuard::new(self))
+        self.record_owner(taken).map(|_| RecursiveGuard::new(self))
     }
 
     #[inline]
@@ -171,11 +168,11 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         &self,
         taken: Result<bool, P::Fault>,
     ) -> Result<Option<RecursiveGuard<'_, T, P>>, P::Fault> {
-        let taken = self.settle(taken)?;
+        let taken = self.record_owner(taken)?;
         Ok(taken.then(|| RecursiveGuard::new(self)))
     }
 
-    /// Takes the lock once more, if this task holds it.
+    /// Acquires the lock once more, if this task holds it.
     #[inline]
     fn take_again(&self) -> bool {
         let me = task::id();
@@ -185,7 +182,9 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         }
         let depth = self.depth.load(Ordering::Relaxed);
         let Some(deeper) = depth.checked_add(1) else {
-            crate::fatal(format_args!("recursive mutex taken too often by task {me}"));
+            crate::fatal(format_args!(
+                "recursive mutex locked too many times by task {me}"
+            ));
         };
         self.depth.store(deeper, Ordering::Relaxed);
         true
@@ -193,7 +192,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
 
     /// Records the owner of a lock that was taken for the first time.
     #[inline]
-    fn settle(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
+    fn record_owner(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
         let taken = taken?;
         if taken && self.depth.load(Ordering::Relaxed) == 0 {
             self.owner.store(task::id(), Ordering::Relaxed);
@@ -219,7 +218,7 @@ impl<T: ?Sized, P> fmt::Debug for RecursiveMutex<T, P> {
 }
 
 /// The right to read a recursive mutex's data. When the last guard of a task is dropped, the lock is released.
-#[must_use = "the lock is released at once when the guard is not kept"]
+#[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RecursiveGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     mutex: &'a RecursiveMutex<T, P>,
     not_send: PhantomData<*const ()>,

@@ -69,7 +69,7 @@
 //! # Lock, step by step
 //! 1. CAS 0→TID. If it succeeds, that is all.
 //! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks do little but move the lock
-//!    from processor to processor, it rests first: `backoff/crowd.rs`.)
+//!    from processor to processor, it rests first: `backoff/rest.rs`.)
 //! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
 //! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. (A real-time task
 //!    does not wait at a gate that is held: it becomes a top waiter without the gate.)
@@ -175,7 +175,7 @@ pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
 use super::{
-    Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, WAITERS, watched,
+    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WAITERS, WaitMode, report,
 };
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
@@ -358,7 +358,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, patience: Patience) -> Result<Acquisition, Unfinished> {
+    fn lock_contended(&self, patience: WaitMode) -> Result<Acquisition, Unfinished> {
         let mut me = Me::whoever().tid();
         // A thread's first lock call comes here although the lock may be free: it had no ID yet.
         if me == 0 {
@@ -427,7 +427,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
     fn lock(&self) {
         if !self.take_free() {
             // Without a deadline only success ends it.
-            let _ = self.lock_contended(Patience::ENDLESS);
+            let _ = self.lock_contended(WaitMode::FOREVER);
         }
     }
 
@@ -438,7 +438,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
 
     #[inline]
     fn lock_until(&self, deadline: Deadline) -> bool {
-        self.take_free() || self.lock_contended(Patience::until(Some(deadline))).is_ok()
+        self.take_free() || self.lock_contended(WaitMode::until(Some(deadline))).is_ok()
     }
 
     #[inline]
@@ -473,7 +473,7 @@ unsafe impl<S: Sharing, C: Counting> Interruptible for Throughput<S, C> {
             return Ok(Ok(()));
         }
         Ok(self
-            .lock_contended(Patience::interruptible(deadline))
+            .lock_contended(WaitMode::interruptible(deadline))
             .map(drop))
     }
 }
@@ -486,10 +486,10 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
         let at_once = |raw: &Throughput<S, C>| raw.take_free().then_some(Acquisition::FREE);
         let wait = |raw: &Throughput<S, C>| {
             // Without a deadline only success ends it.
-            raw.lock_contended(Patience::ENDLESS)
+            raw.lock_contended(WaitMode::FOREVER)
                 .unwrap_or(Acquisition::FREE)
         };
-        let acquisition = watched::acquire_by(self.raw(), at_once, wait);
+        let acquisition = report::acquire_by(self.raw(), at_once, wait);
         (MutexGuard::new(self), acquisition)
     }
 

@@ -7,12 +7,12 @@
 //! | --- | --- | --- | --- |
 //! | 0 | `UNLOCKED` | free | unlock: swap, Release |
 //! | 1 | `LOCKED` | held, no task sleeps | lock: CAS 0→1, Acquire |
-//! | 2 | `CONTENDED` | held, a task may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
+//! | 2 | `CONTENDED` | held, a task may sleep | waiter: swap 2, Acquire (acquires the lock if it was 0) |
 //!
 //! Invariants
 //! 1. A task sleeps only while the word is 2, or while an awake task is about to make it 2: one that a condition
 //!    variable has woken when it moved the other waiters here.
-//! 2. A task that has slept, or found the word at 2, takes the lock with 2: others may still sleep.
+//! 2. A task that has slept, or found the word at 2, acquires the lock with 2: others may still sleep.
 //! 3. The task that changes 2 to 0 wakes one sleeper.
 //!
 //! *No wake-up is lost:* by 1 a sleeper saw 2, and the kernel compares the word again as it enqueues the sleeper. The
@@ -31,7 +31,7 @@
 //! *Hostile events:* after EINTR the wait goes on. The death of an owner leaves the lock held for ever. A kill in an
 //! unlock, between the swap and the wake, leaves the lock free with its sleepers asleep, until the next contended
 //! unlock wakes one (use [`Robust`](super::Robust)). A private lock that was held at a fork stays held in the child. A
-//! signal handler must not take a lock that the code it interrupts may hold.
+//! signal handler must not acquire a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* values, size 4, alignment 4, zero = unlocked.
 //!
@@ -39,9 +39,11 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
+use super::{
+    Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
+};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -85,7 +87,7 @@ impl<S: Sharing> WaitWake<S> {
     fn spin(&self) -> u32 {
         let mut left = HAND_OVER;
         loop {
-            // Relaxed: only a compare-and-swap takes the lock.
+            // Relaxed: only a compare-and-swap acquires the lock.
             let word = self.word.load(Ordering::Relaxed);
             if word != LOCKED || left == 0 {
                 return word;
@@ -96,20 +98,20 @@ impl<S: Sharing> WaitWake<S> {
     }
 
     #[cold]
-    fn lock_contended(&self, patience: Patience) -> Result<(), Unfinished> {
+    fn lock_contended(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
         self.lock_contended_by(|word, expected| {
-            patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
+            wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
         })
     }
 
-    /// Takes the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
+    /// Acquires the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
     #[inline]
     pub(super) fn lock_contended_by<E>(
         &self,
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         // Relaxed: as in `spin`.
-        rest_if_crowded(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
+        rest_if_contended(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
         let mut word = self.spin();
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {
@@ -132,7 +134,7 @@ impl<S: Sharing> WaitWake<S> {
         mut sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            // Acquire: pairs with the Release in `unlock`. By invariant 2 this takes the lock with 2.
+            // Acquire: pairs with the Release in `unlock`. By invariant 2 this acquires the lock with 2.
             let taken = unless_fault!(
                 RelockUncontended,
                 CONTENDED,
@@ -161,7 +163,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     fn lock(&self) {
         if !self.try_lock() {
             // Without a deadline only success ends it.
-            let _ = self.lock_contended(Patience::ENDLESS);
+            let _ = self.lock_contended(WaitMode::FOREVER);
         }
     }
 
@@ -176,7 +178,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
 
     #[inline]
     fn lock_until(&self, deadline: Deadline) -> bool {
-        self.try_lock() || self.lock_contended(Patience::until(Some(deadline))).is_ok()
+        self.try_lock() || self.lock_contended(WaitMode::until(Some(deadline))).is_ok()
     }
 
     #[inline]
@@ -191,22 +193,22 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         }
     }
 
-    fn sleepers(&self) -> Queue<'_> {
+    fn raw_sleep_place(&self) -> SleepPlace<'_> {
         match S::FLAG {
-            Flag::Private => Queue(Sleeps::On(&self.word)),
-            Flag::Shared => Queue::NONE,
+            Flag::Private => SleepPlace(SleepWord::Plain(&self.word)),
+            Flag::Shared => SleepPlace::NONE,
         }
     }
 
-    fn lock_again(&self, arrival: Arrival) {
-        let By::Sent = arrival.0 else {
+    fn lock_again(&self, relock: Relock) {
+        let RelockAs::Requeued = relock.0 else {
             return self.lock();
         };
         let word = unless_fault!(CondvarRelockUncontended, self.spin(), return self.lock());
         // Without a deadline only success ends it.
         let _ = self.lock_contended_from(word, |word, expected| {
-            let patience = Patience::ENDLESS;
-            patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
+            let wait_mode = WaitMode::FOREVER;
+            wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
         });
     }
 }
@@ -221,7 +223,7 @@ unsafe impl<S: Sharing> Interruptible for WaitWake<S> {
         if self.try_lock() {
             return Ok(Ok(()));
         }
-        Ok(self.lock_contended(Patience::interruptible(deadline)))
+        Ok(self.lock_contended(WaitMode::interruptible(deadline)))
     }
 }
 

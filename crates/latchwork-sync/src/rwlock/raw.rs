@@ -99,7 +99,7 @@ use self::state::{
 use super::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, pause};
-use crate::mutex::{Patience, Unfinished};
+use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
@@ -138,7 +138,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     #[inline]
     #[doc(hidden)]
-    pub fn read(&self, patience: Patience) -> Result<(), Unfinished> {
+    pub fn read(&self, patience: WaitMode) -> Result<(), Unfinished> {
         if self.read_free() {
             Ok(())
         } else {
@@ -148,7 +148,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     #[inline]
     #[doc(hidden)]
-    pub fn write(&self, patience: Patience) -> Result<(), Unfinished> {
+    pub fn write(&self, patience: WaitMode) -> Result<(), Unfinished> {
         if self.write_free() {
             Ok(())
         } else {
@@ -274,7 +274,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[cold]
-    fn contend<const WRITES: bool>(&self, patience: Patience) -> Result<(), Unfinished> {
+    fn contend<const WRITES: bool>(&self, patience: WaitMode) -> Result<(), Unfinished> {
         let mut me = Waiter::NEWCOMER;
         let mut starves_at = None;
         let mut starves = false;

@@ -78,7 +78,7 @@ use crate::atomic::{
     AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, unless_fault,
 };
 use crate::backoff::{HAND_OVER, pause};
-use crate::mutex::{Acquired, Patience, RawError, Robust, RobustProtocol, WAITERS, owner_of_guard};
+use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, owner_of_guard};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
@@ -89,13 +89,13 @@ use core::mem::ManuallyDrop;
 /// reader's own deadline has passed with it.
 #[cfg(not(loom))]
 mod nap {
-    use super::{Deadline, Patience};
+    use super::{Deadline, WaitMode};
 
     pub(super) fn end() -> Option<Deadline> {
         Some(Deadline::after(core::time::Duration::from_millis(1)))
     }
 
-    pub(super) fn was_the_last(patience: Patience) -> bool {
+    pub(super) fn was_the_last(patience: WaitMode) -> bool {
         patience.deadline().is_some_and(Deadline::has_passed)
     }
 }
@@ -109,13 +109,13 @@ type Gate = Robust;
 /// In a model a lock has one seat, so a reader never looks for another.
 #[cfg(loom)]
 mod nap {
-    use super::{Deadline, Patience};
+    use super::{Deadline, WaitMode};
 
     pub(super) fn end() -> Option<Deadline> {
         None
     }
 
-    pub(super) fn was_the_last(_: Patience) -> bool {
+    pub(super) fn was_the_last(_: WaitMode) -> bool {
         true
     }
 }
@@ -190,7 +190,7 @@ impl Seat {
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
-    unsafe fn take(&self, patience: Patience) -> Result<(), RawError> {
+    unsafe fn take(&self, patience: WaitMode) -> Result<(), RawError> {
         // SAFETY: by the caller's contract.
         if unsafe { self.0.acquire(patience) }? == Acquired::OwnerDied {
             self.0.mark_consistent();
@@ -202,7 +202,7 @@ impl Seat {
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
-    unsafe fn see_free(&self, patience: Patience) -> Result<(), RawError> {
+    unsafe fn see_free(&self, patience: WaitMode) -> Result<(), RawError> {
         // SAFETY: by the caller's contract; `take` has acquired the seat that `unlock_raw` releases.
         unsafe {
             self.take(patience)?;
@@ -271,7 +271,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         for step in 0..READERS {
             let index = (me.tid() as usize + step) % READERS;
             // SAFETY: by the caller's contract.
-            match unsafe { self.seats[index].take(Patience::NONE) } {
+            match unsafe { self.seats[index].take(WaitMode::TRY) } {
                 Ok(()) => return Ok(index),
                 Err(RawError::WouldBlock | RawError::Deadlock) => {}
                 Err(error) => return Err(error),
@@ -284,12 +284,12 @@ impl<const READERS: usize> RawRobust<READERS> {
     ///
     /// # Safety
     /// As for [`Self::read_free`].
-    unsafe fn take_seat(&self, me: Me, patience: Patience) -> Result<usize, RawError> {
+    unsafe fn take_seat(&self, me: Me, patience: WaitMode) -> Result<usize, RawError> {
         let favourite = me.tid() as usize % READERS;
         loop {
             // SAFETY: by the caller's contract.
             match unsafe { self.take_free_seat(me) } {
-                Err(RawError::WouldBlock) if !patience.is_none() => {}
+                Err(RawError::WouldBlock) if !patience.is_try() => {}
                 taken => return taken,
             }
             // SAFETY: by the caller's contract.
@@ -302,7 +302,7 @@ impl<const READERS: usize> RawRobust<READERS> {
 
     /// # Safety
     /// As for [`Self::read_free`].
-    pub(crate) unsafe fn read(&self, patience: Patience) -> Result<Entered, RawError> {
+    pub(crate) unsafe fn read(&self, patience: WaitMode) -> Result<Entered, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -319,7 +319,7 @@ impl<const READERS: usize> RawRobust<READERS> {
                     Err(error) => return Err(error),
                 }
             }
-            if polls == HAND_OVER || patience.is_none() {
+            if polls == HAND_OVER || patience.is_try() {
                 break;
             }
             pause(polls);
@@ -353,8 +353,8 @@ impl<const READERS: usize> RawRobust<READERS> {
 
     /// Before each wait: a task that has a seat must not wait for others, since they may wait for that seat.
     #[cold]
-    fn may_wait(&self, patience: Patience) -> Result<(), RawError> {
-        if patience.is_none() {
+    fn may_wait(&self, patience: WaitMode) -> Result<(), RawError> {
+        if patience.is_try() {
             return Ok(());
         }
         let me = Some(Me::get().map_err(RawError::Unavailable)?.tid());
@@ -368,7 +368,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// # Safety
     /// As for [`Self::read_free`].
     #[inline]
-    pub(crate) unsafe fn write(&self, patience: Patience) -> Result<Acquired, RawError> {
+    pub(crate) unsafe fn write(&self, patience: WaitMode) -> Result<Acquired, RawError> {
         // SAFETY: by the caller's contract; the gate is released after this task acquired it.
         unsafe {
             let taken = match self.gate.acquire_free() {
@@ -450,7 +450,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         let me = owner_of_guard(owner);
         // SAFETY: as for the gate, which is held. Other tasks release the seats at once (invariant 2).
         unsafe {
-            let Ok(index) = self.take_seat(me, Patience::ENDLESS) else {
+            let Ok(index) = self.take_seat(me, WaitMode::FOREVER) else {
                 crate::fatal(format_args!("a robust reader/writer lock lost its seats"))
             };
             self.end_writing();
@@ -519,7 +519,7 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     pub(crate) unsafe fn enter(
         &self,
         writes: bool,
-        patience: Patience,
+        patience: WaitMode,
     ) -> Result<libc::c_int, RawError> {
         // SAFETY: by the caller's contract.
         let torn = unsafe {
@@ -546,8 +546,8 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
         if is_mine(self.raw.gate.owner()) {
             // SAFETY: the calling task owns the gate.
             unsafe {
-                if self.raw.gate.is_told_of_a_death() {
-                    self.raw.gate.release_as_lost();
+                if self.raw.gate.is_inconsistent() {
+                    self.raw.gate.release_not_recoverable();
                 } else {
                     self.raw.unlock_write(me);
                 }
@@ -582,7 +582,7 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     pub(crate) fn declare_whole(&self) -> bool {
         let gate = &self.raw.gate;
         let told =
-            Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_told_of_a_death();
+            Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_inconsistent();
         if told {
             // `writing` stays 1.
             gate.mark_consistent();

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Preference, RawRwLock};
-use crate::mutex::Patience;
+use crate::mutex::WaitMode;
 use crate::sharing::Sharing;
 use crate::time::Deadline;
 use core::time::Duration;
@@ -18,7 +18,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
 
     #[inline]
     fn lock_shared(&self) {
-        let _ = self.read(Patience::ENDLESS);
+        let _ = self.read(WaitMode::FOREVER);
     }
 
     #[inline]
@@ -34,7 +34,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
 
     #[inline]
     fn lock_exclusive(&self) {
-        let _ = self.write(Patience::ENDLESS);
+        let _ = self.write(WaitMode::FOREVER);
     }
 
     #[inline]
@@ -69,7 +69,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for RawRwLock<S,
 
     #[inline]
     fn try_lock_shared_until(&self, deadline: Deadline) -> bool {
-        self.read(Patience::until(Some(deadline))).is_ok()
+        self.read(WaitMode::until(Some(deadline))).is_ok()
     }
 
     #[inline]
@@ -79,7 +79,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for RawRwLock<S,
 
     #[inline]
     fn try_lock_exclusive_until(&self, deadline: Deadline) -> bool {
-        self.write(Patience::until(Some(deadline))).is_ok()
+        self.write(WaitMode::until(Some(deadline))).is_ok()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{Preference, RawRwLock};
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
-use crate::mutex::{Patience, Unfinished};
+use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::Sharing;
 
 fn lock_of<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) -> Lock {
@@ -28,7 +28,7 @@ const fn mode(writes: bool) -> Mode {
 #[track_caller]
 pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
-    patience: Patience,
+    patience: WaitMode,
 ) -> Result<(), Unfinished> {
     if ByFeature::IS_ON {
         return enter_reported::<_, _, WRITES>(lock, patience, Site::caller());
@@ -42,7 +42,7 @@ pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
 
 fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
-    patience: Patience,
+    patience: WaitMode,
     site: Site,
 ) -> Result<(), Unfinished> {
     let told = lock_of(lock);

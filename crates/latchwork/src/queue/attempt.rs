@@ -7,7 +7,7 @@ use super::locked::{Locked, Side};
 use super::wait::Wait;
 use super::wake::Wake;
 use crate::atomic::Ordering::Relaxed;
-use crate::backoff::Widening;
+use crate::backoff::ExponentialBackoff;
 use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
 use crate::mutex::Acquired;
 use crate::region::{AttachError, Parked, Task};
@@ -47,7 +47,8 @@ impl<'r> Queue<'r> {
             if core::mem::take(&mut may_poll) {
                 locked.unlock(Wake::NONE);
                 let turns = Some(&task.slot.takes_turns);
-                Widening::Shared.poll(self.max_message(), turns, || self.cells.may_have_room());
+                ExponentialBackoff::Shared
+                    .poll(self.max_message(), turns, || self.cells.may_have_room());
                 continue;
             }
             let ticket = senders.register();

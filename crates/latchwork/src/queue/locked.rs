@@ -3,7 +3,7 @@
 
 use super::layout::Cells;
 use super::wake::Wake;
-use crate::backoff::Widening;
+use crate::backoff::ExponentialBackoff;
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::AttachError;
 
@@ -116,7 +116,7 @@ fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
     // The lock itself would poll more often. With this backoff, two processes that streamed messages of 64 bytes
     // between two CPUs through one lock took 0.7 of the time: the owner completes several messages in a row.
     if lock.owner().is_some() {
-        Widening::Held.poll(0, None, || lock.owner().is_none());
+        ExponentialBackoff::Held.poll(0, None, || lock.owner().is_none());
     }
     // SAFETY: the queue lies in the region, which the handle keeps mapped.
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {

@@ -14,7 +14,7 @@ use super::waiters::Given;
 use super::wake::Wake;
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
-use crate::backoff::Widening;
+use crate::backoff::ExponentialBackoff;
 use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
 use crate::region::{self, Inbox, Parked, Task};
@@ -300,7 +300,8 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) && !in_order {
                 locked.unlock(Wake::NONE);
-                Widening::Shared.poll(self.max_message(), turns, || self.cells.may_have_messages());
+                ExponentialBackoff::Shared
+                    .poll(self.max_message(), turns, || self.cells.may_have_messages());
                 continue;
             }
             let mut wake = Wake::NONE;
@@ -325,7 +326,7 @@ impl<'r> Queue<'r> {
             let come = there
                 || in_order
                     && core::mem::take(&mut may_poll)
-                    && Widening::None
+                    && ExponentialBackoff::None
                         .poll(self.max_message(), turns, || inbox.given.load(Relaxed) != 0);
             let mut woken = false;
             if !come {

@@ -1,4 +1,4 @@
-//! What `fast_path.rs` looks at: a pair of lock and unlock of each kind, compiled into one function.
+//! The code whose assembly `fast_path.rs` checks: a pair of lock and unlock of each kind, compiled into one function.
 use core::pin::Pin;
 use latchwork::check::Checked;
 use latchwork::mutex::{Inherit, InheritPlain, Mutex, Robust, Throughput, WaitWake};

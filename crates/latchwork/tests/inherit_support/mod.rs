@@ -1,4 +1,4 @@
-//! What the tests of inheriting locks need: locks without data, and looks at sleeping tasks.
+//! Support for tests of priority-inheritance locks: locks without data, and checks whether a task sleeps.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each program uses its part")]
 
@@ -44,8 +44,8 @@ pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static
         self.word() + Self::GATE
     }
 
-    /// Waits until a task that comes behind the gate's owner sleeps: at the gate, or, if it was there for a second before
-    /// anybody looked, at the word.
+    /// Waits until a task that comes behind the gate's owner sleeps: at the gate, or, if it was there for a second
+    /// before anybody looked, at the word.
     fn wait_until_behind(&self, task: &Task) {
         wait_until_asleep_at(task.id(), &[self.gate(), self.word()]);
     }
@@ -60,11 +60,11 @@ impl<S: Sharing + Send + Sync> Lock for InheritPlain<S> {
 }
 
 /// A deadline that no test reaches.
-pub fn far() -> Deadline {
+pub fn distant() -> Deadline {
     Deadline::after(Duration::from_secs(3600))
 }
 
-/// A thread or a process of one thread, by its ID; others wait until it has told that.
+/// A thread, or a process of one thread, by its ID; other tasks wait until it has published the ID.
 pub struct Task(AtomicI32);
 
 impl Task {
@@ -72,7 +72,7 @@ impl Task {
         Self(AtomicI32::new(0))
     }
 
-    /// It is the calling one.
+    /// Publishes the ID of the calling task.
     pub fn begin(&self) {
         // SAFETY: no preconditions.
         self.0.store(unsafe { libc::gettid() }, Ordering::Release);

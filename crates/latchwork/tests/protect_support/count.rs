@@ -10,11 +10,11 @@ pub struct Calls {
     /// Those that set the policy or the priority.
     pub changes: u32,
     /// Those that ask for them.
-    pub looks: u32,
+    pub reads: u32,
 }
 
 thread_local! {
-    static CALLS: Cell<Calls> = const { Cell::new(Calls { changes: 0, looks: 0 }) };
+    static CALLS: Cell<Calls> = const { Cell::new(Calls { changes: 0, reads: 0 }) };
 }
 
 const CHANGES: [libc::c_long; 3] = [
@@ -74,7 +74,7 @@ extern "C" fn make_and_count(
         if CHANGES.contains(&number) {
             calls.changes += 1;
         } else {
-            calls.looks += 1;
+            calls.reads += 1;
         }
         CALLS.set(calls);
     }
@@ -108,7 +108,7 @@ pub fn start() {
     let mut filter = vec![load(0)];
     for (index, number) in numbers.iter().enumerate() {
         let rest = numbers.len() - 1 - index;
-        // Equal: to the look at the sixth argument. Like none: to the last line.
+        // Equal: go on to the check of the sixth argument. Equal to none: to the last line.
         filter.push(equal(rest as u8, if rest == 0 { 3 } else { 0 }, *number));
     }
     filter.extend([
@@ -148,6 +148,6 @@ pub fn calls(body: impl FnOnce()) -> Calls {
     let after = CALLS.get();
     Calls {
         changes: after.changes - before.changes,
-        looks: after.looks - before.looks,
+        reads: after.reads - before.reads,
     }
 }

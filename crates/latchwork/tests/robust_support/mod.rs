@@ -1,4 +1,4 @@
-//! Robust locks of both makers behind one face, and looks at the thread's robust list.
+//! Robust locks of this library and of pthread behind one interface, and the thread's robust list.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each program uses its part")]
 
@@ -8,7 +8,7 @@ use core::pin::Pin;
 use core::ptr;
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 
-/// Who makes a lock.
+/// The library of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Ours,
@@ -22,7 +22,7 @@ pub enum Kind {
 pub struct Lock {
     kind: Kind,
     ours: Mutex<u32, Robust>,
-    /// Of the one who holds `ours`; of a dead owner, never dropped.
+    /// The guard of the owner of `ours`; a dead owner's is never dropped.
     guard: UnsafeCell<MaybeUninit<RobustGuard<'static, u32>>>,
     pthread: UnsafeCell<MaybeUninit<libc::pthread_mutex_t>>,
 }
@@ -167,8 +167,7 @@ pub fn list() -> impl Iterator<Item = (usize, usize)> {
         .map(move |link| (link, read(link - size_of::<usize>())))
 }
 
-/// Whether all links back lead where the links forward come from, but for those of the `tails`, which
-/// stand last and keep none.
+/// Whether the backward links match the forward links, except for those of the last `tails` nodes, which have none.
 pub fn list_is_whole(tails: usize) -> bool {
     let fronts = core::iter::once(head().expose_provenance());
     fronts
@@ -180,6 +179,6 @@ pub fn list_is_whole(tails: usize) -> bool {
 
 /// What the calling thread has announced (`list_op_pending`).
 pub fn announced() -> usize {
-    // SAFETY: as above; volatile, since a signal handler looks while it changes.
+    // SAFETY: as above; volatile, since a signal handler reads it while it changes.
     unsafe { ptr::read_volatile(&raw const (*head())[2]) }
 }

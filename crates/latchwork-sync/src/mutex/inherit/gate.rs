@@ -1,5 +1,5 @@
-//! The gate: a priority-inheritance futex in front of a lock's word. Only its owner goes on to the word. It carries no
-//! data, so no memory is ordered by it; a failure of the gate costs time only.
+//! The gate: a queueing mutex in front of a lock's word, made of a priority-inheritance futex. Only the gate's owner
+//! goes on to the word. The gate carries no data, so it orders no memory; a failure of the gate costs time only.
 #![allow(unsafe_code)]
 
 use super::word::{NAP, end_of_nap};
@@ -12,13 +12,14 @@ use crate::sys::futex_pi::{self, Pi};
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
+/// A gate; 0 is free.
 #[repr(transparent)]
-pub(in crate::mutex) struct Gate(AtomicU32);
+pub(in crate::mutex) struct PiGate(AtomicU32);
 
-impl Gate {
+impl PiGate {
     /// A word of a robust lock's node, as a gate.
     pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: `Gate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
+        // SAFETY: `PiGate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
 
@@ -29,32 +30,33 @@ impl Gate {
     }
 
     /// Waits for the gate, for one nap at most. `None`: the caller goes on without it.
-    pub(super) fn pass<S: Sharing>(
+    pub(super) fn enter<S: Sharing>(
         &self,
         me: u32,
         deadline: Option<Deadline>,
-    ) -> Option<Passed<'_, S>> {
+    ) -> Option<Entered<'_, S>> {
         if me == 0 {
             return None;
         }
         let before = match self.replace(0, me) {
-            Ok(_) => return Some(self.passed(me)),
+            Ok(_) => return Some(self.entered(me)),
             Err(before) => before,
         };
         match futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(NAP, deadline)) {
-            Pi::Done => Some(self.passed(me)),
+            Pi::Done => Some(self.entered(me)),
             // The owner died, and no task slept behind it, or the kernel would have made that task its heir.
             Pi::OwnerGone => {
                 let taken = self.replace(before | WAITERS, me);
-                taken.is_ok().then(|| self.passed(me))
+                taken.is_ok().then(|| self.entered(me))
             }
-            // In the child of a fork, a thread of the parent may be the owner: it releases the parent's copy only. Linux
+            // In the child of a fork, a thread of the parent may be the owner: it releases the parent's copy only.
+            // Linux
             // 6.18 refuses the wait with EPERM; a kernel that does not lets it time out.
             _ if S::FLAG == Flag::Private => {
                 // Relaxed: as in `replace`.
                 let seen = self.0.load(Ordering::Relaxed);
                 let taken = is_outside(seen & TID_MASK) && self.replace(seen, me).is_ok();
-                taken.then(|| self.passed(me))
+                taken.then(|| self.entered(me))
             }
             _ => None,
         }
@@ -66,8 +68,8 @@ impl Gate {
             .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
     }
 
-    fn passed<S: Sharing>(&self, me: u32) -> Passed<'_, S> {
-        Passed {
+    fn entered<S: Sharing>(&self, me: u32) -> Entered<'_, S> {
+        Entered {
             gate: self,
             me,
             sharing: PhantomData,
@@ -75,14 +77,14 @@ impl Gate {
     }
 }
 
-/// The gate is the calling task's until this is dropped.
-pub(super) struct Passed<'a, S: Sharing> {
-    gate: &'a Gate,
+/// The ownership of the gate. Dropping it releases the gate.
+pub(super) struct Entered<'a, S: Sharing> {
+    gate: &'a PiGate,
     me: u32,
     sharing: PhantomData<S>,
 }
 
-impl<S: Sharing> Drop for Passed<'_, S> {
+impl<S: Sharing> Drop for Entered<'_, S> {
     fn drop(&mut self) {
         // In a model a task dies by unwinding; a real death runs no destructor.
         #[cfg(loom)]

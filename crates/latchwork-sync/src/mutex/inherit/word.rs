@@ -2,7 +2,7 @@
 //! and what happens when its owner dies. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::InheritFault;
+use super::fault::InheritFault;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::pause;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
@@ -20,9 +20,9 @@ const GONE: u32 = OWNER_DIED | TID_MASK;
 /// How long a task sleeps before it reads the word itself: see the parent, *Death of an owner*.
 pub(super) const NAP: Duration = Duration::from_secs(1);
 
-/// How often the kernel is asked again before its report that the memory is inconsistent is believed: for some seconds,
-/// where the caller yields in between.
-const DOUBTS: u32 = 30_000;
+/// How many times the kernel is asked again before its report that the memory is inconsistent is taken as true. Where
+/// the caller yields in between, this takes some seconds.
+const MAX_RETRIES: u32 = 30_000;
 
 /// The calling task's ID. 0 if the thread can have no record; then only the kernel takes and releases the word for it.
 pub(super) fn task_id() -> u32 {
@@ -149,7 +149,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
         until: u32,
         made: &mut u32,
     ) -> Result<bool, InheritFault> {
-        for looks in polls {
+        for poll in polls {
             *made += 1;
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
                 TID_MASK => return Err(InheritFault::OwnerGone),
                 owner if owner == me => return Err(InheritFault::Deadlock),
                 _ if word & until != 0 => break,
-                _ => pause(looks),
+                _ => pause(poll),
             }
         }
         Ok(false)
@@ -171,7 +171,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
         &self,
         deadline: Option<Deadline>,
     ) -> Result<bool, InheritFault> {
-        let mut doubts = 0;
+        let mut retries = 0;
         loop {
             // Only a word that may become `GONE` must be read again after a nap.
             let end = if ROBUST {
@@ -187,9 +187,9 @@ impl<const ROBUST: bool> Word<ROBUST> {
                 Pi::TimedOut if is_over(deadline) => return Ok(false),
                 // The owner is dead, and its heir has not read the word yet.
                 Pi::Inconsistent if is_over(deadline) => return Ok(false),
-                Pi::Inconsistent if doubts == DOUBTS => return Err(InheritFault::Corrupt),
+                Pi::Inconsistent if retries == MAX_RETRIES => return Err(InheritFault::Corrupt),
                 Pi::Inconsistent => {
-                    doubts += 1;
+                    retries += 1;
                     futex_pi::stand_back();
                 }
                 _ => {}
@@ -217,16 +217,16 @@ impl<const ROBUST: bool> Word<ROBUST> {
         let before = self.0.load(Ordering::Relaxed);
         let ended = call();
         if ROBUST && ended == Pi::OwnerGone {
-            self.report_death(before);
+            self.mark_owner_died(before);
         }
-        (ended, self.settle(ended))
+        (ended, self.interpret(ended))
     }
 
     /// The kernel has not found the lock on its dead owner's list: this sets the bits that the kernel would have set.
     /// The word is changed only if it still names that owner: another waiter may have done the same already, and may
     /// have the lock by now.
     #[cold]
-    fn report_death(&self, before: u32) {
+    fn mark_owner_died(&self, before: u32) {
         if before & TID_MASK == 0 {
             return;
         }
@@ -242,21 +242,21 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// What an answer of the kernel means: taken, not yet, or never.
-    pub(super) fn settle(&self, ended: Pi) -> Result<bool, InheritFault> {
+    /// Interprets an answer of the kernel: the word is taken, not taken yet, or cannot be taken any more.
+    pub(super) fn interpret(&self, ended: Pi) -> Result<bool, InheritFault> {
         // Acquire: pairs with the Release, or the kernel's barrier, of the last owner.
         let word = self.0.load(Ordering::Acquire);
         let died = unless_fault!(InheritHidesDeath, OWNER_DIED, 0);
         match ended {
             Pi::Done if ROBUST || word & died == 0 => Ok(true),
             // The last owner died, and this task is its heir.
-            Pi::Done => Err(self.bury(word)),
+            Pi::Done => Err(self.mark_gone(word)),
             // Another task may have made it `GONE` meanwhile.
             _ if word & TID_MASK == TID_MASK => Err(InheritFault::OwnerGone),
             // The word is free: the owner was alive, in another PID namespace.
             Pi::OwnerGone if word & TID_MASK == 0 => Ok(false),
             Pi::OwnerGone if ROBUST => Ok(false),
-            Pi::OwnerGone => Err(self.bury(word)),
+            Pi::OwnerGone => Err(self.mark_gone(word)),
             Pi::Deadlock => Err(InheritFault::Deadlock),
             Pi::NoMemory => Err(InheritFault::NoMemory),
             Pi::Unsupported | Pi::NotOwner => Err(InheritFault::Unsupported),
@@ -266,7 +266,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
 
     /// Makes the lock `GONE`: `word` is that of a dead owner, or of its heir, which is this task.
     #[cold]
-    fn bury(&self, mut word: u32) -> InheritFault {
+    fn mark_gone(&self, mut word: u32) -> InheritFault {
         // Relaxed: the word carries no data any more. Only tasks that begin to wait change it meanwhile.
         while word & TID_MASK != TID_MASK
             && let Err(now) =
@@ -288,7 +288,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
 #[cold]
 #[inline(never)]
 pub(in crate::mutex) unsafe fn release_by_kernel<S: Sharing>(word: *const AtomicU32) {
-    let mut doubts = 0;
+    let mut retries = 0;
     loop {
         // SAFETY: the caller holds the word, by this function's contract.
         match unsafe { futex_pi::unlock_pi(word, S::FLAG) } {
@@ -296,11 +296,13 @@ pub(in crate::mutex) unsafe fn release_by_kernel<S: Sharing>(word: *const Atomic
             Pi::Again => {}
             // The kernel also answers this if a task began to wait while the kernel was about to release a word with
             // `OWNER_DIED`. For a word without `OWNER_DIED` it then answers `Again`.
-            Pi::Inconsistent if doubts < DOUBTS => doubts += 1,
+            Pi::Inconsistent if retries < MAX_RETRIES => retries += 1,
             Pi::NotOwner => crate::fatal(format_args!(
-                "unlock of an inheriting mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
+                "unlock of a priority-inheritance mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
             )),
-            error => crate::fatal(format_args!("unlock of an inheriting mutex: {error:?}")),
+            error => crate::fatal(format_args!(
+                "unlock of a priority-inheritance mutex: {error:?}"
+            )),
         }
     }
 }

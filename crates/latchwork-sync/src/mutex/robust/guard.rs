@@ -4,13 +4,13 @@
 //! 1. A [`RobustGuard`] is made from a pinned mutex, by the task that took it, and its data is whole.
 //! 2. A lock call gives access to data that an owner left torn only through an [`OwnerDied`], which says so.
 //!
-//! A guard records the task that took its lock. In the child of a fork, where no lock is held, its drop aborts.
+//! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, told};
+use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
 use crate::atomic::const_unless_loom;
 use crate::hook::Site;
-use crate::mutex::{Interruptible, Mutex, Patience, WaitWake};
+use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
@@ -29,7 +29,7 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     /// The last owner died, or panicked, while it held the lock. The calling task holds it now: repair the data and
     /// call [`OwnerDied::make_consistent`], or drop the guard to make the lock not recoverable.
     OwnerDied(OwnerDied<'a, T, P>),
-    /// An owner died and the next owner released the lock without repairing the data. No task can take it any more.
+    /// An owner died and the next owner released the lock without repairing the data. No task can acquire it any more.
     NotRecoverable,
     /// Another task holds it (`try_lock`).
     WouldBlock,
@@ -88,37 +88,37 @@ fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool
 pub(super) type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
-    /// Takes the lock; the calling task sleeps as long as a living task holds it.
+    /// Acquires the lock; the calling task sleeps as long as a living task holds it.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
     #[inline]
     #[track_caller]
     pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::ENDLESS)
+        self.lock_with(WaitMode::FOREVER)
     }
 
-    /// Takes the lock if it is free at this moment.
+    /// Acquires the lock if it is free at this moment.
     ///
     /// # Errors
     /// See [`LockError`]; `TimedOut` does not occur.
     #[inline]
     #[track_caller]
     pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::NONE)
+        self.lock_with(WaitMode::TRY)
     }
 
-    /// Takes the lock, or fails once `deadline` has passed.
+    /// Acquires the lock, or fails once `deadline` has passed.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[inline]
     #[track_caller]
     pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::until(Some(deadline)))
+        self.lock_with(WaitMode::until(Some(deadline)))
     }
 
-    /// Takes the lock, or fails after `timeout`.
+    /// Acquires the lock, or fails after `timeout`.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
@@ -128,7 +128,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_until(Deadline::after(timeout))
     }
 
-    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
+    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
     /// thread while it sleeps; see
     /// [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
     ///
@@ -140,7 +140,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     where
         P: Interruptible,
     {
-        self.lock_with(Patience::interruptible(deadline))
+        self.lock_with(WaitMode::interruptible(deadline))
     }
 
     /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it.
@@ -168,47 +168,47 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
     #[inline(always)]
     #[track_caller]
-    fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
-        if told::is_on::<P>() {
-            return self.lock_checked(patience, Site::caller());
+    fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
+        if report::is_on::<P>() {
+            return self.lock_checked(wait_mode, Site::caller());
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw().acquire_free() } {
             Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
-            None => self.lock_slowly(patience),
+            None => self.lock_slowly(wait_mode),
         }
     }
 
     /// As [`Self::lock_with`], and reports each step to the checker.
-    fn lock_checked(self: Pin<&Self>, patience: Patience, site: Site) -> LockResult<'_, T, P> {
+    fn lock_checked(self: Pin<&Self>, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
         let address = core::ptr::from_ref(self.raw()).addr();
-        let at_once = self.lock_slowly(Patience::NONE);
-        let waits = !patience.is_none();
+        let at_once = self.lock_slowly(WaitMode::TRY);
+        let waits = !wait_mode.is_try();
         if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
-                told::taken::<P>(address, !waits, site);
+                report::taken::<P>(address, !waits, site);
             }
             return at_once;
         }
-        if told::wants::<P>(address, patience.deadline().is_some(), site) {
-            told::gave_up::<P>(address);
+        if report::wants::<P>(address, wait_mode.deadline().is_some(), site) {
+            report::gave_up::<P>(address);
             return Err(LockError::Deadlock);
         }
-        let taken = self.lock_slowly(patience);
+        let taken = self.lock_slowly(wait_mode);
         if has_lock(&taken) {
-            told::taken::<P>(address, false, site);
+            report::taken::<P>(address, false, site);
         } else {
-            told::gave_up::<P>(address);
+            report::gave_up::<P>(address);
         }
         taken
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+    fn lock_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
-        let result = unsafe { mutex.raw.acquire_in_budget(patience) };
+        let result = unsafe { mutex.raw.acquire_in_budget(wait_mode) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         Err(match result {
             Ok(Acquired::Clean) => return Ok(guard()),
@@ -233,13 +233,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 /// The right to use a robust mutex's data; dropping it releases the lock.
 ///
 /// If it is dropped while its thread panics, the lock is released as inconsistent: the next owner gets
-/// [`LockError::OwnerDied`]. (This is so even if a destructor took the lock during the panic: a check at both ends
+/// [`LockError::OwnerDied`]. (This is so even if a destructor acquired the lock during the panic: a check at both ends
 /// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the task ends. In the
 /// child of a fork it belongs to the parent: dropping it there aborts.
-#[must_use = "the lock is released at once when the guard is not kept"]
+#[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
-    /// The task that took the lock. After a fork that is another task. Kept here, since reading the word costs more.
+    /// The task that acquired the lock. After a fork that is another task. Kept here, since reading the word costs
+    /// more.
     owner: u32,
     not_send: PhantomData<*const ()>,
 }
@@ -264,9 +265,9 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     }
 
     #[inline(always)]
-    fn tell_releasing(&self) {
-        if told::is_on::<P>() {
-            told::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
+    fn report_releasing(&self) {
+        if report::is_on::<P>() {
+            report::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
         }
     }
 
@@ -275,7 +276,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     pub(crate) fn release(this: Self) {
         let this = ManuallyDrop::new(this);
         owner_of_guard(this.owner);
-        this.tell_releasing();
+        this.report_releasing();
         // SAFETY: the guard holds the lock, and is never used again.
         unsafe { this.mutex.raw.unlock_raw() }
     }
@@ -301,7 +302,7 @@ impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
 impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.tell_releasing();
+        self.report_releasing();
         // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless the thread panics: an
         // `OwnerDied` becomes a guard only when its holder declares the data whole.
         unsafe {
@@ -318,11 +319,11 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 
 /// A robust mutex taken from a dead owner, with data that may be torn.
 ///
-/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe) the data
-/// can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
+/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe) the
+/// data can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
 /// unsafe code. Dropping this guard makes the lock not recoverable. (If a panic drops it, the lock stays inconsistent,
 /// and the next owner may repair the data; so it is after [`Self::pass_on`].)
-#[must_use = "dropping it unrepaired gives the lock up for good"]
+#[must_use = "dropping it unrepaired makes the lock not recoverable"]
 pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
 }
@@ -341,7 +342,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
     pub fn pass_on(self) {
         let this = ManuallyDrop::new(self);
         owner_of_guard(this.guard.owner);
-        this.guard.tell_releasing();
+        this.guard.report_releasing();
         // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
         unsafe { this.guard.mutex.raw.unlock_inconsistent() }
     }
@@ -412,11 +413,11 @@ impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
         owner_of_guard(self.guard.owner);
         let gives_up = !std::thread::panicking();
-        self.guard.tell_releasing();
+        self.guard.report_releasing();
         // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
         unsafe {
             if gives_up {
-                self.guard.mutex.raw.release_as_lost();
+                self.guard.mutex.raw.release_not_recoverable();
             } else {
                 self.guard.mutex.raw.unlock_inconsistent();
             }

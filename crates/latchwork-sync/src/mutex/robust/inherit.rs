@@ -15,7 +15,7 @@
 //! Invariants, in place of 1, 3 and 5
 //! 1. The task whose TID is in the word has the lock. A task writes its own TID only into a word of 0. The kernel makes
 //!    all other changes, and also takes the word from a dead owner: only the kernel knows whether there is an heir.
-//! 2. A task that takes the lock always reads the state: the kernel drops `OWNER_DIED` when it passes a word on or
+//! 2. A task that acquires the lock always reads the state: the kernel drops `OWNER_DIED` when it passes a word on or
 //!    frees it, whether or not the data is whole.
 //! 3. `OWNER_DIED` beside a TID stays until the unlock, which then goes to the kernel.
 //!
@@ -43,37 +43,39 @@
 
 #![allow(unsafe_code)]
 
-use super::{OWNER_DIED, RawError, Robust, Slow};
+use super::state::owner_died;
+use super::{OWNER_DIED, RawError, Robust, RobustOps};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
-use crate::mutex::inherit::{Gate, Way, Word, release_by_kernel};
-use crate::mutex::{Inherit, InheritFault, Mutex, Patience};
+use crate::mutex::inherit::{PiGate, SlowPath, Word, release_by_kernel};
+use crate::mutex::{Inherit, InheritFault, Mutex, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
 
 // SAFETY: the word of the node names one owner, which the kernel or a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for Inherit<S> {
+unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     type Observer = ByFeature;
     const MARK: usize = if cfg!(target_env = "musl") { 0 } else { PI };
     const HIDES_STATE: bool = true;
 
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<InheritFault>> {
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<InheritFault>> {
         let word = Word::of(&node.word);
-        let taken = if patience.is_none() {
+        let taken = if wait_mode.is_try() {
             word.take_at_once::<S>(me.tid())
         } else {
-            Way::<S, true>::new(word, Gate::of(&node.queue)).go(me.tid(), patience.deadline())
+            SlowPath::<S, true>::new(word, PiGate::of(&node.queue))
+                .lock(me.tid(), wait_mode.deadline())
         };
         match taken {
             Ok(true) => {
                 // Relaxed: the task that took the word from the dead owner is this one, and it has the bit in the word.
                 if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-                    super::owner_died(node);
+                    owner_died(node);
                 }
                 Ok(())
             }
-            Ok(false) if patience.is_none() => Err(RawError::WouldBlock),
+            Ok(false) if wait_mode.is_try() => Err(RawError::WouldBlock),
             Ok(false) => Err(RawError::TimedOut),
             Err(InheritFault::Deadlock) => Err(RawError::Deadlock),
             Err(fault) => Err(RawError::Refused(fault)),

@@ -14,26 +14,26 @@
 #![allow(unsafe_code)]
 
 use super::wait_wake::{pass_on, sleep, take_by};
-use super::{RawError, Robust, Slow, TID_MASK};
+use super::{RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::protect::check;
-use crate::mutex::{Mutex, Patience, Protect, ProtectFault, WaitWake};
+use crate::mutex::{Mutex, Protect, ProtectFault, WaitMode, WaitWake};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::{Ceilings, HIGHEST, Me};
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for Protect<S> {
+unsafe impl<S: Sharing> RobustOps for Protect<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<ProtectFault>> {
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);
         let mut is_inside = true;
-        let taken = take_by(node, me, patience, |expected| {
+        let taken = take_by(node, me, wait_mode, |expected| {
             Ceilings::leave_to_sleep(ceiling);
             is_inside = false;
-            sleep(&node.word, expected, patience)?;
+            sleep(&node.word, expected, wait_mode)?;
             Ceilings::enter(ceiling).map_err(|fault| {
                 // This task may have consumed the wake-up: pass it on.
                 futex::wake(&raw const node.word, 1, Flag::Shared);
@@ -57,8 +57,8 @@ unsafe impl<S: Sharing> Slow for Protect<S> {
     }
 
     #[inline(always)]
-    fn enter(node: &Node, patience: Patience) -> Result<(), RawError<ProtectFault>> {
-        if patience.is_none() {
+    fn enter(node: &Node, wait_mode: WaitMode) -> Result<(), RawError<ProtectFault>> {
+        if wait_mode.is_try() {
             // Relaxed: a compare-and-swap checks the value again.
             let owner = node.word.load(Ordering::Relaxed) & TID_MASK;
             if owner != 0 {

@@ -2,12 +2,22 @@
 //! its owner, or by C. The invariants are in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, Robust, RobustProtocol};
+use super::lock::Robust;
+use super::ops::RobustProtocol;
+use super::state::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
 use crate::atomic::{Ordering, unless_fault};
 use crate::sys::robust_list::Head;
 use crate::task::Me;
 
 impl<P: RobustProtocol> Robust<P> {
+    /// Aborts if the calling task does not hold the lock: in the child of a fork it belongs to the parent.
+    #[doc(hidden)]
+    pub fn assert_held(&self) {
+        if self.owner() != Some(Me::whoever().tid()) {
+            not_the_owner()
+        }
+    }
+
     /// Takes the lock off the list.
     ///
     /// If another lock followed this one on the list when it was taken, and none does now, this lock stays counted in
@@ -55,7 +65,7 @@ impl<P: RobustProtocol> Robust<P> {
         P::leave(ceiling);
     }
 
-    /// Releases the lock of a guard that was made for `owner`. The usual case is: this process took the lock, the
+    /// Releases the lock of a guard that was made for `owner`. The usual case is: this process acquired the lock, the
     /// thread does not panic, and has no other lock on its list. All other cases are outlined: a guard's drop is
     /// inlined only if it is small.
     ///
@@ -81,7 +91,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(never)]
     unsafe fn release_guarded_slowly(&self, owner: u32) {
         let me = owner_of_guard(owner);
-        // SAFETY: `owner_of_guard` has checked that the calling task took the lock, and the guard still holds it.
+        // SAFETY: `owner_of_guard` has checked that the calling task acquired the lock, and the guard still holds it.
         unsafe {
             if std::thread::panicking() {
                 self.unlock_inconsistent();
@@ -121,16 +131,16 @@ impl<P: RobustProtocol> Robust<P> {
             unsafe { self.release_as(Me::whoever()) };
         } else {
             // SAFETY: the caller holds the lock.
-            unsafe { self.release_as_lost() };
+            unsafe { self.release_not_recoverable() };
         }
     }
 
-    /// Releases the lock as not recoverable: no task can take it any more.
+    /// Releases the lock as not recoverable: no task can acquire it any more.
     ///
     /// # Safety
     /// The calling task holds it.
     #[cold]
-    pub(crate) unsafe fn release_as_lost(&self) {
+    pub(crate) unsafe fn release_not_recoverable(&self) {
         self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
         // SAFETY: the caller holds the lock.
         unsafe { self.release_unclean() };
@@ -157,7 +167,7 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     /// Releases a lock that was taken while its data is not whole. For the C header, which detects that only after it
-    /// took the lock.
+    /// acquired the lock.
     ///
     /// # Safety
     /// The calling task holds it.

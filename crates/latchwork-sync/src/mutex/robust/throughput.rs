@@ -31,12 +31,13 @@
 //! deadline, whether there is a task with the owner's ID (needed after exec by a thread that is not the first).
 #![allow(unsafe_code)]
 
+use super::state::owner_died;
 use super::wait_wake::pass_on;
-use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
+use super::{OWNER_DIED, RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
 use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, take};
-use crate::mutex::{Mutex, Patience, Throughput, WAITERS};
+use crate::mutex::{Mutex, Throughput, WAITERS, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
@@ -44,15 +45,15 @@ use crate::task::Me;
 use core::marker::PhantomData;
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for Throughput<S> {
+unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
-        // Relaxed: only a compare-and-swap takes the lock.
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
+        // Relaxed: only a compare-and-swap acquires the lock.
         let mut word = node.word.load(Ordering::Relaxed);
         if word & TID_MASK == me.tid() {
             return Err(RawError::Deadlock);
         }
-        if patience.is_none() {
+        if wait_mode.is_try() {
             while word & TID_MASK != 0 || !take(&node.word, me.tid(), word) {
                 if word & TID_MASK != 0 {
                     return Err(RawError::WouldBlock);
@@ -69,11 +70,11 @@ unsafe impl<S: Sharing> Slow for Throughput<S> {
                 counts: &Uncounted,
                 sharing: PhantomData,
             };
-            words.lock(me.tid(), patience)?;
+            words.lock(me.tid(), wait_mode)?;
         }
-        // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
+        // Relaxed: this task wrote the word itself, when it acquired the lock from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-            super::owner_died(node);
+            owner_died(node);
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl<L: ?Sized> Unpinned<L> {
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a robust lock is used through a pinned reference",
-    label = "this needs a `Pin<&_>`: while it is held the lock stands on a list, and must not move",
+    label = "this needs a `Pin<&_>`: while the lock is held it is on a list, and must not move",
     note = "for a field of your struct: #[derive(PinnedFields)], with #[pin] at the field; then `value.field().lock()`, where `value` is pinned",
     note = "a named object of a region comes pinned; pin a static by `Pin::static_ref(&LOCK)`, a variable by `std::pin::pin!(lock)`, the elements of an array by `latchwork::region::each_pinned`"
 )]

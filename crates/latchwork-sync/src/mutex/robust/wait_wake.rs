@@ -1,23 +1,24 @@
 //! The robust form of the wait-wake protocol. The states and the argument are in the [parent](super).
 #![allow(unsafe_code)]
 
-use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
+use super::state::owner_died;
+use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
 use crate::mutex::nap::{Nap, sleep_once};
-use crate::mutex::{Patience, Unfinished, WaitWake};
+use crate::mutex::{Unfinished, WaitMode, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
-unsafe impl<S: Sharing> Slow for WaitWake<S> {
+unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
-        take_by(node, me, patience, |expected| {
-            Ok(sleep(&node.word, expected, patience)?)
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
+        take_by(node, me, wait_mode, |expected| {
+            Ok(sleep(&node.word, expected, wait_mode)?)
         })
     }
 
@@ -49,8 +50,12 @@ pub(super) fn pass_on(node: &Node) {
 }
 
 /// Sleeps while the word has the value `expected`, for one nap at most.
-pub(super) fn sleep(word: &AtomicU32, expected: u32, patience: Patience) -> Result<(), Unfinished> {
-    sleep_once(word, expected, Flag::Shared, patience, Nap::OnWord).map(drop)
+pub(super) fn sleep(
+    word: &AtomicU32,
+    expected: u32,
+    wait_mode: WaitMode,
+) -> Result<(), Unfinished> {
+    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::RobustWord).map(drop)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.
@@ -58,12 +63,12 @@ pub(super) fn sleep(word: &AtomicU32, expected: u32, patience: Patience) -> Resu
 pub(super) fn take_by<F>(
     node: &Node,
     me: Me,
-    patience: Patience,
+    wait_mode: WaitMode,
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
-    // Relaxed: only a compare-and-swap takes the lock.
-    if !patience.is_none() {
-        rest_if_crowded(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
+    // Relaxed: only a compare-and-swap acquires the lock.
+    if !wait_mode.is_try() {
+        rest_if_contended(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
     }
     let mut word = node.word.load(Ordering::Relaxed);
     let mut spins = HAND_OVER;
@@ -71,8 +76,9 @@ pub(super) fn take_by<F>(
     let mut others = 0;
     loop {
         if word & TID_MASK == 0 {
-            let kept = (word & WAITERS) | others;
-            let taken = me.tid() | (kept & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+            let waiters = (word & WAITERS) | others;
+            let taken =
+                me.tid() | (waiters & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
             // Acquire: pairs with the Release of the last owner.
             match node
                 .word
@@ -80,7 +86,7 @@ pub(super) fn take_by<F>(
             {
                 Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
                 Ok(_) => {
-                    super::owner_died(node);
+                    owner_died(node);
                     return Ok(());
                 }
                 Err(now) => word = now,
@@ -90,7 +96,7 @@ pub(super) fn take_by<F>(
         if word & TID_MASK == me.tid() {
             return Err(RawError::Deadlock);
         }
-        if patience.is_none() {
+        if wait_mode.is_try() {
             return Err(RawError::WouldBlock);
         }
         // If others sleep already, the lock is held for longer than a poll lasts.

@@ -4,9 +4,9 @@ use super::gate::Gate;
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
 use crate::atomic::{AtomicU32, Ordering, spin_hint, unless_fault};
-use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, TOP_WAITER, pause, rest_if_crowded};
+use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, TOP_WAITER, pause, rest_if_contended};
 use crate::mutex::nap::{Nap, sleep};
-use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
+use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::sys::futex_pi::is_real_time;
@@ -112,7 +112,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     pub(in crate::mutex) fn lock(
         &self,
         me: u32,
-        patience: Patience,
+        patience: WaitMode,
     ) -> Result<Acquisition, Unfinished> {
         let mut sleeps = 0_u32;
         let gives_way = !C::FOREIGN && turn_ends() && self.gate.wake_another::<S>();
@@ -141,7 +141,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         &self,
         me: u32,
         gives_way: bool,
-        patience: Patience,
+        patience: WaitMode,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         if !gives_way && self.steal(me) {
@@ -180,7 +180,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
     fn steal_at_once(&self, me: u32) -> bool {
-        rest_if_crowded(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
+        rest_if_contended(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
         for _ in 0..FIRST_POLLS {
             if self.takes(me) {
                 return true;
@@ -240,7 +240,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         &self,
         me: u32,
         urgent: bool,
-        patience: Patience,
+        patience: WaitMode,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         let mut clock = Clock::start(if urgent {
@@ -276,7 +276,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             self.counts.count(Event::TopSleep);
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
-            let end = *nap.get_or_insert_with(|| Nap::OnTop.end());
+            let end = *nap.get_or_insert_with(|| Nap::TopWaiter.end());
             match sleep(self.word, seen, S::FLAG, patience, end) {
                 Ok(Wait::Interrupted) => {}
                 Ok(ended) => {
@@ -298,7 +298,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 
     /// Polls as long as the owner runs and polling pays, until it is time to set the request at the latest.
-    fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
+    fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: WaitMode) -> Option<Entry> {
         for _ in 0..FIRST_POLLS {
             if let Some(entry) = self.look(me) {
                 return Some(entry);
@@ -372,7 +372,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// Aborts if the task holds the lock: it would wait for itself for ever. Private locks only: IDs are unique within
     /// a process, but a task of another PID namespace may have the same one.
-    fn refuse_recursion(&self, me: u32, patience: Patience) {
+    fn refuse_recursion(&self, me: u32, patience: WaitMode) {
         let is_mine = self.word.load(Ordering::Relaxed) & TID_MASK == me;
         if is_mine && patience.deadline().is_none() && S::FLAG == Flag::Private {
             crate::fatal(format_args!(
@@ -383,14 +383,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 }
 
 #[cfg(not(loom))]
-fn is_over(patience: Patience) -> bool {
+fn is_over(patience: WaitMode) -> bool {
     patience
         .deadline()
         .is_some_and(crate::time::Deadline::has_passed)
 }
 
 #[cfg(loom)]
-fn is_over(_: Patience) -> bool {
+fn is_over(_: WaitMode) -> bool {
     true
 }
 

@@ -4,7 +4,7 @@
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::mutex::nap::{Nap, sleep};
-use crate::mutex::{Patience, TID_MASK, Unfinished, WAITERS};
+use crate::mutex::{TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Wait};
 
@@ -49,7 +49,7 @@ impl Gate {
         &self,
         me: u32,
         gives_way: bool,
-        patience: Patience,
+        patience: WaitMode,
         is_dead: impl Fn(u32) -> bool,
         mut before_sleep: impl FnMut(),
     ) -> Result<(), Unfinished> {
@@ -81,7 +81,7 @@ impl Gate {
             }
             before_sleep();
             let seen = gate | WAITERS;
-            let end = *nap.get_or_insert_with(|| Nap::InQueue.end());
+            let end = *nap.get_or_insert_with(|| Nap::AtGate.end());
             match sleep(&self.0, seen, S::FLAG, patience, end)? {
                 Wait::TimedOut => {
                     // The top waiter has not changed during the nap: it may be dead or stopped, so this task takes its

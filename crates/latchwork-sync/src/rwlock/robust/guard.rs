@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::{Entered, RobustRwLock, owner_of_guard};
-use crate::mutex::{Acquired, LockFailure, Patience, RawError};
+use crate::mutex::{Acquired, LockFailure, RawError, WaitMode};
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
 use crate::torn_safe::TornSafe;
@@ -117,7 +117,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
     #[inline]
     pub fn read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
-        self.read_with(Patience::ENDLESS)
+        self.read_with(WaitMode::FOREVER)
     }
 
     /// Acquires the lock to read, if that is possible at this moment.
@@ -126,7 +126,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
     #[inline]
     pub fn try_read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
-        self.read_with(Patience::NONE)
+        self.read_with(WaitMode::TRY)
     }
 
     /// Acquires the lock to read, or fails once `deadline` has passed.
@@ -135,7 +135,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
     #[inline]
     pub fn read_until(self: Pin<&Self>, deadline: Deadline) -> ReadResult<'_, T, READERS> {
-        self.read_with(Patience::until(Some(deadline)))
+        self.read_with(WaitMode::until(Some(deadline)))
     }
 
     /// Acquires the lock to read, or fails after `timeout`.
@@ -158,7 +158,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self: Pin<&Self>,
         deadline: Option<Deadline>,
     ) -> ReadResult<'_, T, READERS> {
-        self.read_with(Patience::interruptible(deadline))
+        self.read_with(WaitMode::interruptible(deadline))
     }
 
     /// Acquires the lock to write. Sleeps while another living task holds it.
@@ -167,7 +167,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
     #[inline]
     pub fn write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
-        self.write_with(Patience::ENDLESS)
+        self.write_with(WaitMode::FOREVER)
     }
 
     /// Acquires the lock to write, if that is possible at this moment.
@@ -176,7 +176,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
     #[inline]
     pub fn try_write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
-        self.write_with(Patience::NONE)
+        self.write_with(WaitMode::TRY)
     }
 
     /// Acquires the lock to write, or fails once `deadline` has passed.
@@ -185,7 +185,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
     #[inline]
     pub fn write_until(self: Pin<&Self>, deadline: Deadline) -> WriteResult<'_, T, READERS> {
-        self.write_with(Patience::until(Some(deadline)))
+        self.write_with(WaitMode::until(Some(deadline)))
     }
 
     /// Acquires the lock to write, or fails after `timeout`.
@@ -209,7 +209,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self: Pin<&Self>,
         deadline: Option<Deadline>,
     ) -> WriteResult<'_, T, READERS> {
-        self.write_with(Patience::interruptible(deadline))
+        self.write_with(WaitMode::interruptible(deadline))
     }
 
     /// Makes a lock whose writer died, or that was given up, usable again with new data; torn data is not
@@ -232,7 +232,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     }
 
     #[inline(always)]
-    fn read_with(self: Pin<&Self>, patience: Patience) -> ReadResult<'_, T, READERS> {
+    fn read_with(self: Pin<&Self>, patience: WaitMode) -> ReadResult<'_, T, READERS> {
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw.read_free() } {
             Some((seat, owner)) => Ok(RobustReadGuard::new(self.get_ref(), seat, owner)),
@@ -242,7 +242,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
 
     #[cold]
     #[inline(never)]
-    fn read_slowly(self: Pin<&Self>, patience: Patience) -> ReadResult<'_, T, READERS> {
+    fn read_slowly(self: Pin<&Self>, patience: WaitMode) -> ReadResult<'_, T, READERS> {
         let lock = self.get_ref();
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.read(patience) } {
@@ -252,7 +252,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         }
     }
 
-    fn write_with(self: Pin<&Self>, patience: Patience) -> WriteResult<'_, T, READERS> {
+    fn write_with(self: Pin<&Self>, patience: WaitMode) -> WriteResult<'_, T, READERS> {
         let lock = self.get_ref();
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write(patience) } {
@@ -507,7 +507,7 @@ impl<T: ?Sized, const READERS: usize> Drop for OwnerDied<'_, T, READERS> {
             if std::thread::panicking() {
                 gate.unlock_inconsistent();
             } else {
-                gate.release_as_lost();
+                gate.release_not_recoverable();
             }
         }
     }

@@ -5,7 +5,7 @@ use super::super::ring::Side;
 use super::super::wait::Wait;
 use super::handle::{ClaimError, Spsc};
 use crate::atomic::Ordering;
-use crate::backoff::Widening;
+use crate::backoff::ExponentialBackoff;
 use crate::hook::{Kind, Waiting};
 use crate::region::heap::Owner;
 use crate::region::{AttachError, Parked, Task};
@@ -140,7 +140,7 @@ impl<'r> End<'r> {
             return Err(Failure::Refused);
         }
         let turns = Some(&task.slot.takes_turns);
-        if Widening::None.poll(self.queue.max_message(), turns, || {
+        if ExponentialBackoff::None.poll(self.queue.max_message(), turns, || {
             self.refresh() > 0 || self.check_life().is_err()
         }) {
             self.check_life()?;

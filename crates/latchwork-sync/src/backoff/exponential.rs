@@ -1,4 +1,5 @@
-//! Polls at growing distances, for a cache line that a peer is writing: each poll takes the line from the peer.
+//! Exponential backoff: polls at growing distances, for a cache line that a peer is writing. Each poll takes the line
+//! from the peer.
 
 use crate::atomic::{AtomicU8, Ordering::Relaxed, spin_hint};
 
@@ -8,17 +9,17 @@ const PAUSES: u32 = 300;
 /// Bytes of the longest message for which one more pause is added: before the peer has an answer it copies one message
 /// out, and another one in, at about this speed.
 const BYTES_A_PAUSE: u32 = 128;
-/// The most pauses, however long messages are.
+/// The most pauses of a wait, for messages of any length.
 const MOST_PAUSES: u32 = 4 * PAUSES;
-/// Pauses before the first yield; the peer may be one of the tasks that then run. Earlier than for a lock, whose owner
-/// is about to release it. (On two processors a yield costs a few pauses.)
+/// Pauses before the first yield; the peer may be one of the tasks that then run. The yield comes earlier than for a
+/// lock, whose owner is about to release it. (On two processors a yield costs a few pauses.)
 const FIRST_YIELD: u32 = 10;
 /// Pauses from one yield to the next.
 const NEXT_YIELD: u32 = 100;
 
-/// The most pauses from one poll to the next.
+/// Exponential backoff, by the most pauses from one poll to the next.
 #[derive(Clone, Copy, Debug)]
-pub enum Widening {
+pub enum ExponentialBackoff {
     /// For a cache line that no other task writes.
     None = 1,
     /// For a cache line that other tasks write.
@@ -27,11 +28,12 @@ pub enum Widening {
     Held = 16,
 }
 
-impl Widening {
-    /// Polls until `ready` returns true, or a sleep would have cost less. Returns whether it was ready.
+impl ExponentialBackoff {
+    /// Polls until `ready` returns true, or a sleep would have cost less. Returns whether `ready` returned true.
     ///
-    /// A peer may copy `bytes` of a message meanwhile. `turns` is what the task has learned of its peers, if it waits
-    /// for them: 1 if its last wait ended with a yield. A task that shares a processor with a peer yields at once.
+    /// A peer may copy `bytes` of a message meanwhile. `turns` is what the task has learned about its peers, if it
+    /// waits for them: 1 if its last wait ended with a yield. A task that shares a processor with a peer yields at
+    /// once.
     pub fn poll(
         self,
         bytes: u32,

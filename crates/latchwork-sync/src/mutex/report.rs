@@ -1,9 +1,10 @@
-//! What the calls of a [`Mutex`](super::Mutex) are made of: the protocol's own, with a report to the observer before
-//! and after. A protocol that [reports by itself](Protocol::CHECKS_ITSELF) is left alone. So are all where the
-//! observer is [nobody](crate::hook::ByFeature): then nothing is left here but the protocol's calls.
+//! The calls of a [`Mutex`](super::Mutex): the protocol's own, with a report to the observer before and after.
 //!
-//! A lock has no tag here: that it was zeroed, copied or moved is not seen, and where it was made neither: it is
-//! known by its place in its module, or by that of its first use.
+//! A protocol that [reports its calls itself](Protocol::CHECKS_ITSELF) is called without reports, as is every protocol
+//! where [the observer](crate::hook::ByFeature) is `Nobody`: then only the protocol's calls are left of this file.
+//!
+//! A lock has no tag here. So the checker does not detect that it was zeroed, copied or moved, and does not know where
+//! it was made: a report names the lock by its place in its module, or by that of its first use.
 #![allow(unsafe_code)]
 
 use super::{Interruptible, Protocol, Unfinished};
@@ -12,17 +13,17 @@ use crate::time::Deadline;
 use core::convert::Infallible;
 use core::ptr;
 
-/// Whether the calls of this protocol are reported here.
+/// Whether this file reports the calls of the protocol.
 pub(crate) const fn reports<P: Protocol + ?Sized>() -> bool {
     ByFeature::IS_ON && !P::CHECKS_ITSELF
 }
 
-/// What the observer calls it.
+/// The name of the lock for the observer.
 pub(crate) fn lock_of<P: Protocol>(lock: &P) -> Lock {
     Lock::new(ptr::from_ref(lock).addr(), Kind::Mutex).with(P::TRAITS)
 }
 
-/// Takes it at once, or reports that it will wait, and does.
+/// Acquires the lock at once, or reports that the calling task will wait, and waits. Reports the result.
 fn take<P: Protocol, R>(
     lock: &P,
     timed: bool,
@@ -35,7 +36,7 @@ fn take<P: Protocol, R>(
         ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Locked, site);
         return Ok(taken);
     }
-    // After its report a deadlock is what the program would have.
+    // The verdict is not needed: a deadlock is reported, and then happens as it would without the checker.
     let _ = ByFeature::wants(lock_of(lock), Mode::Exclusive, timed, site);
     let ended = wait(lock);
     if ended.as_ref().is_ok_and(has_it) {
@@ -46,7 +47,7 @@ fn take<P: Protocol, R>(
     ended
 }
 
-/// What there is if the lock can be taken at once.
+/// `taken`, if the lock could be taken at once.
 fn at_once<P: Protocol, R>(lock: &P, taken: R) -> Result<Option<R>, P::Fault> {
     Ok(lock.try_acquire()?.then_some(taken))
 }
@@ -61,8 +62,7 @@ pub(super) fn acquire<P: Protocol>(lock: &P) -> Result<(), P::Fault> {
     take(lock, false, Site::caller(), now, P::acquire, |()| true)
 }
 
-/// As [`acquire`], of a protocol that takes its lock in two steps here: at once, or by a wait that nothing ends but
-/// success.
+/// As [`acquire`], for a protocol that acquires its lock in two steps: at once, or by a wait that only success ends.
 #[inline(always)]
 #[track_caller]
 pub(super) fn acquire_by<P: Protocol<Fault = Infallible>, R>(
@@ -114,20 +114,20 @@ pub(super) fn acquire_interruptible<P: Interruptible>(
 }
 
 /// # Safety
-/// The calling task holds it.
+/// The calling task holds the lock.
 #[inline(always)]
 pub(super) unsafe fn release<P: Protocol>(lock: &P) {
     if reports::<P>() {
-        // What a guard holds is released, whatever the observer knows of it.
+        // The verdict is not needed: the guard holds the lock, whatever the observer knows of it.
         let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
     }
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller holds the lock, by this function's contract.
     unsafe { lock.release_of_guard() }
 }
 
-/// The lock goes with its mutex.
+/// Reports that the lock is destroyed, together with its mutex.
 #[inline(always)]
-pub(super) fn ends<P>(lock: &P) {
+pub(super) fn destroyed<P>(lock: &P) {
     let lock = Lock::new(ptr::from_ref(lock).addr(), Kind::Mutex);
     ByFeature::destroyed(lock, Site::UNKNOWN);
 }

@@ -1,19 +1,22 @@
-//! Robust mutexes beside pthread's, through fork, raw clone, exec, signals, panics and thread exit.
+//! Robust mutexes beside pthread's: fork, raw clone, exec, signals, panics and thread exit.
 //! (`kill_robust.rs` kills at random and at every instruction.)
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
 use core::mem::forget;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use core::time::Duration;
+use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork_testkit::{Child, Exit, Trial};
 use std::cell::RefCell;
 use std::process::abort;
 use std::thread;
 
+#[path = "../robust_support/mod.rs"]
 mod robust_support;
+
+mod forks;
+
 use latchwork_testkit::Mapped;
 use robust_support::{Kind, Lock, announced, list_is_empty};
 
@@ -99,7 +102,7 @@ proptest::proptest! {
 
     /// Each number takes or releases the lock of that number; in the end the thread ends.
     #[test]
-    fn any_sequence_of_taking_and_releasing_ends_with_the_held_ones_reported(
+    fn any_sequence_of_locks_and_unlocks_ends_with_held_locks_reported(
         steps in proptest::collection::vec(0..9_usize, 0..60),
     ) {
         let locks: Vec<Box<Lock>> = (0..9).map(|index| Lock::new([Kind::Ours, Kind::Pthread, Kind::PthreadInherit][index % 3])).collect();
@@ -156,177 +159,8 @@ fn a_killed_process_leaves_all_its_locks_to_others() {
 }
 
 #[test]
-fn a_fork_holds_nothing_and_owns_what_it_takes() {
-    let _trial = Trial::begin("a_fork_holds_nothing_and_owns_what_it_takes");
-    let locks = Mapped::new([const { Mutex::robust(0_u32) }; 2]);
-    let [parents, childs] = locks.each();
-    let pthread = Lock::new(Kind::Pthread);
-    assert!(pthread.lock());
-    let guard = parents.lock().unwrap();
-    let mut child = Child::fork(|| {
-        assert!(matches!(parents.try_lock(), Err(LockError::WouldBlock)));
-        assert!(matches!(
-            parents.lock_for(Duration::from_millis(1)),
-            Err(LockError::TimedOut)
-        ));
-        *childs.lock().unwrap() = 1;
-        assert!(matches!(childs.lock(), Ok(guard) if *guard == 1));
-        forget(childs.lock().unwrap());
-        die();
-    });
-    assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL));
-    expect_owner_died(childs);
-    // The parent's own is still its own, and not reported as a dead one's.
-    assert!(matches!(parents.lock(), Err(LockError::Deadlock)));
-    drop(guard);
-    drop(parents.lock().unwrap());
-    pthread.unlock();
-}
-
-#[test]
-fn an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone() {
-    let _trial =
-        Trial::begin("an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone");
-    let lock = Mapped::new(Mutex::robust(0_u32));
-    let guard = lock.pin().lock().unwrap();
-    // SAFETY: a copy of the guard, as the child of a fork has it.
-    let inherited = || unsafe { core::ptr::read(&raw const guard) };
-    let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
-    aborts(Child::fork(|| drop(inherited())));
-    // Also when the child is a task of its own by then, and in a grandchild.
-    let other = Mapped::new(Mutex::robust(0_u32));
-    aborts(Child::fork(|| {
-        drop(other.pin().lock().unwrap());
-        drop(inherited());
-    }));
-    Child::fork(|| aborts(Child::fork(|| drop(inherited())))).succeed();
-    assert!(matches!(lock.pin().lock(), Err(LockError::Deadlock)));
-    drop(guard);
-    drop(lock.pin().lock().unwrap());
-}
-
-unsafe extern "C" {
-    fn _Fork() -> libc::pid_t;
-}
-
-#[test]
-fn children_by_any_call_are_owners_of_their_own() {
-    let _trial = Trial::begin("children_by_any_call_are_owners_of_their_own");
-    let locks = Mapped::new([const { Mutex::robust(0_u32) }; 3]);
-    let [first, second, parents] = locks.each();
-    let take_both_and_die = || {
-        forget(first.lock());
-        forget(second.lock());
-        die();
-    };
-    let guard = parents.lock().unwrap();
-    let check = || {
-        expect_owner_died(first);
-        expect_owner_died(second);
-        assert!(matches!(parents.lock(), Err(LockError::Deadlock)));
-    };
-    assert_eq!(
-        Child::clone_raw(take_both_and_die).wait(),
-        Exit::Signal(libc::SIGKILL)
-    );
-    check();
-    // SAFETY: the child takes locks and dies: nothing that another thread's state could disturb.
-    let pid = unsafe { _Fork() };
-    if pid == 0 {
-        take_both_and_die();
-    }
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) }, pid);
-    check();
-    // A raw clone of a raw clone.
-    Child::clone_raw(|| {
-        drop(first.lock().unwrap());
-        assert_eq!(
-            Child::clone_raw(take_both_and_die).wait(),
-            Exit::Signal(libc::SIGKILL)
-        );
-        expect_owner_died(first);
-        expect_owner_died(second);
-    })
-    .succeed();
-    drop(guard);
-}
-
-#[test]
-fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
-    let _trial = Trial::begin("a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner");
-    let lock = Mapped::new(Mutex::robust(0_u32));
-    let end = thread::scope(|scope| {
-        let newcomer = scope.spawn(|| {
-            Child::clone_raw(|| {
-                forget(lock.pin().lock());
-                die();
-            })
-            .wait()
-        });
-        newcomer.join().unwrap()
-    });
-    assert_eq!(end, Exit::Signal(libc::SIGKILL));
-    expect_owner_died(lock.pin());
-}
-
-/// Its list head lies in memory of ours, which the kernel needs until the very end.
-#[test]
-fn a_raw_clone_of_a_thread_that_was_no_task_yet_may_exit_with_a_lock() {
-    let _trial = Trial::begin("a_raw_clone_of_a_thread_that_was_no_task_yet_may_exit_with_a_lock");
-    let lock = Mapped::new(Mutex::robust(0_u32));
-    let end = thread::scope(|scope| {
-        let newcomer = scope.spawn(|| {
-            Child::clone_raw(|| {
-                forget(lock.pin().lock());
-                std::process::exit(3)
-            })
-            .wait()
-        });
-        newcomer.join().unwrap()
-    });
-    assert_eq!(end, Exit::Code(3));
-    expect_owner_died(lock.pin());
-}
-
-/// (A second thread that calls exec itself is another matter, see `src/mutex/robust.rs`.)
-#[test]
-fn exec_counts_as_death_of_all_threads() {
-    let trial = Trial::begin("exec_counts_as_death_of_all_threads");
-    let locks =
-        Mapped::new([Kind::Ours, Kind::Pthread, Kind::Ours, Kind::Pthread].map(Lock::in_place));
-    locks.iter().for_each(Lock::initialise);
-    let (mains, seconds) = locks.split_at(2);
-    Child::fork(|| {
-        let held = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                seconds.iter().for_each(|lock| assert!(lock.lock()));
-                held.store(true, Ordering::Release);
-                loop {
-                    thread::park();
-                }
-            });
-            mains.iter().for_each(|lock| assert!(lock.lock()));
-            trial.wait_until(|| held.load(Ordering::Acquire));
-            let path = c"/bin/true";
-            // SAFETY: a path, and a list of arguments that ends with null.
-            unsafe {
-                libc::execl(
-                    path.as_ptr(),
-                    path.as_ptr(),
-                    core::ptr::null::<libc::c_char>(),
-                )
-            };
-        });
-    })
-    .succeed();
-    assert!(locks.iter().all(Lock::recover));
-}
-
-#[test]
-fn a_panic_while_holding_is_reported() {
-    let _trial = Trial::begin("a_panic_while_holding_is_reported");
+fn a_panic_of_the_owner_is_reported() {
+    let _trial = Trial::begin("a_panic_of_the_owner_is_reported");
     let lock = pin!(Mutex::robust(0_u32));
     let lock = lock.as_ref();
     let panics = |body: &(dyn Fn() + Sync)| {
@@ -377,7 +211,7 @@ fn torn_data_of_any_type_can_be_replaced() {
     unsafe {
         let place = died.as_uninit_mut();
         place.assume_init_drop();
-        place.write(String::from("mended"));
+        place.write(String::from("repaired"));
     }
     // SAFETY: as above.
     drop(unsafe { died.as_uninit().assume_init_read() });
@@ -386,8 +220,8 @@ fn torn_data_of_any_type_can_be_replaced() {
 }
 
 #[test]
-fn reset_makes_a_dead_owners_lock_new() {
-    let _trial = Trial::begin("reset_makes_a_dead_owners_lock_new");
+fn reset_makes_a_dead_owners_lock_usable() {
+    let _trial = Trial::begin("reset_makes_a_dead_owners_lock_usable");
     let mut lock = pin!(Mutex::robust(0_u32));
     leave_dead_owner(lock.as_ref(), 3);
     lock.as_mut().reset(4);
@@ -440,7 +274,7 @@ fn a_fork_cannot_repair_what_its_parent_was_told_of() {
     let lock = lock.pin();
     thread::scope(|scope| scope.spawn(|| forget(lock.lock().unwrap())).join().unwrap());
     let Err(LockError::OwnerDied(died)) = lock.lock() else {
-        panic!("nobody said so");
+        panic!("the owner's death is not reported");
     };
     // SAFETY: a valid guard; used in a child only, which that ends.
     let inherited = || unsafe { core::ptr::read(&died) };
@@ -460,7 +294,7 @@ fn destroying_a_held_lock_aborts() {
         drop(lock);
     });
     assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
-    // One whose owner died is nobody's.
+    // A lock whose owner died has no owner.
     let lock = Box::pin(Mutex::robust(0_u32));
     leave_dead_owner(lock.as_ref(), 1);
     drop(lock);
@@ -468,7 +302,7 @@ fn destroying_a_held_lock_aborts() {
 
 /// libc destroys a thread's variables in an order of its own: some may lock after ours are gone.
 #[test]
-fn a_destructor_of_a_thread_variable_may_lock() {
+fn a_thread_local_destructor_may_lock() {
     static LATE: Ours = Mutex::robust(0);
     struct Late;
     impl Drop for Late {
@@ -477,7 +311,7 @@ fn a_destructor_of_a_thread_variable_may_lock() {
         }
     }
     std::thread_local!(static EARLY_MADE: RefCell<Option<Late>> = const { RefCell::new(None) });
-    let _trial = Trial::begin("a_destructor_of_a_thread_variable_may_lock");
+    let _trial = Trial::begin("a_thread_local_destructor_may_lock");
     for first in [true, false] {
         thread::spawn(move || {
             // In either order of making, so in either order of destroying.
@@ -495,7 +329,7 @@ fn a_destructor_of_a_thread_variable_may_lock() {
 }
 
 #[test]
-fn a_guard_kept_in_a_thread_variable_is_released_at_the_threads_end() {
+fn a_guard_in_a_thread_local_is_released_at_the_threads_end() {
     static LOCK: Ours = Mutex::robust(0);
     thread_local! {
         static KEPT: RefCell<Option<RobustGuard<'static, u32>>> = const { RefCell::new(None) };

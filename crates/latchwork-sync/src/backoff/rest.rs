@@ -19,19 +19,19 @@ pub const REST: u32 = 1;
 /// collisions are 0.9 to 2.2 µs apart, and rests allow two or three times as much work. With 270 ns between them,
 /// collisions are 5 to 8 µs apart, and with rests a tenth less work is done.
 #[cfg(not(loom))]
-const SOON: u32 = 3;
-/// Number of collisions over which a thread counts.
+const MAX_INTERVAL: u32 = 3;
+/// Number of collisions over which a thread computes the average.
 #[cfg(not(loom))]
-const COUNTED: u32 = 256;
-/// If critical sections are short, at least so many of the counted collisions find the lock free at the first poll: 40
+const COUNTED_COLLISIONS: u32 = 256;
+/// If critical sections are short, at least so many of the counted collisions find the lock free at the first poll. 40
 /// to 80 do where a critical section takes 1 ns and the other tasks do not rest, fewer while they rest, and 2 where it
 /// takes 270 ns. (Of 64 collisions 5 did so by chance, often enough to cost a tenth of the work there. With 20 here,
 /// and 4,096 rests, tasks in empty critical sections hardly rested.)
 #[cfg(not(loom))]
-const SHORT: u32 = 10;
-/// Number of collisions with rests, before the thread counts again.
+const MIN_FREE: u32 = 10;
+/// Number of collisions with rests before the thread counts again.
 #[cfg(not(loom))]
-const RESTED: u32 = 1024;
+const RESTED_COLLISIONS: u32 = 1024;
 
 /// To be called before a wait for a lock that could not be taken.
 ///
@@ -40,9 +40,9 @@ const RESTED: u32 = 1024;
 /// little but move the lock. Then this call passes some `microseconds` (normally one), in which another task has the
 /// lock for itself.
 #[inline]
-pub fn rest_if_crowded(microseconds: u32, looks_free: impl Fn() -> bool) {
+pub fn rest_if_contended(microseconds: u32, is_free: impl Fn() -> bool) {
     #[cfg(loom)]
-    let _ = (microseconds, looks_free);
+    let _ = (microseconds, is_free);
     #[cfg(not(loom))]
     with_habits(|mine| {
         let left = mine.crowd.left.get();
@@ -51,7 +51,7 @@ pub fn rest_if_crowded(microseconds: u32, looks_free: impl Fn() -> bool) {
             for _ in 0..polls_in(microseconds) {
                 spin_hint();
             }
-        } else if looks_free() {
+        } else if is_free() {
             mine.crowd.free.set(mine.crowd.free.get() + 1);
         }
         if left == 0 {
@@ -67,10 +67,16 @@ fn count_again(crowd: &Crowd) {
     let now = ticks();
     let passed = now.wrapping_sub(crowd.began.get());
     let rests = !crowd.rests.get()
-        && crowd.free.get() >= SHORT
-        && passed < u64::from(COUNTED) * ticks_in(SOON);
+        && crowd.free.get() >= MIN_FREE
+        && passed < u64::from(COUNTED_COLLISIONS) * ticks_in(MAX_INTERVAL);
     crowd.rests.set(rests);
-    crowd.left.set(if rests { RESTED } else { COUNTED } - 1);
+    crowd.left.set(
+        if rests {
+            RESTED_COLLISIONS
+        } else {
+            COUNTED_COLLISIONS
+        } - 1,
+    );
     crowd.free.set(0);
     crowd.began.set(now);
 }
@@ -83,12 +89,12 @@ mod tests {
         with_habits(|mine| mine.crowd.rests.get())
     }
 
-    /// The time between collisions cannot be given in a test; whether the lock looks free can.
+    /// A test cannot set the time between collisions, but it can set whether the lock is free.
     #[test]
-    fn a_thread_that_never_finds_the_lock_free_does_not_rest() {
+    fn a_thread_does_not_rest_if_the_lock_is_never_free() {
         std::thread::spawn(|| {
-            for _ in 0..4 * COUNTED {
-                rest_if_crowded(REST, || false);
+            for _ in 0..4 * COUNTED_COLLISIONS {
+                rest_if_contended(REST, || false);
                 assert!(!rests());
             }
         })
@@ -97,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_rests_counts_again() {
+    fn a_resting_thread_counts_again_after_its_rests() {
         std::thread::spawn(|| {
             with_habits(|mine| {
                 mine.crowd.rests.set(true);
                 mine.crowd.left.set(3);
             });
             for _ in 0..3 {
-                rest_if_crowded(0, || true);
+                rest_if_contended(0, || true);
                 assert!(rests());
             }
-            rest_if_crowded(0, || true);
+            rest_if_contended(0, || true);
             assert!(!rests());
         })
         .join()

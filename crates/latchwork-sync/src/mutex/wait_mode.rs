@@ -14,34 +14,37 @@ pub enum Unfinished {
     Interrupted,
 }
 
-/// The deadline of a wait without one. The kernel restarts a sleep *without* a deadline after a handler that was
+/// `end` of a wait without a deadline. The kernel restarts a sleep *without* a deadline after a handler that was
 /// installed with `SA_RESTART`; it never restarts one with a deadline.
-const FAR: u64 = i64::MAX as u64;
+const NEVER: u64 = i64::MAX as u64;
 
-/// Bits of [`Patience::kind`].
+/// Bits of [`WaitMode::kind`].
 const TIMED: u32 = 1;
 const INTERRUPTIBLE: u32 = 2;
-const NONE: u32 = 4;
+const TRY: u32 = 4;
 
 /// Wait mode: try, for ever, until a deadline, interruptible. (Two registers: fast paths pass it on.)
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct WaitMode {
     end: u64,
     kind: u32,
 }
 
-impl Patience {
-    /// Does not wait: tries once.
-    pub(crate) const NONE: Self = Self { end: 0, kind: NONE };
+impl WaitMode {
+    /// Tries once, without a wait.
+    pub(crate) const TRY: Self = Self { end: 0, kind: TRY };
 
     /// Waits for ever.
-    pub(crate) const ENDLESS: Self = Self { end: FAR, kind: 0 };
+    pub(crate) const FOREVER: Self = Self {
+        end: NEVER,
+        kind: 0,
+    };
 
     /// Waits until the deadline, if there is one.
     #[doc(hidden)]
     pub const fn until(deadline: Option<Deadline>) -> Self {
         match deadline {
-            None => Self::ENDLESS,
+            None => Self::FOREVER,
             Some(deadline) => Self {
                 end: deadline.as_nanoseconds(),
                 kind: TIMED,
@@ -57,10 +60,10 @@ impl Patience {
         }
     }
 
-    /// Waits until another deadline, too, if there is one.
+    /// The same mode, with another deadline as well, if there is one.
     pub(crate) fn at_most(self, deadline: Option<Deadline>) -> Self {
         match deadline {
-            Some(deadline) if !self.is_none() => Self {
+            Some(deadline) if !self.is_try() => Self {
                 end: self.end.min(deadline.as_nanoseconds()),
                 kind: self.kind | TIMED,
             },
@@ -68,9 +71,9 @@ impl Patience {
         }
     }
 
-    /// Whether the call only tries.
-    pub(crate) const fn is_none(self) -> bool {
-        self.kind == NONE
+    /// Whether the call tries once, without a wait.
+    pub(crate) const fn is_try(self) -> bool {
+        self.kind == TRY
     }
 
     /// The deadline to sleep with.
@@ -78,7 +81,7 @@ impl Patience {
         (self.kind & TIMED != 0).then_some(Deadline::from_nanoseconds(self.end))
     }
 
-    /// Returns an error if a sleep that `ended` so ends the whole wait.
+    /// Returns an error if a sleep that `ended` in this way ends the whole wait.
     pub(crate) fn check(self, ended: Wait) -> Result<(), Unfinished> {
         match ended {
             Wait::TimedOut => Err(Unfinished::TimedOut),

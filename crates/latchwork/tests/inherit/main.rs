@@ -1,4 +1,4 @@
-//! Inheriting locks with the real kernel: priorities, circles of waits, deaths, stops, forks.
+//! Priority-inheritance locks with the real kernel: priorities, deadlocks, owner deaths, stopped owners, forks.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
@@ -7,16 +7,16 @@ use core::time::Duration;
 use latchwork::mutex::{Inherit, InheritFault, InheritPlain, Mutex, Protocol};
 use latchwork::sharing::{Private, Shared};
 use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Exit, Trial, Watchdog};
+use latchwork_testkit::Watchdog;
 use std::sync::{Barrier, Mutex as StdMutex};
 use std::thread;
 
+#[path = "../inherit_support/mod.rs"]
 mod inherit_support;
-use inherit_support::{
-    Lock, Task, far, is_asleep, make_real_time, may_be_real_time, ordinary, wait_until_asleep,
-    wait_until_asleep_at,
-};
-use latchwork_testkit::Mapped;
+
+mod processes;
+
+use inherit_support::{Lock, Task, distant, is_asleep, make_real_time, may_be_real_time, ordinary};
 
 /// Declares each body as the tests of both sizes and both sharings.
 macro_rules! of_each_kind {
@@ -40,13 +40,13 @@ macro_rules! of_each_kind {
 
 of_each_kind! {
     locking_again_is_reported_as_a_deadlock
-    every_circle_is_reported_and_can_be_left
-    a_dead_owner_is_reported_to_all_who_come
-    those_who_sleep_are_told_of_the_owners_death
+    every_deadlock_is_reported_and_can_be_resolved
+    a_dead_owner_is_reported_to_all_later_callers
+    owner_death_is_reported_to_sleepers
     a_wait_goes_on_after_a_signal
-    a_lock_is_left_in_order_by_those_who_give_up
-    a_holder_runs_at_the_priority_of_those_who_sleep
-    priority_passes_along_a_chain_of_holders
+    waiters_that_give_up_leave_the_lock_consistent
+    an_owner_runs_at_the_priority_of_its_waiters
+    priority_passes_along_a_chain_of_owners
     a_real_time_task_goes_first
 }
 
@@ -54,21 +54,21 @@ fn locking_again_is_reported_as_a_deadlock<L: Lock>() {
     let lock = L::default();
     lock.lock();
     assert_eq!(lock.acquire(), Err(InheritFault::Deadlock));
-    assert_eq!(lock.acquire_until(far()), Err(InheritFault::Deadlock));
+    assert_eq!(lock.acquire_until(distant()), Err(InheritFault::Deadlock));
     assert_eq!(lock.try_acquire(), Ok(false));
     lock.unlock();
-    assert_eq!(lock.acquire_until(far()), Ok(true));
+    assert_eq!(lock.acquire_until(distant()), Ok(true));
     lock.unlock();
 }
 
-fn every_circle_is_reported_and_can_be_left<L: Lock>() {
+fn every_deadlock_is_reported_and_can_be_resolved<L: Lock>() {
     for tasks in [2, 3] {
         for _ in 0..30 {
             let locks: Vec<L> = (0..tasks).map(|_| L::default()).collect();
-            let (all_hold_one, told) = (Barrier::new(tasks), AtomicU32::new(0));
+            let (all_hold_one, reports) = (Barrier::new(tasks), AtomicU32::new(0));
             thread::scope(|scope| {
                 for task in 0..tasks {
-                    let (locks, all_hold_one, told) = (&locks, &all_hold_one, &told);
+                    let (locks, all_hold_one, reports) = (&locks, &all_hold_one, &reports);
                     scope.spawn(move || {
                         locks[task].lock();
                         all_hold_one.wait();
@@ -77,15 +77,15 @@ fn every_circle_is_reported_and_can_be_left<L: Lock>() {
                             Ok(()) => next.unlock(),
                             Err(fault) => {
                                 assert_eq!(fault, InheritFault::Deadlock);
-                                told.fetch_add(1, Ordering::Relaxed);
+                                reports.fetch_add(1, Ordering::Relaxed);
                             }
                         }
                         locks[task].unlock();
                     });
                 }
             });
-            // All who close it in the same moment are told.
-            assert!((1..=tasks as u32).contains(&told.into_inner()));
+            // All tasks that complete the cycle at the same moment get the report.
+            assert!((1..=tasks as u32).contains(&reports.into_inner()));
             assert!(locks.iter().all(L::try_lock));
         }
     }
@@ -96,21 +96,21 @@ fn die_with<L: Lock>(lock: &'static L) {
     thread::spawn(|| lock.lock()).join().unwrap();
 }
 
-fn a_dead_owner_is_reported_to_all_who_come<L: Lock>() {
+fn a_dead_owner_is_reported_to_all_later_callers<L: Lock>() {
     let lock: &L = Box::leak(Box::default());
     die_with(lock);
-    assert_eq!(lock.try_acquire(), Ok(false), "nobody has noticed yet");
+    assert_eq!(lock.try_acquire(), Ok(false), "no task has detected it yet");
     for _ in 0..2 {
         assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
-        assert_eq!(lock.acquire_until(far()), Err(InheritFault::OwnerGone));
+        assert_eq!(lock.acquire_until(distant()), Err(InheritFault::OwnerGone));
         assert_eq!(lock.try_acquire(), Err(InheritFault::OwnerGone));
     }
     let lock: &L = Box::leak(Box::default());
     die_with(lock);
-    assert_eq!(lock.acquire_until(far()), Err(InheritFault::OwnerGone));
+    assert_eq!(lock.acquire_until(distant()), Err(InheritFault::OwnerGone));
 }
 
-fn those_who_sleep_are_told_of_the_owners_death<L: Lock>() {
+fn owner_death_is_reported_to_sleepers<L: Lock>() {
     let lock: &L = Box::leak(Box::default());
     let tasks = [const { Task::new() }; 4];
     let (is_held, may_end) = (Barrier::new(2), Barrier::new(2));
@@ -124,12 +124,12 @@ fn those_who_sleep_are_told_of_the_owners_death<L: Lock>() {
         for (index, task) in tasks.iter().enumerate() {
             scope.spawn(move || {
                 task.begin();
-                let told = if index % 2 == 0 {
+                let result = if index % 2 == 0 {
                     lock.acquire()
                 } else {
-                    lock.acquire_until(far()).map(drop)
+                    lock.acquire_until(distant()).map(drop)
                 };
-                assert_eq!(told, Err(InheritFault::OwnerGone));
+                assert_eq!(result, Err(InheritFault::OwnerGone));
             });
             if index == 0 {
                 task.wait_until_asleep(lock.word());
@@ -177,7 +177,7 @@ fn a_wait_goes_on_after_a_signal<L: Lock>() {
     assert!(lock.try_lock());
 }
 
-fn a_lock_is_left_in_order_by_those_who_give_up<L: Lock>() {
+fn waiters_that_give_up_leave_the_lock_consistent<L: Lock>() {
     let lock = L::default();
     for round in 0..20 {
         lock.lock();
@@ -218,8 +218,8 @@ fn wait_for_loan<L: Lock>(lock: &L, owner: &Task, behind: &Task, priority: i64) 
     }
 }
 
-fn a_holder_runs_at_the_priority_of_those_who_sleep<L: Lock>() {
-    if !may_be_real_time("a_holder_runs_at_the_priority_of_those_who_sleep") {
+fn an_owner_runs_at_the_priority_of_its_waiters<L: Lock>() {
+    if !may_be_real_time("an_owner_runs_at_the_priority_of_its_waiters") {
         return;
     }
     let lock = L::default();
@@ -262,8 +262,8 @@ fn a_holder_runs_at_the_priority_of_those_who_sleep<L: Lock>() {
     assert!(lock.try_lock());
 }
 
-fn priority_passes_along_a_chain_of_holders<L: Lock>() {
-    if !may_be_real_time("priority_passes_along_a_chain_of_holders") {
+fn priority_passes_along_a_chain_of_owners<L: Lock>() {
+    if !may_be_real_time("priority_passes_along_a_chain_of_owners") {
         return;
     }
     let (inner, outer) = (L::default(), L::default());
@@ -338,8 +338,8 @@ fn a_real_time_task_goes_first<L: Lock>() {
 /// C holds `right` and waits at the gate of `left`, whose owner sleeps on the word of `left`. The holder
 /// of `left` asks for `right`.
 #[test]
-fn a_circle_through_a_gate_is_reported_to_the_one_who_closes_it() {
-    let _watchdog = Watchdog::start("a_circle_through_a_gate".into());
+fn a_deadlock_through_a_gate_is_reported_to_the_task_that_completes_it() {
+    let _watchdog = Watchdog::start("a_deadlock_through_a_gate".into());
     let (left, right) = (Inherit::<Private>::new(), Inherit::<Private>::new());
     let [at_word, at_gate] = [const { Task::new() }; 2];
     left.lock();
@@ -360,126 +360,6 @@ fn a_circle_through_a_gate_is_reported_to_the_one_who_closes_it() {
         left.unlock();
     });
     assert!(left.try_lock() && right.try_lock());
-}
-
-/// A child that sleeps for a lock, on its word.
-fn asleep(lock: &impl Lock, body: impl FnOnce()) -> Child {
-    let child = Child::fork(body);
-    wait_until_asleep(child.pid(), lock.word());
-    child
-}
-
-/// One that sleeps at its gate; or on its word, if it was there for long.
-fn behind(lock: &impl Lock, body: impl FnOnce()) -> Child {
-    let child = Child::fork(body);
-    wait_until_asleep_at(child.pid(), &[lock.gate(), lock.word()]);
-    child
-}
-
-#[test]
-fn a_killed_owner_is_reported_in_every_process() {
-    let trial = Trial::begin("a_killed_owner_is_reported_in_every_process");
-    for _ in 0..trial.times(5) {
-        let lock = Mapped::new(Inherit::<Shared>::new());
-        let mut owner = Child::fork(|| {
-            lock.lock();
-            loop {
-                thread::park();
-            }
-        });
-        trial.wait_until(|| lock.owner().is_some());
-        let told = || assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
-        let waiters = [(); 3].map(|()| behind(&*lock, told));
-        owner.kill();
-        waiters.into_iter().for_each(Child::succeed);
-        told();
-    }
-}
-
-#[test]
-fn the_death_of_the_gates_owner_lets_the_next_one_through() {
-    let trial = Trial::begin("the_death_of_the_gates_owner_lets_the_next_one_through");
-    for with_heir in [true, false] {
-        for _ in 0..trial.times(5) {
-            let lock = Mapped::new(Inherit::<Shared>::new());
-            lock.lock();
-            let mut owner = asleep(&*lock, || lock.enter());
-            let next = || behind(&*lock, || lock.enter());
-            let heir = with_heir.then(next);
-            owner.kill();
-            let second = asleep(&*lock, || lock.enter());
-            lock.unlock();
-            heir.into_iter().chain([second]).for_each(Child::succeed);
-            assert!(lock.try_lock());
-        }
-    }
-}
-
-#[test]
-fn a_stopped_owner_of_the_gate_delays_nobody_for_ever() {
-    let _trial = Trial::begin("a_stopped_owner_of_the_gate_delays_nobody_for_ever");
-    let lock = Mapped::new(Inherit::<Shared>::new());
-    lock.lock();
-    let owner = asleep(&*lock, || lock.enter());
-    owner.signal(libc::SIGSTOP);
-    let other = behind(&*lock, || lock.enter());
-    wait_until_asleep(other.pid(), lock.word());
-    lock.unlock();
-    other.succeed();
-    lock.enter();
-    owner.signal(libc::SIGCONT);
-    owner.succeed();
-    assert!(lock.try_lock());
-}
-
-#[test]
-fn the_child_of_a_fork_takes_over_the_gate_of_a_thread_of_its_parent() {
-    let _trial = Trial::begin("the_child_of_a_fork_takes_over_the_gate_of_a_thread_of_its_parent");
-    let parent = std::process::id();
-    Child::fork(|| {
-        let lock = Inherit::<Private>::new();
-        // SAFETY: the lock's second word, which outlives the scope.
-        let gate = unsafe { AtomicU32::from_ptr(lock.gate() as *mut u32) };
-        gate.store(parent, Ordering::Relaxed);
-        lock.lock();
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| lock.enter());
-            while gate.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK == parent {
-                assert!(!waiter.is_finished());
-                thread::yield_now();
-            }
-            lock.unlock();
-        });
-        assert_eq!(gate.load(Ordering::Relaxed), 0);
-    })
-    .succeed();
-}
-
-#[test]
-fn an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone() {
-    let _trial = Trial::begin("an_inherited_inheriting_guard_aborts_the_child");
-    let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
-    let private = Mutex::inherit(0_u32);
-    let shared = Mapped::new(Mutex::from_raw(InheritPlain::<Shared>::new(), 0_u32));
-    let (mine, ours) = (private.lock().unwrap(), shared.lock().unwrap());
-    // SAFETY: copies of the guards, as the child of a fork has them.
-    let (my_copy, our_copy) = unsafe {
-        (
-            || core::ptr::read(&raw const mine),
-            || core::ptr::read(&raw const ours),
-        )
-    };
-    aborts(Child::fork(|| drop(my_copy())));
-    aborts(Child::fork(|| drop(our_copy())));
-    // Also when the child is a task of its own by then.
-    aborts(Child::fork(|| {
-        *Mutex::inherit(0).lock().unwrap() += 1;
-        drop(our_copy());
-    }));
-    drop((mine, ours));
-    assert!(private.try_lock().unwrap().is_some() && shared.try_lock().unwrap().is_some());
-    Child::fork(|| *shared.lock().unwrap() += 1).succeed();
-    assert_eq!(*shared.lock().unwrap(), 1);
 }
 
 #[test]

@@ -1,0 +1,288 @@
+//! The robust lock: its fields, and how a task takes it. The states, the invariants and the argument are in
+//! [the parent](super); `release.rs` releases the lock.
+#![allow(unsafe_code)]
+
+use super::ops::RobustProtocol;
+use super::raw_result::{Acquired, RawError};
+use super::state::{CONSISTENT, INCONSISTENT};
+use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
+use crate::sharing::Shared;
+use crate::sys::robust_list::{Head, Node};
+use crate::task::Me;
+use crate::time::Deadline;
+use core::fmt;
+use core::marker::{PhantomData, PhantomPinned};
+
+/// The robust form of a protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex).
+///
+/// 40 bytes: it is a node of libc's own robust list, so that a task can hold pthread robust mutexes and these side by
+/// side, and release them in any order. It must not move while it is in use, hence the pinned methods: put it in a
+/// `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region (whose objects come pinned), in a field of a
+/// pinned struct (`PinnedFields`), or behind [`std::pin::pin!`].
+///
+/// | `P` | made by | for |
+/// | --- | --- | --- |
+/// | [`WaitWake`] | [`Mutex::robust`](crate::mutex::Mutex::robust) | most uses |
+/// | [`Inherit`](crate::mutex::Inherit) | [`Mutex::robust_inherit`](crate::mutex::Mutex::robust_inherit) | real-time tasks: the owner runs at the priority of its waiters |
+/// | [`Protect`](crate::mutex::Protect) | [`Mutex::robust_protect`](crate::mutex::Mutex::robust_protect) | real-time tasks: the owner runs at a ceiling |
+/// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::robust_throughput`](crate::mutex::Mutex::robust_throughput) | many tasks, short critical sections |
+///
+/// A failure of the protocol is reported as [`LockError::Refused`](crate::mutex::LockError::Refused).
+///
+/// Dropping the mutex drops its data, and [`get_mut`](crate::mutex::Mutex::get_mut) lends it, only if it is whole; torn
+/// data is leaked. Where an owner may have been killed, [reset](crate::mutex::Mutex::reset) the mutex first.
+///
+/// ```
+/// use core::pin::Pin;
+/// use latchwork::mutex::{LockError, Mutex, Robust};
+///
+/// static BALANCE: Mutex<i64, Robust> = Mutex::robust(100);
+/// match Pin::static_ref(&BALANCE).lock() {
+///     Ok(mut balance) => *balance -= 1,
+///     // The owner died; what it was doing to the data is ours to find out.
+///     Err(LockError::OwnerDied(died)) => *died.make_consistent() -= 1,
+///     Err(error) => panic!("{error}"),
+/// }
+/// ```
+#[repr(C)]
+pub struct Robust<P: RobustProtocol = WaitWake<Shared>> {
+    pub(super) node: Node,
+    protocol: PhantomData<P>,
+    pinned: PhantomPinned,
+}
+
+// SAFETY: only the task that holds the lock uses the node's links, and no lock is held while it is moved.
+unsafe impl<P: RobustProtocol> Send for Robust<P> {}
+// SAFETY: only the task that holds the lock uses the node's links; all other fields are atomic.
+unsafe impl<P: RobustProtocol> Sync for Robust<P> {}
+
+/// For protocols whose constructor needs no argument.
+impl<P: RobustProtocol + Default> Robust<P> {
+    const_unless_loom! {
+        /// An unlocked lock.
+        #[must_use]
+        pub fn new() -> Self {
+            Self::with_extra(0)
+        }
+    }
+}
+
+impl<P: RobustProtocol> Robust<P> {
+    const_unless_loom! {
+        /// An unlocked lock; `extra` is what its protocol keeps in the node.
+        pub(super) fn with_extra(extra: u32) -> Self {
+            Self { node: Node::new(extra), protocol: PhantomData, pinned: PhantomPinned }
+        }
+    }
+
+    /// The task that holds the lock at this moment, by its thread ID.
+    #[must_use]
+    pub fn owner(&self) -> Option<u32> {
+        // Relaxed: the answer may be stale before it arrives.
+        let tid = self.node.word.load(Ordering::Relaxed) & TID_MASK;
+        (tid != 0).then_some(tid)
+    }
+
+    /// The node, for the inspector.
+    #[doc(hidden)]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Acquires a lock of this crate's own, regardless of the budget. There are few of them; and a sweep, for one, must
+    /// not depend on how many locks the user holds.
+    ///
+    /// # Safety
+    /// The lock stays where it is until it is unlocked or this task has ended.
+    #[inline]
+    #[doc(hidden)]
+    pub unsafe fn lock_raw(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<Acquired, RawError<P::Fault>> {
+        // SAFETY: the lock stays where it is, by this function's contract.
+        unsafe { self.acquire(WaitMode::until(deadline)) }
+    }
+
+    /// Acquires a lock that is free and whose data is whole, and returns the caller's ID. [`Self::acquire_slowly`]
+    /// handles every other case.
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[inline(always)]
+    pub(crate) unsafe fn acquire_free(&self) -> Option<u32> {
+        let me = Me::whoever();
+        // A thread without a record has a budget of 0, too.
+        if me.budget() <= 0 || P::enter(&self.node, WaitMode::TRY).is_err() {
+            return None;
+        }
+        let (tid, head) = (me.tid(), me.head());
+        let before = head.announce(&self.node, P::MARK);
+        // Acquire: pairs with the Release in `release_word`. By invariant 5 the data is whole.
+        if self
+            .node
+            .word
+            .compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            head.settle(before);
+            P::leave(P::ceiling(&self.node));
+            return None;
+        }
+        // SAFETY: this task acquired the lock just now and has announced it; the lock stays where it is, by the
+        // contract.
+        unsafe { self.link(me, head) };
+        head.settle(before);
+        // Relaxed: only an owner writes it.
+        if unless_fault!(RobustTrustsWord, P::HIDES_STATE, false)
+            && self.node.state.load(Ordering::Relaxed) != CONSISTENT
+        {
+            // SAFETY: this task holds the lock.
+            unsafe { self.release_unclean() };
+            return None;
+        }
+        Some(tid)
+    }
+
+    /// Puts the lock on the list. Only a lock that was taken while another was held counts in the budget: the usual
+    /// case costs nothing.
+    ///
+    /// # Safety
+    /// The lock is taken by `me`, announced, and stays where it is until it is released.
+    #[inline(always)]
+    unsafe fn link(&self, me: Me, head: &Head) {
+        // SAFETY: the lock is taken, announced and stays where it is (the contract); the anchor is a place on this
+        // thread's list.
+        if unsafe { head.link(&self.node, P::MARK, me.anchor(), me.end()) } {
+            me.spend();
+        }
+    }
+
+    /// Acquires the lock regardless of the budget, as [`Self::lock_raw`].
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[inline]
+    pub(crate) unsafe fn acquire(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError<P::Fault>> {
+        // SAFETY: the lock stays where it is, by this function's contract.
+        match unsafe { self.acquire_free() } {
+            Some(_) => Ok(Acquired::Clean),
+            // SAFETY: the same contract.
+            None => unsafe { self.acquire_slowly(wait_mode) },
+        }
+    }
+
+    /// [`Self::acquire_slowly`], unless the calling task holds as many locks as it may.
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    pub(crate) unsafe fn acquire_in_budget(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError<P::Fault>> {
+        let me = Me::get().map_err(RawError::Unavailable)?;
+        if me.budget() <= 0 && me.recount() <= 0 {
+            return Err(RawError::TooManyHeld);
+        }
+        // SAFETY: the lock stays where it is, by this function's contract.
+        unsafe { self.acquire_slowly(wait_mode) }
+    }
+
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[cold]
+    unsafe fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<Acquired, RawError<P::Fault>> {
+        let me = Me::get().map_err(RawError::Unavailable)?;
+        P::enter(&self.node, wait_mode)?;
+        let head = me.head();
+        let before = head.announce(&self.node, P::MARK);
+        if let Err(error) = P::take(&self.node, me, wait_mode) {
+            head.settle(before);
+            return Err(error);
+        }
+        // SAFETY: this task acquired the lock just now and has announced it; the lock stays where it is, by the
+        // contract.
+        unsafe { self.link(me, head) };
+        head.settle(before);
+        // Relaxed: only an owner writes it.
+        match self.node.state.load(Ordering::Relaxed) {
+            CONSISTENT => Ok(Acquired::Clean),
+            INCONSISTENT => Ok(Acquired::OwnerDied),
+            _ => {
+                // SAFETY: this task holds the lock.
+                unsafe { self.release_unclean() };
+                Err(RawError::NotRecoverable)
+            }
+        }
+    }
+
+    /// Declares the data whole again. Only the owner may call it.
+    #[doc(hidden)]
+    pub fn mark_consistent(&self) {
+        self.node.state.store(CONSISTENT, Ordering::Relaxed);
+    }
+
+    /// Whether an owner's death was reported to the calling owner, which has not declared the data whole.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) fn is_inconsistent(&self) -> bool {
+        // Relaxed: only the owner changes it.
+        self.node.state.load(Ordering::Relaxed) == INCONSISTENT
+    }
+
+    /// Whether the last owner died, or the state is final.
+    pub(crate) fn is_unclean(&mut self) -> bool {
+        // Relaxed: the exclusive reference proves that no other task has access, here and below.
+        self.has_dead_owner() || self.node.state.load(Ordering::Relaxed) != CONSISTENT
+    }
+
+    /// Whether no task has acquired the lock since its owner died. (`OWNER_DIED` beside a TID names a living owner. The
+    /// lock is still on that task's list, for instance because it forgot a guard.)
+    fn has_dead_owner(&self) -> bool {
+        let word = self.node.word.load(Ordering::Relaxed);
+        word & OWNER_DIED != 0 && word & TID_MASK == 0
+    }
+
+    /// Makes a lock with data that is not whole usable again. The data has been replaced.
+    pub(crate) fn make_clean(&mut self) {
+        if self.has_dead_owner() {
+            self.node.word.store(0, Ordering::Relaxed);
+        }
+        self.mark_consistent();
+    }
+}
+
+impl<P: RobustProtocol + Default> Default for Robust<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: RobustProtocol> fmt::Debug for Robust<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Robust")
+            .field("owner", &self.owner())
+            .finish()
+    }
+}
+
+impl<P: RobustProtocol> DataState for Robust<P> {
+    fn is_whole(&mut self) -> bool {
+        !self.is_unclean()
+    }
+}
+
+impl<P: RobustProtocol> Drop for Robust<P> {
+    fn drop(&mut self) {
+        // A guard was forgotten: its owner's list would lead into freed memory.
+        if let Some(owner) = self.owner() {
+            crate::fatal(format_args!(
+                "robust mutex destroyed while task {owner} holds it"
+            ));
+        }
+    }
+}
