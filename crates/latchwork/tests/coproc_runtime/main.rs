@@ -54,7 +54,7 @@ fn zygotes() -> Vec<u32> {
 }
 
 #[test]
-fn the_hosts_own_waits_do_not_meet_coprocs() {
+fn the_hosts_own_waits_do_not_return_coprocs() {
     static SIGNALS: AtomicU32 = AtomicU32::new(0);
     extern "C" fn count(_: i32) {
         SIGNALS.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +144,7 @@ fn a_handle_outlives_its_runtime() {
 }
 
 #[test]
-fn signals_for_the_terminals_group_pass_the_helpers_by() {
+fn signals_to_the_terminals_group_do_not_reach_the_helpers() {
     isolated(|| {
         let region = region();
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(3)).unwrap();

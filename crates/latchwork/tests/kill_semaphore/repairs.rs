@@ -9,7 +9,7 @@ use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Di
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Trial};
 
-/// Owners and waiters are dead, and who finds it is killed while it sets things right.
+/// Owners and waiters are dead, and the task that detects it is killed during the recovery.
 #[test]
 fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
     let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction");
@@ -43,7 +43,7 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
     }
 }
 
-/// A priority that is worked out by a task that is killed over it is worked out by the next.
+/// A task is killed while it recomputes a priority: the next task recomputes it.
 #[test]
 fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
     let trial = Trial::begin("a_change_of_priority_takes_effect_or_not_at_every_instruction");
@@ -93,11 +93,11 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
     );
 }
 
-/// A task that stands still in the midst of a hand-over, while who it is for dies, and another task gets that one's
-/// slot and waits for something else.
+/// A task is stopped in the middle of a hand-over; meanwhile the heir dies, and another task gets the heir's slot and
+/// waits for another object.
 #[test]
-fn nobody_is_taken_for_its_predecessor_at_any_instruction() {
-    let trial = Trial::begin("nobody_is_taken_for_its_predecessor_at_any_instruction");
+fn a_task_is_not_taken_for_its_predecessor_at_any_instruction() {
+    let trial = Trial::begin("a_task_is_not_taken_for_its_predecessor_at_any_instruction");
     let region = lasting_region();
     region.join("test").unwrap();
     let make = |name| CountingSemaphore::create(region, name, 0, Discipline::Fifo).unwrap();
@@ -139,10 +139,10 @@ fn nobody_is_taken_for_its_predecessor_at_any_instruction() {
     );
 }
 
-/// The same change as above; but nobody else comes by until the wait is over.
+/// The same change as above; but no other task uses the semaphore until the wait is over.
 #[test]
-fn who_waits_sets_right_what_a_killed_change_of_its_priority_left() {
-    let trial = Trial::begin("who_waits_sets_right_what_a_killed_change_of_its_priority_left");
+fn a_waiter_completes_a_killed_change_of_its_priority() {
+    let trial = Trial::begin("a_waiter_completes_a_killed_change_of_its_priority");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
     step::each_instruction(
@@ -173,11 +173,11 @@ fn who_waits_sets_right_what_a_killed_change_of_its_priority_left() {
     );
 }
 
-/// The same of a task that does not wait yet: nobody is woken who would come by.
+/// The same for a task that does not wait yet: no task is woken that could repair it.
 #[test]
-fn who_begins_to_wait_sets_right_what_a_killed_change_of_its_priority_left() {
+fn a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority() {
     let trial =
-        Trial::begin("who_begins_to_wait_sets_right_what_a_killed_change_of_its_priority_left");
+        Trial::begin("a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
     step::each_instruction(

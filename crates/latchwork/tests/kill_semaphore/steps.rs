@@ -10,7 +10,7 @@ use latchwork_testkit::Trial;
 use latchwork_testkit::step::{self, Point};
 use std::thread::JoinHandle;
 
-/// Waiters are threads of the test, which outlive any borrow.
+/// A region that lives as long as the process: the waiters are threads of the test, which outlive any borrow.
 pub(crate) fn lasting_region() -> &'static Region {
     Box::leak(Box::new(region()))
 }
@@ -22,7 +22,7 @@ pub(crate) fn counting(
     CountingSemaphore::create(region, "s", 0, discipline).unwrap()
 }
 
-/// Starts tasks that wait, one after the other; each says how its wait ended.
+/// Starts waiters, one after the other; each returns the result of its wait.
 fn waiting<T: Send + 'static>(
     trial: &Trial,
     count: u32,
@@ -38,7 +38,7 @@ fn waiting<T: Send + 'static>(
         .collect()
 }
 
-/// Nobody waits, and the count is one of those; leaves it at 0.
+/// Asserts that no task waits and that the count is one of `counts`; leaves the count at 0.
 pub(crate) fn check_count(
     semaphore: CountingSemaphore<'_>,
     counts: &[u32],
@@ -62,8 +62,9 @@ pub(crate) fn check_count(
 }
 
 #[test]
-fn what_need_not_wait_is_all_or_nothing_at_every_instruction() {
-    let trial = Trial::begin("what_need_not_wait_is_all_or_nothing_at_every_instruction");
+fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
+    let trial =
+        Trial::begin("operations_that_need_not_wait_are_all_or_nothing_at_every_instruction");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Fifo);
     step::each_instruction(
@@ -146,7 +147,7 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
     }
 }
 
-/// A region for each discipline, for a name stands for one kind.
+/// A region for each discipline, since a name refers to one kind.
 fn region_of(discipline: Discipline, first: &'static Region) -> &'static Region {
     match discipline {
         Discipline::Fifo => first,
@@ -307,8 +308,8 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
 }
 
 #[test]
-fn a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction() {
-    let trial = Trial::begin("a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction");
+fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
+    let trial = Trial::begin("a_flush_and_a_deletion_end_all_waits_at_every_instruction");
     let region = lasting_region();
     let make = || CountingSemaphore::create(region, "s", 0, Discipline::Priority).unwrap();
     for deletes in [false, true] {

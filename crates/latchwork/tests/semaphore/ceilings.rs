@@ -51,14 +51,14 @@ fn an_owner_has_the_best_of_its_ceilings() {
     assert_eq!(fifty.owner(), None);
 }
 
-/// The page with others' records cannot be read.
+/// The page that contains the records of other tasks cannot be read.
 #[test]
 #[allow(unsafe_code)]
-fn who_has_a_ceiling_and_no_waiters_looks_at_no_other_task() {
+fn an_owner_with_a_ceiling_and_no_waiters_reads_no_other_record() {
     /// Where the slots are: others' fill the first page of them.
     const SLOTS: usize = 4096;
     const OTHERS: usize = 8;
-    let _watchdog = watched("who_has_a_ceiling_and_no_waiters_looks_at_no_other_task");
+    let _watchdog = watched("an_owner_with_a_ceiling_and_no_waiters_reads_no_other_record");
     let region = region();
     region.join("first").unwrap();
     let [ready, end] = [0, 1].map(|_| Barrier::new(OTHERS + 1));
@@ -169,8 +169,8 @@ fn the_heir_of_a_ceiling_has_it_at_once() {
     });
 }
 
-/// Of a task that takes a ceiling that it need not be raised to, and one that lowers it meanwhile, one sees the
-/// other.
+/// A task obtains a semaphore whose ceiling does not raise it, while another task lowers its priority: one of the two
+/// sees the change of the other.
 #[test]
 fn a_ceiling_and_a_change_of_its_owner_do_not_miss_each_other() {
     let _watchdog = watched("a_ceiling_and_a_change_of_its_owner_do_not_miss_each_other");

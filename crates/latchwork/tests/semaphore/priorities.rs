@@ -22,7 +22,7 @@ pub(crate) fn make<'r>(
     BinarySemaphore::create(region, name, options).unwrap()
 }
 
-/// A task of this priority that waits for the semaphore, and gives it back at once.
+/// A task of this priority that waits for the semaphore, and releases it at once.
 fn waiter<'s>(
     scope: &'s Scope<'s, '_>,
     region: &'s Region,
@@ -61,8 +61,8 @@ fn a_task_has_the_priority_that_was_recorded_for_it() {
 }
 
 #[test]
-fn an_owner_has_the_priority_of_the_best_who_waits() {
-    let _watchdog = watched("an_owner_has_the_priority_of_the_best_who_waits");
+fn an_owner_has_the_priority_of_its_best_waiter() {
+    let _watchdog = watched("an_owner_has_the_priority_of_its_best_waiter");
     let region = region();
     let me = me_at(&region, 100);
     let semaphore = make(&region, "s", &INHERIT);
@@ -169,8 +169,8 @@ fn an_inner_release_drops_what_was_inherited_by_it() {
 }
 
 #[test]
-fn a_flush_takes_back_what_was_inherited() {
-    let _watchdog = watched("a_flush_takes_back_what_was_inherited");
+fn a_flush_ends_inheritance() {
+    let _watchdog = watched("a_flush_ends_inheritance");
     let region = region();
     let me = me_at(&region, 100);
     let semaphore = make(&region, "s", &INHERIT);
@@ -185,8 +185,8 @@ fn a_flush_takes_back_what_was_inherited() {
 }
 
 #[test]
-fn what_a_dead_waiter_lent_is_taken_back() {
-    let _watchdog = watched("what_a_dead_waiter_lent_is_taken_back");
+fn the_priority_inherited_from_a_dead_waiter_is_given_back() {
+    let _watchdog = watched("the_priority_inherited_from_a_dead_waiter_is_given_back");
     let region = region();
     let me = me_at(&region, 100);
     let semaphore = make(&region, "s", &INHERIT);
@@ -277,11 +277,11 @@ fn inheritance_goes_from_process_to_process() {
     last.succeed();
 }
 
-/// Tasks of all priorities that take random pairs in one order, wait with deadlines, and change each other's
-/// priorities. In the end everybody has its own again.
+/// Tasks of all priorities take random pairs in one order, wait with deadlines, and change each other's priorities.
+/// In the end each task has its own priority again.
 #[test]
-fn nobody_keeps_what_it_inherited() {
-    let _watchdog = watched("nobody_keeps_what_it_inherited");
+fn inherited_priorities_are_given_back() {
+    let _watchdog = watched("inherited_priorities_are_given_back");
     let region = region();
     let semaphores: Vec<_> = (0..4)
         .map(|index| {
