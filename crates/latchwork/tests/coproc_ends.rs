@@ -54,7 +54,7 @@ fn a_coproc_that_left_the_region_is_joined_with_its_result() {
 }
 
 #[test]
-fn a_coproc_that_left_the_region_writes_into_nobody_elses_record() {
+fn a_coproc_that_left_the_region_writes_into_no_other_record() {
     isolated(|| {
         let region = region();
         let coprocs = coproc_support::start(&region).unwrap();
@@ -145,7 +145,7 @@ fn a_program_is_joined_without_a_free_descriptor() {
 }
 
 #[test]
-fn what_nobody_joins_is_reaped_on_request() {
+fn unjoined_coprocs_are_reaped_on_request() {
     isolated(|| {
         let region = region();
         let coprocs = coproc_support::start(&region).unwrap();

@@ -120,7 +120,7 @@ fn in_a_burst_from_several_threads_each_spawn_runs_once() {
 }
 
 #[test]
-fn who_was_woken_for_the_next_spawn_of_a_burst_ends_with_the_runtime() {
+fn a_coproc_woken_for_the_next_spawn_of_a_burst_ends_with_the_runtime() {
     isolated(|| {
         let region = region();
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(8)).unwrap();
@@ -134,7 +134,7 @@ fn who_was_woken_for_the_next_spawn_of_a_burst_ends_with_the_runtime() {
 }
 
 #[test]
-fn who_is_killed_awake_is_passed_over() {
+fn a_member_killed_while_awake_is_passed_over() {
     isolated(|| {
         let region = region();
         let coprocs = coproc_support::start_with(&region, &Options::new().pool(8)).unwrap();

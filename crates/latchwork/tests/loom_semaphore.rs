@@ -200,7 +200,7 @@ fn in_opposite_order() {
 }
 
 #[test]
-fn a_circle_that_both_close_at_once_is_reported() {
+fn a_cycle_that_two_tasks_complete_at_once_is_reported() {
     Scene::default().explore(Some(2), in_opposite_order);
 }
 
@@ -342,7 +342,7 @@ negative_twin!(
 );
 
 #[test]
-fn nobody_keeps_what_it_inherited() {
+fn inherited_priorities_are_given_back() {
     Scene::default().explore(Some(2), || {
         let model = owned_by_the_first(50);
         run(

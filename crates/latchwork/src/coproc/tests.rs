@@ -60,7 +60,7 @@ fn a_chain_leads_to_the_records_that_are_not_freed() {
 }
 
 #[test]
-fn what_was_asked_for_stays_if_more_cannot_be_asked_for() {
+fn requests_that_were_sent_stay_if_more_cannot_be_sent() {
     const SIZE: usize = 10 * BATCH;
     let (region, control) = runtime();
     let before = region.heap_stats().shared_blocks;

@@ -13,8 +13,10 @@
 //! | MrsP | the same | no | the owner and the waiters have the ceilings of their CPUs, and waiters lend the owner their CPUs | [`MrspSemaphore::create`] |
 //!
 //! All of them serve waiters first come, first served, or by priority ([`Discipline`]). A release hands the semaphore
-//! to the first waiter, so no later task can be faster, and a wait is bounded by the waiters before it. A deadline, a
-//! flush and a deletion end waits. (MrsP semaphores serve in order of arrival, and have no flush.)
+//! to the first waiter, so no later task can be faster, and a wait is bounded by the waiters before it. The price is a
+//! context switch for each hand-over while tasks wait, as with System V's semaphores; POSIX semaphores let any newcomer
+//! take what was released, and promise no order. A deadline, a flush and a deletion end waits. (MrsP semaphores serve in
+//! order of arrival, and have no flush.)
 //!
 //! *Before it queues,* a task polls the semaphore, and gets it if it becomes free while no task waits. It polls for
 //! some tens of microseconds, and for at most a millisecond or until its deadline; for about a microsecond if its
@@ -46,7 +48,7 @@
 //! | --- | --- |
 //! | an owner | the next owner gets the semaphore, and [gets a report](Held::owner_died) |
 //! | a waiter | is skipped, and its priority is no longer inherited |
-//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest |
+//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest, a waiter at once (at a semaphore without an owner, within 10 ms) |
 //! | a task that had obtained a unit of a count | the unit is lost: no record says which task has it |
 //!
 //! # Where things are

@@ -125,8 +125,8 @@ fn what_a_waiter_lends_is_not_lost_wherever_it_stands_still() {
 }
 
 #[test]
-fn what_is_lent_is_not_lost_wherever_who_works_it_out_stands_still() {
-    let trial = Trial::begin("what_is_lent_is_not_lost_wherever_who_works_it_out_stands_still");
+fn an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped() {
+    let trial = Trial::begin("an_inherited_priority_is_not_lost_wherever_a_refresh_is_stopped");
     let scene = Scene::new();
     step::each_standstill(
         &trial,
@@ -156,9 +156,10 @@ fn what_is_lent_is_not_lost_wherever_who_works_it_out_stands_still() {
 }
 
 #[test]
-fn an_heir_inherits_from_who_still_waits_wherever_the_last_owner_stands_still() {
-    let trial =
-        Trial::begin("an_heir_inherits_from_who_still_waits_wherever_the_last_owner_stands_still");
+fn an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stopped() {
+    let trial = Trial::begin(
+        "an_heir_inherits_from_the_remaining_waiters_wherever_the_last_owner_is_stopped",
+    );
     let scene = Scene::new();
     step::each_standstill(
         &trial,
@@ -228,9 +229,10 @@ fn what_a_killed_waiter_lent_is_taken_back_at_every_instruction() {
 }
 
 #[test]
-fn what_is_lent_survives_a_kill_of_who_works_it_out_at_every_instruction() {
-    let trial =
-        Trial::begin("what_is_lent_survives_a_kill_of_who_works_it_out_at_every_instruction");
+fn an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruction() {
+    let trial = Trial::begin(
+        "an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruction",
+    );
     let scene = Scene::new();
     let me = scene.me_at(OWN);
     step::each_instruction(

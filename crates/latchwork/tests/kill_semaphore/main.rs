@@ -4,6 +4,7 @@
 mod bound;
 mod inherited;
 mod mrsp;
+mod repairs;
 mod steps;
 mod storms;
 

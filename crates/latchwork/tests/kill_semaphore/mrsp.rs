@@ -110,8 +110,8 @@ fn a_helper_leaves_no_processor_behind_at_any_instruction() {
 }
 
 #[test]
-fn a_killed_helper_keeps_nobody_from_helping_at_any_instruction() {
-    const NAME: &str = "a_killed_helper_keeps_nobody_from_helping_at_any_instruction";
+fn a_killed_helper_keeps_no_other_from_helping_at_any_instruction() {
+    const NAME: &str = "a_killed_helper_keeps_no_other_from_helping_at_any_instruction";
     let Some(mut processors) = two_processors(NAME) else {
         return;
     };
@@ -156,8 +156,8 @@ fn a_killed_helper_keeps_nobody_from_helping_at_any_instruction() {
 }
 
 #[test]
-fn who_makes_one_obtained_is_helped_from_every_instruction_on() {
-    const NAME: &str = "who_makes_one_obtained_is_helped_from_every_instruction_on";
+fn a_creator_that_owns_the_semaphore_is_helped_from_every_instruction_on() {
+    const NAME: &str = "a_creator_that_owns_the_semaphore_is_helped_from_every_instruction_on";
     let Some([here, there]) = two_processors(NAME) else {
         return;
     };

@@ -1,27 +1,28 @@
 //! Operations that are killed at each instruction.
 
-use super::{all_binary, die, priority, region};
+use super::{all_binary, priority, region};
 use core::cell::Cell;
 use core::time::Duration;
-use latchwork::region::{Region, TaskId};
+use latchwork::region::Region;
 use latchwork::semaphore::TaskPriority as _;
-use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError,
-};
+use latchwork::semaphore::{BinarySemaphore, CountingSemaphore, Discipline, ObtainError};
+use latchwork_testkit::Trial;
 use latchwork_testkit::step::{self, Point};
-use latchwork_testkit::{Child, Trial};
 use std::thread::JoinHandle;
 
-/// Waiters are threads of the test, which outlive any borrow.
-fn lasting_region() -> &'static Region {
+/// A region that lives as long as the process: the waiters are threads of the test, which outlive any borrow.
+pub(crate) fn lasting_region() -> &'static Region {
     Box::leak(Box::new(region()))
 }
 
-fn counting(region: &'static Region, discipline: Discipline) -> CountingSemaphore<'static> {
+pub(crate) fn counting(
+    region: &'static Region,
+    discipline: Discipline,
+) -> CountingSemaphore<'static> {
     CountingSemaphore::create(region, "s", 0, discipline).unwrap()
 }
 
-/// Starts tasks that wait, one after the other; each says how its wait ended.
+/// Starts waiters, one after the other; each returns the result of its wait.
 fn waiting<T: Send + 'static>(
     trial: &Trial,
     count: u32,
@@ -37,8 +38,13 @@ fn waiting<T: Send + 'static>(
         .collect()
 }
 
-/// Nobody waits, and the count is one of those; leaves it at 0.
-fn check_count(semaphore: CountingSemaphore<'_>, counts: &[u32], what: &str, point: Point) {
+/// Asserts that no task waits and that the count is one of `counts`; leaves the count at 0.
+pub(crate) fn check_count(
+    semaphore: CountingSemaphore<'_>,
+    counts: &[u32],
+    what: &str,
+    point: Point,
+) {
     semaphore.flush().unwrap();
     assert_eq!(semaphore.waiting(), 0, "{what}, killed at {point:?}");
     let count = semaphore.count();
@@ -56,8 +62,9 @@ fn check_count(semaphore: CountingSemaphore<'_>, counts: &[u32], what: &str, poi
 }
 
 #[test]
-fn what_need_not_wait_is_all_or_nothing_at_every_instruction() {
-    let trial = Trial::begin("what_need_not_wait_is_all_or_nothing_at_every_instruction");
+fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
+    let trial =
+        Trial::begin("operations_that_need_not_wait_are_all_or_nothing_at_every_instruction");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Fifo);
     step::each_instruction(
@@ -140,7 +147,7 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
     }
 }
 
-/// A region for each discipline, for a name stands for one kind.
+/// A region for each discipline, since a name refers to one kind.
 fn region_of(discipline: Discipline, first: &'static Region) -> &'static Region {
     match discipline {
         Discipline::Fifo => first,
@@ -301,8 +308,8 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
 }
 
 #[test]
-fn a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction() {
-    let trial = Trial::begin("a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction");
+fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
+    let trial = Trial::begin("a_flush_and_a_deletion_end_all_waits_at_every_instruction");
     let region = lasting_region();
     let make = || CountingSemaphore::create(region, "s", 0, Discipline::Priority).unwrap();
     for deletes in [false, true] {
@@ -349,207 +356,4 @@ fn a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction() {
             },
         );
     }
-}
-
-/// Owners and waiters are dead, and who finds it is killed while it sets things right.
-#[test]
-fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
-    let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction");
-    for (name, options) in all_binary() {
-        let region = lasting_region();
-        let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
-        step::each_instruction(
-            &trial,
-            &format!("recovery, {name}"),
-            || {
-                Child::fork(|| {
-                    semaphore.obtain().unwrap().keep();
-                    semaphore.obtain().unwrap().keep();
-                    die();
-                })
-                .wait();
-            },
-            |(), span| {
-                region.join("stepped").unwrap();
-                span.run(|| drop(semaphore.obtain().unwrap()));
-            },
-            |()| false,
-            |(), point| {
-                let held = semaphore.obtain().unwrap();
-                assert!(point != Point::Finished || !held.owner_died());
-                drop(held);
-                assert!(!semaphore.try_obtain().unwrap().owner_died());
-                assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
-            },
-        );
-    }
-}
-
-/// A priority that is worked out by a task that is killed over it is worked out by the next.
-#[test]
-fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
-    let trial = Trial::begin("a_change_of_priority_takes_effect_or_not_at_every_instruction");
-    let region = lasting_region();
-    let semaphore = BinarySemaphore::create(region, "s", &BinaryOptions::new().inherit()).unwrap();
-    let me = region.task_id().unwrap();
-    me.set_priority(region, priority(100)).unwrap();
-    step::each_instruction(
-        &trial,
-        "set_priority of a waiter",
-        || {
-            semaphore.obtain().unwrap().keep();
-            let id = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-            let told = std::sync::Arc::clone(&id);
-            let waiter = std::thread::spawn(move || {
-                let me = region.task_id().unwrap();
-                me.set_priority(region, priority(50)).unwrap();
-                told.store(me.to_raw(), std::sync::atomic::Ordering::SeqCst);
-                drop(semaphore.obtain().unwrap());
-            });
-            trial.wait_until(|| semaphore.waiting() == 1);
-            let id = id.load(std::sync::atomic::Ordering::SeqCst);
-            (TaskId::from_raw(id).unwrap(), waiter)
-        },
-        |(id, _), span| {
-            region.join("stepped").unwrap();
-            span.run(|| id.set_priority(region, priority(7)).unwrap());
-        },
-        |_| false,
-        |(id, waiter), point| {
-            let now = me.current_priority(region).unwrap().get();
-            assert!(
-                if point == Point::Finished {
-                    now == 7
-                } else {
-                    [7, 50].contains(&now)
-                },
-                "killed at {point:?}: {now}"
-            );
-            id.set_priority(region, priority(60)).unwrap();
-            // Whoever was killed in it had the last word only until now.
-            assert_eq!(me.current_priority(region).unwrap().get(), 60);
-            semaphore.release().unwrap();
-            waiter.join().unwrap();
-            assert_eq!(me.current_priority(region).unwrap().get(), 100);
-        },
-    );
-}
-
-/// A task that stands still in the midst of a hand-over, while who it is for dies, and another task gets that one's
-/// slot and waits for something else.
-#[test]
-fn nobody_is_taken_for_its_predecessor_at_any_instruction() {
-    let trial = Trial::begin("nobody_is_taken_for_its_predecessor_at_any_instruction");
-    let region = lasting_region();
-    region.join("test").unwrap();
-    let make = |name| CountingSemaphore::create(region, name, 0, Discipline::Fifo).unwrap();
-    let (first, second) = (make("first"), make("second"));
-    step::each_standstill(
-        &trial,
-        "release to a waiter that dies",
-        || {
-            region.sweep().unwrap();
-            let waiter = Child::fork(|| first.obtain().unwrap());
-            trial.wait_until(|| first.waiting() == 1);
-            (waiter, None)
-        },
-        |_, span| {
-            region.join("stepped").unwrap();
-            span.run(|| first.release().unwrap());
-        },
-        |(waiter, successor)| {
-            waiter.kill();
-            *successor = Some(std::thread::spawn(move || second.obtain().unwrap()));
-            // It cannot come to that while the other one is in its way.
-            for _ in 0..20 {
-                if second.waiting() == 1 {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        },
-        |(mut waiter, successor), point| {
-            waiter.kill();
-            if let Some(successor) = successor {
-                second.release().unwrap();
-                successor.join().unwrap();
-            }
-            check_count(second, &[0], "the successor's obtain", point);
-            region.sweep().unwrap();
-            check_count(first, &[0, 1], "release to a waiter that dies", point);
-        },
-    );
-}
-
-/// The same change as above; but nobody else comes by until the wait is over.
-#[test]
-fn who_waits_sets_right_what_a_killed_change_of_its_priority_left() {
-    let trial = Trial::begin("who_waits_sets_right_what_a_killed_change_of_its_priority_left");
-    let region = lasting_region();
-    let semaphore = counting(region, Discipline::Priority);
-    step::each_instruction(
-        &trial,
-        "set_priority of a waiter for a unit",
-        || {
-            let (told, id) = std::sync::mpsc::channel();
-            let waiter = std::thread::spawn(move || {
-                let me = region.task_id().unwrap();
-                me.set_priority(region, priority(50)).unwrap();
-                told.send(me).unwrap();
-                semaphore.obtain().unwrap();
-            });
-            let id: TaskId = id.recv().unwrap();
-            trial.wait_until(|| semaphore.waiting() == 1);
-            (id, waiter)
-        },
-        |(id, _), span| {
-            region.join("stepped").unwrap();
-            span.run(|| id.set_priority(region, priority(7)).unwrap());
-        },
-        |_| false,
-        |(id, waiter), _| {
-            trial.wait_until(|| id.current_priority(region) == id.priority(region));
-            semaphore.release().unwrap();
-            waiter.join().unwrap();
-        },
-    );
-}
-
-/// The same of a task that does not wait yet: nobody is woken who would come by.
-#[test]
-fn who_begins_to_wait_sets_right_what_a_killed_change_of_its_priority_left() {
-    let trial =
-        Trial::begin("who_begins_to_wait_sets_right_what_a_killed_change_of_its_priority_left");
-    let region = lasting_region();
-    let semaphore = counting(region, Discipline::Priority);
-    step::each_instruction(
-        &trial,
-        "set_priority of a task that is going to wait",
-        || {
-            let (told, id) = std::sync::mpsc::channel();
-            let (begin, begun) = std::sync::mpsc::channel();
-            let waiter = std::thread::spawn(move || {
-                let me = region.task_id().unwrap();
-                me.set_priority(region, priority(50)).unwrap();
-                told.send(me).unwrap();
-                begun.recv().unwrap();
-                semaphore.obtain().unwrap();
-            });
-            let id: TaskId = id.recv().unwrap();
-            (id, waiter, begin)
-        },
-        |(id, ..), span| {
-            region.join("stepped").unwrap();
-            span.run(|| id.set_priority(region, priority(7)).unwrap());
-        },
-        |_| false,
-        |(id, waiter, begin), _| {
-            region.sweep().unwrap();
-            begin.send(()).unwrap();
-            trial.wait_until(|| semaphore.waiting() == 1);
-            trial.wait_until(|| id.current_priority(region) == id.priority(region));
-            semaphore.release().unwrap();
-            waiter.join().unwrap();
-        },
-    );
 }

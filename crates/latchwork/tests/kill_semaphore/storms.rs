@@ -178,8 +178,8 @@ fn own_for_ever(
 }
 
 #[test]
-fn killed_owners_are_reported_and_nobody_is_stuck() {
-    let trial = Trial::begin("killed_owners_are_reported_and_nobody_is_stuck");
+fn killed_owners_are_reported_and_no_waiter_hangs() {
+    let trial = Trial::begin("killed_owners_are_reported_and_no_waiter_hangs");
     for (name, options) in all_binary() {
         let region = region();
         let semaphores =

@@ -1,5 +1,6 @@
 //! Semaphores: what each kind does, between threads and between processes.
 
+mod ceilings;
 mod deaths;
 mod priorities;
 mod rules;

@@ -216,8 +216,8 @@ fn a_binary_semaphore_is_handed_over_in_the_order_of_the_discipline() {
 }
 
 #[test]
-fn who_comes_while_somebody_waits_cannot_be_faster() {
-    let _watchdog = watched("who_comes_while_somebody_waits_cannot_be_faster");
+fn a_newcomer_does_not_overtake_a_waiter() {
+    let _watchdog = watched("a_newcomer_does_not_overtake_a_waiter");
     let region = region();
     let semaphore = BinarySemaphore::create(&region, "s", &BinaryOptions::new()).unwrap();
     let held = semaphore.obtain().unwrap();
@@ -289,8 +289,8 @@ fn a_deletion_ends_all_waits() {
 }
 
 #[test]
-fn deadlocks_of_any_length_are_reported_to_one_of_the_circle() {
-    let _watchdog = watched("deadlocks_of_any_length_are_reported_to_one_of_the_circle");
+fn deadlocks_of_any_length_are_reported_to_a_member_of_the_cycle() {
+    let _watchdog = watched("deadlocks_of_any_length_are_reported_to_a_member_of_the_cycle");
     for length in 2..=6_usize {
         let region = region();
         let options = all_binary()[length % 4].by_priority();
@@ -321,8 +321,8 @@ fn deadlocks_of_any_length_are_reported_to_one_of_the_circle() {
 }
 
 #[test]
-fn who_waits_for_a_circle_but_is_not_in_it_is_not_told() {
-    let _watchdog = watched("who_waits_for_a_circle_but_is_not_in_it_is_not_told");
+fn a_waiter_outside_a_cycle_gets_no_error() {
+    let _watchdog = watched("a_waiter_outside_a_cycle_gets_no_error");
     for _ in 0..200 {
         let region = region();
         let [a, b] = ["a", "b"]

@@ -321,8 +321,8 @@ fn a_waiter_spins_below_an_owner_whose_priority_falls_in_mid_section() {
 }
 
 #[test]
-fn who_waits_behind_a_killed_helper_or_owner_is_served_and_at_home() {
-    const NAME: &str = "who_waits_behind_a_killed_helper_or_owner_is_served_and_at_home";
+fn a_waiter_behind_a_killed_helper_or_owner_is_served_on_its_home_cpu() {
+    const NAME: &str = "a_waiter_behind_a_killed_helper_or_owner_is_served_on_its_home_cpu";
     let Some([here, there]) = two_processors(NAME) else {
         return;
     };

@@ -94,8 +94,8 @@ fn a_priority_above_the_ceiling_is_refused_before_it_queues() {
 }
 
 #[test]
-fn who_waits_has_the_ceiling_and_is_served_in_order_of_arrival() {
-    let _watched = watched("who_waits_has_the_ceiling_and_is_served_in_order_of_arrival");
+fn waiters_have_the_ceiling_and_are_served_in_order_of_arrival() {
+    let _watched = watched("waiters_have_the_ceiling_and_are_served_in_order_of_arrival");
     let region = region();
     let semaphore = make(&region, "s", 20);
     let served = Mutex::new(Vec::new());
@@ -147,8 +147,8 @@ fn a_waiter_is_at_the_ceiling_until_its_deadline() {
 }
 
 #[test]
-fn a_circle_of_waits_is_refused() {
-    let _watched = watched("a_circle_of_waits_is_refused");
+fn a_wait_for_cycle_is_refused() {
+    let _watched = watched("a_wait_for_cycle_is_refused");
     let region = region();
     let [a, b] = ["a", "b"].map(|name| make(&region, name, 20));
     let me = me_at(&region, 90);
@@ -271,8 +271,8 @@ fn a_name_stands_for_one_kind() {
 }
 
 #[test]
-fn the_next_owner_is_told_of_a_death_or_a_panic() {
-    let _watched = watched("the_next_owner_is_told_of_a_death_or_a_panic");
+fn the_next_owner_gets_a_report_of_a_death_or_a_panic() {
+    let _watched = watched("the_next_owner_gets_a_report_of_a_death_or_a_panic");
     let region = region();
     let semaphore = make(&region, "s", 50);
     let me = me_at(&region, 90);
@@ -316,7 +316,7 @@ fn the_next_owner_is_told_of_a_death_or_a_panic() {
 }
 
 #[test]
-fn who_is_not_mirrored_and_bound_to_one_processor_is_not_helped() {
+fn a_task_that_is_not_mirrored_and_bound_to_one_cpu_is_not_helped() {
     let region = region();
     let semaphore = make(&region, "s", 50);
     let me = me_at(&region, 90);
