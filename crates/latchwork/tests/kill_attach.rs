@@ -113,8 +113,8 @@ fn tasks_come_and_go_and_die_and_leave_no_slot_behind() {
 }
 
 #[test]
-fn a_name_goes_with_the_last_one_who_leaves_in_good_order() {
-    let trial = Trial::begin("a_name_goes_with_the_last_one_who_leaves_in_good_order");
+fn the_last_orderly_detach_removes_the_name() {
+    let trial = Trial::begin("the_last_orderly_detach_removes_the_name");
     let (name, file) = Leftover::region("unlink");
     let progress = Page::<[AtomicU64; 4]>::new();
     let work = |worker: Worker| {

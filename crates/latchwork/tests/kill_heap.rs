@@ -35,7 +35,7 @@ impl Block {
     }
 
     /// # Safety
-    /// The block is not freed, and nobody else refers to it.
+    /// The block is not freed, and no other task refers to it.
     #[allow(clippy::mut_from_ref)]
     unsafe fn words(&self) -> &mut [u64] {
         // SAFETY: by the contract.
@@ -84,7 +84,7 @@ fn remove(region: &Region, index: usize) -> bool {
                 object.words.iter().all(|word| *word == object.words[0]),
                 "an object is not whole"
             );
-            // SAFETY: the name's lock is held, or nobody else is there; `object` is used no more.
+            // SAFETY: the name's lock is held, or there is no other task; `object` is used no more.
             unsafe { region.remove::<Named>(&name(index)).unwrap() };
             true
         }
@@ -187,13 +187,13 @@ fn nothing_that_dead_tasks_allocated_stays_allocated() {
 }
 
 #[test]
-fn killing_those_who_sweep_loses_no_memory() {
-    storm_over_the_heap("killing_those_who_sweep_loses_no_memory", 5, 250, true);
+fn killing_sweepers_loses_no_memory() {
+    storm_over_the_heap("killing_sweepers_loses_no_memory", 5, 250, true);
 }
 
 #[test]
-fn kept_blocks_of_the_dead_stay() {
-    let trial = Trial::begin("kept_blocks_of_the_dead_stay");
+fn kept_blocks_outlive_their_task() {
+    let trial = Trial::begin("kept_blocks_outlive_their_task");
     let region = region();
     region.join("test").unwrap();
     for _ in 0..trial.times(10) {

@@ -84,8 +84,8 @@ fn regions_come_and_go() {
 
 /// Not while another test forks: the child has the region mapped, too.
 #[test]
-fn the_name_goes_with_the_last_use_if_asked() {
-    let _trial = Trial::begin("the_name_goes_with_the_last_use_if_asked");
+fn unlink_at_last_detach_removes_the_name() {
+    let _trial = Trial::begin("unlink_at_last_detach_removes_the_name");
     let (name, _file) = Leftover::region("last");
     let region = RegionOptions::new()
         .max_bytes(1 << 20)

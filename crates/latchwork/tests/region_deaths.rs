@@ -1,7 +1,6 @@
-//! A dead task is settled when the kernel has done with all that it held, and no sooner.
+//! A dead task is recovered after the kernel has walked its whole robust list, and no sooner.
 //!
-//! Where the kernel is in that is told by two words of the task's slot, which the tests set as the
-//! kernel would.
+//! Two words of the task's slot show how far the kernel is; the tests set them as the kernel would.
 #![allow(unsafe_code)]
 
 use core::cell::RefCell;
@@ -73,8 +72,8 @@ fn blocks(region: &Region) -> usize {
 }
 
 #[test]
-fn the_kernel_marks_the_tail_and_the_dead_is_settled_at_once() {
-    let trial = Trial::begin("the_kernel_marks_the_tail_and_the_dead_is_settled_at_once");
+fn a_dead_task_is_recovered_as_soon_as_its_tail_is_marked() {
+    let trial = Trial::begin("a_dead_task_is_recovered_as_soon_as_its_tail_is_marked");
     let region = region();
     kill_one(&trial, &region);
     assert_eq!(blocks(&region), 1);
@@ -84,9 +83,8 @@ fn the_kernel_marks_the_tail_and_the_dead_is_settled_at_once() {
 }
 
 #[test]
-fn a_sweep_waits_until_the_kernel_has_gone_through_the_list_of_the_dead() {
-    let trial =
-        Trial::begin("a_sweep_waits_until_the_kernel_has_gone_through_the_list_of_the_dead");
+fn a_sweep_waits_until_the_kernel_has_walked_the_dead_tasks_list() {
+    let trial = Trial::begin("a_sweep_waits_until_the_kernel_has_walked_the_dead_tasks_list");
     let region = region();
     kill_one(&trial, &region);
     let tail = word(&region, VICTIM, TAIL);
@@ -137,14 +135,14 @@ fn if_the_kernel_never_gets_to_the_tail_the_block_is_kept_and_the_slot_is_freed(
     }
 }
 
-/// One thread of a process may die alone.
+/// One thread of a process may die while its other threads live.
 #[test]
-fn the_dead_ones_fellows_are_not_waited_for_while_they_live() {
-    let trial = Trial::begin("the_dead_ones_fellows_are_not_waited_for_while_they_live");
+fn a_sweep_does_not_wait_for_living_tasks_of_the_dead_tasks_process() {
+    let trial = Trial::begin("a_sweep_does_not_wait_for_living_tasks_of_the_dead_tasks_process");
     let region = region();
     kill_one(&trial, &region);
     let ready = Page::<AtomicU32>::new();
-    let fellow = Child::fork(|| {
+    let other = Child::fork(|| {
         // The first free slot: the victim's is not free yet.
         region.base().expose_provenance();
         ready.store(1, SeqCst);
@@ -154,17 +152,17 @@ fn the_dead_ones_fellows_are_not_waited_for_while_they_live() {
     });
     trial.wait_until(|| ready.load(SeqCst) == 1);
     let process = word(&region, VICTIM, PROCESS);
-    process.store(fellow.pid() as u32, SeqCst);
-    word(&region, 0, PROCESS).store(fellow.pid() as u32, SeqCst);
+    process.store(other.pid() as u32, SeqCst);
+    word(&region, 0, PROCESS).store(other.pid() as u32, SeqCst);
     assert_eq!(region.sweep().unwrap().dead, ["victim"]);
-    // Not after a loss of patience.
+    // Not because the time limit has passed.
     assert_eq!(blocks(&region), 0);
 }
 
 /// A wait for an event of which no other task knows is reported as a deadlock, so the answer must not be wrong.
 #[test]
-fn only_an_own_task_makes_a_region_the_processs_alone() {
-    let trial = Trial::begin("only_an_own_task_makes_a_region_the_processs_alone");
+fn has_only_own_task_holds_for_an_own_task_only() {
+    let trial = Trial::begin("has_only_own_task_holds_for_an_own_task_only");
     let region = region();
     let address = region.base().addr();
     assert!(!latchwork::region::has_only_own_task(address), "no task");
@@ -310,10 +308,10 @@ fn a_thread_whose_end_has_begun_becomes_no_task() {
     let _trial = Trial::begin("a_thread_whose_end_has_begun_becomes_no_task");
     let region = region();
     region.join("first").unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, results) = mpsc::channel();
     let (first, second) = (
-        Late(region.clone(), tell.clone()),
-        Late(region.clone(), tell),
+        Late(region.clone(), sender.clone()),
+        Late(region.clone(), sender),
     );
     let user = region.clone();
     std::thread::spawn(move || {
@@ -324,9 +322,9 @@ fn a_thread_whose_end_has_begun_becomes_no_task() {
     })
     .join()
     .unwrap();
-    told.recv().unwrap().unwrap();
+    results.recv().unwrap().unwrap();
     assert!(matches!(
-        told.recv().unwrap(),
+        results.recv().unwrap(),
         Err(StorageError::Attach(AttachError::ThreadEnding))
     ));
     assert_eq!(region.sweep().unwrap().dead, [""; 0]);

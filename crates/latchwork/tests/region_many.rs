@@ -197,8 +197,8 @@ fn regions_that_had_coprocs_come_and_go() {
 }
 
 #[test]
-fn what_ended_threads_held_is_unmapped_later() {
-    let trial = Trial::begin("what_ended_threads_held_is_unmapped_later");
+fn locks_of_ended_threads_are_unmapped_later() {
+    let trial = Trial::begin("locks_of_ended_threads_are_unmapped_later");
     Child::fork(|| {
         for _ in 0..trial.times(MANY / 6) {
             let region = region();

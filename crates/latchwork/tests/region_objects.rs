@@ -82,7 +82,7 @@ fn an_object_whose_drop_panics_is_removed() {
     let before = region.heap_stats().allocated_bytes;
     region.object("object", || Unwilling(1)).unwrap();
     let removed = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: nobody uses it.
+        // SAFETY: no task uses it.
         unsafe { region.remove::<Unwilling>("object") }
     }));
     assert!(removed.is_err());

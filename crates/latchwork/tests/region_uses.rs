@@ -44,14 +44,14 @@ fn forget_a_guard_as_no_task(region: &Region) {
 }
 
 #[test]
-fn a_lookup_never_meets_a_region_that_is_gone() {
-    let trial = Trial::begin("a_lookup_never_meets_a_region_that_is_gone");
+fn a_lookup_never_finds_an_unmapped_region() {
+    let trial = Trial::begin("a_lookup_never_finds_an_unmapped_region");
     Child::fork(|| {
         static WORD: Completion<Shared> = Completion::shared();
         let _hooks = region();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Whoever is about to sleep on a shared word asks whether a region contains it.
+            // A thread that is about to sleep on a shared word asks whether a region contains it.
             scope.spawn(|| {
                 while !stop.load(SeqCst) {
                     let _ = WORD.wait_until(Deadline::after(core::time::Duration::ZERO));

@@ -30,7 +30,8 @@ impl Inner {
         }
         // Relaxed: a task's process never changes; the user is responsible for a thread that attaches meanwhile.
         let process = task.slot.process.load(Ordering::Relaxed);
-        let mut others = self.slots()[..self.slots_used().into()]
+        let mut others = self
+            .used_slots()
             .iter()
             .filter(|slot| !ptr::eq(*slot, task.slot));
         others.any(|slot| {

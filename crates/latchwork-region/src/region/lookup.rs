@@ -26,7 +26,8 @@ pub fn check_records(
     // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
     // attachment while it uses the iterator.
     let inner: &'static Inner = unsafe { attachment.context.cast().as_ref() };
-    inner.slots()[..usize::from(inner.slots_used())]
+    inner
+        .used_slots()
         .iter()
         .filter(|slot| matches!(slot.life(), Life::Alive(_)))
         .map(|slot| &slot.check)
@@ -53,8 +54,8 @@ pub fn join_at(address: usize) {
 #[doc(hidden)]
 pub fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
-        let used = usize::from(region.slots_used());
-        let slot = region.slots()[..used]
+        let slot = region
+            .used_slots()
             .iter()
             .find(|slot| matches!(slot.life(), Life::Alive(tid) if tid == thread))?;
         Some(effective_priority_in(slot))
@@ -91,11 +92,10 @@ pub fn has_only_own_task(address: usize) -> bool {
         return false;
     };
     let process = crate::sys::thread::process_id();
-    let used = usize::from(region.slots_used());
     let is_alive = |slot: &&Slot| matches!(slot.life(), Life::Alive(_));
     // Relaxed: a task's process never changes.
     let is_own = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
-    let mut alive = region.slots()[..used].iter().filter(is_alive);
+    let mut alive = region.used_slots().iter().filter(is_alive);
     region.path.is_none()
         && region.identity.creator == process
         && alive.next().is_some_and(is_own)

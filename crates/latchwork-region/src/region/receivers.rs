@@ -23,7 +23,7 @@ impl Inner {
     /// The living tasks that wait at a queue, whether or not they were given a message.
     #[doc(hidden)]
     pub fn waiters(&self, queue: usize) -> impl Iterator<Item = (Owner, &Inbox)> {
-        self.slots()[..usize::from(self.slots_used())]
+        self.used_slots()
             .iter()
             // Relaxed, here and below: the lock of the queue's receivers orders it.
             .filter(move |slot| slot.inbox.queue.load(Ordering::Relaxed) == queue)

@@ -66,11 +66,8 @@ impl Inner {
     /// Whether a task died whose slot was not swept yet.
     #[doc(hidden)]
     pub fn has_unswept(&self) -> bool {
-        // Acquire: pairs with the Release of `use_slot`.
-        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        self.slots()
+        self.used_slots()
             .iter()
-            .take(used)
             .any(|slot| slot.life() == Life::Dead)
     }
 
@@ -103,9 +100,7 @@ impl Inner {
     /// Counts the deaths, and waits until the dead tasks' robust lists are walked. Returns their slots, and whether the
     /// kernel has walked all of their lists.
     fn wait_for_dead_tasks(&self) -> (Vec<usize>, bool) {
-        // Acquire: pairs with the Release of `use_slot`.
-        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        let slots = &self.slots()[..used.min(self.slots().len())];
+        let slots = self.used_slots();
         let until = Deadline::after(WAIT_LIMIT);
         let mut dead: Vec<usize> = (0..slots.len())
             .filter(|index| slots[*index].life() == Life::Dead)

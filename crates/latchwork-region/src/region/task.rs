@@ -138,7 +138,8 @@ impl Inner {
         })?;
         let slot = &self.slots()[index];
         slot.set_process(crate::sys::thread::process_id());
-        for other in self.slots()[..self.slots_used().into()]
+        for other in self
+            .used_slots()
             .iter()
             .filter(|other| !ptr::eq(*other, slot))
         {
@@ -205,6 +206,11 @@ impl Inner {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         used.min(self.slots().len()) as u16
+    }
+
+    /// The slots that were ever used.
+    pub(super) fn used_slots(&self) -> &[Slot] {
+        &self.slots()[..usize::from(self.slots_used())]
     }
 
     /// The thread of the living task in a slot.

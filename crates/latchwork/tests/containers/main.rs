@@ -40,7 +40,7 @@ fn map_spreads_and_shrinks_tombstones() {
 }
 
 #[test]
-fn what_is_not_needed_is_given_back() {
+fn shrinking_returns_unneeded_memory() {
     let region = RegionOptions::new()
         .max_bytes(64 << 20)
         .create_anonymous()
@@ -94,7 +94,7 @@ fn what_is_not_needed_is_given_back() {
 }
 
 #[test]
-fn what_does_not_fit_comes_back() {
+fn an_element_that_does_not_fit_is_returned() {
     let region = region();
     let before = region.heap_stats().allocated_bytes;
     let mut hoard = std::vec::Vec::new();
@@ -196,7 +196,7 @@ fn containers_nest_and_live_in_objects() {
             library.queue.clear();
         });
     });
-    // SAFETY: nobody uses it any more.
+    // SAFETY: no task uses it any more.
     #[allow(unsafe_code)]
     unsafe {
         region.remove::<Mutex<Library, Robust>>("library").unwrap();

@@ -11,6 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+mod tables;
+
 /// Where the identity's fields lie in the file: frozen, since builds tell each other apart by them.
 mod at {
     pub const VERSION: usize = 8;
@@ -55,7 +57,7 @@ fn make_region(named: &Named) -> Region {
     region
 }
 
-/// The bytes of a sound region that nobody has.
+/// The bytes of a sound region that no process has.
 fn region_bytes() -> Vec<u8> {
     let named = Named::new("model");
     make_region(&named).detach().unwrap();
@@ -168,7 +170,7 @@ fn a_sound_file_is_attached() {
 }
 
 #[test]
-fn what_does_not_begin_like_a_region_is_none() {
+fn a_file_without_the_magic_number_is_not_a_region() {
     let mut noise = [0; 20_000];
     Seed::announced().rng(0).fill(&mut noise);
     for bytes in [
@@ -183,7 +185,7 @@ fn what_does_not_begin_like_a_region_is_none() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_none() {
+fn a_file_that_is_not_regular_is_not_a_region() {
     let fifo = Named::new("fifo");
     rustix::fs::mknodat(CWD, fifo.path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let directory = Named::new("directory");
@@ -200,7 +202,7 @@ fn what_is_no_regular_file_is_none() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_not_found() {
+fn an_unknown_name_is_not_found() {
     assert_eq!(attach(&Named::new("nobody")), "NotFound");
     assert!(matches!(
         RegionOptions::new().attach("../escape"),
@@ -312,7 +314,7 @@ fn a_file_of_another_user_is_refused() {
     assert_eq!(attach_as("user=65534", &named), "Permission");
 }
 
-/// Whoever owns a file could have put anything there. That holds for root, too.
+/// The owner of a file could have put anything there. That holds for root, too.
 #[test]
 fn a_file_that_another_user_owns_must_be_trusted_explicitly() {
     if !rustix::process::geteuid().is_root() {
@@ -356,153 +358,4 @@ fn a_container_of_a_region_that_is_not_attached_is_not_followed() {
     assert_eq!(abroad.lock().unwrap()[0], 5);
     assert_eq!(attach_as("abroad", &named), "panicked");
     assert!(abroad.lock().unwrap().is_empty());
-}
-
-/// Nobody has the file, so that every owner that its tables name must be dead.
-#[test]
-fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
-    let bytes = region_bytes();
-    for word in [0x8000_0001_u32, 0x3fff_ffff] {
-        for first in [at::END, 4096] {
-            let mut bytes = bytes.clone();
-            for place in (first..first + 512).step_by(4) {
-                bytes[place..place + 4].copy_from_slice(&word.to_ne_bytes());
-            }
-            let said = attach(&Named::file("owned", &bytes));
-            assert!(
-                said.starts_with("Damaged") || said.starts_with("Truncated"),
-                "{word:#x} at {first}: {said}"
-            );
-        }
-    }
-}
-
-/// Where the first slot lies: its life-word is its first word.
-const FIRST_SLOT: usize = 4096;
-const SLOT_BYTES: usize = 1792;
-const DEAD: u32 = 0x4000_0000;
-/// In a slot: the generation, and the intent of the heap.
-const GENERATION: usize = 40;
-const INTENT: usize = 448;
-/// The count of slots that were ever used.
-const SLOTS_USED: usize = at::END + 8;
-/// For 8 tasks and 8 names: the directory, the heap's tables (states, descriptors), and the heap.
-const NAMES: usize = 20480;
-const STATES: usize = 24576 + 128;
-const DESCRIPTORS: usize = STATES + 128 * 8;
-const HEAP: usize = 65536;
-const SPAN: usize = 65536;
-
-#[test]
-fn the_places_that_these_tests_change_are_what_they_are_taken_for() {
-    let bytes = region_bytes();
-    let base = word_at(&bytes, at::BASE);
-    assert_eq!(word_at(&bytes, SLOTS_USED) as u32, 1);
-    assert_eq!(word_at(&bytes, NAMES + 24), 512, "the object's size");
-    let object = word_at(&bytes, NAMES + 16) - base;
-    assert!((HEAP..HEAP + SPAN).contains(&(object as usize)));
-    assert_eq!(word_at(&bytes, STATES) & 15, 2, "a span of small blocks");
-    assert_eq!(word_at(&bytes, DESCRIPTORS) >> 32, 1, "with one block");
-    assert_eq!(word_at(&bytes, HEAP + object as usize - HEAP), 42);
-    assert_ne!(word_at(&bytes, FIRST_SLOT + GENERATION) as u32, 0);
-}
-
-#[test]
-fn more_used_slots_than_there_are_is_damage() {
-    let said = attach(&Named::file("slots", &with(SLOTS_USED, &[0xff; 4])));
-    assert!(said.starts_with("Damaged"), "{said}");
-}
-
-/// A span that has no memory behind it, but says that it has blocks.
-#[test]
-fn a_dead_tasks_record_that_leads_to_no_memory_is_damage() {
-    let mut bytes = region_bytes();
-    let base = word_at(&bytes, at::BASE);
-    let far = base + (HEAP + 100 * SPAN + 1536) as u64;
-    let generation = word_at(&bytes, FIRST_SLOT + GENERATION) << 32;
-    bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
-    let location = base + (NAMES + 96 * 7) as u64;
-    for blocks in [[0, far], [far, 0]] {
-        // Flags, location, before, after, linked, unlinked.
-        let intent = [3, location, 1, 0, blocks[0], blocks[1]];
-        put(&mut bytes, FIRST_SLOT + INTENT, &intent);
-        put(&mut bytes, STATES + 100 * 8, &[2 | generation]);
-        let said = attach_as("look", &Named::file("intent", &bytes));
-        assert!(said.starts_with("Damaged"), "{said}");
-    }
-}
-
-/// The next task in a slot believes what it finds in spans that are its own.
-#[test]
-fn a_span_of_a_task_that_is_still_to_come_is_damage() {
-    let mut bytes = region_bytes();
-    let generation = word_at(&bytes, FIRST_SLOT + GENERATION) << 32;
-    // The largest of the small classes: two blocks, of which the first is taken, and freed.
-    let state = 2 | 39 << 4;
-    let descriptor = DESCRIPTORS + 5 * 128;
-    // Cursor and count, place and next, previous.
-    put(&mut bytes, descriptor, &[1 << 32, 2, 0x7fff_fff0]);
-    put(&mut bytes, descriptor + 24, &[!3 | 1]);
-    for owner in [generation, 0] {
-        put(&mut bytes, STATES + 5 * 8, &[state | owner]);
-        let said = attach_as("look", &Named::file("owner", &bytes));
-        assert!(said.starts_with("Damaged"), "{said}");
-    }
-}
-
-#[test]
-fn a_name_that_leads_to_no_object_is_damage() {
-    let bytes = region_bytes();
-    let base = word_at(&bytes, at::BASE);
-    let end = base + bytes.len() as u64 - 8;
-    let said = attach(&Named::file("name", &with(NAMES + 16, &end.to_ne_bytes())));
-    assert!(said.starts_with("Damaged"), "{said}");
-
-    // Others have it, so that it is not looked at closely.
-    let named = Named::new("shared");
-    let region = make_region(&named);
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(named.path())
-        .unwrap();
-    let base = region.base().addr() as u64;
-    let end = base + file.metadata().unwrap().len() - 8;
-    file.write_all_at(&end.to_ne_bytes(), NAMES as u64 + 16)
-        .unwrap();
-    assert_eq!(attach_as("find", &named), "Err(Damaged)");
-}
-
-/// The heap record of a dead task is followed by whoever sweeps it.
-#[test]
-fn a_dead_tasks_record_that_leads_out_of_the_region_is_damage() {
-    let mut bytes = region_bytes();
-    bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
-    // Whatever word of the slot is the record's address or its kind: all of them are hostile.
-    for place in (FIRST_SLOT + 128..FIRST_SLOT + SLOT_BYTES).step_by(8) {
-        bytes[place..place + 8].copy_from_slice(&0x11u64.to_ne_bytes());
-    }
-    let said = attach_as("look", &Named::file("record", &bytes));
-    assert!(said.starts_with("Damaged"), "{said}");
-}
-
-/// Random words in the tables of a region with a dead task: attached or refused, never a crash.
-#[test]
-fn mutated_tables_are_refused_or_attached() {
-    let sound = region_bytes();
-    let mut random = Seed::announced().rng(0);
-    for _ in 0..40 {
-        let mut bytes = sound.clone();
-        bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
-        for _ in 0..6 {
-            let place = random.usize(at::END..bytes.len() - 8);
-            let word = match random.u32(..4) {
-                0 => random.u64(..),
-                1 => u64::MAX,
-                2 => random.u64(..64),
-                _ => 1 << random.u32(..64),
-            };
-            bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
-        }
-        attach_as("look", &Named::file("mutated", &bytes));
-    }
 }
