@@ -14,7 +14,7 @@ pub struct Tasks {
     records: Vec<TaskRecord>,
     /// For each lock the number + 1 of the task that last stated, before a wait, that it holds the lock; empty
     /// if the search finds owners without that.
-    said: Vec<AtomicU32>,
+    stated: Vec<AtomicU32>,
 }
 
 const fn lock(number: usize) -> Lock {
@@ -26,7 +26,7 @@ impl Tasks {
     pub fn new(count: usize) -> Self {
         Self {
             records: (0..count).map(|_| TaskRecord::new()).collect(),
-            said: Vec::new(),
+            stated: Vec::new(),
         }
     }
 
@@ -34,7 +34,7 @@ impl Tasks {
     /// these statements.
     pub fn with_stated_holders(count: usize) -> Self {
         Self {
-            said: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            stated: (0..count).map(|_| AtomicU32::new(0)).collect(),
             ..Self::new(count)
         }
     }
@@ -44,10 +44,10 @@ impl Tasks {
     fn states_holder(&self, task: usize) {
         // Relaxed: the record is the task's own.
         let held = self.records[task].held[0].lock.load(Ordering::Relaxed) as usize;
-        let said = held.checked_sub(1).and_then(|lock| self.said.get(lock));
-        if let Some(said) = said {
+        let stated = held.checked_sub(1).and_then(|lock| self.stated.get(lock));
+        if let Some(stated) = stated {
             // Relaxed: it precedes the wait, which is published with Release.
-            said.store(task as u32 + 1, Ordering::Relaxed);
+            stated.store(task as u32 + 1, Ordering::Relaxed);
         }
     }
 
@@ -106,10 +106,10 @@ impl WaitGraph for &Tasks {
         mode: Mode,
         visit: &mut dyn FnMut(usize) -> bool,
     ) -> bool {
-        if let Some(said) = self.said.get(lock.address() - 1) {
+        if let Some(stated) = self.stated.get(lock.address() - 1) {
             // Relaxed: a statement that precedes a published wait is visible. The value is a hint that is
             // compared with the record.
-            let holder = (said.load(Ordering::Relaxed) as usize).checked_sub(1);
+            let holder = (stated.load(Ordering::Relaxed) as usize).checked_sub(1);
             return holder
                 .filter(|other| self.blocks(*other, waiter, lock, mode))
                 .is_some_and(visit);

@@ -6,7 +6,7 @@
 //! | a task that wants it as a reader | its exclusive holder; where writers come first, also each waiting writer |
 //! | a task that waits for a condition | the holder of the mutex, without which the wait does not end |
 //!
-//! A task goes on only when *all* of those have gone, so one path back to it is enough.
+//! A task can proceed only when *all* of those no longer block it, so one path back to it is enough.
 //!
 //! *No cycle is missed.* Only a wait can complete a cycle, since a task that gets a lock runs. Each task first
 //! publishes what it holds, then that it waits, then searches ([`Wanted::begin`](crate::hook::Wanted)). If several
@@ -347,7 +347,7 @@ mod tests {
             }
             let cycle = find_cycle(&&field, 0).cycle.expect("the other cycle");
             let tasks: Vec<_> = cycle.links().map(|link| link.task).collect();
-            assert_eq!(tasks, [0, 3 - goes, 3], "{goes} has gone");
+            assert_eq!(tasks, [0, 3 - goes, 3], "task {goes} moves on");
         }
     }
 }

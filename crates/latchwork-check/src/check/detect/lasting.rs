@@ -5,7 +5,7 @@
 //! task is left: the locks lie in memory of this process alone, and each of its threads sleeps in a wait without a
 //! deadline, for a lock that is held, or for the end of another thread. (Signal handlers are not considered.)
 //!
-//! *No deadlock that may end is said to last:* the kernel says how many threads there are, and that each of them
+//! *No deadlock that may end is reported as lasting:* the kernel knows how many threads there are, and that each of them
 //! sleeps; the waits are read twice. A thread between the end of its wait and the publication of that end runs. A
 //! thread that waits for the end of another thread sleeps only as long as that one exists.
 

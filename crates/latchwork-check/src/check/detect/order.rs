@@ -216,7 +216,7 @@ impl New {
         u64::from(self.from) << 32 | u64::from(self.to)
     }
 
-    /// The locks that the task holds beside the two; those that it holds exclusively come first.
+    /// The locks that the task holds besides the two; those that it holds exclusively come first.
     fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
         let held = self.mine.address;
         let wanted = self.lock.address();

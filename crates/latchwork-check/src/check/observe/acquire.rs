@@ -157,7 +157,7 @@ fn two_holders(own: &Own, lock: Lock, site: Site) {
     let other = visible
         .as_ref()
         .and_then(|visible| visible.holder(own, lock));
-    // The next owner of a robust lock is told of the owner's death by the lock itself.
+    // A robust lock itself reports the death of its owner to the next one.
     if other.is_some() && !lock.traits.contains(Traits::ROBUST) {
         let what = format_args!("acquired a lock that another task holds:");
         findings::misuse(own, Rule::OneHolder, lock, site, other, what);

@@ -119,7 +119,7 @@ pub(crate) fn enter_place(tag: &Tag) -> Site {
     site
 }
 
-/// Enters a lock whose tag says its name and its place of initialisation; enters it again, if the tag is settled again.
+/// Enters a lock whose tag contains its name and its place of initialisation; enters it again, if the tag is settled again.
 pub(crate) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
     let site = enter_place(tag);
     note_page(lock.address());

@@ -18,7 +18,7 @@ pub(crate) fn is_common(entry: &Entry) -> bool {
     entry.task.load(Ordering::Relaxed) == COMMON || unpack(0, what).0.is_shared()
 }
 
-/// Counts a task in a word that names the only task, or says that there are several.
+/// Counts a task in a word that names the only task, or records that there are several.
 pub(crate) fn count_task(word: &AtomicU32, task: u32) {
     // Relaxed: under the lock.
     match word.load(Ordering::Relaxed) {
