@@ -9,7 +9,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{SOON, Scene, WakeOrder, as_task};
+use latchwork::model::{SOON, Scene, WakeOrder, as_task, take_requests};
 use latchwork::mutex::{RawLock, Throughput};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -44,6 +44,10 @@ impl Shared {
         self.lock.lock();
         self.add_and_unlock();
         1
+    }
+
+    fn add_thrice(&self) -> u32 {
+        (0..3).map(|_| self.add()).sum()
     }
 
     /// Gives up at a deadline.
@@ -92,6 +96,18 @@ fn everybody_enters<const N: usize>(bodies: [Body; N]) -> impl Fn() + Send + Syn
     }
 }
 
+/// As [`everybody_enters`]. The tasks make at most `most` requests for a hand-off.
+fn few_requests<const N: usize>(most: u32, bodies: [Body; N]) -> impl Fn() + Send + Sync + 'static {
+    let body = everybody_enters(bodies);
+    move || {
+        take_requests();
+        body();
+        let made = take_requests();
+        assert!(made <= most, "requested again: {made} requests");
+    }
+}
+
+const ONE_AND_THREE: [Body; 2] = [Shared::add_thrice, Shared::add];
 const TWO: [Body; 2] = [Shared::add; 2];
 const THREE: [Body; 3] = [Shared::add; 3];
 
@@ -152,9 +168,27 @@ fn a_top_waiter_that_gives_up_takes_nothing_with_it() {
     }
 }
 
+/// Each of two tasks waits for the other once. The waiter is the only top waiter: it gets the lock at the first unlock
+/// after its request, however soon the other task locks again.
+#[test]
+fn a_request_keeps_newcomers_out() {
+    scene(true, false).explore(Some(3), few_requests(2, ONE_AND_THREE));
+}
+
 /// A scene with a fault: the model must fail.
 macro_rules! twin {
     ($name:ident, $fault:ident, $expected:expr, $scene:expr, $preemptions:expr, $bodies:expr) => {
+        twin!(
+            $name,
+            $fault,
+            $expected,
+            $scene,
+            $preemptions,
+            everybody_enters($bodies),
+            model
+        );
+    };
+    ($name:ident, $fault:ident, $expected:expr, $scene:expr, $preemptions:expr, $body:expr, model) => {
         #[test]
         fn $name() {
             Scene {
@@ -162,7 +196,7 @@ macro_rules! twin {
                 ..$scene
             }
             .must_fail(stringify!($name), $expected, |scene| {
-                scene.explore(Some($preemptions), everybody_enters($bodies));
+                scene.explore(Some($preemptions), $body);
             });
         }
     };
@@ -222,4 +256,22 @@ twin!(
     scene(false, false),
     3,
     THREE
+);
+twin!(
+    twin_request_by_compare_and_swap_is_found,
+    ThroughputRequestByCas,
+    "requested again",
+    scene(true, false),
+    3,
+    few_requests(2, ONE_AND_THREE),
+    model
+);
+twin!(
+    twin_request_that_an_unlock_may_miss_is_found,
+    ThroughputRequestUnordered,
+    "requested again",
+    scene(true, false),
+    3,
+    few_requests(2, ONE_AND_THREE),
+    model
 );

@@ -12,6 +12,7 @@ use latchwork::sharing::{Private, Shared};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial, Watchdog};
 use std::thread;
+use std::time::Instant;
 
 mod lock_support;
 mod protect_support;
@@ -368,4 +369,155 @@ fn a_signal_that_meets_a_hand_off_loses_nothing() {
         interrupted.join().unwrap()
     });
     assert_eq!(*mutex.try_lock().expect("free"), entered);
+}
+
+/// A top waiter that sleeps since before its threshold sets the request when the threshold passes, not when it is woken.
+#[test]
+fn a_top_waiter_requests_the_lock_in_its_sleep() {
+    let _watchdog = Watchdog::start("requests in its sleep".into());
+    // A sleeping top waiter reads the word every 100 ms anyway.
+    let nap = Duration::from_millis(100);
+    // On a busy machine an attempt may take too long to show anything.
+    let shown = (0..20).any(|_| {
+        let mutex = counted(Some(Duration::from_millis(10)));
+        let sleeper = ThreadId::default();
+        thread::scope(|scope| {
+            let held = mutex.lock();
+            let waiter = scope.spawn(|| {
+                sleeper.set();
+                mutex.lock_traced().1.entry
+            });
+            wait_until(|| count(&mutex, Event::TopSleep) > 0);
+            let began = Instant::now();
+            wait_until(|| count(&mutex, Event::TopSleep) > 1 && sleeper.is_in_futex());
+            let in_time = began.elapsed() < nap / 2;
+            drop(held);
+            let entry = waiter.join().unwrap();
+            assert!(!in_time || entry == Entry::HandedOff);
+            in_time
+        })
+    });
+    assert!(shown, "no request before the nap ended");
+}
+
+/// A hand-off to a top waiter that was killed does not lock `try_lock` out.
+#[test]
+fn try_lock_takes_a_word_reserved_for_a_killed_top_waiter() {
+    let trial = Trial::begin("reserved_for_a_killed_top_waiter");
+    let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
+        Throughput::new().hand_off_after(AT_ONCE),
+        0,
+    ));
+    let held = mutex.lock();
+    let mut waiter = Child::fork(|| drop(mutex.lock()));
+    trial.wait_until(|| waiter.is_in_futex());
+    // A stopped task does not take what is handed to it.
+    waiter.signal(libc::SIGSTOP);
+    trial.wait_until(|| waiter.is_stopped());
+    drop(held);
+    assert!(mutex.try_lock().is_none(), "reserved for a task that lives");
+    assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
+    assert!(mutex.try_lock().is_some(), "reserved for ever");
+    assert!(mutex.try_lock().is_some());
+}
+
+/// An inherited guard of a lock that is free by now: the drop has no owner to report, and changes nothing.
+#[test]
+fn an_inherited_guard_of_a_free_lock_changes_nothing() {
+    let trial = Trial::begin("an_inherited_throughput_guard_of_a_free_lock");
+    let mutex: Mapped<Mutex<u64, Throughput<Shared>>> =
+        Mapped::new(Mutex::from_raw(Throughput::new(), 0));
+    let guard = mutex.lock();
+    let child = Child::fork(|| {
+        trial.wait_until(|| mutex.protocol().owner().is_none());
+        // SAFETY: a second guard, in a process where the first one is never dropped.
+        drop(unsafe { core::ptr::read(&raw const guard) });
+    });
+    drop(guard);
+    child.succeed();
+    assert!(mutex.protocol().owner().is_none());
+    assert!(mutex.try_lock().is_some());
+}
+
+/// With hand-off switched off no task requests the lock.
+#[test]
+fn a_real_time_task_does_not_request_a_lock_that_is_never_handed_off() {
+    let _watchdog = Watchdog::start("never handed off".into());
+    if !may_use_priorities("a_real_time_task_does_not_request_a_lock_that_is_never_handed_off") {
+        return;
+    }
+    for threshold in [None, Some(Duration::from_secs(1000))] {
+        let mutex = counted(threshold);
+        let (first, second) = (ThreadId::default(), ThreadId::default());
+        thread::scope(|scope| {
+            let held = mutex.lock();
+            scope.spawn(|| {
+                first.set();
+                *mutex.lock() += 1;
+            });
+            wait_until(|| count(&mutex, Event::TopSleep) > 0 && first.is_in_futex());
+            let real_time = scope.spawn(|| {
+                let parameter = libc::sched_param { sched_priority: 1 };
+                // SAFETY: the kernel reads the parameter.
+                let set =
+                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+                assert_eq!(set, 0);
+                second.set();
+                *mutex.lock() += 1;
+            });
+            wait_until(|| count(&mutex, Event::TopSleep) > 1 && second.is_in_futex());
+            drop(held);
+            real_time.join().unwrap();
+        });
+        assert_eq!(count(&mutex, Event::HandedOff) > 0, threshold.is_some());
+    }
+}
+
+/// Otherwise one waiter after another would pass the gate, and take the words that are reserved for the overdue one.
+#[test]
+fn an_overdue_top_waiter_takes_the_gate() {
+    let _watchdog = Watchdog::start("takes the gate".into());
+    if !may_use_priorities("an_overdue_top_waiter_takes_the_gate") {
+        return;
+    }
+    // SAFETY: a handler that does nothing.
+    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
+    // A waiter at the gate goes on to the word after 50 ms in any case: on a busy machine an attempt may show nothing.
+    let shown = (0..20).any(|_| {
+        let mutex = counted(Some(Duration::from_secs(1000)));
+        let (first, second) = (ThreadId::default(), ThreadId::default());
+        thread::scope(|scope| {
+            let held = mutex.lock();
+            let gives_up = scope.spawn(|| {
+                first.set();
+                assert!(mutex.lock_interruptible(None).is_err());
+            });
+            wait_until(|| count(&mutex, Event::TopSleep) == 1 && first.is_in_futex());
+            let began = Instant::now();
+            scope.spawn(|| *mutex.lock() += 1);
+            wait_until(|| count(&mutex, Event::QueueSleep) == 1);
+            scope.spawn(|| {
+                // Real-time tasks do not wait at the gate, and are overdue at once.
+                let parameter = libc::sched_param { sched_priority: 1 };
+                // SAFETY: the kernel reads the parameter.
+                let set =
+                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+                assert_eq!(set, 0);
+                second.set();
+                *mutex.lock() += 1;
+            });
+            wait_until(|| count(&mutex, Event::TopSleep) == 2 && second.is_in_futex());
+            wait_until(|| {
+                first.signal(libc::SIGUSR2);
+                gives_up.is_finished()
+            });
+            thread::sleep(Duration::from_millis(5));
+            let others = count(&mutex, Event::TopSleep) - 2;
+            let in_time = began.elapsed() < Duration::from_millis(45);
+            drop(held);
+            assert!(!in_time || others == 0, "a waiter passed the gate");
+            in_time
+        })
+    });
+    assert!(shown, "no attempt was quick enough");
 }

@@ -8,11 +8,11 @@
 #![allow(missing_docs, reason = "hidden")]
 
 use super::inherit::{Gate as InheritGate, Way, Word};
-use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, take};
+use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, release_contended};
 use super::{InheritFault, Patience, TID_MASK, WAITERS, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
-use crate::sys::futex::{self, Sharing};
+use crate::sys::futex::Sharing;
 use crate::sys::futex_pi::{self, Pi};
 use crate::sys::proc_file;
 use crate::time::Deadline;
@@ -29,46 +29,35 @@ pub struct Throughput<'a> {
 }
 
 impl Throughput<'_> {
-    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
-    #[cold]
-    #[inline(never)]
-    pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> bool {
-        let words = Words::<Private, Foreign, false> {
+    fn words(&self) -> Words<'_, Private, Foreign, false> {
+        Words {
             word: self.word,
             gate: Gate::of(self.gate),
             request: self.request,
             threshold: &DEFAULT,
             counts: Foreign::of(self.mood),
             sharing: PhantomData,
-        };
-        words.lock(me, Patience::until(deadline)).is_ok()
+        }
+    }
+
+    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
+    #[cold]
+    #[inline(never)]
+    pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> bool {
+        self.words().lock(me, Patience::until(deadline)).is_ok()
     }
 
     /// Takes the lock if no task has it, and it is not reserved for a top waiter.
     #[must_use]
     pub fn try_lock(self, me: u32) -> bool {
-        // Relaxed: the compare-and-swap checks the value again.
-        let word = self.word.load(Ordering::Relaxed);
-        let top_waiter = || self.gate.load(Ordering::Relaxed) & TID_MASK;
-        // In the child of a fork the word may be reserved for a task that only the parent has.
-        let is_for_all = || word != WAITERS || top_waiter() == 0 || is_outside(top_waiter());
-        word & TID_MASK == 0 && is_for_all() && take(self.word, me, word)
+        self.words().try_lock(me)
     }
 
     /// Releases the lock when it may have waiters, or another task has taken it.
     #[cold]
     #[inline(never)]
     pub fn unlock_contended(self) {
-        let address = core::ptr::from_ref(self.word);
-        // Release: pairs with the Acquire in `take`. Relaxed: an unlock that misses the request leaves it to the next
-        // one.
-        if self.request.load(Ordering::Relaxed) != 0 {
-            self.request.store(0, Ordering::Relaxed);
-            self.word.swap(WAITERS, Ordering::Release);
-            futex::wake(address, 1, Sharing::Private);
-        } else if self.word.swap(0, Ordering::Release) & WAITERS != 0 {
-            futex::wake(address, u32::MAX, Sharing::Private);
-        }
+        release_contended::<Private, false>(self.word, self.request);
     }
 }
 

@@ -174,17 +174,14 @@ pub use trace::Counters;
 pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
-use super::{
-    Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, WAITERS, watched,
-};
+use super::{Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, watched};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
-use crate::sys::futex;
 use crate::task::Me;
 use crate::time::Deadline;
 pub(super) use contended::Words;
-pub(super) use contended::take;
+pub(super) use contended::{release_contended, take};
 use core::fmt;
 use core::marker::PhantomData;
 pub(super) use gate::Gate;
@@ -375,9 +372,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     #[cold]
     #[inline(never)]
     fn try_lock_contended(&self) -> bool {
-        // Relaxed: the compare-and-swap checks the value again.
-        let word = self.word.load(Ordering::Relaxed);
-        self.words().is_for_all(word) && take(&self.word, task_id(), word)
+        self.words().try_lock(task_id())
     }
 
     /// # Safety
@@ -392,30 +387,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             ));
         }
         self.counts.count(Event::UnlockSlowPath);
-        let address = &raw const self.word;
-        // Release: pairs with the Acquire in `take`.
-        let release = unless_fault!(
-            ThroughputUnlockRelaxed,
-            Ordering::Release,
-            Ordering::Relaxed
-        );
-        // Relaxed: the request orders nothing; an unlock that misses it leaves it to the next one.
-        if self.request.load(Ordering::Relaxed) != 0 {
-            self.request.store(0, Ordering::Relaxed);
-            self.word.swap(WAITERS, release);
-            futex::wake(
-                address,
-                unless_fault!(ThroughputHandOffWakesNobody, 1, 0),
-                S::FLAG,
-            );
-        } else {
-            self.word.swap(0, release);
-            futex::wake(
-                address,
-                unless_fault!(ThroughputUnlockWakesNobody, u32::MAX, 0),
-                S::FLAG,
-            );
-        }
+        release_contended::<S, false>(&self.word, &self.request);
     }
 }
 

@@ -33,12 +33,11 @@
 
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
-use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{Ordering, const_unless_loom};
 use crate::hook::ByFeature;
-use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, take};
-use crate::mutex::{Mutex, Patience, Throughput, WAITERS};
+use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, release_contended, take};
+use crate::mutex::{Mutex, Patience, Throughput};
 use crate::sharing::{Shared, Sharing};
-use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 use core::marker::PhantomData;
@@ -81,17 +80,8 @@ unsafe impl<S: Sharing> Slow for Throughput<S> {
     #[cold]
     #[inline(never)]
     fn free(node: &Node, head: &Head, before: usize) {
-        let address = &raw const node.word;
-        // Relaxed: an unlock that does not see it leaves it to the next one.
-        if node.extra.load(Ordering::Relaxed) != 0 {
-            node.extra.store(0, Ordering::Relaxed);
-            // Release: pairs with the Acquire of the next taker.
-            node.word.swap(WAITERS, Ordering::Release);
-            let count = unless_fault!(RobustThroughputWakesNobody, 1, 0);
-            futex::wake(address, count, Flag::Shared);
-        } else {
-            futex::clear_and_wake_all(&node.word, Flag::Shared);
-        }
+        // All wakes must be shared, as the waits are.
+        release_contended::<Shared, true>(&node.word, &node.extra);
         head.settle(before);
     }
 

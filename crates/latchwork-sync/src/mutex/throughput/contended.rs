@@ -8,7 +8,7 @@ use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, TOP_WAITER, pause, res
 use crate::mutex::nap::{Nap, sleep};
 use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
-use crate::sys::futex::{Sharing as Flag, Wait};
+use crate::sys::futex::{self, Sharing as Flag, Wait};
 use crate::sys::futex_pi::is_real_time;
 #[cfg(not(loom))]
 use crate::sys::own_record::with_habits;
@@ -77,6 +77,41 @@ pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
     let acquire = unless_fault!(ThroughputLockRelaxed, Ordering::Acquire, Ordering::Relaxed);
     word.compare_exchange(seen, me | kept, acquire, Ordering::Relaxed)
         .is_ok()
+}
+
+/// Releases a word that has `WAITERS`, or may have: hands it off if a top waiter has requested that, else wakes all.
+/// (`ROBUST`: a kill must not come between the store and the wake-up of all.)
+#[inline]
+pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
+    word: &AtomicU32,
+    request: &AtomicU32,
+) {
+    // After the swap the memory may be gone.
+    let address = core::ptr::from_ref(word);
+    // Release: pairs with the Acquire in `take`.
+    let release = unless_fault!(
+        ThroughputUnlockRelaxed,
+        Ordering::Release,
+        Ordering::Relaxed
+    );
+    // Acquire: pairs with the Release of the task that has set `WAITERS` after its request.
+    word.load(unless_fault!(
+        ThroughputRequestUnordered,
+        Ordering::Acquire,
+        Ordering::Relaxed
+    ));
+    if request.load(Ordering::Relaxed) != 0 {
+        // A request that comes between the two, and is lost, is served all the same: the word is reserved after it.
+        request.store(0, Ordering::Relaxed);
+        word.swap(WAITERS, release);
+        let count = unless_fault!(ThroughputHandOffWakesNobody, 1, 0);
+        futex::wake(address, count, S::FLAG);
+    } else if ROBUST {
+        futex::clear_and_wake_all(word, S::FLAG);
+    } else if word.swap(0, release) & WAITERS != 0 {
+        let count = unless_fault!(ThroughputUnlockWakesNobody, u32::MAX, 0);
+        futex::wake(address, count, S::FLAG);
+    }
 }
 
 /// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the thread
@@ -230,6 +265,16 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         }
     }
 
+    /// Takes the lock if no task has it, and it is not reserved for a top waiter that lives.
+    pub(in crate::mutex) fn try_lock(&self, me: u32) -> bool {
+        // Relaxed: the compare-and-swap checks the value again.
+        let word = self.word.load(Ordering::Relaxed);
+        // Newcomers that wait take a dead top waiter's gate. If there is none, nobody else would find out.
+        let is_reserved =
+            || word == WAITERS && self.gate.top_waiter().is_some_and(|tid| !is_dead::<S>(tid));
+        word & TID_MASK == 0 && !is_reserved() && take(self.word, me, word)
+    }
+
     /// Whether a newcomer may take a word. A reserved word is free if there is no top waiter to take it.
     pub(super) fn is_for_all(&self, word: u32) -> bool {
         word & TID_MASK == 0 && (word != WAITERS || self.gate.is_free())
@@ -243,10 +288,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         patience: Patience,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
+        let threshold = super::micros(*self.threshold);
+        // A lock that is never handed off is not handed off to a real-time task, either.
         let mut clock = Clock::start(if urgent {
-            Some(0)
+            threshold.map(|_| 0)
         } else {
-            super::micros(*self.threshold)
+            threshold
         });
         let mut nap = None;
         loop {
@@ -255,16 +302,17 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             }
             // This task may have bypassed the gate, or lost it (invariant 6). With the gate at 0, newcomers would take
             // the reserved word.
-            self.gate.stand(me);
             if clock.has_waited_long() {
-                // Relaxed: an unlock that does not see it leaves it to the next one.
-                self.request.store(1, Ordering::Relaxed);
+                self.gate.take_over(me);
+                self.request_hand_off();
+            } else {
+                self.gate.stand(me);
             }
             let word = self.word.load(Ordering::Relaxed);
             if word & TID_MASK == 0 {
                 continue;
             }
-            // Relaxed: the bit carries no data.
+            // Relaxed: the bit carries no data, and no request precedes it.
             if word & WAITERS == 0
                 && self
                     .word
@@ -276,7 +324,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             self.counts.count(Event::TopSleep);
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
-            let end = *nap.get_or_insert_with(|| Nap::OnTop.end());
+            let end = *nap.get_or_insert_with(|| clock.end_of_nap());
             match sleep(self.word, seen, S::FLAG, patience, end) {
                 Ok(Wait::Interrupted) => {}
                 Ok(ended) => {
@@ -295,6 +343,28 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 }
             }
         }
+    }
+
+    /// Sets the request, and `WAITERS`, so that the next unlock hands off.
+    fn request_hand_off(&self) {
+        #[cfg(loom)]
+        crate::model::count_request();
+        // Relaxed: the bit that follows publishes it.
+        self.request.store(1, Ordering::Relaxed);
+        // Whatever the owner, and even if the word is free: a compare-and-swap could fail again and again while others
+        // pass the lock on. A free word becomes reserved by this. Release: an unlock that reads the bit sees the request.
+        let release = unless_fault!(
+            ThroughputRequestUnordered,
+            Ordering::Release,
+            Ordering::Relaxed
+        );
+        unless_fault!(
+            ThroughputRequestByCas,
+            {
+                self.word.fetch_or(WAITERS, release);
+            },
+            {}
+        );
     }
 
     /// Polls as long as the owner runs and polling pays, until it is time to set the request at the latest.
@@ -382,6 +452,15 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 }
 
+/// Whether a top waiter of a lock that is not robust is dead. (A private lock in the child of a fork may name a thread
+/// that only the parent has.)
+fn is_dead<S: Sharing>(top_waiter: u32) -> bool {
+    match S::FLAG {
+        Flag::Private => owner::is_outside(top_waiter),
+        Flag::Shared => owner::is_nobody(top_waiter),
+    }
+}
+
 #[cfg(not(loom))]
 fn is_over(patience: Patience) -> bool {
     patience
@@ -429,6 +508,15 @@ impl Clock {
         self.asks.is_some_and(crate::time::Deadline::has_passed)
     }
 
+    /// When a sleep that begins now ends by itself: in time for the request.
+    fn end_of_nap(&self) -> crate::time::Deadline {
+        let end = Nap::OnTop.end();
+        match self.asks {
+            Some(asks) if !asks.has_passed() => asks.min(end),
+            _ => end,
+        }
+    }
+
     fn has_polled_enough(&self) -> bool {
         self.stops_polling.has_passed()
     }
@@ -449,6 +537,10 @@ impl Clock {
     }
 
     fn hurry(&mut self) {}
+
+    fn end_of_nap(&self) -> Nap {
+        Nap::OnTop.end()
+    }
 
     fn has_waited_long(&self) -> bool {
         self.urgent

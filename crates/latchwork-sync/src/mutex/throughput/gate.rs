@@ -30,6 +30,12 @@ impl Gate {
         self.0.load(Ordering::Relaxed) == 0
     }
 
+    /// The top waiter, as far as the gate knows.
+    pub(super) fn top_waiter(&self) -> Option<u32> {
+        let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
+        (tid != 0).then_some(tid)
+    }
+
     /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (When
     /// the caller just went to sleep, its processor was idle until the next tick if the kernel had put the next waiter
     /// elsewhere.)
@@ -103,6 +109,16 @@ impl Gate {
             // Without `WAITERS`, as a newcomer enters. If the exchange fails, another task has the gate.
             self.replace(0, me);
         }
+    }
+
+    /// Takes the gate for an overdue top waiter, from any task that has it (invariant 6).
+    pub(super) fn take_over(&self, me: u32) {
+        let gate = self.0.load(Ordering::Relaxed);
+        if gate & TID_MASK == me || gate == 0 && self.replace(0, me) {
+            return;
+        }
+        // Others may sleep: with the bit. Not a compare-and-swap, which could fail again and again.
+        self.0.swap(me | WAITERS, Ordering::Relaxed);
     }
 
     /// Releases the gate and wakes the next waiter. Does nothing if the task does not have the gate, or no longer.
