@@ -70,7 +70,7 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
-            mood: &mutex.mood,
+            polls_learned: &mutex.mood,
         }
     }
 }

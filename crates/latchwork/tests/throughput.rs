@@ -400,25 +400,30 @@ fn a_top_waiter_requests_the_lock_in_its_sleep() {
     assert!(shown, "no request before the nap ended");
 }
 
-/// A hand-off to a top waiter that was killed does not lock `try_lock` out.
+/// A hand-off to a top waiter that was killed keeps out neither `try_lock` nor waits that are shorter than a nap.
 #[test]
-fn try_lock_takes_a_word_reserved_for_a_killed_top_waiter() {
+fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
     let trial = Trial::begin("reserved_for_a_killed_top_waiter");
-    let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
-        Throughput::new().hand_off_after(AT_ONCE),
-        0,
-    ));
-    let held = mutex.lock();
-    let mut waiter = Child::fork(|| drop(mutex.lock()));
-    trial.wait_until(|| waiter.is_in_futex());
-    // A stopped task does not take what is handed to it.
-    waiter.signal(libc::SIGSTOP);
-    trial.wait_until(|| waiter.is_stopped());
-    drop(held);
-    assert!(mutex.try_lock().is_none(), "reserved for a task that lives");
-    assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
-    assert!(mutex.try_lock().is_some(), "reserved for ever");
-    assert!(mutex.try_lock().is_some());
+    let attempts: [fn(&Mutex<u64, Throughput<Shared>>) -> bool; 2] = [
+        |mutex| mutex.try_lock().is_some(),
+        |mutex| mutex.lock_for(Duration::from_millis(1)).is_some(),
+    ];
+    for attempt in attempts {
+        let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
+            Throughput::new().hand_off_after(AT_ONCE),
+            0,
+        ));
+        let held = mutex.lock();
+        let mut waiter = Child::fork(|| drop(mutex.lock()));
+        trial.wait_until(|| waiter.is_in_futex());
+        // A stopped task does not take what is handed to it.
+        waiter.signal(libc::SIGSTOP);
+        trial.wait_until(|| waiter.is_stopped());
+        drop(held);
+        assert!(!attempt(&mutex), "reserved for a task that lives");
+        assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
+        assert!(attempt(&mutex), "reserved for ever");
+    }
 }
 
 /// An inherited guard of a lock that is free by now: the drop has no owner to report, and changes nothing.

@@ -8,7 +8,7 @@
 #![allow(missing_docs, reason = "hidden")]
 
 use super::inherit::{Gate as InheritGate, Way, Word};
-use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, release_contended};
+use super::throughput::{DEFAULT, Foreign, Gate, Words, is_not_in_process, release_contended};
 use super::{InheritFault, Patience, TID_MASK, WAITERS, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
@@ -25,17 +25,17 @@ pub struct Throughput<'a> {
     pub gate: &'a AtomicU32,
     pub request: &'a AtomicU32,
     /// What the lock has learned of whether polls pay; zero at first.
-    pub mood: &'a AtomicU32,
+    pub polls_learned: &'a AtomicU32,
 }
 
 impl Throughput<'_> {
     fn words(&self) -> Words<'_, Private, Foreign, false> {
         Words {
             word: self.word,
-            gate: Gate::of(self.gate),
+            gate: Gate::from_word(self.gate),
             request: self.request,
             threshold: &DEFAULT,
-            counts: Foreign::of(self.mood),
+            counts: Foreign::from_word(self.polls_learned),
             sharing: PhantomData,
         }
     }
@@ -106,14 +106,14 @@ impl Inherit<'_> {
     pub fn other_owner(self, me: u32) -> Option<OtherOwner> {
         // Relaxed: the caller knows that the owner does not release the lock meanwhile.
         let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-        if owner == me || owner == 0 || owner == TID_MASK || is_outside(owner) {
+        if owner == me || owner == 0 || owner == TID_MASK || is_not_in_process(owner) {
             return None;
         }
         if proc_file::is_ending(owner) {
             return Some(OtherOwner::Ending(owner));
         }
         // The thread may have ended between the two questions.
-        (!is_outside(owner)).then_some(OtherOwner::Running(owner))
+        (!is_not_in_process(owner)).then_some(OtherOwner::Running(owner))
     }
 
     /// Releases the lock of a thread that is ending; returns false, and changes nothing, if a task waits, or the lock
@@ -145,7 +145,7 @@ impl Inherit<'_> {
                     Pi::Again | Pi::Inconsistent => futex_pi::stand_back(),
                     _ => return false,
                 }
-            } else if word & WAITERS != 0 && !is_outside(word & TID_MASK) {
+            } else if word & WAITERS != 0 && !is_not_in_process(word & TID_MASK) {
                 return false;
             } else if self
                 .word

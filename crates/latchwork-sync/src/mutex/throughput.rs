@@ -173,7 +173,7 @@ mod words;
 
 pub(super) use gate::Gate;
 pub use lock::Throughput;
-pub(super) use owner::is_outside;
+pub(super) use owner::is_not_in_process;
 pub(super) use timing::DEFAULT;
 #[cfg(not(loom))]
 pub use trace::Counters;

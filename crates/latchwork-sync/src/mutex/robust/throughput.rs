@@ -62,7 +62,7 @@ unsafe impl<S: Sharing> Slow for Throughput<S> {
             // All waits must be shared: the kernel's wake-up at a death is never private.
             let words = Words::<Shared, Uncounted, true> {
                 word: &node.word,
-                gate: Gate::of(&node.queue),
+                gate: Gate::from_word(&node.queue),
                 request: &node.extra,
                 threshold: &DEFAULT,
                 counts: &Uncounted,

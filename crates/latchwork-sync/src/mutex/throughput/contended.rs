@@ -17,21 +17,21 @@ use crate::sys::own_record::with_habits;
 /// average that the slowest of 36 tasks made in a second: on 2 quiet processors 57–68 % without it, and 73–85 % with
 /// 1,000 or 3,000; on a noisy machine 45–67 % with 1,000 to 3,000.
 #[cfg(not(loom))]
-const TURN: u32 = 2000;
+const STEALS_PER_TURN: u32 = 2000;
 
 /// Counts a steal.
-fn has_stolen() {
+fn count_steal() {
     #[cfg(not(loom))]
     with_habits(|mine| mine.steals.set(mine.steals.get().saturating_add(1)));
 }
 
-/// Whether the thread's turn is over. If so, the next turn begins. (A model has no turns.)
-fn turn_ends() -> bool {
+/// Whether the thread's turn is over. If so, the count starts again. (A model has no turns.)
+fn end_turn_if_due() -> bool {
     #[cfg(loom)]
     return false;
     #[cfg(not(loom))]
     with_habits(|mine| {
-        let ends = mine.steals.get() >= TURN;
+        let ends = mine.steals.get() >= STEALS_PER_TURN;
         if ends {
             mine.steals.set(0);
         }
@@ -39,6 +39,7 @@ fn turn_ends() -> bool {
     })
 }
 
+/// Starts the count of steals again.
 fn begin_turn() {
     #[cfg(not(loom))]
     with_habits(|mine| mine.steals.set(0));
@@ -53,11 +54,11 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         patience: Patience,
     ) -> Result<Acquisition, Unfinished> {
         let mut sleeps = 0_u32;
-        let gives_way = !C::FOREIGN && turn_ends() && self.gate.wake_another::<S>();
-        let entered = if !gives_way && self.steal_at_once(me) {
+        let ends_turn = !C::FOREIGN && end_turn_if_due() && self.gate.wake_another::<S>();
+        let entered = if !ends_turn && self.steal_in_first_polls(me) {
             Ok(Entry::Stolen)
         } else {
-            self.enter(me, gives_way, patience, &mut sleeps)
+            self.enter(me, ends_turn, patience, &mut sleeps)
         };
         let event = match entered {
             Ok(Entry::Free) => None,
@@ -78,11 +79,11 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     fn enter(
         &self,
         me: u32,
-        gives_way: bool,
+        ends_turn: bool,
         patience: Patience,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
-        if !gives_way && self.steal(me) {
+        if !ends_turn && self.steal_by_polling(me) {
             return Ok(Entry::Stolen);
         }
         if !ROBUST && !C::FOREIGN {
@@ -91,24 +92,31 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         // Real-time tasks bypass the gate and sleep on the word: the kernel wakes them in the order of their
         // priorities.
         if !self.gate.is_free() && is_real_time() {
-            let entered = self.wait_on_top(me, true, patience, sleeps);
+            let entered = self.wait_as_top_waiter(me, true, patience, sleeps);
             self.gate.leave::<S>(me);
             return entered;
         }
         // In the child of a fork, a gate may name a thread that only the parent has.
         let is_dead = |top_waiter| {
             top_waiter != 0
-                && (ROBUST && owner::is_nobody(top_waiter)
-                    || C::FOREIGN && owner::is_outside(top_waiter))
+                && (ROBUST && owner::no_such_task(top_waiter)
+                    || C::FOREIGN && owner::is_not_in_process(top_waiter))
         };
-        self.gate.enter::<S>(me, gives_way, patience, is_dead, || {
+        let before_sleep = || {
             if !C::FOREIGN {
                 begin_turn();
             }
             self.counts.count(Event::QueueSleep);
             *sleeps = sleeps.saturating_add(1);
-        })?;
-        let entered = self.wait_on_top(me, false, patience, sleeps);
+        };
+        let at_gate = self
+            .gate
+            .enter::<S>(me, ends_turn, patience, is_dead, before_sleep);
+        if let Err(unfinished) = at_gate {
+            // The word may be reserved for a top waiter that is dead: if all waits are short, no nap ends.
+            return self.try_lock(me).then_some(Entry::Stolen).ok_or(unfinished);
+        }
+        let entered = self.wait_as_top_waiter(me, false, patience, sleeps);
         if unless_fault!(ThroughputKeepsGate, true, false) {
             self.gate.leave::<S>(me);
         }
@@ -117,10 +125,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
-    fn steal_at_once(&self, me: u32) -> bool {
-        rest_if_crowded(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
+    fn steal_in_first_polls(&self, me: u32) -> bool {
+        rest_if_crowded(REST, || {
+            self.is_free_to_newcomers(self.word.load(Ordering::Relaxed))
+        });
         for _ in 0..FIRST_POLLS {
-            if self.takes(me) {
+            if self.try_steal(me) {
                 return true;
             }
             spin_hint();
@@ -131,22 +141,22 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// Takes the lock, if it is free, ahead of all waiters. Leaves a reserved word alone while there may be a top
     /// waiter.
     #[inline]
-    fn takes(&self, me: u32) -> bool {
+    fn try_steal(&self, me: u32) -> bool {
         // Relaxed: only a compare-and-swap takes the lock.
         let word = self.word.load(Ordering::Relaxed);
-        let taken = self.is_for_all(word) && take(self.word, me, word);
+        let taken = self.is_free_to_newcomers(word) && take(self.word, me, word);
         if taken && !C::FOREIGN {
-            has_stolen();
+            count_steal();
         }
         taken
     }
 
     /// Polls for a short time.
-    fn steal(&self, me: u32) -> bool {
+    fn steal_by_polling(&self, me: u32) -> bool {
         let polls = self.polls(core::ptr::from_ref(self.word).addr(), NEWCOMER);
         let most = polls.most();
         for made in 0..=most {
-            if self.takes(me) {
+            if self.try_steal(me) {
                 polls.made(made, true, self.counts);
                 return true;
             }

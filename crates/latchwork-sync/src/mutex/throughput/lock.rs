@@ -21,7 +21,7 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// The calling task's ID. (If the thread's record cannot be made, each call asks the kernel.)
+/// The calling task's ID. (If the thread's record cannot be made, each call requests_at the kernel.)
 fn task_id() -> u32 {
     #[cfg(loom)]
     return Me::whoever().tid();
@@ -148,7 +148,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         let now = crate::sys::clock::since_boot();
         self.owner().is_some_and(|tid| {
             // Read again: the owner may have released the lock and ended in between.
-            owner::is_gone(tid, now) && self.owner() == Some(tid)
+            owner::has_ended(tid, now) && self.owner() == Some(tid)
         })
     }
 

@@ -24,32 +24,32 @@ pub(super) fn micros(threshold: u32) -> Option<u32> {
 /// critical sections sleep, and 40 % if one in 1,024 does, without it; 89 and 66 % with it. The total work was the same
 /// (0.98–1.01).
 #[cfg(not(loom))]
-const HURRY: u32 = 8;
+const DIVISOR_AFTER_SLEEP: u32 = 8;
 
 #[cfg(not(loom))]
-pub(super) fn is_over(patience: Patience) -> bool {
+pub(super) fn deadline_has_passed(patience: Patience) -> bool {
     patience
         .deadline()
         .is_some_and(crate::time::Deadline::has_passed)
 }
 
 #[cfg(loom)]
-pub(super) fn is_over(_: Patience) -> bool {
+pub(super) fn deadline_has_passed(_: Patience) -> bool {
     true
 }
 
 /// When a top waiter stops polling, and when it sets the request.
 #[cfg(not(loom))]
-pub(super) struct Clock {
+pub(super) struct Timing {
     /// `None`: never.
-    asks: Option<crate::time::Deadline>,
+    requests_at: Option<crate::time::Deadline>,
     /// The same, for a top waiter that has slept.
-    asks_sooner: Option<crate::time::Deadline>,
+    requests_after_sleep_at: Option<crate::time::Deadline>,
     stops_polling: crate::time::Deadline,
 }
 
 #[cfg(not(loom))]
-impl Clock {
+impl Timing {
     /// `threshold`, in microseconds.
     pub(super) fn start(threshold: Option<u32>) -> Self {
         let now = crate::time::Deadline::now();
@@ -57,27 +57,30 @@ impl Clock {
             |micros: u32| now.saturating_add(core::time::Duration::from_micros(micros.into()));
         let polls = threshold.unwrap_or(DEFAULT_THRESHOLD);
         Self {
-            asks: threshold.map(after),
-            asks_sooner: threshold.map(|threshold| after(threshold / HURRY)),
+            requests_at: threshold.map(after),
+            requests_after_sleep_at: threshold
+                .map(|threshold| after(threshold / DIVISOR_AFTER_SLEEP)),
             stops_polling: after(polls),
         }
     }
 
     /// To be called after a sleep. Where owners sleep in their critical sections, a newcomer would always win against a
     /// task that was just woken, and would save little by it.
-    pub(super) fn hurry(&mut self) {
-        self.asks = self.asks_sooner;
+    pub(super) fn has_slept(&mut self) {
+        self.requests_at = self.requests_after_sleep_at;
     }
 
-    pub(super) fn has_waited_long(&self) -> bool {
-        self.asks.is_some_and(crate::time::Deadline::has_passed)
+    /// Whether it is time to request the hand-off.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.requests_at
+            .is_some_and(crate::time::Deadline::has_passed)
     }
 
-    /// When a sleep that begins now ends by itself: in time for the request.
-    pub(super) fn end_of_nap(&self) -> crate::time::Deadline {
+    /// When a nap that begins now ends: if the task is not overdue yet, in time for its request.
+    pub(super) fn end_of_nap(&self, is_overdue: bool) -> crate::time::Deadline {
         let end = Nap::OnTop.end();
-        match self.asks {
-            Some(asks) if !asks.has_passed() => asks.min(end),
+        match self.requests_at {
+            Some(requests_at) if !is_overdue => requests_at.min(end),
             _ => end,
         }
     }
@@ -89,26 +92,26 @@ impl Clock {
 
 /// In a model all top waiters set the request at once, or none does.
 #[cfg(loom)]
-pub(super) struct Clock {
-    urgent: bool,
+pub(super) struct Timing {
+    at_once: bool,
 }
 
 #[cfg(loom)]
-impl Clock {
+impl Timing {
     pub(super) fn start(threshold: Option<u32>) -> Self {
         Self {
-            urgent: threshold == Some(0) || crate::model::scene().hands_off,
+            at_once: threshold == Some(0) || crate::model::scene().hands_off,
         }
     }
 
-    pub(super) fn hurry(&mut self) {}
+    pub(super) fn has_slept(&mut self) {}
 
-    pub(super) fn end_of_nap(&self) -> Nap {
+    pub(super) fn end_of_nap(&self, _: bool) -> Nap {
         Nap::OnTop.end()
     }
 
-    pub(super) fn has_waited_long(&self) -> bool {
-        self.urgent
+    pub(super) fn is_overdue(&self) -> bool {
+        self.at_once
     }
 
     pub(super) fn has_polled_enough(&self) -> bool {

@@ -1,8 +1,8 @@
 //! The top waiter of a throughput lock: it polls while the owner runs, sleeps, and requests the hand-off. The argument is
 //! in [the parent](super).
 
-use super::owner::{self, Runs, Watch};
-use super::timing::{Clock, is_over};
+use super::owner::{self, OwnerMonitor, Runs};
+use super::timing::{Timing, deadline_has_passed};
 use super::trace::{Counting, Entry, Event};
 use super::words::{Polls, Words, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
@@ -14,46 +14,47 @@ use crate::sys::futex::Wait;
 
 /// Checks of an owner that may or may not run ([`Runs::Unknown`]), before the top waiter sleeps: as many polls as a
 /// newcomer's.
-const BLIND_LOOKS: u32 = 2;
+const ROUNDS_IF_UNKNOWN: u32 = 2;
 
 impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
-    /// Waits as a top waiter. An `urgent` one sets the request at once.
-    pub(super) fn wait_on_top(
+    /// Waits as a top waiter, with the gate or without it. With `at_once` it is overdue from the beginning.
+    pub(super) fn wait_as_top_waiter(
         &self,
         me: u32,
-        urgent: bool,
+        at_once: bool,
         patience: Patience,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         let threshold = super::timing::micros(*self.threshold);
         // A lock that is never handed off is not handed off to a real-time task, either.
-        let mut clock = Clock::start(if urgent {
+        let mut timing = Timing::start(if at_once {
             threshold.map(|_| 0)
         } else {
             threshold
         });
         let mut nap = None;
         loop {
-            if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
+            if let Some(entry) = self.poll_while_owner_runs(me, &timing, patience) {
                 return Ok(entry);
             }
             // This task may have bypassed the gate, or lost it (invariant 6). With the gate at 0, newcomers would take
-            // the reserved word.
-            if clock.has_waited_long() {
+            // the reserved word; with the gate at another task, one task after another would pass it.
+            let is_overdue = timing.is_overdue();
+            if is_overdue {
                 self.gate.take_over(me);
                 self.request_hand_off();
             } else {
-                self.gate.stand(me);
+                self.gate.enter_if_free(me);
             }
             let word = self.word.load(Ordering::Relaxed);
             if word & TID_MASK == 0 {
                 continue;
             }
-            // Relaxed: the bit carries no data, and no request precedes it.
+            // Release: as in `request_hand_off`, for a request of an earlier round.
             if word & WAITERS == 0
                 && self
                     .word
-                    .compare_exchange(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                    .compare_exchange(word, word | WAITERS, Ordering::Release, Ordering::Relaxed)
                     .is_err()
             {
                 continue;
@@ -61,35 +62,35 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             self.counts.count(Event::TopSleep);
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
-            let end = *nap.get_or_insert_with(|| clock.end_of_nap());
+            let end = *nap.get_or_insert_with(|| timing.end_of_nap(is_overdue));
             match sleep(self.word, seen, S::FLAG, patience, end) {
                 Ok(Wait::Interrupted) => {}
                 Ok(ended) => {
                     nap = None;
-                    clock.hurry();
+                    timing.has_slept();
                     if ROBUST && ended == Wait::TimedOut {
-                        self.bury(seen);
+                        self.report_owner_death(seen);
                     }
                 }
                 Err(unfinished) => {
                     if ROBUST {
-                        self.bury(seen);
+                        self.report_owner_death(seen);
                     }
                     // A hand-off may have come with the end of the wait: the lock is then taken.
-                    return self.look(me).ok_or(unfinished);
+                    return self.try_take(me).ok_or(unfinished);
                 }
             }
         }
     }
 
-    /// Sets the request, and `WAITERS`, so that the next unlock hands off.
+    /// Sets the request, and then `WAITERS`, so that the next unlock hands off.
     fn request_hand_off(&self) {
         #[cfg(loom)]
         crate::model::count_request();
         // Relaxed: the bit that follows publishes it.
         self.request.store(1, Ordering::Relaxed);
-        // Whatever the owner, and even if the word is free: a compare-and-swap could fail again and again while others
-        // pass the lock on. A free word becomes reserved by this. Release: an unlock that reads the bit sees the request.
+        // By one instruction, whoever the owner is: a compare-and-swap could fail again and again while other tasks pass
+        // the lock on. This reserves a free word. Release: an unlock that reads the bit sees the request.
         let release = unless_fault!(
             ThroughputRequestUnordered,
             Ordering::Release,
@@ -105,43 +106,43 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 
     /// Polls as long as the owner runs and polling pays, until it is time to set the request at the latest.
-    fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
+    fn poll_while_owner_runs(&self, me: u32, timing: &Timing, patience: Patience) -> Option<Entry> {
         for _ in 0..FIRST_POLLS {
-            if let Some(entry) = self.look(me) {
+            if let Some(entry) = self.try_take(me) {
                 return Some(entry);
             }
             spin_hint();
         }
-        let mut watch = Watch::default();
-        let mut blind = 0;
-        let is_tired = self.counts.is_tired();
+        let mut monitor = OwnerMonitor::default();
+        let mut unknown_rounds = 0;
+        let sleeps_at_once = self.counts.sleeps_at_once();
         let polls = self.polls(core::ptr::from_ref(self.gate).addr(), TOP_WAITER);
         let most = polls.most();
         let mut made = 0;
         loop {
-            for looks in 0..=most {
-                if let Some(entry) = self.look(me) {
-                    polls.made(made + looks, true, self.counts);
+            for round in 0..=most {
+                if let Some(entry) = self.try_take(me) {
+                    polls.made(made + round, true, self.counts);
                     return Some(entry);
                 }
-                if looks < most {
-                    pause(looks);
+                if round < most {
+                    pause(round);
                 }
             }
             made += most;
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-            let goes_on = !is_tired
+            let goes_on = !sleeps_at_once
                 && !polls.are_spent()
-                && match watch.look(owner) {
+                && match monitor.check(owner) {
                     Runs::No => false,
                     Runs::Unknown => {
-                        blind += 1;
-                        blind < BLIND_LOOKS
+                        unknown_rounds += 1;
+                        unknown_rounds < ROUNDS_IF_UNKNOWN
                     }
                     Runs::Yes => true,
                 };
             // If the deadline has passed, the sleep that follows reports it.
-            if !goes_on || clock.has_polled_enough() || is_over(patience) {
+            if !goes_on || timing.has_polled_enough() || deadline_has_passed(patience) {
                 if let Polls::OfThread(budget) = polls {
                     budget.made(made, false);
                 }
@@ -151,7 +152,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 
     /// Takes the word if it is free, or reserved for top waiters.
-    fn look(&self, me: u32) -> Option<Entry> {
+    fn try_take(&self, me: u32) -> Option<Entry> {
         let word = self.word.load(Ordering::Relaxed);
         (word & TID_MASK == 0 && take(self.word, me, word)).then_some(if word & WAITERS == 0 {
             Entry::TopWaiter
@@ -165,8 +166,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// happened between the check and the swap: another waiter did the same, the kernel gave that ID to a new task,
     /// having used up all others, and that task took the lock.)
     #[cold]
-    fn bury(&self, seen: u32) {
-        if owner::is_nobody(seen & TID_MASK) {
+    fn report_owner_death(&self, seen: u32) {
+        if owner::no_such_task(seen & TID_MASK) {
             // Relaxed: the bits carry no data. If it fails, another task has done it.
             let _ = self.word.compare_exchange(
                 seen,

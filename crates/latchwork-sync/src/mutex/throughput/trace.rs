@@ -82,7 +82,7 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     /// Whether a top waiter sleeps after its first polls, without checking whether the owner runs.
     #[doc(hidden)]
     #[inline(always)]
-    fn is_tired(&self) -> bool {
+    fn sleeps_at_once(&self) -> bool {
         false
     }
 }
@@ -113,14 +113,14 @@ impl Foreign {
     /// Bits of the word: how often polls are halved.
     const HALVED: u32 = 7;
     const MOST: u32 = 6;
-    const TIRED: u32 = 3;
+    const SLEEPS_AT_ONCE: u32 = 3;
     /// The bits from this one on count the waits that polled.
     const COUNT: u32 = 3;
     const EVERY: u32 = 16;
 
     /// From a word beside a lock; zero at first.
     #[allow(unsafe_code)]
-    pub(in crate::mutex) fn of(word: &crate::atomic::AtomicU32) -> &Self {
+    pub(in crate::mutex) fn from_word(word: &crate::atomic::AtomicU32) -> &Self {
         // SAFETY: `Foreign` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
@@ -159,8 +159,8 @@ impl Counting for Foreign {
             .store(count << Self::COUNT | halved, Ordering::Relaxed);
     }
 
-    fn is_tired(&self) -> bool {
-        self.halved() >= Self::TIRED
+    fn sleeps_at_once(&self) -> bool {
+        self.halved() >= Self::SLEEPS_AT_ONCE
     }
 }
 

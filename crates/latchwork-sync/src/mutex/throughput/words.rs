@@ -16,7 +16,7 @@ pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: boo
     pub(in crate::mutex) word: &'a AtomicU32,
     pub(in crate::mutex) gate: &'a Gate,
     pub(in crate::mutex) request: &'a AtomicU32,
-    /// After what time a top waiter sets the request, as [`super::micros`] reads it. (A task reads it only when it is a
+    /// After what time a top waiter sets the request, as `timing::micros` reads it. (A task reads it only when it is a
     /// top waiter: until then the lock's cache line is left to the owner.)
     pub(in crate::mutex) threshold: &'a u32,
     pub(in crate::mutex) counts: &'a C,
@@ -55,7 +55,7 @@ pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
         Ordering::Relaxed
     ));
     if request.load(Ordering::Relaxed) != 0 {
-        // A request that comes between the two, and is lost, is served all the same: the word is reserved after it.
+        // If this erases a second request, that was made before the reservation which follows, and is served by it.
         request.store(0, Ordering::Relaxed);
         word.swap(WAITERS, release);
         let count = unless_fault!(ThroughputHandOffWakesNobody, 1, 0);
@@ -73,14 +73,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     pub(in crate::mutex) fn try_lock(&self, me: u32) -> bool {
         // Relaxed: the compare-and-swap checks the value again.
         let word = self.word.load(Ordering::Relaxed);
-        // Newcomers that wait take a dead top waiter's gate. If there is none, nobody else would find out.
+        // A newcomer that waits takes a dead top waiter's gate. But all tasks may use `try_lock`.
         let is_reserved =
             || word == WAITERS && self.gate.top_waiter().is_some_and(|tid| !is_dead::<S>(tid));
         word & TID_MASK == 0 && !is_reserved() && take(self.word, me, word)
     }
 
     /// Whether a newcomer may take a word. A reserved word is free if there is no top waiter to take it.
-    pub(super) fn is_for_all(&self, word: u32) -> bool {
+    pub(super) fn is_free_to_newcomers(&self, word: u32) -> bool {
         word & TID_MASK == 0 && (word != WAITERS || self.gate.is_free())
     }
 
@@ -95,12 +95,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 }
 
-/// Whether a top waiter of a lock that is not robust is dead. (A private lock in the child of a fork may name a thread
-/// that only the parent has.)
+/// Whether a top waiter is dead. (The gate of a private lock in the child of a fork may name a thread that only the
+/// parent has.) A process that has ended and was not waited for does not count as dead.
 fn is_dead<S: Sharing>(top_waiter: u32) -> bool {
     match S::FLAG {
-        Flag::Private => owner::is_outside(top_waiter),
-        Flag::Shared => owner::is_nobody(top_waiter),
+        Flag::Private => owner::is_not_in_process(top_waiter),
+        Flag::Shared => owner::no_such_task(top_waiter),
     }
 }
 
