@@ -9,7 +9,8 @@
 //!
 //! New in the word: `OWNER_DIED` (+ `WAITERS`) without a TID may be taken by every task, newcomers included.
 //! `OWNER_DIED` beside a TID says that the lock was taken from a dead owner; it stays until the unlock. `WAITERS` alone
-//! is *reserved*, as in the protocol, but a `try_lock` takes it: the top waiter may be dead.
+//! is *reserved*, as in the protocol, but a `try_lock` takes it: the top waiter may be dead. (So the bounds of the
+//! protocol do not count the critical sections of `try_lock`.)
 //!
 //! *A kill between any two lines.* For the word, as the parent says: each release, for one sleeper or for all, and its
 //! wake-up happen while the lock is announced. (An unlock that wakes all is one system call.) For the gate:

@@ -46,8 +46,9 @@ fn task_id() -> u32 {
 /// Sixteen bytes; zero is unlocked; movable while unlocked. For processes that map it, within one PID namespace:
 /// `Mutex::from_raw(Throughput::<Shared>::new(), value)`. With [`Counters`] it counts what its slow paths do.
 ///
-/// Owner death leaves it locked. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared); dropping an inherited
-/// guard in the child aborts it, as does locking a private one again. [The module](super) says how it works.
+/// Owner death leaves it locked. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared). The guard that a child
+/// inherits is the parent's: dropping it in the child aborts if the lock is held, and does nothing if it is free.
+/// Locking a private one again aborts. [The module](super) says how it works, and how long a wait may take.
 #[repr(C)]
 pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
     word: AtomicU32,
@@ -109,7 +110,7 @@ impl<S: Sharing> Throughput<S, Counters> {
 
 impl<S: Sharing, C: Counting> Throughput<S, C> {
     /// Sets after what time the first waiter in the queue gets the lock handed off: 5 ms by default. Exact to the
-    /// microsecond; zero is "at once"; `None` is "never", and the wait then has no bound.
+    /// microsecond; zero is "at once"; `None` is "never", also for real-time tasks, and the wait then has no bound.
     #[cfg(not(loom))]
     #[must_use]
     pub const fn hand_off_after(mut self, threshold: Option<core::time::Duration>) -> Self {
@@ -185,8 +186,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         self.words().lock(me, patience)
     }
 
-    /// A `try_lock` whose CAS 0→TID failed: the thread has no ID yet, or the word is reserved and no top waiter is
-    /// there.
+    /// A `try_lock` whose CAS 0→TID failed: the lock is held, the thread has no ID yet, or the word is reserved.
     #[cold]
     #[inline(never)]
     fn try_lock_contended(&self) -> bool {
