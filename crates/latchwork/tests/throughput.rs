@@ -1,62 +1,26 @@
-//! What only a throughput mutex does: it hands off, tells how it was got, counts, and survives waiters
-//! that give up, are killed, or fork. (`mutex.rs` and `interruptible.rs` ask what every mutex must do.)
+//! What only a throughput mutex does: it reports how it was taken, counts, and survives waiters that give up, are killed,
+//! or fork. (`throughput_hand_off.rs` tests the hand-off; `mutex.rs` and `interruptible.rs` test what every mutex must
+//! do.)
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
 use core::mem::forget;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
-use latchwork::mutex::throughput::{Counters, Entry, Event};
+use latchwork::mutex::throughput::{Entry, Event};
 use latchwork::mutex::{Mutex, Throughput, Unfinished};
-use latchwork::sharing::{Private, Shared};
+use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial, Watchdog};
 use std::thread;
-use std::time::Instant;
 
 mod lock_support;
-mod protect_support;
+mod throughput_support;
 use lock_support::{Mapped, ThreadId};
-use protect_support::may_use_priorities;
-
-type Counted = Mutex<u64, Throughput<Private, Counters>>;
-
-/// With which a top waiter that sleeps has asked for the lock.
-const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
-
-fn counted(threshold: Option<Duration>) -> Counted {
-    Mutex::from_raw(Throughput::counted().hand_off_after(threshold), 0)
-}
-
-fn count(mutex: &Counted, event: Event) -> u64 {
-    mutex.protocol().counters().of(event)
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-/// The entry of a task that sleeps on the word when it is released.
-fn entry_of_a_sleeper(mutex: &Counted) -> Entry {
-    let sleeper = ThreadId::default();
-    thread::scope(|scope| {
-        let held = mutex.lock();
-        let waiter = scope.spawn(|| {
-            sleeper.set();
-            let (_guard, how) = mutex.lock_traced();
-            assert!(how.sleeps > 0);
-            how.entry
-        });
-        wait_until(|| count(mutex, Event::TopSleep) > 0 && sleeper.is_in_futex());
-        drop(held);
-        waiter.join().unwrap()
-    })
-}
+use throughput_support::{AT_ONCE, count, counted, handle_sigusr2, wait_until};
 
 #[test]
-fn a_free_lock_is_got_without_waiting() {
+fn a_free_lock_is_taken_without_waiting() {
     let mutex = counted(AT_ONCE);
     for _ in 0..2 {
         let (_guard, how) = mutex.lock_traced();
@@ -66,24 +30,10 @@ fn a_free_lock_is_got_without_waiting() {
     assert_eq!(count(&mutex, Event::UnlockSlowPath), 0);
 }
 
+/// The holder takes the lock again and again, and sleeps inside, so that no other task is awake when it
+/// is free.
 #[test]
-fn a_top_waiter_that_has_waited_too_long_is_handed_the_lock() {
-    let _watchdog = Watchdog::start("handed the lock".into());
-    let mutex = counted(AT_ONCE);
-    assert_eq!(entry_of_a_sleeper(&mutex), Entry::HandedOff);
-    assert_eq!(count(&mutex, Event::HandedOff), 1);
-}
-
-#[test]
-fn without_hand_off_a_top_waiter_takes_what_is_free() {
-    let _watchdog = Watchdog::start("takes what is free".into());
-    assert_eq!(entry_of_a_sleeper(&counted(None)), Entry::TopWaiter);
-}
-
-/// The holder takes the lock again and again, and sleeps inside, so that nobody else is ever awake when
-/// it is free.
-#[test]
-fn nobody_starves_beside_a_task_that_sleeps_inside() {
+fn no_task_starves_if_the_owner_sleeps_in_its_sections() {
     let _watchdog = Watchdog::start("starves".into());
     let mutex = Mutex::throughput(0_u64);
     let done = AtomicBool::new(false);
@@ -104,7 +54,7 @@ fn nobody_starves_beside_a_task_that_sleeps_inside() {
 }
 
 #[test]
-fn who_asked_for_the_lock_and_gave_up_leaves_it_free() {
+fn a_waiter_that_requested_the_lock_and_gave_up_leaves_it_free() {
     let _watchdog = Watchdog::start("gave up".into());
     let mutex = counted(AT_ONCE);
     for _ in 0..20 {
@@ -124,7 +74,7 @@ fn who_asked_for_the_lock_and_gave_up_leaves_it_free() {
 }
 
 #[test]
-fn deadlines_and_releases_that_meet_lose_no_lock() {
+fn simultaneous_deadlines_and_unlocks_lose_no_lock() {
     let _watchdog = Watchdog::start("meet".into());
     let mutex = counted(AT_ONCE);
     let entered = AtomicU64::new(0);
@@ -156,7 +106,7 @@ fn deadlines_and_releases_that_meet_lose_no_lock() {
 }
 
 #[test]
-fn a_killed_top_waiter_takes_no_lock_with_it() {
+fn a_killed_top_waiter_does_not_block_the_lock() {
     let trial = Trial::begin("a_killed_top_waiter");
     let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
         Throughput::new().hand_off_after(AT_ONCE),
@@ -174,7 +124,7 @@ fn a_killed_top_waiter_takes_no_lock_with_it() {
 }
 
 #[test]
-fn a_stopped_top_waiter_holds_up_nobody() {
+fn a_stopped_top_waiter_does_not_block_the_lock() {
     let trial = Trial::begin("a_stopped_top_waiter");
     let mutex: Mapped<Mutex<u64, Throughput<Shared>>> =
         Mapped::new(Mutex::from_raw(Throughput::new(), 0));
@@ -192,14 +142,14 @@ fn a_stopped_top_waiter_holds_up_nobody() {
 }
 
 #[test]
-fn a_dead_owner_can_be_found() {
+fn a_dead_owner_is_detected() {
     let trial = Trial::begin("a_dead_owner");
     let mutex = Mutex::throughput(0);
     assert!(!mutex.protocol().owner_is_gone(), "there is none");
     thread::scope(|scope| {
         scope.spawn(|| forget(mutex.lock())).join().unwrap();
     });
-    // Who joins a thread may be faster than the rest of its end.
+    // `join` may return before the thread's end is complete.
     trial.wait_until(|| mutex.protocol().owner_is_gone());
     let shared: Mapped<Mutex<u64, Throughput<Shared>>> =
         Mapped::new(Mutex::from_raw(Throughput::new(), 0));
@@ -246,101 +196,9 @@ fn locking_a_private_one_again_aborts() {
 }
 
 #[test]
-fn a_real_time_task_does_not_queue() {
-    let _watchdog = Watchdog::start("real-time".into());
-    if !may_use_priorities("a_real_time_task_does_not_queue") {
-        return;
-    }
-    let mutex = counted(None);
-    thread::scope(|scope| {
-        let held = mutex.lock();
-        scope.spawn(|| *mutex.lock() += 1);
-        wait_until(|| count(&mutex, Event::TopSleep) > 0);
-        let real_time = scope.spawn(|| {
-            let parameter = libc::sched_param { sched_priority: 1 };
-            // SAFETY: the kernel reads the parameter.
-            let set =
-                unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-            assert_eq!(set, 0);
-            mutex.lock_traced().1
-        });
-        wait_until(|| count(&mutex, Event::TopSleep) > 1);
-        drop(held);
-        real_time.join().unwrap();
-    });
-    assert_eq!(count(&mutex, Event::QueueSleep), 0);
-}
-
-extern "C" fn nothing(_: i32) {}
-
-/// What is reserved for a top waiter that came past the gate is no newcomer's when nobody else is at the gate.
-#[test]
-fn who_passed_the_gate_and_is_alone_gets_what_is_reserved() {
-    let _watchdog = Watchdog::start("passed the gate".into());
-    if !may_use_priorities("who_passed_the_gate_and_is_alone_gets_what_is_reserved") {
-        return;
-    }
-    // SAFETY: a handler that does nothing.
-    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
-    let mutex = counted(AT_ONCE);
-    let (first, second) = (ThreadId::default(), ThreadId::default());
-    let got = AtomicBool::new(false);
-    let become_real_time = |sched_priority| {
-        let parameter = libc::sched_param { sched_priority };
-        // SAFETY: the kernel reads the parameter.
-        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-        assert_eq!(set, 0);
-    };
-    // Who is more urgent than the others must sleep.
-    let wait_until = |condition: &dyn Fn() -> bool| {
-        while !condition() {
-            thread::sleep(Duration::from_millis(1));
-        }
-    };
-    let newcomer = || {
-        thread::scope(|scope| {
-            let mut held = mutex.lock();
-            let gives_up = scope.spawn(|| {
-                first.set();
-                assert!(mutex.lock_interruptible(None).is_err());
-            });
-            wait_until(&|| count(&mutex, Event::TopSleep) > 0);
-            scope.spawn(|| {
-                become_real_time(1);
-                second.set();
-                let _guard = mutex.lock();
-                got.store(true, Ordering::Relaxed);
-            });
-            wait_until(&|| second.is_in_futex());
-            wait_until(&|| {
-                first.signal(libc::SIGUSR2);
-                gives_up.is_finished()
-            });
-            // It wakes nobody who comes before its next look.
-            become_real_time(2);
-            let mut stolen = 0;
-            loop {
-                drop(held);
-                let Some(again) = mutex.try_lock() else { break };
-                held = again;
-                if got.load(Ordering::Relaxed) {
-                    break;
-                }
-                stolen += 1;
-                assert!(stolen < 10, "newcomers take what is reserved");
-                let sleeps = count(&mutex, Event::TopSleep);
-                wait_until(&|| count(&mutex, Event::TopSleep) > sleeps && second.is_in_futex());
-            }
-        });
-    };
-    thread::scope(|scope| scope.spawn(newcomer).join().unwrap());
-}
-
-#[test]
-fn a_signal_that_meets_a_hand_off_loses_nothing() {
+fn a_signal_during_a_hand_off_loses_no_lock() {
     let _watchdog = Watchdog::start("signals".into());
-    // SAFETY: a handler that does nothing.
-    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
+    handle_sigusr2();
     let mutex = counted(AT_ONCE);
     let (waiter, done) = (ThreadId::default(), AtomicBool::new(false));
     let entered = thread::scope(|scope| {
@@ -369,35 +227,6 @@ fn a_signal_that_meets_a_hand_off_loses_nothing() {
         interrupted.join().unwrap()
     });
     assert_eq!(*mutex.try_lock().expect("free"), entered);
-}
-
-/// A top waiter that sleeps since before its threshold sets the request when the threshold passes, not when it is woken.
-#[test]
-fn a_top_waiter_requests_the_lock_in_its_sleep() {
-    let _watchdog = Watchdog::start("requests in its sleep".into());
-    // A sleeping top waiter reads the word every 100 ms anyway.
-    let nap = Duration::from_millis(100);
-    // On a busy machine an attempt may take too long to show anything.
-    let shown = (0..20).any(|_| {
-        let mutex = counted(Some(Duration::from_millis(10)));
-        let sleeper = ThreadId::default();
-        thread::scope(|scope| {
-            let held = mutex.lock();
-            let waiter = scope.spawn(|| {
-                sleeper.set();
-                mutex.lock_traced().1.entry
-            });
-            wait_until(|| count(&mutex, Event::TopSleep) > 0);
-            let began = Instant::now();
-            wait_until(|| count(&mutex, Event::TopSleep) > 1 && sleeper.is_in_futex());
-            let in_time = began.elapsed() < nap / 2;
-            drop(held);
-            let entry = waiter.join().unwrap();
-            assert!(!in_time || entry == Entry::HandedOff);
-            in_time
-        })
-    });
-    assert!(shown, "no request before the nap ended");
 }
 
 /// A hand-off to a top waiter that was killed keeps out neither `try_lock` nor waits that are shorter than a nap.
@@ -442,87 +271,4 @@ fn an_inherited_guard_of_a_free_lock_changes_nothing() {
     child.succeed();
     assert!(mutex.protocol().owner().is_none());
     assert!(mutex.try_lock().is_some());
-}
-
-/// With hand-off switched off no task requests the lock.
-#[test]
-fn a_real_time_task_does_not_request_a_lock_that_is_never_handed_off() {
-    let _watchdog = Watchdog::start("never handed off".into());
-    if !may_use_priorities("a_real_time_task_does_not_request_a_lock_that_is_never_handed_off") {
-        return;
-    }
-    for threshold in [None, Some(Duration::from_secs(1000))] {
-        let mutex = counted(threshold);
-        let (first, second) = (ThreadId::default(), ThreadId::default());
-        thread::scope(|scope| {
-            let held = mutex.lock();
-            scope.spawn(|| {
-                first.set();
-                *mutex.lock() += 1;
-            });
-            wait_until(|| count(&mutex, Event::TopSleep) > 0 && first.is_in_futex());
-            let real_time = scope.spawn(|| {
-                let parameter = libc::sched_param { sched_priority: 1 };
-                // SAFETY: the kernel reads the parameter.
-                let set =
-                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-                assert_eq!(set, 0);
-                second.set();
-                *mutex.lock() += 1;
-            });
-            wait_until(|| count(&mutex, Event::TopSleep) > 1 && second.is_in_futex());
-            drop(held);
-            real_time.join().unwrap();
-        });
-        assert_eq!(count(&mutex, Event::HandedOff) > 0, threshold.is_some());
-    }
-}
-
-/// Otherwise one waiter after another would pass the gate, and take the words that are reserved for the overdue one.
-#[test]
-fn an_overdue_top_waiter_takes_the_gate() {
-    let _watchdog = Watchdog::start("takes the gate".into());
-    if !may_use_priorities("an_overdue_top_waiter_takes_the_gate") {
-        return;
-    }
-    // SAFETY: a handler that does nothing.
-    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
-    // A waiter at the gate goes on to the word after 50 ms in any case: on a busy machine an attempt may show nothing.
-    let shown = (0..20).any(|_| {
-        let mutex = counted(Some(Duration::from_secs(1000)));
-        let (first, second) = (ThreadId::default(), ThreadId::default());
-        thread::scope(|scope| {
-            let held = mutex.lock();
-            let gives_up = scope.spawn(|| {
-                first.set();
-                assert!(mutex.lock_interruptible(None).is_err());
-            });
-            wait_until(|| count(&mutex, Event::TopSleep) == 1 && first.is_in_futex());
-            let began = Instant::now();
-            scope.spawn(|| *mutex.lock() += 1);
-            wait_until(|| count(&mutex, Event::QueueSleep) == 1);
-            scope.spawn(|| {
-                // Real-time tasks do not wait at the gate, and are overdue at once.
-                let parameter = libc::sched_param { sched_priority: 1 };
-                // SAFETY: the kernel reads the parameter.
-                let set =
-                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-                assert_eq!(set, 0);
-                second.set();
-                *mutex.lock() += 1;
-            });
-            wait_until(|| count(&mutex, Event::TopSleep) == 2 && second.is_in_futex());
-            wait_until(|| {
-                first.signal(libc::SIGUSR2);
-                gives_up.is_finished()
-            });
-            thread::sleep(Duration::from_millis(5));
-            let others = count(&mutex, Event::TopSleep) - 2;
-            let in_time = began.elapsed() < Duration::from_millis(45);
-            drop(held);
-            assert!(!in_time || others == 0, "a waiter passed the gate");
-            in_time
-        })
-    });
-    assert!(shown, "no attempt was quick enough");
 }
