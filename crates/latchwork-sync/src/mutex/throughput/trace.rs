@@ -112,11 +112,11 @@ pub(in crate::mutex) struct Foreign(crate::atomic::AtomicU32);
 impl Foreign {
     /// Bits of the word: how often polls are halved.
     const HALVED: u32 = 7;
-    const MOST: u32 = 6;
+    const MAX_HALVINGS: u32 = 6;
     const SLEEPS_AT_ONCE: u32 = 3;
     /// The bits from this one on count the waits that polled.
     const COUNT: u32 = 3;
-    const EVERY: u32 = 16;
+    const FULL_POLLS_EVERY: u32 = 16;
 
     /// From a word beside a lock; zero at first.
     #[allow(unsafe_code)]
@@ -141,7 +141,7 @@ impl Counting for Foreign {
 
     fn polls(&self, most: u32) -> u32 {
         let count = self.0.load(Ordering::Relaxed) >> Self::COUNT;
-        if count.is_multiple_of(Self::EVERY) {
+        if count.is_multiple_of(Self::FULL_POLLS_EVERY) {
             most
         } else {
             most >> self.halved()
@@ -153,7 +153,7 @@ impl Counting for Foreign {
         let halved = if taken {
             self.halved().saturating_sub(1)
         } else {
-            (self.halved() + 1).min(Self::MOST)
+            (self.halved() + 1).min(Self::MAX_HALVINGS)
         };
         self.0
             .store(count << Self::COUNT | halved, Ordering::Relaxed);
