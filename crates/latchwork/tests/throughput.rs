@@ -235,7 +235,11 @@ fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
     let trial = Trial::begin("reserved_for_a_killed_top_waiter");
     let attempts: [fn(&Mutex<u64, Throughput<Shared>>) -> bool; 2] = [
         |mutex| mutex.try_lock().is_some(),
-        |mutex| mutex.lock_for(Duration::from_millis(1)).is_some(),
+        |mutex| {
+            mutex
+                .lock_until(Deadline::after(Duration::from_millis(1)))
+                .is_some()
+        },
     ];
     for attempt in attempts {
         let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
