@@ -68,7 +68,7 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
-            spin_gain: &mutex.mood,
+            polls_learned: &mutex.mood,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The doors through which the loom models reach robust locks without guards.
 #![allow(unsafe_code)]
 
-pub(crate) use latchwork_sys::model::{SOON, scene};
+pub(crate) use latchwork_sys::model::{SOON, count_request, scene};
 
 use crate::mutex::{RobustProtocol, WaitWake};
 use crate::sharing::Shared;

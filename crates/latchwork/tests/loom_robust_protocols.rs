@@ -141,7 +141,7 @@ twin!(
 );
 twin!(
     twin_throughput_reservation_that_wakes_nobody_is_found,
-    RobustThroughputWakesNobody,
+    ThroughputHandOffWakesNobody,
     "deadlock",
     1,
     Shared::<Throughput>::enter

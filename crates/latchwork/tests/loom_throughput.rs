@@ -1,15 +1,16 @@
 //! Models of the throughput mutex: `src/mutex/throughput.rs` under the model checker.
 //!
 //! Properties: two tasks are never in the critical section at once; each task sees what the one before it wrote there;
-//! and every task gets in (a lost wake-up ends as loom's deadlock). The models have top waiters that set the request
-//! and that do not, deadlines, and naps that end, so that gates are taken away from their owners. Negative twins.
+//! every task gets in (a lost wake-up ends as loom's deadlock); and a top waiter that is the only one gets in at the first
+//! unlock after its request. The models have top waiters that set the request and that do not, deadlines, and naps that
+//! end, so that gates are taken away from their owners. Negative twins.
 //!
 //! Left out: all polls but one per step, turns, whether the owner runs, naps on the word, more than three tasks,
 //! timing.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{SOON, Scene, WakeOrder, as_task};
+use latchwork::model::{SOON, Scene, WakeOrder, as_task, take_requests};
 use latchwork::mutex::{RawLock, Throughput};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -46,8 +47,12 @@ impl Shared {
         1
     }
 
+    fn add_three_times(&self) -> u32 {
+        (0..3).map(|_| self.add()).sum()
+    }
+
     /// Gives up at a deadline.
-    fn add_soon(&self) -> u32 {
+    fn add_before_deadline(&self) -> u32 {
         let taken = self.lock.lock_until(SOON);
         if taken {
             self.add_and_unlock();
@@ -57,7 +62,10 @@ impl Shared {
 
     fn sum(&self) -> u32 {
         // All other tasks have ended: the lock is free, though it may be reserved.
-        assert!(self.lock.try_lock(), "nobody has it, and it is not free");
+        assert!(
+            self.lock.try_lock(),
+            "no task holds the lock, and it is not free"
+        );
         // SAFETY: the lock is held.
         let sum = self.data.with(|data| unsafe { *data });
         // SAFETY: this task has taken the lock above.
@@ -78,7 +86,7 @@ fn spawn(shared: &Arc<Shared>, number: usize, body: Body) -> JoinHandle<u32> {
 }
 
 /// One task for each body; the first is the model's own task.
-fn everybody_enters<const N: usize>(bodies: [Body; N]) -> impl Fn() + Send + Sync + 'static {
+fn all_tasks_enter<const N: usize>(bodies: [Body; N]) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = Shared::new();
         let others: Vec<_> = (1..N)
@@ -92,6 +100,18 @@ fn everybody_enters<const N: usize>(bodies: [Body; N]) -> impl Fn() + Send + Syn
     }
 }
 
+/// As [`all_tasks_enter`]. The tasks make at most `most` requests for a hand-off.
+fn few_requests<const N: usize>(most: u32, bodies: [Body; N]) -> impl Fn() + Send + Sync + 'static {
+    let body = all_tasks_enter(bodies);
+    move || {
+        take_requests();
+        body();
+        let made = take_requests();
+        assert!(made <= most, "requested again: {made} requests");
+    }
+}
+
+const THREE_TIMES_AND_ONCE: [Body; 2] = [Shared::add_three_times, Shared::add];
 const TWO: [Body; 2] = [Shared::add; 2];
 const THREE: [Body; 3] = [Shared::add; 3];
 
@@ -106,7 +126,7 @@ fn scene(hands_off: bool, naps_end: bool) -> Scene {
 #[test]
 fn two_tasks_exclude_each_other_and_both_enter() {
     for hands_off in [false, true] {
-        scene(hands_off, false).explore(None, everybody_enters(TWO));
+        scene(hands_off, false).explore(None, all_tasks_enter(TWO));
     }
 }
 
@@ -117,7 +137,7 @@ fn two_tasks_survive_spurious_wakeups() {
             spurious: 1,
             ..scene(hands_off, false)
         }
-        .explore(Some(3), everybody_enters(TWO));
+        .explore(Some(3), all_tasks_enter(TWO));
     }
 }
 
@@ -129,7 +149,7 @@ fn three_tasks_exclude_each_other_and_all_enter() {
                 wake_order,
                 ..scene(hands_off, false)
             }
-            .explore(Some(2), everybody_enters(THREE));
+            .explore(Some(2), all_tasks_enter(THREE));
         }
     }
 }
@@ -137,24 +157,45 @@ fn three_tasks_exclude_each_other_and_all_enter() {
 #[test]
 fn all_enter_though_gates_are_taken_away() {
     for hands_off in [false, true] {
-        scene(hands_off, true).explore(Some(2), everybody_enters(THREE));
+        scene(hands_off, true).explore(Some(2), all_tasks_enter(THREE));
     }
 }
 
 #[test]
 fn a_top_waiter_that_gives_up_takes_nothing_with_it() {
     for hands_off in [false, true] {
-        scene(hands_off, false).explore(Some(3), everybody_enters([Shared::add, Shared::add_soon]));
+        scene(hands_off, false).explore(
+            Some(3),
+            all_tasks_enter([Shared::add, Shared::add_before_deadline]),
+        );
         scene(hands_off, false).explore(
             Some(2),
-            everybody_enters([Shared::add, Shared::add_soon, Shared::add]),
+            all_tasks_enter([Shared::add, Shared::add_before_deadline, Shared::add]),
         );
     }
+}
+
+/// Each of two tasks waits for the other once. The waiter is the only top waiter: it gets the lock at the first unlock
+/// after its request, however soon the other task locks again.
+#[test]
+fn a_request_keeps_newcomers_out() {
+    scene(true, false).explore(Some(3), few_requests(2, THREE_TIMES_AND_ONCE));
 }
 
 /// A scene with a fault: the model must fail.
 macro_rules! twin {
     ($name:ident, $fault:ident, $expected:expr, $scene:expr, $preemptions:expr, $bodies:expr) => {
+        twin!(
+            $name,
+            $fault,
+            $expected,
+            $scene,
+            $preemptions,
+            all_tasks_enter($bodies),
+            model
+        );
+    };
+    ($name:ident, $fault:ident, $expected:expr, $scene:expr, $preemptions:expr, $body:expr, model) => {
         #[test]
         fn $name() {
             Scene {
@@ -162,13 +203,13 @@ macro_rules! twin {
                 ..$scene
             }
             .must_fail(stringify!($name), $expected, |scene| {
-                scene.explore(Some($preemptions), everybody_enters($bodies));
+                scene.explore(Some($preemptions), $body);
             });
         }
     };
 }
 twin!(
-    twin_lock_without_acquire_is_found,
+    twin_lock_without_acquire_is_detected,
     ThroughputLockRelaxed,
     "Causality violation",
     scene(false, false),
@@ -176,7 +217,7 @@ twin!(
     TWO
 );
 twin!(
-    twin_unlock_without_release_is_found,
+    twin_unlock_without_release_is_detected,
     ThroughputUnlockRelaxed,
     "Causality violation",
     scene(false, false),
@@ -184,7 +225,7 @@ twin!(
     TWO
 );
 twin!(
-    twin_unlock_that_wakes_nobody_is_found,
+    twin_unlock_without_a_wake_up_is_detected,
     ThroughputUnlockWakesNobody,
     "deadlock",
     scene(false, false),
@@ -192,7 +233,7 @@ twin!(
     TWO
 );
 twin!(
-    twin_hand_off_that_wakes_nobody_is_found,
+    twin_hand_off_without_a_wake_up_is_detected,
     ThroughputHandOffWakesNobody,
     "deadlock",
     scene(true, false),
@@ -200,7 +241,7 @@ twin!(
     TWO
 );
 twin!(
-    twin_taker_that_forgets_the_sleepers_is_found,
+    twin_taker_that_forgets_the_sleepers_is_detected,
     ThroughputTakerForgetsSleepers,
     "deadlock",
     scene(true, true),
@@ -208,7 +249,7 @@ twin!(
     THREE
 );
 twin!(
-    twin_top_waiter_that_keeps_its_gate_is_found,
+    twin_top_waiter_that_keeps_its_gate_is_detected,
     ThroughputKeepsGate,
     "deadlock",
     scene(false, false),
@@ -216,10 +257,28 @@ twin!(
     THREE
 );
 twin!(
-    twin_gate_that_is_left_without_a_wake_is_found,
+    twin_gate_that_is_left_without_a_wake_is_detected,
     ThroughputGateWakesNobody,
     "deadlock",
     scene(false, false),
     3,
     THREE
+);
+twin!(
+    twin_request_by_compare_and_swap_is_detected,
+    ThroughputRequestByCas,
+    "requested again",
+    scene(true, false),
+    3,
+    few_requests(2, THREE_TIMES_AND_ONCE),
+    model
+);
+twin!(
+    twin_request_that_an_unlock_may_miss_is_detected,
+    ThroughputRequestUnordered,
+    "requested again",
+    scene(true, false),
+    3,
+    few_requests(2, THREE_TIMES_AND_ONCE),
+    model
 );

@@ -1,59 +1,25 @@
-//! What only a throughput mutex does: it hands off, tells how it was got, counts, and survives waiters
-//! that give up, are killed, or fork. (`mutex.rs` and `interruptible.rs` ask what every mutex must do.)
+//! What only a throughput mutex does: it reports how it was taken, counts, and survives waiters that give up, are killed,
+//! or fork. (`throughput_hand_off.rs` tests the hand-off; `mutex.rs` and `interruptible.rs` test what every mutex must
+//! do.)
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
 use core::mem::forget;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
-use latchwork::mutex::throughput::{Counters, Entry, Event};
+use latchwork::mutex::throughput::{Entry, Event};
 use latchwork::mutex::{Mutex, Throughput, Unfinished};
-use latchwork::sharing::{Private, Shared};
+use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial, Watchdog};
 use std::thread;
 
-use latchwork_testkit::priority::may_use_priorities;
+mod throughput_support;
 use latchwork_testkit::{Mapped, ThreadId};
-
-type Counted = Mutex<u64, Throughput<Private, Counters>>;
-
-/// With which a top waiter that sleeps has asked for the lock.
-const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
-
-fn counted(threshold: Option<Duration>) -> Counted {
-    Mutex::from_raw(Throughput::counted().hand_off_after(threshold), 0)
-}
-
-fn count(mutex: &Counted, event: Event) -> u64 {
-    mutex.protocol().counters().of(event)
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-/// The entry of a task that sleeps on the word when it is released.
-fn entry_of_a_sleeper(mutex: &Counted) -> Entry {
-    let sleeper = ThreadId::default();
-    thread::scope(|scope| {
-        let held = mutex.lock();
-        let waiter = scope.spawn(|| {
-            sleeper.set();
-            let (_guard, how) = mutex.lock_traced();
-            assert!(how.sleeps > 0);
-            how.entry
-        });
-        wait_until(|| count(mutex, Event::TopSleep) > 0 && sleeper.is_in_futex());
-        drop(held);
-        waiter.join().unwrap()
-    })
-}
+use throughput_support::{AT_ONCE, count, counted, handle_sigusr2, wait_until};
 
 #[test]
-fn a_free_lock_is_got_without_waiting() {
+fn a_free_lock_is_taken_without_waiting() {
     let mutex = counted(AT_ONCE);
     for _ in 0..2 {
         let (_guard, how) = mutex.lock_traced();
@@ -63,24 +29,10 @@ fn a_free_lock_is_got_without_waiting() {
     assert_eq!(count(&mutex, Event::UnlockSlowPath), 0);
 }
 
+/// The holder takes the lock again and again, and sleeps inside, so that no other task is awake when it
+/// is free.
 #[test]
-fn a_top_waiter_that_has_waited_too_long_is_handed_the_lock() {
-    let _watchdog = Watchdog::start("handed the lock".into());
-    let mutex = counted(AT_ONCE);
-    assert_eq!(entry_of_a_sleeper(&mutex), Entry::HandedOff);
-    assert_eq!(count(&mutex, Event::HandedOff), 1);
-}
-
-#[test]
-fn without_hand_off_a_top_waiter_takes_what_is_free() {
-    let _watchdog = Watchdog::start("takes what is free".into());
-    assert_eq!(entry_of_a_sleeper(&counted(None)), Entry::TopWaiter);
-}
-
-/// The holder takes the lock again and again, and sleeps inside, so that nobody else is ever awake when
-/// it is free.
-#[test]
-fn nobody_starves_beside_a_task_that_sleeps_inside() {
+fn no_task_starves_if_the_owner_sleeps_in_its_sections() {
     let _watchdog = Watchdog::start("starves".into());
     let mutex = Mutex::throughput(0_u64);
     let done = AtomicBool::new(false);
@@ -101,7 +53,7 @@ fn nobody_starves_beside_a_task_that_sleeps_inside() {
 }
 
 #[test]
-fn who_asked_for_the_lock_and_gave_up_leaves_it_free() {
+fn a_waiter_that_requested_the_lock_and_gave_up_leaves_it_free() {
     let _watchdog = Watchdog::start("gave up".into());
     let mutex = counted(AT_ONCE);
     for _ in 0..20 {
@@ -121,7 +73,7 @@ fn who_asked_for_the_lock_and_gave_up_leaves_it_free() {
 }
 
 #[test]
-fn deadlines_and_releases_that_meet_lose_no_lock() {
+fn simultaneous_deadlines_and_unlocks_lose_no_lock() {
     let _watchdog = Watchdog::start("meet".into());
     let mutex = counted(AT_ONCE);
     let entered = AtomicU64::new(0);
@@ -153,7 +105,7 @@ fn deadlines_and_releases_that_meet_lose_no_lock() {
 }
 
 #[test]
-fn a_killed_top_waiter_takes_no_lock_with_it() {
+fn a_killed_top_waiter_does_not_block_the_lock() {
     let trial = Trial::begin("a_killed_top_waiter");
     let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
         Throughput::new().hand_off_after(AT_ONCE),
@@ -171,7 +123,7 @@ fn a_killed_top_waiter_takes_no_lock_with_it() {
 }
 
 #[test]
-fn a_stopped_top_waiter_holds_up_nobody() {
+fn a_stopped_top_waiter_does_not_block_the_lock() {
     let trial = Trial::begin("a_stopped_top_waiter");
     let mutex: Mapped<Mutex<u64, Throughput<Shared>>> =
         Mapped::new(Mutex::from_raw(Throughput::new(), 0));
@@ -189,14 +141,14 @@ fn a_stopped_top_waiter_holds_up_nobody() {
 }
 
 #[test]
-fn a_dead_owner_can_be_found() {
+fn a_dead_owner_is_detected() {
     let trial = Trial::begin("a_dead_owner");
     let mutex = Mutex::throughput(0);
     assert!(!mutex.protocol().owner_is_gone(), "there is none");
     thread::scope(|scope| {
         scope.spawn(|| forget(mutex.lock())).join().unwrap();
     });
-    // Who joins a thread may be faster than the rest of its end.
+    // `join` may return before the thread's end is complete.
     trial.wait_until(|| mutex.protocol().owner_is_gone());
     let shared: Mapped<Mutex<u64, Throughput<Shared>>> =
         Mapped::new(Mutex::from_raw(Throughput::new(), 0));
@@ -243,101 +195,9 @@ fn locking_a_private_one_again_aborts() {
 }
 
 #[test]
-fn a_real_time_task_does_not_queue() {
-    let _watchdog = Watchdog::start("real-time".into());
-    if !may_use_priorities("a_real_time_task_does_not_queue") {
-        return;
-    }
-    let mutex = counted(None);
-    thread::scope(|scope| {
-        let held = mutex.lock();
-        scope.spawn(|| *mutex.lock() += 1);
-        wait_until(|| count(&mutex, Event::TopSleep) > 0);
-        let real_time = scope.spawn(|| {
-            let parameter = libc::sched_param { sched_priority: 1 };
-            // SAFETY: the kernel reads the parameter.
-            let set =
-                unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-            assert_eq!(set, 0);
-            mutex.lock_traced().1
-        });
-        wait_until(|| count(&mutex, Event::TopSleep) > 1);
-        drop(held);
-        real_time.join().unwrap();
-    });
-    assert_eq!(count(&mutex, Event::QueueSleep), 0);
-}
-
-extern "C" fn nothing(_: i32) {}
-
-/// What is reserved for a top waiter that came past the gate is no newcomer's when nobody else is at the gate.
-#[test]
-fn who_passed_the_gate_and_is_alone_gets_what_is_reserved() {
-    let _watchdog = Watchdog::start("passed the gate".into());
-    if !may_use_priorities("who_passed_the_gate_and_is_alone_gets_what_is_reserved") {
-        return;
-    }
-    // SAFETY: a handler that does nothing.
-    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
-    let mutex = counted(AT_ONCE);
-    let (first, second) = (ThreadId::default(), ThreadId::default());
-    let got = AtomicBool::new(false);
-    let become_real_time = |sched_priority| {
-        let parameter = libc::sched_param { sched_priority };
-        // SAFETY: the kernel reads the parameter.
-        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-        assert_eq!(set, 0);
-    };
-    // Who is more urgent than the others must sleep.
-    let wait_until = |condition: &dyn Fn() -> bool| {
-        while !condition() {
-            thread::sleep(Duration::from_millis(1));
-        }
-    };
-    let newcomer = || {
-        thread::scope(|scope| {
-            let mut held = mutex.lock();
-            let gives_up = scope.spawn(|| {
-                first.set();
-                assert!(mutex.lock_interruptible(None).is_err());
-            });
-            wait_until(&|| count(&mutex, Event::TopSleep) > 0);
-            scope.spawn(|| {
-                become_real_time(1);
-                second.set();
-                let _guard = mutex.lock();
-                got.store(true, Ordering::Relaxed);
-            });
-            wait_until(&|| second.is_in_futex());
-            wait_until(&|| {
-                first.signal(libc::SIGUSR2);
-                gives_up.is_finished()
-            });
-            // It wakes nobody who comes before its next look.
-            become_real_time(2);
-            let mut stolen = 0;
-            loop {
-                drop(held);
-                let Some(again) = mutex.try_lock() else { break };
-                held = again;
-                if got.load(Ordering::Relaxed) {
-                    break;
-                }
-                stolen += 1;
-                assert!(stolen < 10, "newcomers take what is reserved");
-                let sleeps = count(&mutex, Event::TopSleep);
-                wait_until(&|| count(&mutex, Event::TopSleep) > sleeps && second.is_in_futex());
-            }
-        });
-    };
-    thread::scope(|scope| scope.spawn(newcomer).join().unwrap());
-}
-
-#[test]
-fn a_signal_that_meets_a_hand_off_loses_nothing() {
+fn a_signal_during_a_hand_off_loses_no_lock() {
     let _watchdog = Watchdog::start("signals".into());
-    // SAFETY: a handler that does nothing.
-    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
+    handle_sigusr2();
     let mutex = counted(AT_ONCE);
     let (waiter, done) = (ThreadId::default(), AtomicBool::new(false));
     let entered = thread::scope(|scope| {
@@ -366,4 +226,52 @@ fn a_signal_that_meets_a_hand_off_loses_nothing() {
         interrupted.join().unwrap()
     });
     assert_eq!(*mutex.try_lock().expect("free"), entered);
+}
+
+/// A hand-off to a top waiter that was killed keeps out neither `try_lock` nor waits that are shorter than a nap.
+#[test]
+fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
+    let trial = Trial::begin("reserved_for_a_killed_top_waiter");
+    let attempts: [fn(&Mutex<u64, Throughput<Shared>>) -> bool; 2] = [
+        |mutex| mutex.try_lock().is_some(),
+        |mutex| {
+            mutex
+                .lock_until(Deadline::after(Duration::from_millis(1)))
+                .is_some()
+        },
+    ];
+    for attempt in attempts {
+        let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
+            Throughput::new().hand_off_after(AT_ONCE),
+            0,
+        ));
+        let held = mutex.lock();
+        let mut waiter = Child::fork(|| drop(mutex.lock()));
+        trial.wait_until(|| waiter.is_in_futex());
+        // A stopped task does not take what is handed to it.
+        waiter.signal(libc::SIGSTOP);
+        trial.wait_until(|| waiter.is_stopped());
+        drop(held);
+        assert!(!attempt(&mutex), "reserved for a task that lives");
+        assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
+        assert!(attempt(&mutex), "reserved for ever");
+    }
+}
+
+/// An inherited guard of a lock that is free by now: the drop has no owner to report, and changes nothing.
+#[test]
+fn an_inherited_guard_of_a_free_lock_changes_nothing() {
+    let trial = Trial::begin("an_inherited_throughput_guard_of_a_free_lock");
+    let mutex: Mapped<Mutex<u64, Throughput<Shared>>> =
+        Mapped::new(Mutex::from_raw(Throughput::new(), 0));
+    let guard = mutex.lock();
+    let child = Child::fork(|| {
+        trial.wait_until(|| mutex.protocol().owner().is_none());
+        // SAFETY: a second guard, in a process where the first one is never dropped.
+        drop(unsafe { core::ptr::read(&raw const guard) });
+    });
+    drop(guard);
+    child.succeed();
+    assert!(mutex.protocol().owner().is_none());
+    assert!(mutex.try_lock().is_some());
 }

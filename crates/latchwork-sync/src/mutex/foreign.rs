@@ -8,11 +8,11 @@
 #![allow(missing_docs, reason = "hidden")]
 
 use super::inherit::{PiGate, SlowPath, Word};
-use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, take};
+use super::throughput::{DEFAULT, Foreign, Gate, Words, is_not_in_process, release_contended};
 use super::{InheritFault, TID_MASK, WAITERS, WaitMode, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
-use crate::sys::futex::{self, Sharing};
+use crate::sys::futex::Sharing;
 use crate::sys::futex_pi::{self, Pi};
 use crate::sys::proc_file;
 use crate::time::Deadline;
@@ -24,51 +24,40 @@ pub struct ThroughputWords<'a> {
     pub word: &'a AtomicU32,
     pub gate: &'a AtomicU32,
     pub request: &'a AtomicU32,
-    /// What the lock has learned about whether polls pay; zero at first.
-    pub spin_gain: &'a AtomicU32,
+    /// What the lock has learned of whether polls pay; zero at first.
+    pub polls_learned: &'a AtomicU32,
 }
 
 impl ThroughputWords<'_> {
+    fn words(&self) -> Words<'_, Private, Foreign, false> {
+        Words {
+            word: self.word,
+            gate: Gate::from_word(self.gate),
+            request: self.request,
+            threshold: &DEFAULT,
+            counts: Foreign::from_word(self.polls_learned),
+            sharing: PhantomData,
+        }
+    }
+
     /// Acquires the lock for the task `me`, free or held; returns false once the deadline has passed.
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> bool {
-        let words = Words::<Private, Foreign, false> {
-            word: self.word,
-            gate: Gate::of(self.gate),
-            request: self.request,
-            threshold: &DEFAULT,
-            counts: Foreign::of(self.spin_gain),
-            sharing: PhantomData,
-        };
-        words.lock(me, WaitMode::until(deadline)).is_ok()
+        self.words().lock(me, WaitMode::until(deadline)).is_ok()
     }
 
     /// Acquires the lock if no task has it, and it is not reserved for a top waiter.
     #[must_use]
     pub fn try_lock(self, me: u32) -> bool {
-        // Relaxed: the compare-and-swap checks the value again.
-        let word = self.word.load(Ordering::Relaxed);
-        let top_waiter = || self.gate.load(Ordering::Relaxed) & TID_MASK;
-        // In the child of a fork the word may be reserved for a task that only the parent has.
-        let is_for_all = || word != WAITERS || top_waiter() == 0 || is_outside(top_waiter());
-        word & TID_MASK == 0 && is_for_all() && take(self.word, me, word)
+        self.words().try_lock(me)
     }
 
     /// Releases a lock that may have waiters, or that another task has taken.
     #[cold]
     #[inline(never)]
     pub fn unlock_contended(self) {
-        let address = core::ptr::from_ref(self.word);
-        // Release: pairs with the Acquire in `take`. Relaxed: an unlock that misses the request leaves it to the next
-        // one.
-        if self.request.load(Ordering::Relaxed) != 0 {
-            self.request.store(0, Ordering::Relaxed);
-            self.word.swap(WAITERS, Ordering::Release);
-            futex::wake(address, 1, Sharing::Private);
-        } else if self.word.swap(0, Ordering::Release) & WAITERS != 0 {
-            futex::wake(address, u32::MAX, Sharing::Private);
-        }
+        release_contended::<Private, false>(self.word, self.request);
     }
 }
 
@@ -117,14 +106,14 @@ impl InheritWords<'_> {
     pub fn owner_thread(self, me: u32) -> Option<OwnerThread> {
         // Relaxed: the caller knows that the owner does not release the lock meanwhile.
         let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-        if owner == me || owner == 0 || owner == TID_MASK || is_outside(owner) {
+        if owner == me || owner == 0 || owner == TID_MASK || is_not_in_process(owner) {
             return None;
         }
         if proc_file::is_ending(owner) {
             return Some(OwnerThread::Exiting(owner));
         }
         // The thread may have ended between the first check and this one.
-        (!is_outside(owner)).then_some(OwnerThread::Running(owner))
+        (!is_not_in_process(owner)).then_some(OwnerThread::Running(owner))
     }
 
     /// Releases the lock of a thread that is exiting. Returns false, and changes nothing, if a task waits, or another
@@ -156,7 +145,7 @@ impl InheritWords<'_> {
                     Pi::Again | Pi::Inconsistent => futex_pi::stand_back(),
                     _ => return false,
                 }
-            } else if word & WAITERS != 0 && !is_outside(word & TID_MASK) {
+            } else if word & WAITERS != 0 && !is_not_in_process(word & TID_MASK) {
                 return false;
             } else if self
                 .word

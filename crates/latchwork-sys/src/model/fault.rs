@@ -111,8 +111,6 @@ pub enum Fault {
     RobustTrustsWord,
     /// A robust lock that inherits priority is released as if no task slept.
     RobustInheritIgnoresSleepers,
-    /// The owner of a robust throughput lock asks the kernel to wake no task.
-    RobustThroughputWakesNobody,
     /// A free inheriting lock is acquired without Acquire.
     InheritLockRelaxed,
     /// An inheriting lock without sleepers is released without Release.
@@ -136,6 +134,10 @@ pub enum Fault {
     ThroughputUnlockWakesNobody,
     /// A throughput lock is reserved without a wake-up.
     ThroughputHandOffWakesNobody,
+    /// A top waiter of a throughput lock that requests the lock sets `WAITERS` by a compare-and-swap.
+    ThroughputRequestByCas,
+    /// An unlock of a throughput lock may read the word with `WAITERS`, and not the request that came before it.
+    ThroughputRequestUnordered,
     /// A task that has acquired a throughput lock, or given up, keeps its gate.
     ThroughputKeepsGate,
     /// The gate of a throughput lock is released without a wake-up.

@@ -43,7 +43,18 @@ pub struct Scene {
 
 // Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
 std::thread_local! {
+    static REQUESTS: Cell<u32> = const { Cell::new(0) };
     static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, starving: false, fault: None }) };
+}
+
+/// Counts a request for the hand-off of a throughput lock.
+pub fn count_request() {
+    REQUESTS.set(REQUESTS.get() + 1);
+}
+
+/// How many requests were counted since the last call.
+pub fn take_requests() -> u32 {
+    REQUESTS.replace(0)
 }
 
 impl Scene {

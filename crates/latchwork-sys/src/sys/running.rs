@@ -21,7 +21,7 @@ pub fn cpu_time(thread: u32) -> Option<u64> {
 }
 
 /// Whether no thread has this ID: neither a running one, nor one that has ended and was not waited for.
-pub fn is_nobody(thread: u32) -> bool {
+pub fn no_such_task(thread: u32) -> bool {
     // Linux accepts any thread's ID here.
     rustix::process::Pid::from_raw(thread.cast_signed())
         .is_none_or(|id| rustix::process::test_kill_process(id) == Err(Errno::SRCH))
@@ -32,7 +32,7 @@ pub fn is_nobody(thread: u32) -> bool {
 ///
 /// False if that cannot be known: with a hidden `/proc` a reused ID is not detected.
 pub fn has_ended(thread: u32, seen: u64) -> bool {
-    if is_nobody(thread) {
+    if no_such_task(thread) {
         return true;
     }
     match super::inspect::thread_started(thread, thread) {

@@ -9,7 +9,7 @@ pub use latchwork_check::model::Tasks;
 pub use latchwork_region::model::Events;
 pub use latchwork_sync::model::{RobustLock, RobustReadWrite, Taken};
 pub use latchwork_sys::model::{
-    Fault, SOON, Scene, WakeOrder, as_task, has, scene, somebody_died, step,
+    Fault, SOON, Scene, WakeOrder, as_task, has, scene, somebody_died, step, take_requests,
 };
 pub use semaphore::{SemaphoreKind, Semaphores, Waited};
 

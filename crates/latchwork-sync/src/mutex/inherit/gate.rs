@@ -4,7 +4,7 @@
 
 use super::word::{NAP, end_of_nap};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
-use crate::mutex::throughput::is_outside;
+use crate::mutex::throughput::is_not_in_process;
 use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
@@ -55,7 +55,7 @@ impl PiGate {
             _ if S::FLAG == Flag::Private => {
                 // Relaxed: as in `replace`.
                 let seen = self.0.load(Ordering::Relaxed);
-                let taken = is_outside(seen & TID_MASK) && self.replace(seen, me).is_ok();
+                let taken = is_not_in_process(seen & TID_MASK) && self.replace(seen, me).is_ok();
                 taken.then(|| self.entered(me))
             }
             _ => None,

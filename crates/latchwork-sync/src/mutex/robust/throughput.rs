@@ -9,7 +9,8 @@
 //!
 //! New in the word: `OWNER_DIED` (+ `WAITERS`) without a TID may be taken by every task, newcomers included.
 //! `OWNER_DIED` beside a TID says that the lock was taken from a dead owner; it stays until the unlock. `WAITERS` alone
-//! is *reserved*, as in the protocol, but a `try_lock` takes it: the top waiter may be dead.
+//! is *reserved*, as in the protocol, but a `try_lock` takes it: the top waiter may be dead. (So the bounds of the
+//! protocol do not count the critical sections of `try_lock`.)
 //!
 //! *A kill between any two lines.* For the word, as the parent says: each release, for one sleeper or for all, and its
 //! wake-up happen while the lock is announced. (An unlock that wakes all is one system call.) For the gate:
@@ -34,12 +35,11 @@
 use super::state::owner_died;
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, RobustOps, TID_MASK};
-use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{Ordering, const_unless_loom};
 use crate::hook::ByFeature;
-use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, take};
-use crate::mutex::{Mutex, Throughput, WAITERS, WaitMode};
+use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, release_contended, take};
+use crate::mutex::{Mutex, Throughput, WaitMode};
 use crate::sharing::{Shared, Sharing};
-use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 use core::marker::PhantomData;
@@ -47,13 +47,13 @@ use core::marker::PhantomData;
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
 unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
-        // Relaxed: only a compare-and-swap acquires the lock.
+    fn take(node: &Node, me: Me, patience: WaitMode) -> Result<(), RawError> {
+        // Relaxed: only a compare-and-swap takes the lock.
         let mut word = node.word.load(Ordering::Relaxed);
         if word & TID_MASK == me.tid() {
             return Err(RawError::Deadlock);
         }
-        if wait_mode.is_try() {
+        if patience.is_try() {
             while word & TID_MASK != 0 || !take(&node.word, me.tid(), word) {
                 if word & TID_MASK != 0 {
                     return Err(RawError::WouldBlock);
@@ -64,15 +64,15 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
             // All waits must be shared: the kernel's wake-up at a death is never private.
             let words = Words::<Shared, Uncounted, true> {
                 word: &node.word,
-                gate: Gate::of(&node.queue),
+                gate: Gate::from_word(&node.queue),
                 request: &node.extra,
                 threshold: &DEFAULT,
                 counts: &Uncounted,
                 sharing: PhantomData,
             };
-            words.lock(me.tid(), wait_mode)?;
+            words.lock(me.tid(), patience)?;
         }
-        // Relaxed: this task wrote the word itself, when it acquired the lock from the dead owner.
+        // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
             owner_died(node);
         }
@@ -82,17 +82,8 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     #[cold]
     #[inline(never)]
     fn free(node: &Node, head: &Head, before: usize) {
-        let address = &raw const node.word;
-        // Relaxed: an unlock that does not see it leaves it to the next one.
-        if node.extra.load(Ordering::Relaxed) != 0 {
-            node.extra.store(0, Ordering::Relaxed);
-            // Release: pairs with the Acquire of the next taker.
-            node.word.swap(WAITERS, Ordering::Release);
-            let count = unless_fault!(RobustThroughputWakesNobody, 1, 0);
-            futex::wake(address, count, Flag::Shared);
-        } else {
-            futex::clear_and_wake_all(&node.word, Flag::Shared);
-        }
+        // All wakes must be shared, as the waits are.
+        release_contended::<Shared, true>(&node.word, &node.extra);
         head.settle(before);
     }
 

@@ -13,7 +13,7 @@ pub(in crate::mutex) struct Gate(AtomicU32);
 
 impl Gate {
     /// A word of a robust lock's node, as a gate.
-    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
+    pub(in crate::mutex) fn from_word(word: &AtomicU32) -> &Self {
         // SAFETY: `Gate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
@@ -30,6 +30,12 @@ impl Gate {
         self.0.load(Ordering::Relaxed) == 0
     }
 
+    /// The task that has the gate.
+    pub(super) fn top_waiter(&self) -> Option<u32> {
+        let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
+        (tid != 0).then_some(tid)
+    }
+
     /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (When
     /// the caller just went to sleep, its processor was idle until the next tick if the kernel had put the next waiter
     /// elsewhere.)
@@ -43,12 +49,12 @@ impl Gate {
     /// Waits in order of arrival. On return the caller has the gate, and must release it by [`Self::leave`]; or the
     /// caller has slept, and another task has the gate: the caller then goes on to the word without it (invariant 4).
     ///
-    /// A task that `gives_way` does not take the place of a sleeper that was woken and has not run yet. Before each
+    /// A task whose turn ends (`ends_turn`) does not take the place of a sleeper that was woken and has not run yet. Before each
     /// sleep, `is_dead` is asked about the top waiter, and `before_sleep` is called.
     pub(super) fn enter<S: Sharing>(
         &self,
         me: u32,
-        gives_way: bool,
+        ends_turn: bool,
         patience: WaitMode,
         is_dead: impl Fn(u32) -> bool,
         mut before_sleep: impl FnMut(),
@@ -57,7 +63,7 @@ impl Gate {
         let mut nap = None;
         loop {
             let gate = self.0.load(Ordering::Relaxed);
-            if gate & TID_MASK == 0 && (gate == 0 || has_slept || !gives_way) {
+            if gate & TID_MASK == 0 && (gate == 0 || has_slept || !ends_turn) {
                 // A task that slept cannot know whether others still sleep: it keeps the bit.
                 let keeps = has_slept || gate != 0;
                 let taken = me | if keeps { WAITERS } else { 0 };
@@ -98,11 +104,21 @@ impl Gate {
     }
 
     /// Takes a free gate, without waiting (invariant 6).
-    pub(super) fn stand(&self, me: u32) {
+    pub(super) fn enter_if_free(&self, me: u32) {
         if self.is_free() {
             // Without `WAITERS`, as a newcomer enters. If the exchange fails, another task has the gate.
             self.replace(0, me);
         }
+    }
+
+    /// Takes the gate for an overdue top waiter, from whichever task has it, without waiting (invariant 6).
+    pub(super) fn take_over(&self, me: u32) {
+        let gate = self.0.load(Ordering::Relaxed);
+        if gate & TID_MASK == me || gate == 0 && self.replace(0, me) {
+            return;
+        }
+        // With `WAITERS`, since others may sleep. A compare-and-swap could fail again and again.
+        self.0.swap(me | WAITERS, Ordering::Relaxed);
     }
 
     /// Releases the gate and wakes the next waiter. Does nothing if the task does not have the gate, or no longer.

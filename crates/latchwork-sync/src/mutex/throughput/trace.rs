@@ -82,7 +82,7 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     /// Whether a top waiter sleeps after its first polls, without checking whether the owner runs.
     #[doc(hidden)]
     #[inline(always)]
-    fn is_tired(&self) -> bool {
+    fn sleeps_at_once(&self) -> bool {
         false
     }
 }
@@ -112,15 +112,15 @@ pub(in crate::mutex) struct Foreign(crate::atomic::AtomicU32);
 impl Foreign {
     /// Bits of the word: how often polls are halved.
     const HALVED: u32 = 7;
-    const MOST: u32 = 6;
-    const TIRED: u32 = 3;
+    const MAX_HALVINGS: u32 = 6;
+    const SLEEPS_AT_ONCE: u32 = 3;
     /// The bits from this one on count the waits that polled.
     const COUNT: u32 = 3;
-    const EVERY: u32 = 16;
+    const FULL_POLLS_EVERY: u32 = 16;
 
     /// From a word beside a lock; zero at first.
     #[allow(unsafe_code)]
-    pub(in crate::mutex) fn of(word: &crate::atomic::AtomicU32) -> &Self {
+    pub(in crate::mutex) fn from_word(word: &crate::atomic::AtomicU32) -> &Self {
         // SAFETY: `Foreign` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
@@ -141,7 +141,7 @@ impl Counting for Foreign {
 
     fn polls(&self, most: u32) -> u32 {
         let count = self.0.load(Ordering::Relaxed) >> Self::COUNT;
-        if count.is_multiple_of(Self::EVERY) {
+        if count.is_multiple_of(Self::FULL_POLLS_EVERY) {
             most
         } else {
             most >> self.halved()
@@ -153,14 +153,14 @@ impl Counting for Foreign {
         let halved = if taken {
             self.halved().saturating_sub(1)
         } else {
-            (self.halved() + 1).min(Self::MOST)
+            (self.halved() + 1).min(Self::MAX_HALVINGS)
         };
         self.0
             .store(count << Self::COUNT | halved, Ordering::Relaxed);
     }
 
-    fn is_tired(&self) -> bool {
-        self.halved() >= Self::TIRED
+    fn sleeps_at_once(&self) -> bool {
+        self.halved() >= Self::SLEEPS_AT_ONCE
     }
 }
 

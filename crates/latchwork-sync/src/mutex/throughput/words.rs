@@ -1,0 +1,132 @@
+//! The words of a throughput lock, wherever they are: how the lock is taken and released, and how long a wait polls.
+
+use super::gate::Gate;
+use super::owner;
+use super::trace::Counting;
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::backoff::Budget;
+use crate::mutex::{TID_MASK, WAITERS};
+use crate::sharing::Sharing;
+use crate::sys::futex::{self, Sharing as Flag};
+use core::marker::PhantomData;
+
+/// The words of a lock, wherever they are. `ROBUST`: the word is on its owner's robust list. The owner may have died; a
+/// task takes the word of a dead owner as if it was free.
+pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: bool> {
+    pub(in crate::mutex) word: &'a AtomicU32,
+    pub(in crate::mutex) gate: &'a Gate,
+    pub(in crate::mutex) request: &'a AtomicU32,
+    /// After what time a top waiter sets the request, as `timing::micros` reads it. (A task reads it only when it is a
+    /// top waiter: until then the lock's cache line is left to the owner.)
+    pub(in crate::mutex) threshold: &'a u32,
+    pub(in crate::mutex) counts: &'a C,
+    pub(in crate::mutex) sharing: PhantomData<S>,
+}
+
+/// Takes a word without a TID, and keeps its other bits: that others may sleep, that its owner died.
+#[inline(always)]
+pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
+    let kept = unless_fault!(ThroughputTakerForgetsSleepers, seen, seen & !WAITERS);
+    // Acquire: pairs with the Release of the unlock.
+    let acquire = unless_fault!(ThroughputLockRelaxed, Ordering::Acquire, Ordering::Relaxed);
+    word.compare_exchange(seen, me | kept, acquire, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// Releases a word that has `WAITERS`, or may have: hands it off if a top waiter has requested that, else wakes all.
+/// (`ROBUST`: a kill must not come between the store and the wake-up of all.)
+#[inline]
+pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
+    word: &AtomicU32,
+    request: &AtomicU32,
+) {
+    // After the swap the memory may be gone.
+    let address = core::ptr::from_ref(word);
+    // Release: pairs with the Acquire in `take`.
+    let release = unless_fault!(
+        ThroughputUnlockRelaxed,
+        Ordering::Release,
+        Ordering::Relaxed
+    );
+    // Acquire: pairs with the Release of the task that has set `WAITERS` after its request.
+    word.load(unless_fault!(
+        ThroughputRequestUnordered,
+        Ordering::Acquire,
+        Ordering::Relaxed
+    ));
+    if request.load(Ordering::Relaxed) != 0 {
+        // If this erases a second request, that was made before the reservation which follows, and is served by it.
+        request.store(0, Ordering::Relaxed);
+        word.swap(WAITERS, release);
+        let count = unless_fault!(ThroughputHandOffWakesNobody, 1, 0);
+        futex::wake(address, count, S::FLAG);
+    } else if ROBUST {
+        futex::clear_and_wake_all(word, S::FLAG);
+    } else if word.swap(0, release) & WAITERS != 0 {
+        let count = unless_fault!(ThroughputUnlockWakesNobody, u32::MAX, 0);
+        futex::wake(address, count, S::FLAG);
+    }
+}
+
+impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
+    /// Takes the lock if no task has it, and it is not reserved for a top waiter that lives.
+    pub(in crate::mutex) fn try_lock(&self, me: u32) -> bool {
+        // Relaxed: the compare-and-swap checks the value again.
+        let word = self.word.load(Ordering::Relaxed);
+        // A newcomer that waits takes a dead top waiter's gate. But all tasks may use `try_lock`.
+        let is_reserved =
+            || word == WAITERS && self.gate.top_waiter().is_some_and(|tid| !is_dead::<S>(tid));
+        word & TID_MASK == 0 && !is_reserved() && take(self.word, me, word)
+    }
+
+    /// Whether a newcomer may take a word. A reserved word is free if there is no top waiter to take it.
+    pub(super) fn is_free_to_newcomers(&self, word: u32) -> bool {
+        word & TID_MASK == 0 && (word != WAITERS || self.gate.is_free())
+    }
+
+    /// How long to poll for the lock, at most `most` polls. `part` is an address that stands for the newcomers or for
+    /// the top waiter: the two learn separately, since their waits differ.
+    pub(super) fn polls(&self, part: usize, most: u32) -> Polls {
+        if C::FOREIGN {
+            Polls::OfLock(self.counts.polls(most))
+        } else {
+            Polls::OfThread(Budget::at(part, most))
+        }
+    }
+}
+
+/// Whether a top waiter is dead. (The gate of a private lock in the child of a fork may name a thread that only the
+/// parent has.) A process that has ended and was not waited for does not count as dead.
+fn is_dead<S: Sharing>(top_waiter: u32) -> bool {
+    match S::FLAG {
+        Flag::Private => owner::is_not_in_process(top_waiter),
+        Flag::Shared => owner::no_such_task(top_waiter),
+    }
+}
+
+/// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the thread
+/// has.
+pub(super) enum Polls {
+    OfLock(u32),
+    OfThread(Budget),
+}
+
+impl Polls {
+    pub(super) fn most(&self) -> u32 {
+        match self {
+            Self::OfLock(most) => *most,
+            Self::OfThread(budget) => budget.most(),
+        }
+    }
+
+    pub(super) fn are_spent(&self) -> bool {
+        matches!(self, Self::OfThread(budget) if budget.is_spent())
+    }
+
+    pub(super) fn made<C: Counting>(&self, polls: u32, success: bool, counts: &C) {
+        match self {
+            Self::OfLock(_) => counts.polled(success),
+            Self::OfThread(budget) => budget.made(polls, success),
+        }
+    }
+}
