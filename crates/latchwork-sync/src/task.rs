@@ -24,124 +24,40 @@
 //! is set last stays; the other one is given back, or stays mapped. The handler has released its locks when it returns.
 #![allow(unsafe_code)]
 
+use self::attachment::MAX_ATTACHMENTS;
+use self::record::{AHEAD, ASKED_FOR, BEGUN, END, Record, is_own, record};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::sys::each_thread::each_thread;
-use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
+use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, Unavailable};
 use crate::sys::{own_record, thread, thread_end};
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::ffi::c_void;
+use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 
+mod attachment;
+mod boost;
 mod ceiling;
+mod error;
+mod record;
 
-pub use ceiling::ProtectFault;
-pub use ceiling::{Ceilings, HIGHEST};
+pub use self::attachment::Attachment;
+pub use self::boost::ProtectFault;
+pub use self::ceiling::{Ceilings, HIGHEST};
+pub use self::error::TaskError;
+pub use self::record::CurrentOrNone;
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
-/// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
-pub const MAX_ATTACHMENTS: usize = 128;
 /// So many of them always have room on the list, whatever locks the thread holds: see [`MAX_HELD`].
 const SURE_ATTACHMENTS: usize = 16;
-
-/// A region that this thread is a task of.
-#[derive(Clone, Copy)]
-pub struct Attachment {
-    /// First address of the region.
-    pub base: usize,
-    /// First address after it.
-    pub end: usize,
-    /// The thread's slot in the region's task table.
-    pub slot: NonNull<()>,
-    /// The link of the life-word on the robust list.
-    pub life: usize,
-    /// The link of its tail on the robust list.
-    pub tail: usize,
-    /// The tag by which the region names this task.
-    pub tag: u64,
-    /// Passed to `detach`.
-    pub context: NonNull<()>,
-    /// Ends the attachment and forgets it, called when the thread exits.
-    pub detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
-}
-
-/// The state of a thread. All zero is a valid record: that of a thread without one.
-#[repr(C)]
-pub struct Record {
-    tid: Cell<u32>,
-    process: Cell<u32>,
-    /// Robust locks of the user that still fit on the list; 0 in the record of a thread without one.
-    budget: Cell<i32>,
-    head: Cell<Option<NonNull<Head>>>,
-    /// The place on the list where robust locks are linked: after the life-words, or at the front.
-    anchor: Cell<usize>,
-    /// Where the list ends for robust locks: at the first tail, or at the head.
-    end: Cell<usize>,
-    own_head: UnsafeCell<OwnHead>,
-    /// Address of the checker's data for this thread; 0: none.
-    checked: Cell<usize>,
-    /// Number of operations under way that rely on an attachment.
-    leaning: Cell<u32>,
-    attached: Cell<usize>,
-    attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
-    ceilings: Ceilings,
-}
-
-const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
-
-// The C header relies on the layout of the first fields.
-#[cfg(all(feature = "foreign", target_pointer_width = "64"))]
-const _: () = assert!(
-    core::mem::offset_of!(Record, tid) == 0
-        && core::mem::offset_of!(Record, budget) == 8
-        && core::mem::offset_of!(Record, head) == 16
-        && core::mem::offset_of!(Record, anchor) == 24
-        && core::mem::offset_of!(Record, end) == 32
-);
-
-/// Why the calling thread cannot be a task or own robust locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TaskError {
-    /// No memory for the thread's record.
-    #[error("no memory for the thread's record: {0}")]
-    Memory(rustix::io::Errno),
-    /// The kernel, or a sandbox, refuses robust lists.
-    #[error("the system refuses robust lists: {0}")]
-    RobustList(rustix::io::Errno),
-    /// The C library's robust mutexes have an unknown layout.
-    #[error("this C library's robust mutexes have an unknown layout (offset {0})")]
-    ForeignLayout(isize),
-}
 
 each_thread! {
     /// The robust list head, once found. It survives a fork, unlike the record: a raw clone leaves no other trace of
     /// libc's head.
     static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = Cell::new(None);
-}
-
-each_thread! {
-    /// The stage of the thread's end: one of the constants below.
-    static END: Cell<u8> = Cell::new(AHEAD);
-}
-const AHEAD: u8 = 0;
-/// The loader will call [`ends`] at the thread's end: there was no free key.
-const ASKED_FOR: u8 = 1;
-/// The attachments have ended.
-const BEGUN: u8 = 2;
-
-#[inline(always)]
-fn record() -> &'static Record {
-    // SAFETY: the record is either zeros that no code writes (all-zero is valid for every field: integers, `Option` of
-    // pointers, `Option<Attachment>` whose niche is a null pointer), or the page that `refresh` has set, which stays
-    // mapped until the thread's end.
-    unsafe { own_record::get().cast().as_ref() }
-}
-
-/// Whether this is the calling thread's own record, and not the shared one of zeros.
-fn is_own(record: &Record) -> bool {
-    !core::ptr::addr_eq(record, own_record::nobody().as_ptr())
 }
 
 /// The calling thread, as robust locks use it.

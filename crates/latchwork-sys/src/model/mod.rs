@@ -6,10 +6,12 @@
 
 mod fault;
 pub mod mortal;
+mod step;
 pub mod task;
 
 pub use fault::Fault;
-pub use mortal::{as_task, somebody_died, step};
+pub use mortal::{as_task, somebody_died};
+pub use step::step;
 
 use crate::time::Deadline;
 use std::cell::Cell;

@@ -146,7 +146,7 @@ fn sleep(
 
 pub fn wake(word: *const AtomicU32, count: u32, _: Sharing) -> usize {
     if has(Fault::RobustSettlesBeforeWake) {
-        crate::model::task::Me::whoever().head().settle(0);
+        crate::model::task::current().head.settle(0);
     }
     step();
     wake_in(&mut kernel(), word as usize, u32::MAX, count as usize)
