@@ -78,7 +78,10 @@ pub trait Foreign {
         EINVAL
     }
     /// Completes an unlock whose compare-and-swap has failed.
-    fn free_unlinked(&self, _before: usize) {}
+    ///
+    /// # Safety
+    /// The calling task has announced the lock, and unlinked it.
+    unsafe fn free_unlinked(&self, _before: usize) {}
     /// # Safety
     /// The calling task holds it.
     unsafe fn give_back_unclean(&self) {}
@@ -393,8 +396,9 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
             .is_some_and(|owner| Me::get().is_ok_and(|me| me.tid() == owner))
     }
 
-    fn free_unlinked(&self, before: usize) {
-        Robust::free_unlinked(self, before);
+    unsafe fn free_unlinked(&self, before: usize) {
+        // SAFETY: by the caller's contract.
+        unsafe { Robust::free_unlinked(self, before) };
     }
 
     unsafe fn give_back_unclean(&self) {

@@ -149,7 +149,7 @@ impl Own {
     /// The calling thread, unless it runs in the checker already, is about to end, or has no room.
     #[inline]
     pub(super) fn enter() -> Option<Busy> {
-        let known = Me::whoever().checked();
+        let known = Me::current_or_none().checked();
         // SAFETY: `begin` stored the pointer, to memory that stays mapped until the thread ends.
         let own = match unsafe { (known as *const Self).as_ref() } {
             Some(own) => own,
@@ -161,7 +161,7 @@ impl Own {
     /// As [`Self::enter`], but only for a thread that is known already.
     #[inline(always)]
     pub(super) fn enter_if_known() -> Option<Busy> {
-        let known = Me::whoever().checked();
+        let known = Me::current_or_none().checked();
         // SAFETY: `begin` stored the pointer, or it is null; the memory stays mapped until the thread ends.
         let own: &'static Self = unsafe { (known as *const Self).as_ref() }?;
         own.become_busy()
@@ -203,7 +203,8 @@ impl Own {
         let own: &'static Self = unsafe { own.as_ref() };
         if own.place.get().is_some() && own.process.get() == thread::process_id() {
             // The thread record was wiped by something other than a fork of this library.
-            me.set_checked(ptr::from_ref(own).addr());
+            // SAFETY: the thread's data, which stays mapped until `end` has set 0.
+            unsafe { me.set_checked(ptr::from_ref(own).addr()) };
             return Some(own);
         }
         own.busy.set(true);
@@ -226,7 +227,8 @@ impl Own {
             .record
             .begin(own.process.get(), me.tid(), priority, &thread::name());
         own.keep_private_ones();
-        me.set_checked(ptr::from_ref(own).addr());
+        // SAFETY: the thread's data, which stays mapped until `end` has set 0.
+        unsafe { me.set_checked(ptr::from_ref(own).addr()) };
         Some(own)
     }
 
@@ -284,14 +286,14 @@ impl Own {
     #[inline(always)]
     pub(super) fn publish(&self, change: impl Fn(&TaskRecord)) {
         change(self.record());
-        if Me::whoever().first_attachment().is_some() {
+        if Me::current_or_none().first_attachment().is_some() {
             self.publish_in_regions(change);
         }
     }
 
     #[inline(never)]
     fn publish_in_regions(&self, change: impl Fn(&TaskRecord)) {
-        for attachment in Me::whoever().attachments() {
+        for attachment in Me::current_or_none().attachments() {
             let record = region::check_record(&attachment);
             // Relaxed: this thread wrote it.
             if record.thread.load(Ordering::Relaxed) != self.thread.get() {
@@ -393,7 +395,7 @@ impl Own {
     /// Publishes an entry in the regions, where other processes read it.
     #[inline(always)]
     pub(super) fn put_in_regions(&self, place: usize) {
-        if Me::whoever().first_attachment().is_some() {
+        if Me::current_or_none().first_attachment().is_some() {
             self.put_in_each_region(place);
         }
     }
@@ -506,7 +508,7 @@ impl Own {
 
     /// The thread leaves its regions: only this process still sees what it holds.
     pub(super) fn end_copies(&self) {
-        for attachment in Me::whoever().attachments() {
+        for attachment in Me::current_or_none().attachments() {
             region::check_record(&attachment).end();
         }
     }
@@ -519,7 +521,10 @@ impl Own {
         place.more_count.store(0, Ordering::Relaxed);
         // Release: pairs with the claim by the place's next thread.
         place.taken.store(0, Ordering::Release);
-        Me::whoever().set_checked(0);
+        if let Some(me) = Me::current_or_none().task() {
+            // SAFETY: there is no data from now on.
+            unsafe { me.set_checked(0) };
+        }
         KNOWN.with(|known| known.set(None));
         core::mem::forget(busy);
         // SAFETY: no pointer to it is left.

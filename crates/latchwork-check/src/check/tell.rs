@@ -567,7 +567,7 @@ fn freed_with_locks(range: Range<usize>, site: Site) {
 #[inline]
 #[must_use]
 pub fn knows_this_thread() -> bool {
-    Me::whoever().checked() != 0
+    Me::current_or_none().checked() != 0
 }
 
 /// For the child of a fork, as its first step: it keeps the forking thread's stack, and begins a board of

@@ -109,7 +109,7 @@ pub(super) fn at<R>(
         return Err(StorageError::NotMapped);
     }
     let task = region.task_of(&attachment);
-    me.lean(|| {
+    me.rely_on_attachment(|| {
         step(&Ground {
             region,
             task: task.heap_task(),
@@ -125,7 +125,7 @@ fn at_first_use<R>(
 ) -> Result<R, StorageError> {
     let region = homes::find(home).ok_or(StorageError::NotMapped)?;
     let task = region.task()?;
-    me.lean(|| {
+    me.rely_on_attachment(|| {
         step(&Ground {
             region: &region,
             task: task.heap_task(),

@@ -186,5 +186,6 @@ pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> cor
 /// before the call returns. This call deletes the key: its destructor does not run at the end of such a thread, and
 /// what the thread leaves is treated as a dead owner's.
 pub unsafe fn take_no_key() {
-    crate::sys::thread_end::make_no_key_yet();
+    // SAFETY: by the caller's contract no thread uses the key.
+    unsafe { crate::sys::thread_end::create_key_later() };
 }

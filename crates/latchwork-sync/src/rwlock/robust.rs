@@ -241,7 +241,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         if !is_free(&self.gate) {
             return None;
         }
-        let index = Me::whoever().tid() as usize % READERS;
+        let index = Me::current_or_none().tid() as usize % READERS;
         let seat = &self.seats[index].0;
         // SAFETY: by the caller's contract.
         let owner = unsafe { seat.acquire_free() }?;

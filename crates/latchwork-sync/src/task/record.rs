@@ -48,7 +48,7 @@ each_thread! {
     pub(super) static END: Cell<u8> = Cell::new(AHEAD);
 }
 pub(super) const AHEAD: u8 = 0;
-/// The loader will call [`ends`] at the thread's end: there was no free key.
+/// The loader will call `ends` at the thread's end: there was no free key.
 pub(super) const ASKED_FOR: u8 = 1;
 /// The attachments have ended.
 pub(super) const BEGUN: u8 = 2;

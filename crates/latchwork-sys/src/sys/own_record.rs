@@ -147,7 +147,11 @@ mod variable {
         }
     }
 
-    pub fn set(record: NonNull<u8>) {
+    /// Sets the pointer that [`get`] returns in this thread.
+    ///
+    /// # Safety
+    /// It points at `RECORD_BYTES` of a record, all zeros at first, which stay mapped until another pointer is set.
+    pub unsafe fn set(record: NonNull<u8>) {
         // SAFETY: writes the calling thread's copy of the variable.
         unsafe {
             #[cfg(target_arch = "x86_64")]
@@ -191,7 +195,11 @@ mod variable {
         RECORD.with(Cell::get).unwrap_or_else(nobody)
     }
 
-    pub fn set(record: NonNull<u8>) {
+    /// Sets the pointer that [`get`] returns in this thread.
+    ///
+    /// # Safety
+    /// It points at `RECORD_BYTES` of a record, all zeros at first, which stay mapped until another pointer is set.
+    pub unsafe fn set(record: NonNull<u8>) {
         RECORD.with(|cell| cell.set(Some(record)));
     }
 }

@@ -274,8 +274,11 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     if process::parent() != plan.parent {
         process::exit(0);
     }
-    process::forget_c_output();
-    process::cut_exit_handlers(crate::task::process_ends);
+    // SAFETY: this process has one thread; `process_ends` is called in `exit` alone.
+    unsafe {
+        process::discard_c_output();
+        process::cut_exit_handlers(crate::task::process_ends);
+    }
     if plan.prove {
         process::touch_libc_locks();
         let thread = std::thread::Builder::new()

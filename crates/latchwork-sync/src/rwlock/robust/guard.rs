@@ -273,7 +273,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
 
 /// The calling task's ID, after it has acquired a lock.
 fn myself() -> u32 {
-    Me::whoever().tid()
+    Me::current_or_none().tid()
 }
 
 impl<T: ?Sized, const READERS: usize> From<RawError> for LockError<'_, T, READERS> {
