@@ -7,7 +7,7 @@
 use crate::TaskError;
 use crate::atomic::AtomicU32;
 use crate::condvar::steps::nap;
-pub use crate::condvar::steps::{Call, Pause, Risen};
+pub use crate::condvar::steps::{Awake, Call, Pause};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Patience, Protect, ProtectFault,
     Protocol, Queue, RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, Throughput,
@@ -61,7 +61,7 @@ pub trait Foreign {
     /// The calling task holds the lock; the implementation checks it where the lock knows its owner.
     unsafe fn unlock(&self) -> c_int;
     /// Acquires the lock again after a wait for a condition variable.
-    fn lock_again(&self, risen: &Risen<'_>) -> c_int;
+    fn lock_again(&self, awake: &Awake<'_>) -> c_int;
     fn is_locked(&self) -> bool;
     /// Whether the calling task holds it, as far as the lock knows.
     fn may_be_mine(&self) -> bool;
@@ -206,8 +206,8 @@ macro_rules! nameless {
                 0
             }
 
-            fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+            fn lock_again(&self, awake: &Awake<'_>) -> c_int {
+                taken(self.acquire_again(awake.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
@@ -246,8 +246,8 @@ macro_rules! named {
                 0
             }
 
-            fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+            fn lock_again(&self, awake: &Awake<'_>) -> c_int {
+                taken(self.acquire_again(awake.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
@@ -284,7 +284,7 @@ impl Foreign for Spin {
         0
     }
 
-    fn lock_again(&self, _: &Risen<'_>) -> c_int {
+    fn lock_again(&self, _: &Awake<'_>) -> c_int {
         lock_plainly(self, How::Endless)
     }
 
@@ -326,8 +326,8 @@ impl Foreign for RecursiveMutex<()> {
         0
     }
 
-    fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-        core::mem::forget(RecursiveMutex::lock_again(self, risen.arrival()));
+    fn lock_again(&self, awake: &Awake<'_>) -> c_int {
+        core::mem::forget(RecursiveMutex::lock_again(self, awake.arrival()));
         0
     }
 
@@ -377,7 +377,7 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
         0
     }
 
-    fn lock_again(&self, _: &Risen<'_>) -> c_int {
+    fn lock_again(&self, _: &Awake<'_>) -> c_int {
         self.lock(How::Endless)
     }
 

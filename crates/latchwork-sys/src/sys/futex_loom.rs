@@ -157,7 +157,7 @@ pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, _: Sharing) -> u
     wake_in(&mut kernel(), word as usize, mask, count as usize)
 }
 
-pub fn wake_and_send_on(
+pub fn wake_and_requeue(
     word: &AtomicU32,
     expected: u32,
     count: u32,
