@@ -158,7 +158,7 @@ impl<S: Sharing> Completion<S> {
     /// Wakes up to `count` of the tasks that waited when `done` changed. The word may already be freed here.
     fn wake(&self, before: u64, count: u32) {
         let seen = unless_fault!(
-            CompleterLooksAgain,
+            CompleterReadsAgain,
             before,
             self.state.load(Ordering::Relaxed)
         );

@@ -229,7 +229,7 @@ negative_twin!(
 
 negative_twin!(
     twin_completer_that_looks_again_is_found,
-    CompleterLooksAgain,
+    CompleterReadsAgain,
     "Causality violation",
     None,
     one_frees_at_once
@@ -237,7 +237,7 @@ negative_twin!(
 
 negative_twin!(
     twin_completer_of_all_that_looks_again_is_found,
-    CompleterLooksAgain,
+    CompleterReadsAgain,
     "Causality violation",
     Some(3),
     the_last_of_all_frees

@@ -313,7 +313,7 @@ fn a_reader_and_a_writer(scene: Scene) {
 
 twin!(
     twin_reader_that_looks_once_is_found,
-    RobustRwLockLooksOnce,
+    RobustRwLockChecksOnce,
     "Causality violation",
     a_reader_and_a_writer
 );
@@ -343,7 +343,7 @@ twin!(
 );
 twin!(
     twin_death_that_tore_nothing_and_is_told_is_found,
-    RobustRwLockTellsAllDeaths,
+    RobustRwLockReportsAllDeaths,
     "told of a death that changed nothing",
     |scene| at_every_step(scene, 2, Two::write, &[Two::read])
 );

@@ -305,7 +305,7 @@ twin!(
 );
 twin!(
     twin_starving_one_that_looks_once_is_found,
-    RwLockLooksOnce,
+    RwLockChecksOnce,
     "deadlock",
     true,
     WritersFirst,

@@ -96,7 +96,7 @@ use self::state::{
     NOBODY, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
     STARVING_WRITERS, State, WRITER, Waiter,
 };
-use super::{Preference, WritersFirst};
+use super::preference::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::{Patience, Unfinished};
@@ -283,7 +283,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                 return Ok(());
             }
             loop {
-                let Some(state) = self.lie_down::<WRITES>(&mut me, starves) else {
+                let Some(state) = self.register_to_sleep::<WRITES>(&mut me, starves) else {
                     return Ok(());
                 };
                 let end = patience.deadline();
@@ -313,7 +313,11 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     /// Counts the waiter and asks for a wake-up; returns `None` if it has entered instead.
-    fn lie_down<const WRITES: bool>(&self, me: &mut Waiter, starves: bool) -> Option<State> {
+    fn register_to_sleep<const WRITES: bool>(
+        &self,
+        me: &mut Waiter,
+        starves: bool,
+    ) -> Option<State> {
         loop {
             let Err(state) = self.attempt::<WRITES>(*me) else {
                 return None;
@@ -326,7 +330,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             // Relaxed: this step neither enters nor leaves.
             if self.change(state, asked, Ordering::Relaxed).is_ok() {
                 me.counted = counted;
-                if unless_fault!(RwLockLooksOnce, false, true) {
+                if unless_fault!(RwLockChecksOnce, false, true) {
                     return Some(asked);
                 }
             }

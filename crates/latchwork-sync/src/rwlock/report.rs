@@ -2,7 +2,8 @@
 //! before and after. Nothing is left of the reports where the observer is [nobody](ByFeature). The lock has no tag
 //! here.
 
-use super::{Preference, RawRwLock};
+use super::preference::Preference;
+use super::raw::RawRwLock;
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
 use crate::mutex::{Patience, Unfinished};
 use crate::sharing::Sharing;
@@ -45,7 +46,7 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
     patience: Patience,
     site: Site,
 ) -> Result<(), Unfinished> {
-    let told = lock_of(lock);
+    let lock_report = lock_of(lock);
     let at_once = if WRITES {
         lock.try_write()
     } else {
@@ -53,18 +54,23 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
     };
     if !at_once {
         // After its report a deadlock is what the program would have.
-        let _ = ByFeature::wants(told, mode(WRITES), patience.deadline().is_some(), site);
+        let _ = ByFeature::wants(
+            lock_report,
+            mode(WRITES),
+            patience.deadline().is_some(),
+            site,
+        );
         let entered = if WRITES {
             lock.write(patience)
         } else {
             lock.read(patience)
         };
         if entered.is_err() {
-            ByFeature::gave_up(told);
+            ByFeature::gave_up(lock_report);
             return entered;
         }
     }
-    ByFeature::taken(told, mode(WRITES), How::Locked, site);
+    ByFeature::taken(lock_report, mode(WRITES), How::Locked, site);
     Ok(())
 }
 
@@ -85,7 +91,7 @@ pub(super) fn try_enter<S: Sharing, P: Preference, const WRITES: bool>(
 }
 
 #[inline(always)]
-pub(super) fn leaves<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
+pub(super) fn releasing<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
     if ByFeature::IS_ON {
         // What a guard holds is released, whatever the observer knows of it.
         let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
@@ -94,8 +100,8 @@ pub(super) fn leaves<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
 
 /// The writer has become a reader.
 #[inline(always)]
-pub(super) fn downgrades<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
-    leaves(lock);
+pub(super) fn downgraded<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
+    releasing(lock);
     if ByFeature::IS_ON {
         ByFeature::taken(lock_of(lock), Mode::Shared, How::Again, Site::UNKNOWN);
     }
