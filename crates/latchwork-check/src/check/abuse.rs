@@ -10,7 +10,7 @@ use super::rule::Rule;
 use super::settings;
 use crate::atomic::Ordering;
 use crate::hook::{Kind, Lock, Site};
-use crate::sys::look;
+use crate::sys::introspect as look;
 
 /// The flags of an object on the board.
 fn marks_of(object: Lock) -> Option<u32> {

@@ -2,7 +2,7 @@
 //! numbers for files of its own.
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sys::look;
+use crate::sys::introspect as look;
 
 /// A descriptor, and the file that it refers to: device and inode. Relaxed throughout: it is set before it is used.
 pub(super) struct Kept {

@@ -12,7 +12,7 @@ use super::tag::Tag;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site};
-use crate::sys::look;
+use crate::sys::introspect as look;
 use core::cell::Cell;
 use core::ops::Range;
 

@@ -13,7 +13,7 @@ use super::circle::Field;
 use super::field::{Here, Who};
 use crate::atomic::{Ordering, fence};
 use crate::hook::{Kind, Lock, Traits};
-use crate::sys::{look, process, thread};
+use crate::sys::{introspect as look, process, thread};
 
 /// Whether a deadlock of tasks that hold these locks lasts.
 pub(super) fn lasts(here: &Here, locks: impl Iterator<Item = Lock>) -> bool {

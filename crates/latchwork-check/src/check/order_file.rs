@@ -11,7 +11,7 @@ use super::{settings, words};
 use crate::atomic::Ordering;
 use crate::hook::RecordedSite;
 use crate::hook::record::unpack;
-use crate::sys::{look, thread};
+use crate::sys::{introspect as look, thread};
 use core::fmt::{self, Write};
 
 /// The schema's name, which changes when a field changes.
@@ -37,14 +37,13 @@ fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
             .is_ok_and(|is_between_classes| is_between_classes)
         {
             let bytes = line.0.as_bytes();
-            is_whole = look::write(file, bytes) == bytes.len();
+            is_whole = look::write(&file, bytes) == bytes.len();
             if !is_whole {
                 break;
             }
             count += 1;
         }
     }
-    look::close(file);
     Ok((count, is_whole))
 }
 

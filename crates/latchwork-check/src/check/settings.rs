@@ -23,10 +23,11 @@ use super::kept::Kept;
 use super::rule::Rule;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::helper::{self, Helper};
-use crate::sys::{board as memory, look};
+use crate::sys::{board as memory, introspect as look};
 use core::ffi::CStr;
 use core::ptr;
 use core::time::Duration;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 
 /// Nothing is checked.
 pub(super) const OFF: u32 = 1;
@@ -285,7 +286,8 @@ pub(super) fn order_path() -> Option<&'static str> {
 }
 
 fn open_json() -> Option<u32> {
-    let descriptor = look::append_to(JSON_PATH.get()?)?;
+    let file = look::append_to(JSON_PATH.get()?)?;
+    let descriptor = file.into_raw_fd().cast_unsigned();
     JSON.keep(descriptor);
     Some(descriptor)
 }
@@ -307,7 +309,7 @@ pub(super) fn json() -> Option<u32> {
 
 /// Makes the helper program write a report to a descriptor, with names that this process cannot look up. Returns
 /// whether it did.
-pub(super) fn convey(report: &[u8], json: bool, to: u32) -> bool {
+pub(super) fn convey(report: &[u8], json: bool, to: BorrowedFd<'_>) -> bool {
     let arguments = [c"symbolise", c"--json"];
     let arguments = &arguments[..1 + usize::from(json)];
     HELPER_PATH

@@ -9,8 +9,9 @@ use super::rule::Rule;
 use super::settings;
 use super::words;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use crate::sys::{board as memory, look};
+use crate::sys::{board as memory, introspect as look};
 use core::fmt::{self, Write};
+use std::os::fd::{BorrowedFd, IntoRawFd};
 
 /// The file that standard error was when the checker began.
 static ERRORS: Kept = Kept::new();
@@ -175,8 +176,15 @@ fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r str {
     str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
 }
 
+/// The descriptor of an output, which the caller has just found to refer to its file.
+fn borrowed(descriptor: u32) -> BorrowedFd<'static> {
+    // SAFETY: the descriptor is the checker's own, which nothing closes but a program that closes all that it finds, or
+    // the program's standard error. The borrow ends with the write.
+    unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) }
+}
+
 fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
-    look::write(descriptor, render(room, text).as_bytes());
+    look::write(borrowed(descriptor), render(room, text).as_bytes());
 }
 
 /// Reports once that a finding could not be written, since readers of the file miss it.
@@ -191,10 +199,10 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
         ""
     };
     let line = render(room, format_args!("{end}{}\n", Json(finding))).as_bytes();
-    if settings::convey(line, true, descriptor) {
+    if settings::convey(line, true, borrowed(descriptor)) {
         return IS_CUT.store(false, Ordering::Relaxed);
     }
-    let written = look::write(descriptor, line);
+    let written = look::write(borrowed(descriptor), line);
     let is_whole = written == line.len();
     if written > 0 {
         IS_CUT.store(!is_whole, Ordering::Relaxed);
@@ -212,7 +220,8 @@ const STANDARD_ERROR: u32 = 2;
 /// Keeps a duplicate of the current standard error for reports, in case the program replaces that descriptor later.
 pub(super) fn keep_errors() {
     if !ERRORS.is_set() {
-        ERRORS.keep(look::duplicate(STANDARD_ERROR).unwrap_or(STANDARD_ERROR));
+        let own = look::duplicate(std::io::stderr()).map(|file| file.into_raw_fd().cast_unsigned());
+        ERRORS.keep(own.unwrap_or(STANDARD_ERROR));
     }
 }
 
@@ -227,8 +236,8 @@ fn errors() -> Option<u32> {
 fn write_report(room: &mut [u8], finding: &Finding) {
     if let Some(descriptor) = errors() {
         let text = render(room, format_args!("{finding}")).as_bytes();
-        if !settings::convey(text, false, descriptor) {
-            look::write(descriptor, text);
+        if !settings::convey(text, false, borrowed(descriptor)) {
+            look::write(borrowed(descriptor), text);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Site, Traits, Verdict};
 use crate::region;
-use crate::sys::{clock, look};
+use crate::sys::{clock, introspect as look};
 use crate::task::Me;
 use core::ops::Range;
 

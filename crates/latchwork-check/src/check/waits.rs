@@ -19,7 +19,7 @@ use crate::atomic::{AtomicBool, Ordering, fence_after_update};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site, Traits};
 use crate::region::{self, wait_record};
-use crate::sys::{clock, look};
+use crate::sys::{clock, introspect as look};
 use core::cmp::Reverse;
 
 /// Whether some task of this process has, or had, a real-time priority.

@@ -12,7 +12,7 @@ use super::own::Own;
 use super::rule::Rule;
 use crate::atomic::Ordering;
 use crate::hook::{Held, Lock, Mode, RecordedSite};
-use crate::sys::{clock, look, thread};
+use crate::sys::{clock, introspect as look, thread};
 use core::fmt::Write;
 
 /// A place in a program, as text.

@@ -174,7 +174,7 @@ impl Inherit<'_> {
 /// it, and the function.
 #[cold]
 pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> core::fmt::Result {
-    crate::sys::look::write_place(crate::sys::thread::process_id(), return_address as u64, to)
+    crate::sys::introspect::write_place(crate::sys::thread::process_id(), return_address as u64, to)
 }
 
 /// Gives back the thread-specific key (`pthread_key_create`) that this library creates when it is loaded: the locks in

@@ -127,10 +127,13 @@ fn high_half(word: *const AtomicU64) -> *const AtomicU32 {
     halves.wrapping_add(usize::from(cfg!(target_endian = "little")))
 }
 
-/// The high half of a 64-bit word, for [`wait_many`]: the kernel compares it. No other access through it is
-/// allowed.
-pub fn high_word(word: &AtomicU64) -> &AtomicU32 {
-    // SAFETY: half of an atomic, aligned; no access is made through the reference.
+/// The high half of a 64-bit word, to sleep on: the kernel compares it.
+///
+/// # Safety
+/// The reference is passed to a wait and used for nothing else: an access by it would race with accesses to the whole
+/// word.
+pub unsafe fn high_word(word: &AtomicU64) -> &AtomicU32 {
+    // SAFETY: half of an atomic, aligned; by the caller's contract no access is made through the reference.
     unsafe { &*high_half(word) }
 }
 
