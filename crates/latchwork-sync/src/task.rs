@@ -426,7 +426,7 @@ impl Me {
     fn end_record(self) {
         let record = self.record;
         // SAFETY: the record of zeros is a static.
-        unsafe { own_record::set(own_record::nobody()) };
+        unsafe { own_record::set(own_record::no_record()) };
         // If the list head is inside the record, and locks are on it, the record stays mapped: the kernel is to walk
         // the list.
         let page = core::ptr::from_ref(record).addr();

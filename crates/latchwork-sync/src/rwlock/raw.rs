@@ -93,7 +93,7 @@
 mod state;
 
 use self::state::{
-    NOBODY, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
+    NO_GROUP, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
     STARVING_WRITERS, State, WRITER, Waiter,
 };
 use super::preference::{Preference, WritersFirst};
@@ -369,7 +369,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             }
         };
         let none = unless_fault!(RwLockWakesOneKind, 0, usize::MAX);
-        if first != NOBODY && wake::<S>(address, first) == none && second != NOBODY {
+        if first != NO_GROUP && wake::<S>(address, first) == none && second != NO_GROUP {
             wake::<S>(address, second);
         }
     }

@@ -1,6 +1,5 @@
-//! What the calls of a [`RwLock`](super::RwLock) are made of: those of the lock inside, with a report to the observer
-//! before and after. Nothing is left of the reports where the observer is [nobody](ByFeature). The lock has no tag
-//! here.
+//! The calls of a [`RwLock`](super::RwLock): those of the raw lock, with reports to the observer before and after.
+//! The compiler removes the reports where there is no observer (see [`ByFeature`]). The lock has no tag here.
 
 use super::preference::Preference;
 use super::raw::RawRwLock;
@@ -53,7 +52,7 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
         lock.try_read()
     };
     if !at_once {
-        // After its report a deadlock is what the program would have.
+        // A deadlock is reported, and then happens, as it would without an observer.
         let _ = ByFeature::wants(
             lock_report,
             mode(WRITES),
@@ -93,12 +92,12 @@ pub(super) fn try_enter<S: Sharing, P: Preference, const WRITES: bool>(
 #[inline(always)]
 pub(super) fn releasing<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
     if ByFeature::IS_ON {
-        // What a guard holds is released, whatever the observer knows of it.
+        // A guard's lock is released, whatever the observer knows of it.
         let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
     }
 }
 
-/// The writer has become a reader.
+/// Reports that the writer has become a reader.
 #[inline(always)]
 pub(super) fn downgraded<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
     releasing(lock);

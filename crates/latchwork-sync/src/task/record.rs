@@ -63,7 +63,7 @@ pub(super) fn record() -> &'static Record {
 
 /// Whether this is the calling thread's own record, and not the shared one of zeros.
 pub(super) fn is_own(record: &Record) -> bool {
-    !core::ptr::addr_eq(record, own_record::nobody().as_ptr())
+    !core::ptr::addr_eq(record, own_record::no_record().as_ptr())
 }
 
 /// The calling thread if it has a record in this process, or none: then its ID is 0, it has no attachments and no

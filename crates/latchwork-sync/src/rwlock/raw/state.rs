@@ -24,7 +24,7 @@ pub(super) const SLEEPING_READERS: u32 = 1;
 pub(super) const SLEEPING_WRITERS: u32 = 2;
 pub(super) const STARVING_READERS: u32 = 4;
 pub(super) const STARVING_WRITERS: u32 = 8;
-pub(super) const NOBODY: u32 = 0;
+pub(super) const NO_GROUP: u32 = 0;
 
 /// A value of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,7 +175,7 @@ impl State {
     pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, [u32; 2]) {
         let rest = self.0 & !WRITER;
         if rest == 0 {
-            return (Self(0), [NOBODY; 2]);
+            return (Self(0), [NO_GROUP; 2]);
         }
         // `VACANT_…` is set where the wake-up may go to either kind: it keeps a task of the other kind from
         // going to sleep.
@@ -200,10 +200,10 @@ impl State {
         } else if self.has(CALL_WRITER) {
             (rest & !CALL_WRITER, SLEEPING_WRITERS)
         } else {
-            (rest, NOBODY)
+            (rest, NO_GROUP)
         };
         let rest = if rest == 0 { 0 } else { rest | OPEN };
-        (Self(rest), [group, NOBODY])
+        (Self(rest), [group, NO_GROUP])
     }
 }
 

@@ -298,7 +298,7 @@ impl Scene<'_> {
                 step(&|word, task| {
                     *word = self.shown(to);
                     task.at = At::Waking(groups);
-                    if groups[0] == NOBODY {
+                    if groups[0] == NO_GROUP {
                         self.finish(index, task);
                     }
                 });
@@ -306,8 +306,8 @@ impl Scene<'_> {
             At::Waking([first, second]) => {
                 for (world, found) in world.woken(first) {
                     next.push(world.after(index, |_, task| {
-                        task.at = At::Waking([second, NOBODY]);
-                        if found || second == NOBODY {
+                        task.at = At::Waking([second, NO_GROUP]);
+                        if found || second == NO_GROUP {
                             self.finish(index, task);
                         }
                     }));
