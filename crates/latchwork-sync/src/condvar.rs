@@ -49,7 +49,7 @@
 //! | `relay` | at least the number of sleepers on this word | + the number requeued, by the notifier that requeued them; −1 by a task that is about to wake one |
 //!
 //! Invariants
-//! 1. A waiter counts itself, reads the ticket, and begins its `Watch` over deaths (`sleep.rs`) while it holds
+//! 1. A waiter counts itself, reads the ticket, and begins its `DeathWatch` (`sleep.rs`) while it holds
 //!    the mutex.
 //! 2. A notification advances the ticket before it wakes or requeues.
 //! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.

@@ -15,7 +15,7 @@ use crate::mutex::{
 };
 use crate::rwlock::RobustRwLock;
 use crate::sharing::Sharing;
-use crate::sleep::Watch;
+use crate::sleep::DeathWatch;
 use crate::spin::Spin;
 use crate::sys::futex::Sharing as Flag;
 use crate::task::{self, Me};
@@ -471,7 +471,7 @@ pub unsafe fn nap_in_region(
 ) -> Option<Option<c_int>> {
     // SAFETY: valid by the caller's contract; an atomic has the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
-    let watch = Watch::begin(word, Flag::Shared);
+    let watch = DeathWatch::begin(word, Flag::Shared);
     watch
         .is_of_region()
         .then(|| nap(&watch, expected, deadline))

@@ -1,4 +1,4 @@
-//! The doors through which the loom models reach robust locks without guards.
+//! The functions by which the loom models reach robust locks without guards.
 #![allow(unsafe_code)]
 
 pub(crate) use latchwork_sys::model::{SOON, scene};

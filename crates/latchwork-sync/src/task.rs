@@ -40,7 +40,7 @@ mod ceiling;
 mod error;
 mod record;
 
-pub use self::attachment::{Attachment, MAX_ATTACHMENTS};
+pub use self::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};
 pub use self::error::TaskError;
@@ -221,9 +221,9 @@ impl Me {
     /// # Safety
     /// Its life-word and its tail are on this thread's robust list. `context` and `slot` are those that `detach` asks
     /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
-    pub unsafe fn attach(self, attachment: Attachment) {
+    pub unsafe fn attach(self, parts: AttachmentParts) {
         let count = self.record.attached.get();
-        self.record.attachments[count].set(Some(attachment));
+        self.record.attachments[count].set(Some(Attachment::new(parts)));
         self.record.attached.set(count + 1);
         self.place_anchor();
     }

@@ -14,5 +14,5 @@ use crate::sys::process;
 pub(super) fn is_for_nobody(object: Lock) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Queue)
         && region::is_lone(object.address())
-        && process::is_lone()
+        && process::is_single_threaded_and_childless()
 }

@@ -12,7 +12,7 @@ use super::task_table::{Life, Orphans, Slot};
 use super::{AttachError, Inner, wait_record};
 use crate::atomic::Ordering;
 use crate::sys::futex::{self, Sharing};
-use crate::task::{Attachment, Me};
+use crate::task::{Attachment, AttachmentParts, Me};
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -159,7 +159,7 @@ impl Inner {
             .settle_in(owner.raw(), wait_record::recorded(priority));
         self.use_begins();
         let addresses = self.addresses();
-        let attachment = Attachment {
+        let attachment = AttachmentParts {
             base: addresses.start,
             end: addresses.end,
             slot: NonNull::from(slot).cast(),

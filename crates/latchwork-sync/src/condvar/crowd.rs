@@ -3,7 +3,7 @@
 
 use super::waited::Waited;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::sleep::Watch;
+use crate::sleep::DeathWatch;
 use crate::sys::futex::{self, Sharing, Wait};
 use crate::task::Me;
 use crate::time::Deadline;
@@ -36,7 +36,7 @@ impl Crowd {
 
     /// Counts the caller in. The caller holds the mutex.
     pub(super) fn enter(&self, sharing: Sharing) -> CrowdWaiter<'_> {
-        let watch = Watch::begin(&self.ticket, sharing);
+        let watch = DeathWatch::begin(&self.ticket, sharing);
         self.waiters.fetch_add(1, Ordering::Relaxed);
         CrowdWaiter {
             crowd: self,
@@ -55,7 +55,7 @@ fn task_id() -> u32 {
 /// A counted waiter, until this is dropped.
 pub(super) struct CrowdWaiter<'a> {
     crowd: &'a Crowd,
-    watch: Watch<'a>,
+    watch: DeathWatch<'a>,
     ticket: u32,
     task: u32,
 }
@@ -94,7 +94,7 @@ impl CrowdWaiter<'_> {
     }
 
     /// The watch, if the word lies in a region, whose other tasks are watched, too.
-    pub(super) fn watch(&self) -> Option<(&Watch<'_>, u32)> {
+    pub(super) fn watch(&self) -> Option<(&DeathWatch<'_>, u32)> {
         self.watch
             .is_of_region()
             .then_some((&self.watch, self.ticket))

@@ -12,7 +12,7 @@ use super::gathering::{GatheringWaiter, Turn};
 use super::variable::Condvar;
 use crate::mutex::{Arrival, By, Queue};
 use crate::sharing::Sharing;
-use crate::sleep::Watch;
+use crate::sleep::DeathWatch;
 use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
@@ -22,7 +22,11 @@ use core::time::Duration;
 const NAP: Duration = Duration::from_millis(100);
 
 /// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
-pub(crate) fn nap(watch: &Watch<'_>, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
+pub(crate) fn nap(
+    watch: &DeathWatch<'_>,
+    expected: u32,
+    deadline: Option<Deadline>,
+) -> Option<i32> {
     let end = Deadline::after(NAP);
     let until = deadline.map_or(end, |deadline| deadline.min(end));
     match watch.sleep(expected, Some(until)) {

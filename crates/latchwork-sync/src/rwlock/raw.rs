@@ -21,10 +21,10 @@
 //! | 0, or with `OPEN` | free |
 //! | `READERS` > 0 | held by readers |
 //! | `WRITER` | held by a writer |
-//! | none of these, not 0 | the last reader has left and is about to decide whom it wakes: that reader holds the lock |
+//! | none of these, not 0 | the last reader has left and is about to decide which waiters it wakes: that reader holds the lock |
 //!
 //! Tasks sleep on the *high half* of the word, in one of four groups (readers, writers, starving readers,
-//! starving writers) that futex bit masks tell apart. An *entering* task acquires the lock, a *leaving* one
+//! starving writers) that futex bit masks distinguish. An *entering* task acquires the lock, a *leaving* one
 //! releases it, and *calling* a group means waking it.
 //!
 //! Invariants
@@ -59,7 +59,7 @@
 //! Readers that wait only because writers wait are woken by a writer's release, or by the last writer that
 //! gives up.
 //!
-//! *Whom a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
+//! *Which waiters a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
 //! order of arrival. While a woken task is on its way (3), the next releases wake no further one.
 //!
 //! *Orderings:* each step that leaves is a Release and pairs with the Acquire of each step that enters. Steps

@@ -1,13 +1,34 @@
 //! A region that a thread is a task of, as the thread's record names it.
 
+use core::ops::Deref;
 use core::ptr::NonNull;
 
 /// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
 pub const MAX_ATTACHMENTS: usize = 128;
 
-/// A region that this thread is a task of.
+/// A region that this thread is a task of, as [`Me::attach`](super::Me::attach) recorded it. Safe code can read its parts,
+/// and neither make nor change one. As a [`Me`](super::Me), it is for the call that got it.
 #[derive(Clone, Copy)]
-pub struct Attachment {
+pub struct Attachment(AttachmentParts);
+
+impl Attachment {
+    #[inline]
+    pub(super) fn new(parts: AttachmentParts) -> Self {
+        Self(parts)
+    }
+}
+
+impl Deref for Attachment {
+    type Target = AttachmentParts;
+    #[inline(always)]
+    fn deref(&self) -> &AttachmentParts {
+        &self.0
+    }
+}
+
+/// The parts of an [`Attachment`].
+#[derive(Clone, Copy)]
+pub struct AttachmentParts {
     /// First address of the region.
     pub base: usize,
     /// First address after it.

@@ -83,7 +83,7 @@ impl Me {
     }
 
     /// # Safety
-    /// As for the `Me` that this one stands for.
+    /// As for the `Me` that this one models.
     pub unsafe fn head(self) -> &'static Head {
         &self.record.head
     }

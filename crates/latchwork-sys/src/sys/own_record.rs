@@ -45,7 +45,7 @@ pub struct Crowd {
     pub began: Cell<u64>,
 }
 
-/// The number of entries by which a thread tells locks apart.
+/// The number of entries by which a thread distinguishes locks.
 pub const PLACES: usize = 8;
 
 each_thread! {

@@ -242,7 +242,7 @@ pub fn threads() -> Option<u32> {
 }
 
 /// Whether the calling process has one thread, and no unreaped child; false if that cannot be known.
-pub fn is_lone() -> bool {
+pub fn is_single_threaded_and_childless() -> bool {
     let is_one = threads() == Some(1);
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();

@@ -9,7 +9,7 @@ use crate::mutex::{Acquired, Patience, RawError, Robust, RobustProtocol, WAITERS
 use crate::task::Me;
 use crate::time::Deadline;
 
-/// The end of one sleep for a reader's favourite seat, before the reader looks for another one; and whether the
+/// The end of one sleep for a reader's favourite seat, before the reader searches for another one; and whether the
 /// reader's own deadline has passed with it.
 #[cfg(not(loom))]
 mod nap {
@@ -26,11 +26,11 @@ mod nap {
 
 /// The queueing mutex that writers hold. Models use one with fewer states and the same guarantees.
 #[cfg(not(loom))]
-pub(super) type Gate = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
+pub(super) type GateMutex = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
 #[cfg(loom)]
-pub(super) type Gate = Robust;
+pub(super) type GateMutex = Robust;
 
-/// In a model a lock has one seat, so a reader never looks for another.
+/// In a model a lock has one seat, so a reader never searches for another.
 #[cfg(loom)]
 mod nap {
     use super::{Deadline, Patience};
@@ -47,7 +47,7 @@ mod nap {
 /// The lock without data.
 #[repr(C)]
 pub(crate) struct RawRobust<const READERS: usize> {
-    pub(super) gate: Gate,
+    pub(super) gate: GateMutex,
     writing: AtomicU32,
     pub(super) seats: [Seat; READERS],
 }
@@ -113,7 +113,7 @@ impl<const READERS: usize> RawRobust<READERS> {
             let seats = [const { Seat::new() }; READERS];
             #[cfg(loom)]
             let seats = core::array::from_fn(|_| Seat::new());
-            Self { gate: Gate::new(), writing: AtomicU32::new(0), seats }
+            Self { gate: GateMutex::new(), writing: AtomicU32::new(0), seats }
         }
     }
 
@@ -358,7 +358,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     }
 
     /// The gate, for operations that only its owner may do.
-    pub(crate) fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &GateMutex {
         &self.gate
     }
 }

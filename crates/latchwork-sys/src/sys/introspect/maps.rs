@@ -23,7 +23,7 @@ pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Resu
                 let offset = address - mapping.start + mapping.offset;
                 found = write!(to, "{name}+{offset:#x}").is_ok();
                 // A return address may lie behind the end of its function.
-                let place = symbol::Place::Code(offset.saturating_sub(1));
+                let place = symbol::SymbolAddress::Code(offset.saturating_sub(1));
                 let mut function = Name::EMPTY;
                 if let Ok(path) = Path::new(format_args!("{file}"))
                     && let Ok(path) = path.as_c_str()
@@ -58,7 +58,7 @@ pub fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Opti
         return None;
     }
     let mut variable = Name::EMPTY;
-    let place = symbol::Place::Variable(module.behind);
+    let place = symbol::SymbolAddress::Variable(module.behind);
     symbol::write_symbol(
         module.path.as_c_str().ok()?,
         module.inode,
