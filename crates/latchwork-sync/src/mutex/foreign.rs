@@ -153,7 +153,7 @@ impl Inherit<'_> {
                     futex_pi::unlock_pi(core::ptr::from_ref(self.word), Sharing::Private)
                 } {
                     Pi::Done => return true,
-                    Pi::Again | Pi::Inconsistent => futex_pi::stand_back(),
+                    Pi::Again | Pi::Inconsistent => futex_pi::let_others_run(),
                     _ => return false,
                 }
             } else if word & WAITERS != 0 && !is_outside(word & TID_MASK) {

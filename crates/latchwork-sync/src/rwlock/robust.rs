@@ -67,6 +67,10 @@
 //! select the same seat), and a load of the gate; to write, two compare-and-swaps, and a load of each seat.
 //! *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative twins),
 //! `tests/robust_rwlock.rs`, `tests/kill_rwlock.rs` (kills at each instruction, and storms).
+//!
+//! [`Robust`]: crate::mutex::Robust
+//! [`Throughput`]: crate::mutex::Throughput
+
 mod acquire;
 mod error;
 #[cfg(all(feature = "foreign", not(loom)))]

@@ -400,6 +400,6 @@ pub fn is_real_time() -> bool {
     Me::current_or_none().tid() == REAL_TIME
 }
 
-pub fn stand_back() {
+pub fn let_others_run() {
     loom::thread::yield_now();
 }

@@ -351,7 +351,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
             // process would consume its wake-up.
             thread::sleep_until(Deadline::after(LINGER));
         }
-        scheduling::step_back();
+        scheduling::yield_to_shorter_slices();
     }
     process::exit(status)
 }

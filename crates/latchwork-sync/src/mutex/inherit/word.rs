@@ -190,7 +190,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
                 Pi::Inconsistent if doubts == DOUBTS => return Err(InheritFault::Corrupt),
                 Pi::Inconsistent => {
                     doubts += 1;
-                    futex_pi::stand_back();
+                    futex_pi::let_others_run();
                 }
                 _ => {}
             }

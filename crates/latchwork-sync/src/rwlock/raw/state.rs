@@ -92,7 +92,7 @@ impl State {
         let state = State((self.0 & !(OPEN | VACANT_TO_ANY | VACANT_TO_STARVING)) - waiter.counted);
         if WRITES {
             let state = if waiter.counted != 0 {
-                state.with_the_others_called()
+                state.with_other_writers_called()
             } else {
                 state
             };
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// The state after a writer, possibly a woken one, no longer waits: the writers left ask for a wake-up.
-    pub(super) fn with_the_others_called(self) -> Self {
+    pub(super) fn with_other_writers_called(self) -> Self {
         Self(if self.has(WAITING) {
             self.0 | unless_fault!(RwLockWriterForgetsOthers, CALL_WRITER, 0)
         } else {
@@ -136,7 +136,7 @@ impl State {
         }
         let state = State(self.0 - waiter.counted);
         let state = if WRITES {
-            state.with_the_others_called()
+            state.with_other_writers_called()
         } else {
             state
         };

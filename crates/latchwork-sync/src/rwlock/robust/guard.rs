@@ -36,7 +36,8 @@ pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
 
 /// The right to change a robust lock's data; dropping it releases the lock.
 ///
-/// If it is dropped while its thread panics, the next task gets [`LockError::OwnerDied`]. Forgetting it leaves
+/// If it is dropped while its thread panics, the next task gets
+/// [`LockError::OwnerDied`](super::LockError::OwnerDied). Forgetting it leaves
 /// the lock held until the task ends. In the child of a fork the guard is the parent's: dropping it there
 /// aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]

@@ -10,7 +10,7 @@ use core::ops::{Deref, DerefMut};
 
 /// A robust reader/writer lock acquired to write from a dead writer, with data that may be torn.
 ///
-/// As with [`OwnerDied`](crate::mutex::OwnerDied) of a mutex, [`TornSafe`](crate::torn_safe::TornSafe) data can be
+/// As with [`OwnerDied`](crate::mutex::OwnerDied) of a mutex, [`TornSafe`] data can be
 /// read as it is and repaired; any other data must be [replaced](Self::replace) whole, or vouched for. Dropping
 /// this guard gives the lock up: from then on every call returns `NotRecoverable`. (If a panic drops it, the
 /// lock stays inconsistent, and the next task gets `OwnerDied`.)
@@ -35,7 +35,8 @@ impl<'a, T: ?Sized, const READERS: usize> OwnerDied<'a, T, READERS> {
         unsafe { ManuallyDrop::take(&mut this.guard) }
     }
 
-    /// Releases the lock with the data as it is: the next task gets [`LockError::OwnerDied`], too.
+    /// Releases the lock with the data as it is: the next task gets
+    /// [`LockError::OwnerDied`](super::LockError::OwnerDied), too.
     pub fn pass_on(self) {
         let this = ManuallyDrop::new(self);
         owner_of_guard(this.guard.owner);
@@ -62,7 +63,7 @@ impl<'a, T, const READERS: usize> OwnerDied<'a, T, READERS> {
     /// As [`Self::as_uninit`], for a repair in place.
     ///
     /// # Safety
-    /// For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe), every byte written is part of a valid value of
+    /// For a `T` that is [`TornSafe`], every byte written is part of a valid value of
     /// its place: safe code can read it from then on.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
         // SAFETY: the guard holds the lock, is borrowed exclusively, and `MaybeUninit` allows any content.

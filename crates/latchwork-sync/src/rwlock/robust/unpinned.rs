@@ -1,5 +1,5 @@
 //! The compiler's message for a robust reader/writer lock that is used through a plain reference: see
-//! [`Pinned`](crate::mutex::Pinned).
+//! [`Pinned`].
 
 use super::acquire::{ReadResult, WriteResult};
 use super::lock::RobustRwLock;
