@@ -6,8 +6,9 @@
 //!
 //! Where the state is kept: the ceilings held are in [`Ceilings`], in the record that a fork wipes, since a child holds
 //! no lock. The scheduling that the kernel was asked for is in [`Requested`], which a fork leaves: from it the child knows
-//! that it no longer needs the priority with which it began. It gives the boost back ([`drop_inherited_boost`](Ceilings::drop_inherited_boost)) as soon
-//! as it gets a record of its own.
+//! that it no longer needs the priority with which it began. It gives the boost back
+//! ([`drop_inherited_boost`](Ceilings::drop_inherited_boost)) as soon as it gets a record of its own. The calls of the
+//! task are in `boost.rs`.
 //!
 //! Invariants
 //! 1. `effective` is the priority that the kernel was last asked for, or last reported. So it is the task's priority,
