@@ -121,9 +121,11 @@ unsafe extern "C" fn lw__unlock(mutex: *mut c_void, kind: u32) -> c_int {
 /// The inlined path has announced and unlinked a robust lock, and found its word changed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__free_unlinked(mutex: *mut c_void, kind: u32, before: usize) {
-    // SAFETY: the caller passes the address of a lock of this kind.
-    if let Some(lock) = unsafe { lock_at(mutex, kind) } {
-        lock.free_unlinked(before);
+    // SAFETY: the caller passes the address of a lock of this kind, which it has announced and unlinked.
+    unsafe {
+        if let Some(lock) = lock_at(mutex, kind) {
+            lock.free_unlinked(before);
+        }
     }
 }
 

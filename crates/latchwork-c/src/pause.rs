@@ -130,7 +130,10 @@ unsafe extern "C" fn latchwork_pause_call(storage: *mut Storage, call: *mut Call
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_pause_goes_on(storage: *mut Storage, error: c_int) -> c_int {
     // SAFETY: `wait.c` calls this between begin and end.
-    unsafe { begun(storage) }.pause.goes_on(error).into()
+    unsafe { begun(storage) }
+        .pause
+        .must_sleep_again(error)
+        .into()
 }
 
 /// Acquires the mutex again, and returns the result of the whole wait. A wait that was cancelled passes on a
@@ -147,13 +150,13 @@ unsafe extern "C" fn latchwork_pause_end(
         condition,
         lock,
     } = unsafe { ptr::read(storage.cast::<Begun>()) };
-    let mut risen = pause.rise(lock.is_owned_by_me());
-    let taken = lock.lock_again(&risen);
-    risen.taken();
+    let mut awake = pause.end_sleep(lock.is_owned_by_me());
+    let taken = lock.lock_again(&awake);
+    awake.taken();
     if cancelled != 0 {
         match condition {
-            Condition::Private(condvar) => risen.pass_on(condvar),
-            Condition::Shared(condvar) => risen.pass_on(condvar),
+            Condition::Private(condvar) => awake.pass_on(condvar),
+            Condition::Shared(condvar) => awake.pass_on(condvar),
         }
     }
     if taken == 0 && error == ETIMEDOUT {

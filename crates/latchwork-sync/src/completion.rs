@@ -158,7 +158,7 @@ impl<S: Sharing> Completion<S> {
     /// Wakes up to `count` of the tasks that waited when `done` changed. The word may already be freed here.
     fn wake(&self, before: u64, count: u32) {
         let seen = unless_fault!(
-            CompleterLooksAgain,
+            CompleterReadsAgain,
             before,
             self.state.load(Ordering::Relaxed)
         );
@@ -239,7 +239,11 @@ impl<S: Sharing> Completion<S> {
         let object = core::ptr::from_ref(self).addr();
         let _waiting = Waiting::begin(Kind::Completion, object, deadline.is_some());
         #[cfg(not(loom))]
-        return crate::sleep::sleep(futex::high_word(&self.state), 0, S::FLAG, deadline);
+        #[allow(unsafe_code, reason = "half of a word, for a wait")]
+        // SAFETY: the half is slept on, and not accessed.
+        let done = unsafe { futex::high_word(&self.state) };
+        #[cfg(not(loom))]
+        return crate::sleep::sleep(done, 0, S::FLAG, deadline);
         #[cfg(loom)]
         return futex::wait_high(&self.state, 0, u32::MAX, S::FLAG, deadline).0;
     }

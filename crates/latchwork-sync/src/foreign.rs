@@ -7,7 +7,7 @@
 use crate::TaskError;
 use crate::atomic::AtomicU32;
 use crate::condvar::steps::nap;
-pub use crate::condvar::steps::{Call, Pause, Risen};
+pub use crate::condvar::steps::{Awake, Call, Pause};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
     RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished,
@@ -15,7 +15,7 @@ use crate::mutex::{
 };
 use crate::rwlock::RobustRwLock;
 use crate::sharing::Sharing;
-use crate::sleep::Watch;
+use crate::sleep::DeathWatch;
 use crate::spin::Spin;
 use crate::sys::futex::Sharing as Flag;
 use crate::task::{self, Me};
@@ -61,7 +61,7 @@ pub trait ForeignLock {
     /// The calling task holds the lock; the implementation checks it where the lock knows its owner.
     unsafe fn unlock(&self) -> c_int;
     /// Acquires the lock again after a wait for a condition variable.
-    fn lock_again(&self, risen: &Risen<'_>) -> c_int;
+    fn lock_again(&self, awake: &Awake<'_>) -> c_int;
     fn is_locked(&self) -> bool;
     /// Whether the calling task holds it, as far as the lock knows.
     fn may_be_held_by_me(&self) -> bool;
@@ -78,7 +78,10 @@ pub trait ForeignLock {
         EINVAL
     }
     /// Completes an unlock whose compare-and-swap has failed.
-    fn free_unlinked(&self, _before: usize) {}
+    ///
+    /// # Safety
+    /// The calling task has announced the lock, and unlinked it.
+    unsafe fn free_unlinked(&self, _before: usize) {}
     /// # Safety
     /// The calling task holds it.
     unsafe fn give_back_unclean(&self) {}
@@ -203,8 +206,8 @@ macro_rules! without_owner {
                 0
             }
 
-            fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                status(self.acquire_again(risen.arrival()).map(|()| true), 0)
+            fn lock_again(&self, awake: &Awake<'_>) -> c_int {
+                status(self.acquire_again(awake.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
@@ -243,8 +246,8 @@ macro_rules! with_owner {
                 0
             }
 
-            fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-                status(self.acquire_again(risen.arrival()).map(|()| true), 0)
+            fn lock_again(&self, awake: &Awake<'_>) -> c_int {
+                status(self.acquire_again(awake.arrival()).map(|()| true), 0)
             }
 
             fn is_locked(&self) -> bool {
@@ -281,7 +284,7 @@ impl ForeignLock for Spin {
         0
     }
 
-    fn lock_again(&self, _: &Risen<'_>) -> c_int {
+    fn lock_again(&self, _: &Awake<'_>) -> c_int {
         lock_uninterruptibly(self, Blocking::Forever)
     }
 
@@ -323,8 +326,8 @@ impl ForeignLock for RecursiveMutex<()> {
         0
     }
 
-    fn lock_again(&self, risen: &Risen<'_>) -> c_int {
-        core::mem::forget(RecursiveMutex::lock_again(self, risen.arrival()));
+    fn lock_again(&self, awake: &Awake<'_>) -> c_int {
+        core::mem::forget(RecursiveMutex::lock_again(self, awake.arrival()));
         0
     }
 
@@ -374,7 +377,7 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
         0
     }
 
-    fn lock_again(&self, _: &Risen<'_>) -> c_int {
+    fn lock_again(&self, _: &Awake<'_>) -> c_int {
         self.lock(Blocking::Forever)
     }
 
@@ -393,8 +396,9 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
             .is_some_and(|owner| Me::get().is_ok_and(|me| me.tid() == owner))
     }
 
-    fn free_unlinked(&self, before: usize) {
-        Robust::free_unlinked(self, before);
+    unsafe fn free_unlinked(&self, before: usize) {
+        // SAFETY: by the caller's contract.
+        unsafe { Robust::free_unlinked(self, before) };
     }
 
     unsafe fn give_back_unclean(&self) {
@@ -471,7 +475,7 @@ pub unsafe fn nap_in_region(
 ) -> Option<Option<c_int>> {
     // SAFETY: valid by the caller's contract; an atomic has the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
-    let watch = Watch::begin(word, Flag::Shared);
+    let watch = DeathWatch::begin(word, Flag::Shared);
     watch
         .is_of_region()
         .then(|| nap(&watch, expected, deadline))

@@ -1,15 +1,14 @@
-//! What locks tell whoever watches them, in one narrow interface of addresses.
+//! The interface by which locks report to an observer, in addresses.
 //!
-//! The words of that interface stand here, on the ground, so that a region can carry a task's
-//! [`TaskRecord`] in its slot and a lock can say who it is without naming the checker. The checker is an [`Observer`],
-//! the one trait by which everything reports. It registers itself by [`observe`]; until then nothing here costs more than
-//! one load on a path that is slow anyway.
+//! Its types are in this low layer, so that a region can contain a task's [`TaskRecord`] in its slot, and a lock can
+//! describe itself, without naming the checker. The checker is an [`Observer`], the one trait by which everything
+//! reports. It registers itself by [`observe`]; until then a report costs at most one load, on a slow path.
 #![allow(unsafe_code)]
 
 mod observer;
 pub mod record;
 #[cfg(not(loom))]
-mod seam;
+mod reports;
 
 pub use observer::{ByFeature, Observer};
 #[cfg(not(loom))]
@@ -17,7 +16,7 @@ pub use observer::{Registered, Table, is_observed, observe};
 #[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
-pub use seam::{Waiting, freed, notifies, task_ends};
+pub use reports::{Waiting, freed, notifies, task_ends};
 
 #[cfg(not(loom))]
 use crate::atomic::AtomicU32;
@@ -35,7 +34,7 @@ impl Waiting {
     }
 }
 
-/// What kind of object an address is.
+/// The kind of object at an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -51,15 +50,15 @@ pub enum Kind {
     Spin = 3,
     /// A condition variable.
     Condvar = 4,
-    /// A semaphore that counts: nobody owns it.
+    /// A counting semaphore, which has no owner.
     Semaphore = 5,
-    /// A binary semaphore that its owner releases.
+    /// A binary semaphore, which its owner releases.
     OwnedSemaphore = 6,
     /// A barrier.
     Barrier = 7,
     /// A completion.
     Completion = 8,
-    /// Something that runs once.
+    /// A function that runs once.
     Once = 9,
     /// A message queue, of any kind.
     Queue = 10,
@@ -86,14 +85,14 @@ impl Kind {
         Self::Join,
     ];
 
-    /// From its number; [`Kind::Unknown`] for one that has no kind.
+    /// The kind with this number; [`Kind::Unknown`] if there is none.
     #[inline]
     #[must_use]
     pub fn from_number(number: u8) -> Self {
         *Self::ALL.get(usize::from(number)).unwrap_or(&Self::Unknown)
     }
 
-    /// Whether who takes it owns it until releasing it.
+    /// Whether a task that acquires it owns it until it releases it.
     #[inline]
     #[must_use]
     pub const fn has_owner(self) -> bool {
@@ -103,7 +102,7 @@ impl Kind {
         )
     }
 
-    /// What people call it.
+    /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -125,25 +124,25 @@ impl Kind {
 }
 
 bitflags::bitflags! {
-    /// What is special about a lock.
+    /// Properties of a lock.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Traits: u8 {
         /// Tasks of other processes use it, too.
         const SHARED = 1;
         /// The death of its owner is reported to the next one.
         const ROBUST = 2;
-        /// Its owner runs at the priority of who waits, or at a ceiling.
+        /// Its owner runs at the priority of a waiter, or at a ceiling.
         const LENDS = 4;
-        /// Its owner may take it again.
+        /// Its owner may acquire it again.
         const RECURSIVE = 8;
         /// Readers wait while a writer waits.
         const WRITERS_FIRST = 16;
-        /// Any task may release it, not its owner alone: a mutex that does not look who unlocks it, for instance.
+        /// Any task may release it, not only its owner: a mutex that does not check which task unlocks it, for instance.
         const ANYONE = 32;
     }
 }
 
-/// Those of a lock, and who uses it.
+/// The traits of a lock, with [`Traits::SHARED`] if processes share it.
 #[inline]
 pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     match S::FLAG {
@@ -152,8 +151,8 @@ pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     }
 }
 
-/// A lock, or anything that tasks wait for, as its address and what it is. Safe code cannot claim that memory beside the
-/// address is the lock's:
+/// A lock, or any other object that tasks wait for: its address, kind and traits. Safe code cannot claim that memory at
+/// the address is the lock's:
 ///
 /// ```compile_fail,E0451
 /// use latchwork::check::hook::{Kind, Lock};
@@ -162,20 +161,20 @@ pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Its first byte, in the calling process. Private, since a word beside it may be read and written.
+    /// The address of its first byte, in the calling process. Private, since a word near it may be read and written.
     address: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What is special about it.
+    /// Its properties.
     pub traits: Traits,
-    /// A checked lock's tag stands there.
+    /// A checked lock's tag is at the address.
     has_tag: bool,
-    /// At so many bytes from the address a word says who holds it; 0: there is none.
+    /// The distance in bytes from the address to a word that names the holder; 0: there is none.
     word: u8,
 }
 
 impl Lock {
-    /// A lock of one process without anything special.
+    /// A lock of one process, without traits.
     #[inline]
     #[must_use]
     pub const fn new(address: usize, kind: Kind) -> Self {
@@ -188,14 +187,14 @@ impl Lock {
         }
     }
 
-    /// Its first byte, in the calling process.
+    /// The address of its first byte, in the calling process.
     #[inline]
     #[must_use]
     pub const fn address(self) -> usize {
         self.address
     }
 
-    /// The same with other traits.
+    /// The same lock with these traits.
     #[inline]
     #[must_use]
     pub const fn with(mut self, traits: Traits) -> Self {
@@ -203,18 +202,18 @@ impl Lock {
         self
     }
 
-    /// Whether other processes use it, too.
+    /// Whether tasks of other processes use it, too.
     #[inline]
     #[must_use]
     pub const fn is_shared(self) -> bool {
         self.traits.contains(Traits::SHARED)
     }
 
-    /// The same, with a word of its memory, at so many bytes from its beginning, for who holds it.
+    /// The same lock, with a word of its memory, `bytes` from its beginning, in which the checker names the holder.
     ///
     /// # Safety
-    /// Whenever the checker is told of this lock, there are four bytes, aligned as a `u32`, that nobody else changes
-    /// before the call returns. They are zero at first; after that anything may become of them.
+    /// During each call that reports this lock, there are four bytes, aligned as a `u32`, that no other code changes.
+    /// They are zero at first; afterwards they may have any value.
     #[cfg(not(loom))]
     #[doc(hidden)]
     #[inline]
@@ -224,7 +223,7 @@ impl Lock {
         self
     }
 
-    /// The same without its word.
+    /// The same lock without its word.
     #[doc(hidden)]
     #[inline]
     #[must_use]
@@ -233,7 +232,7 @@ impl Lock {
         self
     }
 
-    /// The same, as a lock whose memory begins with the tag of a checked lock.
+    /// The same lock, whose memory begins with the tag of a checked lock.
     ///
     /// # Safety
     /// The address is that of such a tag, exposed, which stays valid during every call that reports this lock.
@@ -280,23 +279,23 @@ pub enum Mode {
     Shared = 1,
 }
 
-/// How a lock was come by.
+/// How a lock was acquired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum How {
-    /// By a call that waits, if it has to.
+    /// By a call that waits if necessary.
     #[default]
     Locked = 0,
-    /// By a call that never waits: no order follows from what was held before.
+    /// By a call that never waits: it implies no lock order.
     Tried = 1,
     /// Again, after a wait for a condition.
     Again = 2,
 }
 
-/// A place in a program: a return address, or a place in a source.
+/// A place in a program: a return address, or a place in a source file.
 ///
 /// One word, which is 0 for an unknown place, odd for the address of a [`Location`] (which is even) and
-/// one, and else the address of an instruction; both are addresses of this process. The checker reads the
+/// one, and otherwise the address of an instruction; both are addresses of this process. The checker reads the
 /// [`Location`], so a site cannot be made of a number:
 ///
 /// ```compile_fail,E0423
@@ -305,7 +304,7 @@ pub enum How {
 /// taken(Lock::new(0x4000, Kind::Mutex), Mode::Exclusive, How::Locked, Site(0x1001));
 /// ```
 ///
-/// What a record of another process says is a [`RecordedSite`].
+/// A site in a record of another process is a [`RecordedSite`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Site(u64);
@@ -318,18 +317,18 @@ impl Site {
     #[inline]
     #[must_use]
     pub fn from_return_address(address: usize) -> Self {
-        // Code may begin at an odd address; the one before is in the same call then.
+        // An instruction may have an odd address; the address before it belongs to the same call.
         Self(address as u64 & !1)
     }
 
-    /// A place in a source.
+    /// A place in a source file.
     #[inline]
     #[must_use]
     pub fn from_location(location: &'static Location<'static>) -> Self {
         Self(core::ptr::from_ref(location).expose_provenance() as u64 | 1)
     }
 
-    /// The caller, as `#[track_caller]` tells it.
+    /// The caller, as `#[track_caller]` reports it.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -337,7 +336,7 @@ impl Site {
         Self::from_location(Location::caller())
     }
 
-    /// A place that is known by its text alone, which stands on the board under this number.
+    /// A place that is known by its text only, which is on the checker's board under this number.
     #[doc(hidden)]
     #[must_use]
     pub const fn of_text(key: u64) -> Self {
@@ -354,35 +353,35 @@ impl Site {
         Self(raw)
     }
 
-    /// The word.
+    /// The site as a word.
     #[inline]
     #[must_use]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Whether it is a place in a source.
+    /// Whether it is a place in a source file.
     #[inline]
     #[must_use]
     pub const fn is_location(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// The place in the source, of a site that this very process made.
+    /// The place in the source file, of a site that this process made.
     ///
     /// # Safety
     /// [`Self::from_location`] made it in this process, or in one that this is a copy of.
     #[must_use]
     pub unsafe fn location(self) -> Option<&'static Location<'static>> {
         let address = (self.0 & !1) as usize;
-        // SAFETY: by the contract.
+        // SAFETY: by the caller's contract the word is the address of a `Location`, plus one.
         (self.is_location() && self.0 & TEXT_ONLY == 0)
             .then(|| unsafe { &*core::ptr::with_exposed_provenance(address) })
     }
 }
 
-/// A place as a record names it, of whatever process: the word of a [`Site`], whose addresses are those of that
-/// process. It can be printed and compared; nothing reads what it points to.
+/// A place in a record of any process: the word of a [`Site`], whose addresses are those of that
+/// process. It can be printed and compared; no code follows the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct RecordedSite(u64);
@@ -391,19 +390,19 @@ impl RecordedSite {
     /// An unknown place.
     pub const UNKNOWN: Self = Self(0);
 
-    /// What a record says.
+    /// The site with this word in a record.
     #[inline]
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The word.
+    /// The site as a word.
     #[must_use]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Whether it is a place in a source.
+    /// Whether it is a place in a source file.
     #[inline]
     #[must_use]
     pub const fn is_location(self) -> bool {
@@ -420,45 +419,45 @@ impl From<Site> for RecordedSite {
 /// No address of a process has this bit.
 const TEXT_ONLY: u64 = 1 << 63;
 
-/// A call that an object has refused, or should have.
+/// A call that an object has refused, or should have refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Misuse {
-    /// To release what another task owns, or nobody.
+    /// The release of an object that another task owns, or no task.
     NotOwner {
-        /// A task does.
+        /// Whether a task owns it.
         owned: bool,
     },
-    /// To use it after its end.
+    /// A use of it after its end.
     AfterEnd,
-    /// To delete what a task owns.
+    /// The deletion of an object that a task owns.
     DeleteOwned,
-    /// To delete what tasks wait for.
+    /// The deletion of an object that tasks wait for.
     DeleteAwaited {
-        /// How many.
+        /// The number of waiters.
         waiting: u32,
     },
-    /// To use it with a priority above its ceiling.
+    /// A use by a task whose priority is above the object's ceiling.
     AboveCeiling {
-        /// The task's, in the object's own numbers.
+        /// The task's priority, in the object's own numbers.
         own: u32,
         /// The ceiling.
         ceiling: u32,
     },
 }
 
-/// What a watched call is to do.
+/// How a reported call proceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// Go on: nothing is wrong, or it was reported and the program is to go on as it would.
+    /// It continues: nothing is wrong, or it was reported and the program continues as it would without a checker.
     Go,
-    /// To wait would close a circle of waits, or has its own task wait for itself. It was reported; a call
-    /// that can is to fail with it.
+    /// The wait would complete a wait-for cycle, possibly of the calling task alone. It was reported; a call that can
+    /// fail fails with it.
     Deadlock,
-    /// The calling task does not hold the lock, nor does anybody: to release it would release nothing.
+    /// No task holds the lock, so that there is nothing to release.
     NotHeld,
     /// Another task holds it.
     NotOwner,
-    /// No lock was made there by the interface.
+    /// There is no lock at this address that the interface has initialised.
     NotALock,
 }

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! *May use:* `latchwork-sys` (system calls, atomics, time). It knows no region and no checker: a region that has to be
-//! swept after a death, and a checker that is to be told of locks, register themselves (`sleep`, `task`, `hook`). Modules
+//! swept after a death, and a checker to which locks report, register themselves (`sleep`, `task`, `hook`). Modules
 //! that are hidden here are for the crates above, and may change in any version.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 #![allow(

@@ -1,4 +1,4 @@
-//! The doors through which the loom models reach robust locks without guards.
+//! The functions by which the loom models reach robust locks without guards.
 #![allow(unsafe_code)]
 
 pub(crate) use latchwork_sys::model::{SOON, count_request, scene};
@@ -126,7 +126,10 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// The calling task has the seat.
     pub unsafe fn unlock_read(&self, seat: usize) {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_read(seat, crate::task::Me::whoever().tid()) };
+        unsafe {
+            self.0
+                .unlock_read(seat, crate::task::Me::current_or_none().tid())
+        };
     }
 
     /// Releases the lock after writing.
@@ -135,7 +138,10 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// The calling task holds it to write.
     pub unsafe fn unlock_write(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_write(crate::task::Me::whoever().tid()) };
+        unsafe {
+            self.0
+                .unlock_write(crate::task::Me::current_or_none().tid())
+        };
     }
 
     /// Becomes a reader; returns its seat.
@@ -144,6 +150,6 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// As for [`Self::unlock_write`].
     pub unsafe fn downgrade(&self) -> usize {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.downgrade(crate::task::Me::whoever().tid()) }
+        unsafe { self.0.downgrade(crate::task::Me::current_or_none().tid()) }
     }
 }

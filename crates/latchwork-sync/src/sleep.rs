@@ -8,7 +8,7 @@
 //! join (`latchwork::region::Region::join`) first. (A wake-up does not attach its caller: that would be too late for
 //! a kill before it, and is not async-signal-safe.)
 //!
-//! *Deaths are counted from the beginning of a [`Watch`]*, which has to come before the waiter's last check of
+//! *Deaths are counted from the beginning of a [`DeathWatch`]*, which has to come before the waiter's last check of
 //! its condition. Where the word alone decides whether to sleep (the kernel compares it as it enqueues), the
 //! watch may begin with the sleep itself: [`sleep`]. Where it does not, as in a condition variable, the watch
 //! begins under the mutex: a death between unlock and sleep may be that of the only task that would have
@@ -31,11 +31,11 @@ pub fn sleep(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> Wait {
-    Watch::begin(word, sharing).sleep(expected, deadline)
+    DeathWatch::begin(word, sharing).sleep(expected, deadline)
 }
 
 /// A sleep that has not begun yet.
-pub struct Watch<'a> {
+pub struct DeathWatch<'a> {
     word: &'a AtomicU32,
     sharing: Sharing,
     /// The number of deaths at the beginning, if the word lies in a region.
@@ -43,7 +43,7 @@ pub struct Watch<'a> {
     deaths: Option<u32>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> DeathWatch<'a> {
     /// From here on every death ends [`Self::sleep`].
     pub fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
         Self {
@@ -89,7 +89,7 @@ pub struct Hooks {
 #[cfg(not(loom))]
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Registers how regions sleep.
+/// Registers how regions sleep. (It is safe: without the hooks a death wakes no sleeper, which is all that is lost.)
 #[cfg(not(loom))]
 pub fn set_hooks(hooks: &'static Hooks) {
     // Release: pairs with the Acquire in `hooks`.

@@ -24,96 +24,34 @@
 //! is set last stays; the other one is given back, or stays mapped. The handler has released its locks when it returns.
 #![allow(unsafe_code)]
 
+use self::record::{AHEAD, ASKED_FOR, BEGUN, END, Record, is_own, record};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
 use crate::sys::{own_record, thread, thread_end};
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::ffi::c_void;
+use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 
+mod attachment;
+mod boost;
 mod ceiling;
+mod error;
+mod record;
 
-pub use ceiling::ProtectFault;
-pub use ceiling::{Ceilings, HIGHEST};
+pub use self::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
+pub use self::boost::ProtectFault;
+pub use self::ceiling::{Ceilings, HIGHEST};
+pub use self::error::TaskError;
+pub use self::record::CurrentOrNone;
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
-/// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
-pub const MAX_ATTACHMENTS: usize = 128;
 /// So many of them always have room on the list, whatever locks the thread holds: see [`MAX_HELD`].
 const SURE_ATTACHMENTS: usize = 16;
-
-/// A region that this thread is a task of.
-#[derive(Clone, Copy)]
-pub struct Attachment {
-    /// First address of the region.
-    pub base: usize,
-    /// First address after it.
-    pub end: usize,
-    /// The thread's slot in the region's task table.
-    pub slot: NonNull<()>,
-    /// The link of the life-word on the robust list.
-    pub life: usize,
-    /// The link of its tail on the robust list.
-    pub tail: usize,
-    /// The tag by which the region names this task.
-    pub tag: u64,
-    /// Passed to `detach`.
-    pub context: NonNull<()>,
-    /// Ends the attachment and forgets it, called when the thread exits.
-    pub detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
-}
-
-/// The state of a thread. All zero is a valid record: that of a thread without one.
-#[repr(C)]
-pub struct Record {
-    tid: Cell<u32>,
-    process: Cell<u32>,
-    /// Robust locks of the user that still fit on the list; 0 in the record of a thread without one.
-    budget: Cell<i32>,
-    head: Cell<Option<NonNull<Head>>>,
-    /// The place on the list where robust locks are linked: after the life-words, or at the front.
-    anchor: Cell<usize>,
-    /// Where the list ends for robust locks: at the first tail, or at the head.
-    end: Cell<usize>,
-    own_head: UnsafeCell<OwnHead>,
-    /// Address of the checker's data for this thread; 0: none.
-    checked: Cell<usize>,
-    /// Number of operations under way that rely on an attachment.
-    leaning: Cell<u32>,
-    attached: Cell<usize>,
-    attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
-    ceilings: Ceilings,
-}
-
-const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
-
-// The C header relies on the layout of the first fields.
-#[cfg(all(feature = "foreign", target_pointer_width = "64"))]
-const _: () = assert!(
-    core::mem::offset_of!(Record, tid) == 0
-        && core::mem::offset_of!(Record, budget) == 8
-        && core::mem::offset_of!(Record, head) == 16
-        && core::mem::offset_of!(Record, anchor) == 24
-        && core::mem::offset_of!(Record, end) == 32
-);
-
-/// Why the calling thread cannot be a task or own robust locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TaskError {
-    /// No memory for the thread's record.
-    #[error("no memory for the thread's record: {0}")]
-    Memory(rustix::io::Errno),
-    /// The kernel, or a sandbox, refuses robust lists.
-    #[error("the system refuses robust lists: {0}")]
-    RobustList(rustix::io::Errno),
-    /// The C library's robust mutexes have an unknown layout.
-    #[error("this C library's robust mutexes have an unknown layout (offset {0})")]
-    ForeignLayout(isize),
-}
 
 each_thread! {
     /// The robust list head, once found. It survives a fork, unlike the record: a raw clone leaves no other trace of
@@ -121,95 +59,113 @@ each_thread! {
     static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = Cell::new(None);
 }
 
-each_thread! {
-    /// The stage of the thread's end: one of the constants below.
-    static END: Cell<u8> = Cell::new(AHEAD);
-}
-const AHEAD: u8 = 0;
-/// The loader will call [`ends`] at the thread's end: there was no free key.
-const ASKED_FOR: u8 = 1;
-/// The attachments have ended.
-const BEGUN: u8 = 2;
-
-#[inline(always)]
-fn record() -> &'static Record {
-    // SAFETY: the record is either zeros that no code writes (all-zero is valid for every field: integers, `Option` of
-    // pointers, `Option<Attachment>` whose niche is a null pointer), or the page that `refresh` has set, which stays
-    // mapped until the thread's end.
-    unsafe { own_record::get().cast().as_ref() }
-}
-
-/// Whether this is the calling thread's own record, and not the shared one of zeros.
-fn is_own(record: &Record) -> bool {
-    !core::ptr::addr_eq(record, own_record::nobody().as_ptr())
-}
-
-/// The calling thread, as robust locks use it.
+/// The calling thread as a task: it has a record in this process, and so an ID and a robust list.
+///
+/// A `Me` is for the call that got it. Nothing keeps one: at the thread's end its record is unmapped, and in the child of
+/// a fork it is wiped. (No type enforces this: a lifetime would make each use of a lock a closure.)
 #[derive(Clone, Copy)]
-pub struct Me {
-    record: &'static Record,
+pub struct Me(CurrentOrNone);
+
+impl Deref for Me {
+    type Target = CurrentOrNone;
+    #[inline(always)]
+    fn deref(&self) -> &CurrentOrNone {
+        &self.0
+    }
+}
+
+impl CurrentOrNone {
+    /// The calling thread as a task, if it has a record.
+    #[inline]
+    pub fn task(self) -> Option<Me> {
+        (self.tid() != 0).then_some(Me(self))
+    }
+
+    /// The calling thread as a task, if it can take one more robust lock within its budget. (A thread without a record
+    /// has a budget of 0.)
+    #[inline(always)]
+    pub fn task_with_budget(self) -> Option<Me> {
+        (self.budget() > 0).then_some(Me(self))
+    }
+
+    /// The calling thread as a task.
+    ///
+    /// # Safety
+    /// The thread has a record in this process: it holds a robust lock, for instance.
+    #[inline(always)]
+    pub unsafe fn task_unchecked(self) -> Me {
+        Me(self)
+    }
 }
 
 impl Me {
     /// The calling thread; cheap after the first call.
     #[inline]
     pub fn get() -> Result<Self, TaskError> {
-        let record = record();
-        if record.tid.get() == 0 {
+        let current = CurrentOrNone::get();
+        if current.tid() == 0 {
             refresh()
         } else {
-            Ok(Self { record })
+            Ok(Self(current))
         }
     }
 
-    /// The calling thread, without making a record: its ID is 0, and it has no list, if it has not called [`Self::get`]
-    /// before in this process.
+    /// The calling thread, without making a record.
     #[inline]
-    pub fn whoever() -> Self {
-        Self { record: record() }
+    pub fn current_or_none() -> CurrentOrNone {
+        CurrentOrNone::get()
     }
 
-    /// The thread's ID in its PID namespace. It can be 0 only if `self` comes from [`Self::whoever`].
+    /// The thread's ID in its PID namespace, which is not 0.
     #[inline]
     pub fn tid(self) -> u32 {
-        self.record.tid.get()
+        self.0.tid()
     }
 
     /// The thread's robust list.
+    ///
+    /// # Safety
+    /// The caller uses it in this thread, in the process in which it got `self`, and before the thread's end. A node that
+    /// it announces there stays where it is until the announcement ends.
     #[inline]
-    pub fn head(self) -> &'static Head {
-        // SAFETY: `refresh` sets the head before the ID, and it lives as long as the thread.
+    pub unsafe fn head(self) -> &'static Head {
+        // SAFETY: `refresh` sets the head before the ID and the budget, of which one was not 0 when `self` was made; by
+        // the caller's contract this is the same process. The head lives as long as the thread.
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// Where the robust list ends for locks (see [`robust_list`]); 0 if the thread has no record.
-    #[inline]
-    pub fn end(self) -> usize {
-        self.record.end.get()
+    /// Calls `operation` with the robust list, which it only reads; returns `none` in the child of a fork, where the
+    /// record is wiped.
+    fn with_list<R>(self, none: R, operation: impl FnOnce(&Head) -> R) -> R {
+        match self.record.head.get() {
+            // SAFETY: the head that `refresh` has set lives as long as the thread, which is the calling one: a `Me` is
+            // not `Send`.
+            Some(head) => operation(unsafe { head.as_ref() }),
+            None => none,
+        }
     }
 
-    /// The links of the entries on the robust list, without those of attachments.
-    pub fn locks(self) -> impl Iterator<Item = usize> {
-        self.head().links().filter(move |link| {
-            self.attachments()
-                .all(|attachment| ![attachment.life, attachment.tail].contains(link))
+    /// The number of locks on the robust list that lie in a range of addresses, without the entries of attachments.
+    pub fn locks_within(self, range: &Range<usize>) -> usize {
+        self.with_list(0, |head| {
+            let is_lock = |link: &usize| {
+                let is_of =
+                    |attachment: Attachment| [attachment.life, attachment.tail].contains(link);
+                range.contains(link) && !self.attachments().any(is_of)
+            };
+            head.links().filter(is_lock).count()
         })
     }
 
-    /// Whether the thread is running its last destructors: a new attachment would not be ended in the proper order.
-    pub fn is_ending(self) -> bool {
-        END.with(Cell::get) == BEGUN
-    }
-
-    /// How many more robust locks this thread can take: the kernel walks only a limited number of entries of a dead
-    /// task's list. May be too low: see [`Self::recount`].
-    #[inline]
-    pub fn budget(self) -> i32 {
-        self.record.budget.get()
+    /// Whether the thread holds a robust lock.
+    pub fn holds_locks(self) -> bool {
+        self.locks_within(&(0..usize::MAX)) != 0
     }
 
     /// To be called when a lock that counts has been linked. This crate's own locks are linked even if no budget is
     /// left; the budget is then below 0.
+    ///
+    /// A wrong count breaks no memory: locks that exceed the kernel's limit are not marked when the thread dies.
     #[inline]
     pub fn spend(self) {
         self.record.budget.set(self.budget() - 1);
@@ -221,64 +177,37 @@ impl Me {
         self.record.budget.set(self.budget() + 1);
     }
 
-    /// The address passed to [`Self::set_checked`]; 0 in a new thread and in the child of a fork.
-    #[inline(always)]
-    pub fn checked(self) -> usize {
-        self.record.checked.get()
-    }
-
-    /// Sets the address of the checker's data for this thread, which has a record.
-    pub fn set_checked(self, address: usize) {
+    /// Sets the address of the checker's data for this thread.
+    ///
+    /// # Safety
+    /// The checker's alone to call: the address is 0, or that of its data for this thread, which lives until another is
+    /// set or the record ends.
+    pub unsafe fn set_checked(self, address: usize) {
         self.record.checked.set(address);
     }
 
     /// Counts the entries of the robust list, and returns the corrected budget.
     #[cold]
     pub fn recount(self) -> i32 {
-        let budget = MAX_HELD - self.head().links().count() as i32;
+        let budget = MAX_HELD - self.with_list(0, |head| head.links().count() as i32);
         self.record.budget.set(budget);
         budget
     }
 
-    /// The place on the list where robust locks are linked; see [`Head::link`].
-    #[inline]
-    pub fn anchor(self) -> usize {
-        self.record.anchor.get()
-    }
-
-    /// The regions that this thread is a task of.
-    #[inline]
-    pub fn attachments(self) -> impl Iterator<Item = Attachment> {
-        self.record.attachments[..self.record.attached.get()]
-            .iter()
-            .filter_map(Cell::get)
-    }
-
-    /// The first attachment, without a read of the others: most threads are tasks of one region.
-    #[inline(always)]
-    pub fn first_attachment(self) -> Option<Attachment> {
-        self.record.attachments[0].get()
-    }
-
     /// Runs an operation that relies on an attachment: meanwhile no signal handler can end an attachment.
     #[inline]
-    pub fn lean<R>(self, operation: impl FnOnce() -> R) -> R {
-        struct Leaning(&'static Cell<u32>);
-        impl Drop for Leaning {
+    pub fn rely_on_attachment<R>(self, operation: impl FnOnce() -> R) -> R {
+        struct Relying(&'static Cell<u32>);
+        impl Drop for Relying {
             fn drop(&mut self) {
                 self.0.set(self.0.get() - 1);
             }
         }
-        let leaning = Leaning(&self.record.leaning);
-        leaning.0.set(leaning.0.get() + 1);
+        let relying = Relying(&self.record.relying);
+        relying.0.set(relying.0.get() + 1);
         let result = operation();
-        drop(leaning);
+        drop(relying);
         result
-    }
-
-    /// Whether the thread is in such an operation.
-    pub fn is_leaning(self) -> bool {
-        self.record.leaning.get() != 0
     }
 
     /// Whether one more region can be attached.
@@ -287,17 +216,24 @@ impl Me {
         count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
     }
 
-    /// Records an attachment; see [`Self::can_attach`]. Its life-word is on the list.
-    pub fn attach(self, attachment: Attachment) {
+    /// Records an attachment; see [`Self::can_attach`].
+    ///
+    /// # Safety
+    /// Its life-word and its tail are on this thread's robust list. `context` and `slot` are those that `detach` asks
+    /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
+    pub unsafe fn attach(self, parts: AttachmentParts) {
         let count = self.record.attached.get();
-        self.record.attachments[count].set(Some(attachment));
+        self.record.attachments[count].set(Some(Attachment::new(parts)));
         self.record.attached.set(count + 1);
         self.place_anchor();
     }
 
-    /// Removes the record of an attachment without calling its `detach`. Its life-word is still on the list: otherwise
-    /// a signal handler's lock would be linked at an anchor that is not on the list.
-    pub fn forget(self, base: usize) {
+    /// Removes the record of an attachment without calling its `detach`.
+    ///
+    /// # Safety
+    /// Its life-word is still on the list: otherwise a signal handler's lock would be linked at an anchor that is not on
+    /// the list. No operation of this thread [relies on](Self::rely_on_attachment) the attachment any more.
+    pub unsafe fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
         if let Some(index) = places.iter().position(|place| {
             place
@@ -321,11 +257,13 @@ impl Me {
                     .any(|attachment| which(&attachment) == *link)
             }
         };
-        let front = self.head().front();
-        let last = self.head().links().filter(is(|known| known.life)).last();
-        let tail = self.head().links().find(is(|known| known.tail));
-        self.record.anchor.set(last.unwrap_or(front));
-        self.record.end.set(tail.unwrap_or(front));
+        self.with_list((), |head| {
+            let front = head.front();
+            let last = head.links().filter(is(|known| known.life)).last();
+            let tail = head.links().find(is(|known| known.tail));
+            self.record.anchor.set(last.unwrap_or(front));
+            self.record.end.set(tail.unwrap_or(front));
+        });
     }
 }
 
@@ -354,7 +292,11 @@ pub fn after_owner_death(lock: usize) {
 }
 
 /// Installs the function that [`after_owner_death`] calls. Regions lie above this layer and install it this way.
-pub fn set_owner_death_hook(hook: fn(usize)) {
+///
+/// # Safety
+/// Called by the crate of regions alone: its hook completes what the dead task had begun in the region's memory, before
+/// the new owner uses that. Without the hook, safe code would find containers half changed.
+pub unsafe fn set_owner_death_hook(hook: fn(usize)) {
     OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
 }
 
@@ -375,19 +317,23 @@ fn refresh() -> Result<Me, TaskError> {
             // SAFETY: the page is fresh zeroed memory, large enough and page-aligned; all-zero is a valid record, and
             // it stays mapped until the thread's end, after which no pointer leads to it.
             record = unsafe { page.cast::<Record>().as_ref() };
-            own_record::set(page.cast());
+            // SAFETY: the page is a record of zeros, and stays mapped until `end_record` has set another pointer.
+            unsafe { own_record::set(page.cast()) };
         }
     }
     ask_for_end();
-    // SAFETY: only this thread touches its record, and nothing else borrows the field.
-    let own = unsafe { &mut *record.own_head.get() };
-    let head = robust_list::find(KNOWN_HEAD.with(Cell::get), own).map_err(|error| match error {
+    let own = record.own_head.get();
+    // SAFETY: only this thread touches its record, nothing else borrows the field, and it stays mapped as long as a lock
+    // is on the list (see `end_record`). The known head was registered for this thread: it is libc's, and lives as long.
+    let found = unsafe { robust_list::find(KNOWN_HEAD.with(Cell::get), &mut *own) };
+    let head = found.map_err(|error| match error {
         Unavailable::Refused(error) => TaskError::RobustList(error),
         Unavailable::ForeignLayout(offset) => TaskError::ForeignLayout(offset),
     })?;
     // Do not remember a head inside the record: the record is wiped in the child, which would find the head empty. Such
     // a head is never libc's.
-    if !core::ptr::addr_eq(head.as_ptr(), own) {
+    let own = own.addr()..own.addr() + size_of::<OwnHead>();
+    if !own.contains(&head.addr().get()) {
         KNOWN_HEAD.with(|known| known.set(Some(head)));
     }
     record.head.set(Some(head));
@@ -397,33 +343,38 @@ fn refresh() -> Result<Me, TaskError> {
     record.end.set(front);
     record.process.set(thread::process_id());
     record.tid.set(thread::thread_id());
-    ceiling::drop_inherited_boost();
+    Ceilings::drop_inherited_boost();
     // Last: a caller that reads a budget above 0 can rely on all other fields.
     record.budget.set(MAX_HELD);
-    Ok(Me { record })
+    Ok(Me(CurrentOrNone { record }))
 }
 
 /// Requests that [`ends`] is called at the thread's end.
 fn ask_for_end() {
-    if thread_end::call_at_end(ends) {
+    // SAFETY: `ends` may be called at the thread's end.
+    if unsafe { thread_end::call_at_end(ends) } {
         return;
     }
     // No key is free. (Or there is no memory for the value of this one.)
     END.with(|end| {
         if end.get() == AHEAD {
-            let is_asked_for = thread_end::call_at_exit(ends);
+            // SAFETY: `ends` may be called at the thread's end.
+            let is_asked_for = unsafe { thread_end::call_at_exit(ends) };
             end.set(if is_asked_for { ASKED_FOR } else { BEGUN });
         }
     });
 }
 
 /// Called when the thread ends, or when it ends the process.
+///
+/// # Safety
+/// The thread does not return to code that uses its attachments.
 unsafe extern "C" fn ends(_: *mut c_void) {
     let record = record();
     if !is_own(record) {
         return;
     }
-    let me = Me { record };
+    let me = Me(CurrentOrNone { record });
     let is_watched = crate::hook::task_ends();
     // A record that was wiped by a fork has nothing attached.
     while let Some(attachment) = me.attachments().last() {
@@ -439,20 +390,25 @@ unsafe extern "C" fn ends(_: *mut c_void) {
 /// Requests one more call of [`ends`], after other destructors of this thread, whose end has begun. Returns whether it
 /// will come.
 pub fn end_again() -> bool {
-    thread_end::call_at_end(ends)
+    // SAFETY: `ends` may be called at the thread's end.
+    unsafe { thread_end::call_at_end(ends) }
 }
 
 /// Called when the process ends by `exit`, which the calling thread has called.
-pub extern "C" fn process_ends() {
-    if !Me::whoever().is_ending() {
-        // SAFETY: the call is made in the thread that ends the process; `ends` does not use its argument.
+///
+/// # Safety
+/// The thread does not return to code that uses its attachments: it is in `exit`.
+pub unsafe extern "C" fn process_ends() {
+    if !Me::current_or_none().is_ending() {
+        // SAFETY: by the caller's contract; `ends` does not use its argument.
         unsafe { ends(core::ptr::null_mut()) };
     }
 }
 
 /// Called when this library is loaded, or the program begins.
 extern "C" fn begins() {
-    thread_end::prepare(ends);
+    // SAFETY: `ends` may be called at the end of any thread.
+    unsafe { thread_end::prepare(ends) };
 }
 
 // SAFETY: these sections hold pointers to functions of this type.
@@ -463,19 +419,22 @@ static BEGINS: extern "C" fn() = begins;
 #[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static PROCESS_ENDS: extern "C" fn() = process_ends;
+static PROCESS_ENDS: unsafe extern "C" fn() = process_ends;
 
 impl Me {
     /// Ends the record: the thread has none from now on.
     fn end_record(self) {
         let record = self.record;
-        own_record::set(own_record::nobody());
+        // SAFETY: the record of zeros is a static.
+        unsafe { own_record::set(own_record::no_record()) };
         // If the list head is inside the record, and locks are on it, the record stays mapped: the kernel is to walk
         // the list.
         let page = core::ptr::from_ref(record).addr();
         let lies_in_it =
             |head: NonNull<Head>| (page..page + size_of::<Record>()).contains(&head.addr().get());
-        if record.head.get().is_some_and(lies_in_it) && self.head().links().next().is_some() {
+        if record.head.get().is_some_and(lies_in_it)
+            && self.with_list(false, |head| head.links().next().is_some())
+        {
             return;
         }
         // SAFETY: the record was this thread's; no list head or other pointer leads to it any more.

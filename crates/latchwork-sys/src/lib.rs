@@ -1,8 +1,8 @@
-//! What the crates of Latchwork stand on: system calls, atomics, time, and the registry of the models.
+//! The lowest layer of Latchwork's crates: system calls, atomics, time, and the registry of the models.
 //!
 //! Internal: a program uses [`latchwork`](https://crates.io/crates/latchwork). Only [`time`] is part of that crate's
-//! interface; the rest is public for the crates above and may change in any version. A hidden function may have a contract
-//! that its crates keep and no type enforces: do not call one.
+//! interface; the rest is public for the crates above and may change in any version. A hidden function that could break
+//! memory is `unsafe`; a safe one may still be of no use without the crates above.
 //!
 //! | module | what it is | what it may use |
 //! | --- | --- | --- |

@@ -281,7 +281,9 @@ impl<'r> Events<'r> {
         let set = self.set_of(task.owner().slot());
         let site = Site::caller();
         let taken = set.receive(condition, |word, seen| {
-            let half = futex::high_word(word);
+            #[allow(unsafe_code, reason = "half of a word, for a wait")]
+            // SAFETY: the half is slept on, and not accessed.
+            let half = unsafe { futex::high_word(word) };
             let object = core::ptr::from_ref(word).addr();
             let _waiting = Waiting::begin_at(Kind::Events, object, deadline.is_some(), site);
             // Deaths before this read are of no interest: the word shows all that a dead sender could have changed.

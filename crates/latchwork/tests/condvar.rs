@@ -155,8 +155,8 @@ fn a_wait_with_a_recursive_mutex_has_all_forms() {
 
 /// Its count stays; notifications of the others are none the worse for it.
 #[test]
-fn a_killed_waiter_hangs_nobody() {
-    let trial = Trial::begin("a_killed_waiter_hangs_nobody");
+fn a_killed_waiter_blocks_no_other_task() {
+    let trial = Trial::begin("a_killed_waiter_blocks_no_other_task");
     let contestant = Mapped::new(OfRobust::<Shared>::make());
     let passed = Page::<AtomicU32>::new();
     let wait = || {

@@ -46,8 +46,8 @@ fn waiter<'scope>(
 }
 
 #[test]
-fn a_notification_of_one_reaches_the_last_of_three_mutexes() {
-    let _watchdog = Watchdog::start("a_notification_of_one_reaches_the_last_of_three".into());
+fn a_single_notification_reaches_the_last_of_three_mutexes() {
+    let _watchdog = Watchdog::start("a_single_notification_reaches_the_last_of_three".into());
     let numbers = [const { Mutex::new(0) }; 3];
     let changed = Condvar::new();
     thread::scope(|scope| {
@@ -64,8 +64,8 @@ fn a_notification_of_one_reaches_the_last_of_three_mutexes() {
 
 /// One with the same mutex as those in the gathering is in the crowd, too.
 #[test]
-fn a_notification_of_one_reaches_who_came_behind_another_mutex() {
-    let _watchdog = Watchdog::start("a_notification_of_one_reaches_who_came_behind".into());
+fn a_single_notification_reaches_a_waiter_behind_one_with_another_mutex() {
+    let _watchdog = Watchdog::start("a_single_notification_reaches_who_came_behind".into());
     handle(libc::SIGUSR1, nothing);
     let (first, second) = (Mutex::new(0), Mutex::new(0));
     let changed = Condvar::new();
@@ -125,9 +125,9 @@ unsafe impl RawLock for Refusing {
 }
 
 #[test]
-fn a_lock_that_panics_stops_nobody_behind_it() {
+fn a_lock_that_panics_stops_no_waiter_behind_it() {
     const WAITERS: usize = 6;
-    let _watchdog = Watchdog::start("a_lock_that_panics_stops_nobody_behind_it".into());
+    let _watchdog = Watchdog::start("a_lock_that_panics_stops_no_waiter_behind_it".into());
     let number = Mutex::from_raw(Refusing::default(), 0);
     let refusals = AtomicU32::new(0);
     let changed = Condvar::new();
@@ -320,7 +320,7 @@ impl Drop for WaitsWhenDropped<'_> {
 }
 
 #[test]
-fn a_wait_in_a_destructor_during_a_panic_tells_of_no_death() {
+fn a_wait_in_a_destructor_during_a_panic_reports_no_death() {
     let number = pin!(Mutex::robust(0));
     let waited = Cell::new(None);
     let ended = catch_unwind(AssertUnwindSafe(|| {

@@ -128,14 +128,20 @@ fn storm_over_a_condvar(
 }
 
 #[test]
-fn killed_waiters_and_notifiers_hang_nobody() {
-    storm_over_a_condvar("killed_waiters_and_notifiers_hang_nobody", 3, 3, 250, false);
+fn killed_waiters_and_notifiers_block_no_task() {
+    storm_over_a_condvar(
+        "killed_waiters_and_notifiers_block_no_task",
+        3,
+        3,
+        250,
+        false,
+    );
 }
 
 #[test]
-fn killed_notifiers_hang_none_of_many_waiters() {
+fn killed_notifiers_block_none_of_many_waiters() {
     storm_over_a_condvar(
-        "killed_notifiers_hang_none_of_many_waiters",
+        "killed_notifiers_block_none_of_many_waiters",
         2,
         6,
         100,
@@ -144,9 +150,9 @@ fn killed_notifiers_hang_none_of_many_waiters() {
 }
 
 #[test]
-fn killing_those_who_were_just_woken_by_a_death_hangs_nobody() {
+fn killing_tasks_that_a_death_has_just_woken_blocks_no_task() {
     storm_over_a_condvar(
-        "killing_those_who_were_just_woken_by_a_death_hangs_nobody",
+        "killing_tasks_that_a_death_has_just_woken_blocks_no_task",
         3,
         3,
         150,

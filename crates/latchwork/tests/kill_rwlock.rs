@@ -123,7 +123,7 @@ fn dawdle(rng: &mut fastrand::Rng) {
     }
 }
 
-fn write_section(arena: &Arena, rng: &mut fastrand::Rng, goes_on: bool) {
+fn write_section(arena: &Arena, rng: &mut fastrand::Rng, downgrades: bool) {
     let me = std::process::id();
     let mut halves = arena.write();
     arena.writer.store(me, SeqCst);
@@ -132,7 +132,7 @@ fn write_section(arena: &Arena, rng: &mut fastrand::Rng, goes_on: bool) {
     halves.right += 1;
     assert_eq!(arena.writer.load(SeqCst), me, "two writers are inside");
     arena.writer.store(0, SeqCst);
-    if goes_on {
+    if downgrades {
         let halves = Writing::downgrade(halves);
         dawdle(rng);
         arena.check(&halves);
@@ -156,8 +156,8 @@ fn storm_over_the_lock(name: &'static str, seats: usize, kills: u64, write_pct: 
         let mut rng = worker.rng();
         loop {
             if rng.u32(..100) < write_pct {
-                let goes_on = rng.bool();
-                write_section(arena, &mut rng, goes_on);
+                let downgrades = rng.bool();
+                write_section(arena, &mut rng, downgrades);
             } else {
                 read_section(arena, &mut rng);
             }
@@ -256,9 +256,9 @@ fn writing_is_recoverable_at_every_instruction() {
 }
 
 #[test]
-fn going_on_as_a_reader_is_recoverable_at_every_instruction() {
+fn a_downgrade_is_recoverable_at_every_instruction() {
     free_lock_killed_at_every_instruction(
-        "going_on_as_a_reader_is_recoverable_at_every_instruction",
+        "a_downgrade_is_recoverable_at_every_instruction",
         |arena| drop(Writing::downgrade(arena.write())),
         true,
     );

@@ -212,7 +212,7 @@ fn a_waiter_that_gives_up_takes_no_token_with_it() {
 }
 
 negative_twin!(
-    twin_completion_without_release_is_found,
+    twin_completion_without_release_is_detected,
     CompleteRelaxed,
     "Causality violation",
     None,
@@ -220,7 +220,7 @@ negative_twin!(
 );
 
 negative_twin!(
-    twin_completer_that_skips_a_single_waiter_is_found,
+    twin_completer_that_skips_a_single_waiter_is_detected,
     CompleterSkipsSingleWaiter,
     "deadlock",
     None,
@@ -228,16 +228,16 @@ negative_twin!(
 );
 
 negative_twin!(
-    twin_completer_that_looks_again_is_found,
-    CompleterLooksAgain,
+    twin_completer_that_reads_again_is_detected,
+    CompleterReadsAgain,
     "Causality violation",
     None,
     one_frees_at_once
 );
 
 negative_twin!(
-    twin_completer_of_all_that_looks_again_is_found,
-    CompleterLooksAgain,
+    twin_completer_of_all_that_reads_again_is_detected,
+    CompleterReadsAgain,
     "Causality violation",
     Some(3),
     the_last_of_all_frees

@@ -230,7 +230,7 @@ fn one_more_reader_than_there_are_seats_waits_for_one() {
 }
 
 #[test]
-fn who_gives_up_leaves_nobody_asleep() {
+fn a_waiter_that_gives_up_leaves_no_task_asleep() {
     Scene::default().explore(Some(2), || {
         somebody_dies::<TWO>(None, Two::write_soon, &[Two::read, Two::write]);
     });
@@ -264,7 +264,7 @@ fn a_writer_gets_in_whenever_a_writer_dies() {
 }
 
 #[test]
-fn two_survivors_get_in_whenever_somebody_dies() {
+fn two_survivors_get_in_whenever_a_task_dies() {
     at_every_step(Scene::default(), 1, Two::write, &[Two::read, Two::write]);
     at_every_step(Scene::default(), 1, Two::read, &[Two::write, Two::write]);
 }
@@ -299,7 +299,7 @@ fn writing_while_reading_never_waits() {
 }
 
 twin!(
-    twin_reader_that_waits_as_a_writer_is_found,
+    twin_reader_that_waits_as_a_writer_is_detected,
     RobustRwLockForgetsOwnSeat,
     "deadlock",
     one_writes_while_it_reads
@@ -312,43 +312,43 @@ fn a_reader_and_a_writer(scene: Scene) {
 }
 
 twin!(
-    twin_reader_that_looks_once_is_found,
-    RobustRwLockLooksOnce,
+    twin_reader_that_checks_once_is_detected,
+    RobustRwLockChecksOnce,
     "Causality violation",
     a_reader_and_a_writer
 );
 twin!(
-    twin_reader_whose_look_overtakes_its_seat_is_found,
+    twin_reader_whose_check_overtakes_its_seat_is_detected,
     RobustRwLockReaderUnordered,
     "Causality violation",
     a_reader_and_a_writer
 );
 twin!(
-    twin_writer_whose_look_overtakes_its_gate_is_found,
+    twin_writer_whose_check_overtakes_its_gate_is_detected,
     RobustRwLockWriterUnordered,
     "Causality violation",
     a_reader_and_a_writer
 );
 twin!(
-    twin_writer_that_leaves_no_word_is_found,
+    twin_writer_that_does_not_record_that_it_is_inside_is_detected,
     RobustRwLockForgetsWriting,
     "nobody said so",
     |scene| at_every_step(scene, 2, Two::write, &[Two::read])
 );
 twin!(
-    twin_death_that_is_hidden_is_found,
+    twin_death_that_is_hidden_is_detected,
     RobustRwLockHidesDeath,
     "nobody said so",
     |scene| at_every_step(scene, 2, Two::write, &[Two::write])
 );
 twin!(
-    twin_death_that_tore_nothing_and_is_told_is_found,
-    RobustRwLockTellsAllDeaths,
+    twin_death_that_tore_nothing_and_is_reported_is_detected,
+    RobustRwLockReportsAllDeaths,
     "told of a death that changed nothing",
     |scene| at_every_step(scene, 2, Two::write, &[Two::read])
 );
 twin!(
-    twin_seat_without_announcement_is_found,
+    twin_seat_without_announcement_is_detected,
     RobustNotAnnounced,
     "deadlock",
     |scene| at_every_step(scene, 2, Two::read, &[Two::write])

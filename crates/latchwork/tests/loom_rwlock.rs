@@ -134,14 +134,14 @@ fn three_writers_get_in() {
 }
 
 #[test]
-fn the_starving_get_in() {
+fn starving_tasks_get_in() {
     in_each_scene::<WritersFirst>(2, true, &[reads, writes, writes]);
     in_each_scene::<WritersFirst>(2, true, &[reads, reads, writes]);
     in_each_scene::<ReadersFirst>(2, true, &[reads, reads, writes]);
 }
 
 #[test]
-fn who_gives_up_leaves_nobody_asleep() {
+fn a_waiter_that_gives_up_leaves_no_task_asleep() {
     in_each_scene::<WritersFirst>(2, false, &[reads, reads, writes_soon]);
     in_each_scene::<WritersFirst>(2, false, &[writes, writes, writes_soon]);
     in_each_scene::<ReadersFirst>(2, false, &[writes, writes, reads_soon]);
@@ -175,19 +175,19 @@ fn a_writer_that_gives_up_lets_readers_in() {
 }
 
 #[test]
-fn twin_quitter_that_forgets_the_readers_is_found() {
+fn twin_quitter_that_forgets_the_readers_is_detected() {
     let scene = Scene {
         fault: Some(latchwork::model::Fault::RwLockQuitterForgetsReaders),
         ..Scene::default()
     };
-    let name = "twin_quitter_that_forgets_the_readers_is_found";
+    let name = "twin_quitter_that_forgets_the_readers_is_detected";
     scene.must_fail(name, "deadlock", |scene| {
         scene.explore(Some(3), a_writer_gives_up_between_readers);
     });
 }
 
 #[test]
-fn who_becomes_a_reader_lets_readers_in() {
+fn a_downgrade_admits_readers() {
     in_each_scene::<WritersFirst>(2, false, &[reads, writes_and_reads, writes]);
     in_each_scene::<WritersFirst>(2, true, &[reads, writes_and_reads, writes]);
     in_each_scene::<ReadersFirst>(2, false, &[reads, writes_and_reads, writes]);
@@ -208,7 +208,7 @@ fn a_writer_waits_for_a_reader<P: Preference + Send + Sync>() {
 }
 
 #[test]
-fn who_becomes_a_reader_meets_others() {
+fn a_downgrade_meets_other_tasks() {
     for (starving, spurious) in [(false, 0), (true, 0), (true, 1)] {
         let scene = Scene {
             starving,
@@ -221,7 +221,7 @@ fn who_becomes_a_reader_meets_others() {
 }
 
 #[test]
-fn who_tries_never_waits_and_enters_alone() {
+fn try_calls_never_wait_and_enter_alone() {
     in_each_scene::<WritersFirst>(3, false, &[tries, tries, writes]);
 }
 
@@ -251,13 +251,13 @@ fn a_reader_that_starves_and_misses_its_call_is_called_by_the_next() {
 }
 
 #[test]
-fn twin_reader_that_enters_and_forgets_others_is_found() {
+fn twin_reader_that_enters_and_forgets_others_is_detected() {
     let scene = Scene {
         starving: true,
         fault: Some(latchwork::model::Fault::RwLockEntrantForgetsReaders),
         ..Scene::default()
     };
-    let name = "twin_reader_that_enters_and_forgets_others_is_found";
+    let name = "twin_reader_that_enters_and_forgets_others_is_detected";
     scene.must_fail(name, "deadlock", |scene| {
         scene.explore(Some(2), a_writer_waits_for_two_readers);
     });
@@ -280,7 +280,7 @@ macro_rules! twin {
     };
 }
 twin!(
-    twin_reader_without_acquire_is_found,
+    twin_reader_without_acquire_is_detected,
     RwLockReadRelaxed,
     "Causality violation",
     false,
@@ -288,7 +288,7 @@ twin!(
     [reads, writes]
 );
 twin!(
-    twin_reader_that_leaves_without_release_is_found,
+    twin_reader_that_leaves_without_release_is_detected,
     RwLockUnreadRelaxed,
     "Causality violation",
     false,
@@ -296,7 +296,7 @@ twin!(
     [reads, writes]
 );
 twin!(
-    twin_writer_that_forgets_the_others_is_found,
+    twin_writer_that_forgets_the_others_is_detected,
     RwLockWriterForgetsOthers,
     "deadlock",
     false,
@@ -304,15 +304,15 @@ twin!(
     [writes, writes, writes]
 );
 twin!(
-    twin_starving_one_that_looks_once_is_found,
-    RwLockLooksOnce,
+    twin_starving_task_that_checks_once_is_detected,
+    RwLockChecksOnce,
     "deadlock",
     true,
     WritersFirst,
     [reads, writes, writes]
 );
 twin!(
-    twin_vacancy_that_is_hidden_is_found,
+    twin_vacancy_that_is_hidden_is_detected,
     RwLockHidesVacancy,
     "deadlock",
     true,
@@ -320,7 +320,7 @@ twin!(
     [reads, writes, writes]
 );
 twin!(
-    twin_vacancy_that_is_hidden_from_a_writer_is_found,
+    twin_vacancy_that_is_hidden_from_a_writer_is_detected,
     RwLockHidesVacancy,
     "deadlock",
     false,
@@ -328,7 +328,7 @@ twin!(
     [writes, writes, reads_soon]
 );
 twin!(
-    twin_release_that_wakes_one_kind_is_found,
+    twin_release_that_wakes_one_kind_is_detected,
     RwLockWakesOneKind,
     "deadlock",
     true,

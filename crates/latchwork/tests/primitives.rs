@@ -55,8 +55,8 @@ fn tokens_wait_for_their_waiters() {
 }
 
 #[test]
-fn complete_all_passes_everybody_until_reset() {
-    let trial = Trial::begin("complete_all_passes_everybody_until_reset");
+fn complete_all_releases_all_waiters_until_reset() {
+    let trial = Trial::begin("complete_all_releases_all_waiters_until_reset");
     let done = Completion::new();
     let asleep: [ThreadId; 5] = Default::default();
     thread::scope(|scope| {
@@ -174,9 +174,9 @@ fn a_waiter_may_unmap_the_completion_as_soon_as_it_has_returned() {
 // Barrier
 
 #[test]
-fn nobody_passes_a_barrier_before_all_have_arrived() {
+fn no_task_passes_a_barrier_before_all_have_arrived() {
     const TASKS: u32 = 5;
-    let _trial = Trial::begin("nobody_passes_a_barrier_before_all_have_arrived");
+    let _trial = Trial::begin("no_task_passes_a_barrier_before_all_have_arrived");
     let barrier = Barrier::new(TASKS);
     let (arrived, last) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
@@ -195,8 +195,8 @@ fn nobody_passes_a_barrier_before_all_have_arrived() {
 }
 
 #[test]
-fn who_withdraws_from_a_barrier_is_not_counted() {
-    let trial = Trial::begin("who_withdraws_from_a_barrier_is_not_counted");
+fn a_task_that_withdraws_from_a_barrier_is_not_counted() {
+    let trial = Trial::begin("a_task_that_withdraws_from_a_barrier_is_not_counted");
     let barrier = Barrier::new(3);
     let id = ThreadId::default();
     let opened = AtomicBool::new(false);
@@ -279,7 +279,7 @@ fn a_barrier_works_between_processes_and_counts_the_dead_that_arrived() {
 
 #[test]
 #[should_panic(expected = "1 to 65,535")]
-fn a_barrier_for_nobody_is_refused() {
+fn a_barrier_for_no_task_is_refused() {
     let _ = Barrier::new(0);
 }
 
@@ -333,8 +333,8 @@ fn once_runs_again_when_its_runner_panics() {
 }
 
 #[test]
-fn once_runs_again_when_its_runner_dies_and_those_who_wait_run_it() {
-    let trial = Trial::begin("once_runs_again_when_its_runner_dies_and_those_who_wait_run_it");
+fn once_is_run_by_a_waiter_when_its_runner_dies() {
+    let trial = Trial::begin("once_is_run_by_a_waiter_when_its_runner_dies");
     let once = Mapped::new(Once::new());
     let started = Page::<AtomicBool>::new();
     let runs = Page::<AtomicU32>::new();
@@ -362,7 +362,7 @@ fn once_runs_again_when_its_runner_dies_and_those_who_wait_run_it() {
 }
 
 #[test]
-fn once_says_that_it_calls_itself() {
+fn once_reports_a_recursive_call() {
     let once = pin!(Once::new());
     let once = once.as_ref();
     let mut inner = Ok(());
@@ -390,8 +390,8 @@ fn all_can_be_statics_and_have_the_promised_sizes() {
 // Spinlock (its exclusion is in `mutex.rs`)
 
 #[test]
-fn a_spinning_waiter_lets_a_preempted_holder_go_on() {
-    let _trial = Trial::begin("a_spinning_waiter_lets_a_preempted_holder_go_on");
+fn a_spinning_waiter_yields_to_a_preempted_holder() {
+    let _trial = Trial::begin("a_spinning_waiter_yields_to_a_preempted_holder");
     let number = Mutex::from_raw(Spin::new(), 0_u32);
     thread::scope(|scope| {
         // More tasks than CPUs, and a holder that gives its CPU away inside.

@@ -74,8 +74,8 @@ fn a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for() {
 }
 
 #[test]
-fn a_dead_reader_is_let_go_and_nobody_is_told() {
-    let _trial = Trial::begin("a_dead_reader_is_let_go_and_nobody_is_told");
+fn a_dead_readers_seat_is_released_without_a_report() {
+    let _trial = Trial::begin("a_dead_readers_seat_is_released_without_a_report");
     let lock = lock();
     let lock = lock.pin();
     // More than there are seats.
@@ -94,8 +94,8 @@ fn a_dead_reader_is_let_go_and_nobody_is_told() {
 }
 
 #[test]
-fn a_lock_given_up_stays_given_up_until_it_is_reset() {
-    let _trial = Trial::begin("a_lock_given_up_stays_given_up_until_it_is_reset");
+fn a_lock_that_is_not_recoverable_stays_so_until_it_is_reset() {
+    let _trial = Trial::begin("a_lock_that_is_not_recoverable_stays_so_until_it_is_reset");
     let mut lock = Box::pin(Lock::new(0));
     leave_dead_writer(lock.as_ref(), 7);
     match lock.as_ref().read() {
@@ -142,8 +142,8 @@ fn a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not() {
 }
 
 #[test]
-fn what_would_wait_for_itself_is_refused() {
-    let trial = Trial::begin("what_would_wait_for_itself_is_refused");
+fn a_task_that_would_wait_for_itself_is_refused() {
+    let trial = Trial::begin("a_task_that_would_wait_for_itself_is_refused");
     let lock = lock();
     let lock = lock.pin();
     let writing = lock.write().unwrap();
@@ -171,8 +171,8 @@ fn what_would_wait_for_itself_is_refused() {
 }
 
 #[test]
-fn two_readers_that_both_go_on_to_write_are_refused() {
-    let trial = Trial::begin("two_readers_that_both_go_on_to_write_are_refused");
+fn two_readers_that_both_begin_to_write_are_refused() {
+    let trial = Trial::begin("two_readers_that_both_begin_to_write_are_refused");
     let lock = lock();
     let lock = lock.pin();
     let [inside, refused] = [(); 2].map(|()| Page::<AtomicU32>::new());
@@ -308,8 +308,8 @@ fn a_fork_holds_nothing_and_its_inherited_guards_abort() {
 }
 
 #[test]
-fn a_fork_cannot_repair_what_its_parent_was_told_of() {
-    let _trial = Trial::begin("a_fork_cannot_repair_what_its_parent_was_told_of");
+fn a_child_cannot_repair_data_that_was_reported_to_its_parent() {
+    let _trial = Trial::begin("a_child_cannot_repair_data_that_was_reported_to_its_parent");
     let lock = lock();
     let lock = lock.pin();
     leave_dead_writer(lock, 7);
@@ -339,7 +339,7 @@ fn destroying_a_held_lock_aborts() {
 }
 
 #[test]
-fn it_is_a_line_for_the_gate_and_one_for_each_reader() {
+fn it_takes_a_cache_line_for_the_gate_and_one_for_each_reader() {
     assert_eq!(size_of::<RobustRwLock<()>>(), 64 * 17);
     assert_eq!(size_of::<RobustRwLock<(), 3>>(), 64 * 4);
     let lock = lock();

@@ -210,13 +210,13 @@ fn no_reader_passes_a_writer_that_starves() {
 }
 
 #[test]
-fn locks_whose_waiters_all_starve_lose_nobody() {
+fn locks_whose_waiters_all_starve_lose_no_waiter() {
     let _watchdog = Watchdog::start("all starve".into());
     a_writer_is_alone::<Of<RwLock<Halves, Private, Impatient>>>();
 }
 
 #[test]
-fn a_writer_that_goes_on_as_a_reader_lets_readers_in_and_no_writer_between() {
+fn a_downgrade_admits_readers_and_no_writer() {
     let _watchdog = Watchdog::start("downgrade".into());
     let lock = RwLock::<u32>::new(0);
     for round in 1..200 {

@@ -28,18 +28,18 @@ use crate::check::record::settings::{
 };
 use crate::check::record::standard_error::{self, complain};
 use crate::check::report::{order_file, sink};
-use crate::sys::{board as memory, look, process};
+use crate::sys::{board as memory, introspect, process};
 use core::time::Duration;
 
 /// Reads the variable, once.
 pub(crate) fn read() {
     if FLAGS.fetch_or(READ, Ordering::Relaxed) & READ == 0 {
-        look::with_variable(c"LATCHWORK_CHECK", |list| {
+        introspect::with_variable(c"LATCHWORK_CHECK", |list| {
             list.split(',').map(str::trim).for_each(apply);
         });
         if !has(OFF) {
             sink::prepare();
-            look::with_variable(c"LATCHWORK_HELPER", settings::choose_helper);
+            introspect::with_variable(c"LATCHWORK_HELPER", settings::choose_helper);
         }
         if has(EXIT) {
             process::at_exit(ended_threads::process_ends);
@@ -98,7 +98,7 @@ fn suppress_file(path: &str) {
     };
     // SAFETY: an arena of that size, known only to this function.
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), BYTES) };
-    match look::read_beginning(format_args!("{path}"), buffer) {
+    match introspect::read_beginning(format_args!("{path}"), buffer) {
         Some(text) => {
             if text.len() == BYTES {
                 complain(format_args!(

@@ -374,7 +374,7 @@ pub fn joined(handle: usize) {
 #[inline]
 #[must_use]
 pub fn knows_this_thread() -> bool {
-    Me::whoever().checked() != 0
+    Me::current_or_none().checked() != 0
 }
 
 /// For the child of a fork, as its first step: it keeps the forking thread's stack of locks, and begins a board of its

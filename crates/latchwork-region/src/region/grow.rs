@@ -54,7 +54,8 @@ impl Inner {
             )
         };
         let id = RegionId::new(base.addr().get(), identity.number);
-        crate::task::set_owner_death_hook(super::sweep::after_owner_death);
+        // SAFETY: the hook completes what a dead task had begun.
+        unsafe { crate::task::set_owner_death_hook(super::sweep::after_owner_death) };
         crate::sleep::set_hooks(&super::park::HOOKS);
         Arc::new(Self {
             file,

@@ -41,7 +41,7 @@ pub fn join_at(address: usize) {
     let is_in =
         |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
     if registry::may_contain(address)
-        && !Me::whoever().attachments().any(is_in)
+        && !Me::current_or_none().attachments().any(is_in)
         && let Some(region) = Inner::containing(address)
     {
         // If no slot is free, other processes cannot see the thread; its own process can.
@@ -66,7 +66,7 @@ pub fn recorded_priority(thread: u32) -> Option<u32> {
 /// The same for the calling thread, without searching the slots of others.
 #[doc(hidden)]
 pub fn own_recorded_priority() -> Option<u32> {
-    let attachments = Me::whoever().attachments();
+    let attachments = Me::current_or_none().attachments();
     attachments
         // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
         .map(|attachment| effective_priority_in(unsafe { attachment.slot.cast().as_ref() }))

@@ -96,7 +96,7 @@ impl Inner {
             (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
             (limit, deadline) => limit.or(deadline),
         };
-        let (ended, woken) = futex::wait_many_told(&waits[..count], until);
+        let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
         // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
         if self.has_unswept() {
             let _ = self.sweep();

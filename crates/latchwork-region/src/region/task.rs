@@ -12,7 +12,7 @@ use super::task_table::{Life, Orphans, Slot};
 use super::{AttachError, Inner, wait_record};
 use crate::atomic::Ordering;
 use crate::sys::futex::{self, Sharing};
-use crate::task::{Attachment, Me};
+use crate::task::{Attachment, AttachmentParts, Me};
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Inner {
     #[inline(always)]
     #[doc(hidden)]
     pub fn first_attached_task(&self) -> Option<Task<'_>> {
-        let attachment = Me::whoever().first_attachment()?;
+        let attachment = Me::current_or_none().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
     }
 
@@ -159,7 +159,7 @@ impl Inner {
         slot.wait.init(owner.raw(), wait_record::recorded(priority));
         self.use_begins();
         let addresses = self.addresses();
-        me.attach(Attachment {
+        let attachment = AttachmentParts {
             base: addresses.start,
             end: addresses.end,
             slot: NonNull::from(slot).cast(),
@@ -171,7 +171,10 @@ impl Inner {
                 NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
             },
             detach: detach_thread,
-        });
+        };
+        // SAFETY: `occupy_slot` has put the slot's life-word and tail on the list; the slot and the context are those of
+        // this attachment.
+        unsafe { me.attach(attachment) };
         Ok(Task { slot, owner })
     }
 
@@ -224,15 +227,14 @@ impl Inner {
 
     /// The number of robust locks of this region that the calling thread holds.
     pub(super) fn locks_held(&self, me: Me) -> usize {
-        let addresses = self.addresses();
-        me.locks().filter(|link| addresses.contains(link)).count()
+        me.locks_within(&self.addresses())
     }
 }
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still
 /// use one of them, the thread becomes a task of it again.
 fn detach_unused(me: Me) {
-    if me.is_leaning() {
+    if me.relies_on_attachment() {
         return;
     }
     let unused = |attachment: &Attachment| {
@@ -260,7 +262,9 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
     inner.release_heap(index as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
-    me.forget(inner.base().addr().get());
+    // SAFETY: the life-word is on the list until `vacate` below. This thread is in no operation that relies on the
+    // attachment: it ends, or has left it.
+    unsafe { me.forget(inner.base().addr().get()) };
     // Otherwise the kernel ends this life. The memory that its walk reaches is still mapped then: the life-word is on
     // the list, which the registry checks before it unmaps anything.
     if !holds {

@@ -132,7 +132,8 @@ impl Slot {
     /// slot is swept like that of a task that has done nothing yet. The same holds for the tail, which comes second:
     /// before that, the task has nothing in the region.
     pub(super) fn occupy(&self, me: Me) -> bool {
-        let head = me.head();
+        // SAFETY: the list is used in this call alone; a slot never moves, and its region stays mapped.
+        let head = unsafe { me.head() };
         let before = head.announce(&self.life, 0);
         // AcqRel: pairs with `vacate` of the previous owner and with `life`.
         let taken = self
@@ -154,7 +155,8 @@ impl Slot {
     }
 
     fn occupy_tail(&self, me: Me) {
-        let head = me.head();
+        // SAFETY: as in `occupy`: the list is used in this call alone, and a slot never moves.
+        let head = unsafe { me.head() };
         let before = head.announce(&self.tail, 0);
         // Relaxed: other tasks read it only after the kernel has marked the life-word.
         self.tail.word.store(me.tid() | WAITERS, Ordering::Relaxed);
@@ -173,7 +175,8 @@ impl Slot {
     pub(super) unsafe fn vacate(&self, me: Me) {
         self.check.end();
         self.next_generation();
-        let head = me.head();
+        // SAFETY: the list is used in this call alone; a slot never moves, and its region stays mapped.
+        let head = unsafe { me.head() };
         let before = head.announce(&self.tail, 0);
         // SAFETY: `occupy` has linked it, on this thread.
         unsafe { head.unlink_tail(&self.tail) };

@@ -1,9 +1,9 @@
 //! The crowd: waiters that are woken directly, one or all of them. It serves shared condition variables, and
 //! waiters of a private one with another mutex than the gathering's. The argument is in [the parent](super).
 
-use super::Waited;
+use super::waited::Waited;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::sleep::Watch;
+use crate::sleep::DeathWatch;
 use crate::sys::futex::{self, Sharing, Wait};
 use crate::task::Me;
 use crate::time::Deadline;
@@ -35,10 +35,10 @@ impl Crowd {
     }
 
     /// Counts the caller in. The caller holds the mutex.
-    pub(super) fn enter(&self, sharing: Sharing) -> Stay<'_> {
-        let watch = Watch::begin(&self.ticket, sharing);
+    pub(super) fn enter(&self, sharing: Sharing) -> CrowdWaiter<'_> {
+        let watch = DeathWatch::begin(&self.ticket, sharing);
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        Stay {
+        CrowdWaiter {
             crowd: self,
             watch,
             ticket: self.ticket.load(Ordering::Relaxed),
@@ -53,14 +53,14 @@ fn task_id() -> u32 {
 }
 
 /// A counted waiter, until this is dropped.
-pub(super) struct Stay<'a> {
+pub(super) struct CrowdWaiter<'a> {
     crowd: &'a Crowd,
-    watch: Watch<'a>,
+    watch: DeathWatch<'a>,
     ticket: u32,
     task: u32,
 }
 
-impl Stay<'_> {
+impl CrowdWaiter<'_> {
     pub(super) fn sleep(self, deadline: Option<Deadline>) -> Waited {
         let compared = unless_fault!(
             CondvarTicketReadLate,
@@ -72,11 +72,15 @@ impl Stay<'_> {
     }
 }
 
-/// The sleep in steps, as [`Seat`](super::gathering::Seat) has it.
+/// The sleep in steps, as [`GatheringWaiter`](super::gathering::GatheringWaiter) has it.
 #[cfg(all(feature = "foreign", not(loom)))]
-impl Stay<'_> {
-    pub(super) fn call(&self, deadline: Option<Deadline>, sharing: Sharing) -> super::steps::Call {
-        super::steps::Call {
+impl CrowdWaiter<'_> {
+    pub(super) fn call(
+        &self,
+        deadline: Option<Deadline>,
+        sharing: Sharing,
+    ) -> super::futex_call::Call {
+        super::futex_call::Call {
             word: &raw const self.crowd.ticket,
             operation: libc::FUTEX_WAIT_BITSET
                 | match sharing {
@@ -90,7 +94,7 @@ impl Stay<'_> {
     }
 
     /// The watch, if the word lies in a region, whose other tasks are watched, too.
-    pub(super) fn watch(&self) -> Option<(&Watch<'_>, u32)> {
+    pub(super) fn watch(&self) -> Option<(&DeathWatch<'_>, u32)> {
         self.watch
             .is_of_region()
             .then_some((&self.watch, self.ticket))
@@ -102,7 +106,7 @@ impl Stay<'_> {
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for CrowdWaiter<'_> {
     fn drop(&mut self) {
         // A different task is the child of a signal handler that forked: the count belongs to its parent.
         if self.task == task_id() {

@@ -2,7 +2,7 @@
 //! once. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::Waited;
+use super::waited::Waited;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{Relock, RelockAs, SleepPlace, SleepWord, end_of_nap, is_over};
 use crate::sys::futex::{self, Sharing, Wait};
@@ -21,11 +21,11 @@ const ADDRESS_BITS: u32 = 48;
 /// `notify_all` wakes so many waiters, and each of them wakes the next one. A wake-up takes some µs, in which
 /// the mutex of a short critical section would be free; two waiters under way shorten that. A waiter that finds
 /// the mutex held sleeps again, once. (In a model, which has few waiters: one.)
-const HEADS: u32 = if cfg!(loom) { 1 } else { 2 };
+const WOKEN_AT_ONCE: u32 = if cfg!(loom) { 1 } else { 2 };
 /// The longest sleep of a task whose requeue the kernel may refuse; then the task checks the ticket itself.
 const NAP: Duration = Duration::from_secs(10);
 /// Bit of the ticket, beside the count: there has been a `notify_all`.
-const SENT: u32 = 1;
+const REQUEUED: u32 = 1;
 const NEXT: u32 = 2;
 
 /// How released waiters get to their mutex.
@@ -93,7 +93,11 @@ impl Gathering {
     }
 
     /// Counts the caller in, unless others wait with another mutex. The caller holds the mutex.
-    pub(super) fn enter<'a>(&'a self, lock: *const (), queue: SleepPlace<'a>) -> Option<Seat<'a>> {
+    pub(super) fn enter<'a>(
+        &'a self,
+        lock: *const (),
+        queue: SleepPlace<'a>,
+    ) -> Option<GatheringWaiter<'a>> {
         let mine = Binding::new(lock, queue)?;
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -120,7 +124,7 @@ impl Gathering {
                 Ordering::Release,
             );
         }
-        Some(Seat {
+        Some(GatheringWaiter {
             gathering: self,
             queue,
             // Relaxed: the kernel compares it.
@@ -132,7 +136,7 @@ impl Gathering {
     #[cold]
     pub(super) fn notify(&self, all: bool) {
         let step = unless_fault!(CondvarTicketStays, NEXT, 0);
-        let sent = unless_fault!(CondvarTicketStays, u32::from(all) * SENT, 0);
+        let sent = unless_fault!(CondvarTicketStays, u32::from(all) * REQUEUED, 0);
         let next = |ticket: u32| ticket.wrapping_add(step) | sent;
         // Acquire: pairs with the Release in `enter`. A binding set after the one that `release` reads below
         // has advanced the ticket since.
@@ -158,19 +162,20 @@ impl Gathering {
             return true;
         }
         match binding.way() {
-            Way::Owner => self.send_to_own(ticket, binding.word(), all),
+            Way::Owner => self.requeue_to_owned(ticket, binding.word(), all),
             _ if !all => {
                 futex::wake(&raw const self.ticket, 1, FLAG);
                 true
             }
             Way::Word => {
-                futex::wake_and_send_on(&self.ticket, ticket, HEADS, binding.word(), FLAG).is_some()
+                futex::wake_and_requeue(&self.ticket, ticket, WOKEN_AT_ONCE, binding.word(), FLAG)
+                    .is_some()
             }
-            Way::Relay => self.send_to_relay(ticket),
+            Way::Relay => self.requeue_to_relay(ticket),
         }
     }
 
-    fn send_to_own(&self, ticket: u32, word: *const AtomicU32, all: bool) -> bool {
+    fn requeue_to_owned(&self, ticket: u32, word: *const AtomicU32, all: bool) -> bool {
         let others = if all { u32::MAX } else { 0 };
         // SAFETY: while the ticket has this value, all sleepers are bound to this word.
         let sent = unsafe { futex_pi::cmp_requeue_pi(&self.ticket, ticket, word, others, FLAG) };
@@ -179,9 +184,9 @@ impl Gathering {
         sent != Err(Pi::Again)
     }
 
-    fn send_to_relay(&self, ticket: u32) -> bool {
+    fn requeue_to_relay(&self, ticket: u32) -> bool {
         let Some(sent) =
-            futex::wake_and_send_on(&self.ticket, ticket, 0, &raw const self.relay, FLAG)
+            futex::wake_and_requeue(&self.ticket, ticket, 0, &raw const self.relay, FLAG)
         else {
             return false;
         };
@@ -192,7 +197,7 @@ impl Gathering {
             CondvarRelayCountsLate,
             {
                 self.relay.fetch_add(sent as u32, Ordering::Relaxed);
-                (0..HEADS).for_each(|_| self.pass_on());
+                (0..WOKEN_AT_ONCE).for_each(|_| self.pass_on());
             },
             {
                 futex::wake(&raw const self.relay, 1, FLAG);
@@ -205,7 +210,7 @@ impl Gathering {
 
     /// Wakes the next sleeper on the relay.
     fn pass_on(&self) {
-        // Relaxed: the kernel's locks order it, as in `send_to_relay`.
+        // Relaxed: the kernel's locks order it, as in `requeue_to_relay`.
         while self
             .relay
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -222,13 +227,13 @@ impl Gathering {
 }
 
 /// A counted waiter, until this is dropped.
-pub(super) struct Seat<'a> {
+pub(super) struct GatheringWaiter<'a> {
     gathering: &'a Gathering,
     queue: SleepPlace<'a>,
     ticket: u32,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> GatheringWaiter<'a> {
     /// Sleeps until released. Returns how the sleep ended, how to acquire the mutex, and a `Turn` to drop once
     /// the mutex is acquired or refused.
     pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Relock, Turn<'a>) {
@@ -244,7 +249,7 @@ impl<'a> Seat<'a> {
                 let ended = futex::wait(&gathering.ticket, compared, FLAG, deadline);
                 // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order
                 // that.
-                let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
+                let sent = gathering.ticket.load(Ordering::Relaxed) & REQUEUED != 0;
                 let may_share = sent && matches!(slept, SleepWord::Plain(_));
                 let by = if may_share {
                     RelockAs::Requeued
@@ -281,8 +286,8 @@ impl<'a> Seat<'a> {
 
 /// The sleep in steps, for a caller that makes the system call itself: see [`steps`](super::steps).
 #[cfg(all(feature = "foreign", not(loom)))]
-impl<'a> Seat<'a> {
-    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::steps::Call {
+impl<'a> GatheringWaiter<'a> {
+    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::futex_call::Call {
         let (operation, target, deadline) = match self.queue.0 {
             SleepWord::Pi(word) => (
                 libc::FUTEX_WAIT_REQUEUE_PI,
@@ -291,7 +296,7 @@ impl<'a> Seat<'a> {
             ),
             _ => (libc::FUTEX_WAIT_BITSET, ptr::null(), deadline),
         };
-        super::steps::Call {
+        super::futex_call::Call {
             word: &raw const self.gathering.ticket,
             operation: operation | libc::FUTEX_PRIVATE_FLAG,
             expected: self.ticket,
@@ -301,7 +306,7 @@ impl<'a> Seat<'a> {
     }
 
     /// Whether the caller has to sleep again after this error, or 0.
-    pub(super) fn goes_on(&self, error: i32, deadline: Option<Deadline>) -> bool {
+    pub(super) fn must_sleep_again(&self, error: i32, deadline: Option<Deadline>) -> bool {
         matches!(self.queue.0, SleepWord::Pi(_))
             && error == libc::ETIMEDOUT
             && !self.is_notified()
@@ -315,10 +320,10 @@ impl<'a> Seat<'a> {
 
     /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's
     /// owner.
-    pub(super) fn rise(self, owned: bool) -> (Relock, Turn<'a>) {
+    pub(super) fn end_sleep(self, owned: bool) -> (Relock, Turn<'a>) {
         let gathering = self.gathering;
         // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.
-        let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
+        let sent = gathering.ticket.load(Ordering::Relaxed) & REQUEUED != 0;
         let by = match self.queue.0 {
             SleepWord::Pi(_) if owned => RelockAs::Owner,
             SleepWord::Plain(_) if sent => RelockAs::Requeued,
@@ -329,7 +334,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for GatheringWaiter<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `enter`.
         self.gathering.state.fetch_sub(1, Ordering::Release);
@@ -341,7 +346,7 @@ pub(super) struct Turn<'a>(Option<&'a Gathering>);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Relaxed: see `send_to_relay`.
+        // Relaxed: see `requeue_to_relay`.
         if let Some(gathering) = self.0
             && unless_fault!(
                 CondvarRelayStops,

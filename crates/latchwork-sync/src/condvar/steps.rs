@@ -2,16 +2,17 @@
 //! with the cancellation of its thread, which must not unwind through this library.
 //!
 //! [`Pause::begin`] counts the caller in. The caller then releases its mutex, makes the [`Call`] until
-//! [`Pause::goes_on`] returns false, and calls [`rise`](Pause::rise), whichever way the sleep ended. The result
-//! says how to acquire the mutex again. A task that will not return to check the predicate [passes
-//! on](Risen::pass_on) the notification that it may have consumed. The argument is in [the parent](super).
+//! [`Pause::must_sleep_again`] returns false, and calls [`end_sleep`](Pause::end_sleep), whichever way the sleep
+//! ended. The result says how to acquire the mutex again. A task that will not return to check the predicate
+//! [passes on](Awake::pass_on) the notification that it may have consumed. The argument is in [the parent](super).
 
-use super::crowd::Stay;
-use super::gathering::{Seat, Turn};
-use super::{Condvar, Sharing};
-use crate::atomic::AtomicU32;
+use super::crowd::CrowdWaiter;
+pub use super::futex_call::Call;
+use super::gathering::{GatheringWaiter, Turn};
+use super::variable::Condvar;
 use crate::mutex::{Relock, RelockAs, SleepPlace};
-use crate::sleep::Watch;
+use crate::sharing::Sharing;
+use crate::sleep::DeathWatch;
 use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
@@ -20,21 +21,12 @@ use core::time::Duration;
 /// this library, at most for so long at a time.
 const NAP: Duration = Duration::from_millis(100);
 
-#[allow(missing_docs)]
-/// A futex call that sleeps while the word holds `expected`.
-#[derive(Clone, Copy, Debug)]
-pub struct Call {
-    pub word: *const AtomicU32,
-    /// `FUTEX_WAIT_BITSET` with all bits set, or `FUTEX_WAIT_REQUEUE_PI`.
-    pub operation: i32,
-    pub expected: u32,
-    /// The word that the sleeper may be requeued to.
-    pub target: *const AtomicU32,
-    pub deadline: Option<Deadline>,
-}
-
 /// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
-pub(crate) fn nap(watch: &Watch<'_>, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
+pub(crate) fn nap(
+    watch: &DeathWatch<'_>,
+    expected: u32,
+    deadline: Option<Deadline>,
+) -> Option<i32> {
     let end = Deadline::after(NAP);
     let until = deadline.map_or(end, |deadline| deadline.min(end));
     match watch.sleep(expected, Some(until)) {
@@ -44,20 +36,20 @@ pub(crate) fn nap(watch: &Watch<'_>, expected: u32, deadline: Option<Deadline>) 
     }
 }
 
-enum Place<'a> {
-    Seat(Seat<'a>),
-    Stay(Stay<'a>),
+enum Waiter<'a> {
+    Gathering(GatheringWaiter<'a>),
+    Crowd(CrowdWaiter<'a>),
 }
 
 /// A wait that has begun.
 pub struct Pause<'a> {
-    place: Place<'a>,
+    waiter: Waiter<'a>,
     sharing: Flag,
     deadline: Option<Deadline>,
 }
 
 /// A wait whose sleep is over, until the mutex is acquired.
-pub struct Risen<'a> {
+pub struct Awake<'a> {
     arrival: Relock,
     turn: Option<Turn<'a>>,
     is_notified: bool,
@@ -71,14 +63,14 @@ impl<'a> Pause<'a> {
         queue: SleepPlace<'a>,
         deadline: Option<Deadline>,
     ) -> Self {
-        let seat = match S::FLAG {
+        let gathering = match S::FLAG {
             Flag::Private => condvar.gathering.enter(lock, queue),
             Flag::Shared => None,
         };
         Self {
-            place: match seat {
-                Some(seat) => Place::Seat(seat),
-                None => Place::Stay(condvar.crowd.enter(S::FLAG)),
+            waiter: match gathering {
+                Some(waiter) => Waiter::Gathering(waiter),
+                None => Waiter::Crowd(condvar.crowd.enter(S::FLAG)),
             },
             sharing: S::FLAG,
             deadline,
@@ -88,9 +80,9 @@ impl<'a> Pause<'a> {
     /// The system call to sleep with.
     #[must_use]
     pub fn call(&self) -> Call {
-        match &self.place {
-            Place::Seat(seat) => seat.call(self.deadline),
-            Place::Stay(stay) => stay.call(self.deadline, self.sharing),
+        match &self.waiter {
+            Waiter::Gathering(waiter) => waiter.call(self.deadline),
+            Waiter::Crowd(waiter) => waiter.call(self.deadline, self.sharing),
         }
     }
 
@@ -99,45 +91,45 @@ impl<'a> Pause<'a> {
     /// region.
     #[must_use]
     pub fn nap_in_region(&self) -> Option<Option<i32>> {
-        let Place::Stay(stay) = &self.place else {
+        let Waiter::Crowd(waiter) = &self.waiter else {
             return None;
         };
-        let (watch, ticket) = stay.watch()?;
+        let (watch, ticket) = waiter.watch()?;
         Some(nap(watch, ticket, self.deadline))
     }
 
     /// Whether the caller has to sleep again after this error number, or 0.
     #[must_use]
-    pub fn goes_on(&self, error: i32) -> bool {
-        match &self.place {
-            Place::Seat(seat) => seat.goes_on(error, self.deadline),
-            Place::Stay(_) => false,
+    pub fn must_sleep_again(&self, error: i32) -> bool {
+        match &self.waiter {
+            Waiter::Gathering(waiter) => waiter.must_sleep_again(error, self.deadline),
+            Waiter::Crowd(_) => false,
         }
     }
 
     /// Ends the sleep. `owned`: the kernel has made the caller the owner of the target.
     #[must_use]
-    pub fn rise(self, owned: bool) -> Risen<'a> {
-        match self.place {
-            Place::Seat(seat) => {
-                let is_notified = seat.is_notified();
-                let (arrival, turn) = seat.rise(owned);
-                Risen {
+    pub fn end_sleep(self, owned: bool) -> Awake<'a> {
+        match self.waiter {
+            Waiter::Gathering(waiter) => {
+                let is_notified = waiter.is_notified();
+                let (arrival, turn) = waiter.end_sleep(owned);
+                Awake {
                     arrival,
                     turn: Some(turn),
                     is_notified,
                 }
             }
-            Place::Stay(stay) => Risen {
+            Waiter::Crowd(waiter) => Awake {
                 arrival: Relock(RelockAs::Newcomer),
                 turn: None,
-                is_notified: stay.is_notified(),
+                is_notified: waiter.is_notified(),
             },
         }
     }
 }
 
-impl Risen<'_> {
+impl Awake<'_> {
     /// How to acquire the mutex.
     pub(crate) fn arrival(&self) -> Relock {
         self.arrival

@@ -1,79 +1,79 @@
-//! What a task holds and what it waits for, where others can read it.
+//! The record in which a task publishes the locks that it holds and the one that it waits for.
 //!
-//! The same record stands in a task's slot of each region that it is a task of, and on its process's board.
-//! Its task alone writes it; anybody may read it at any time, also from a file, without cooperation.
+//! The same record is in the task's slot of each region that it is a task of, and on its process's board.
+//! Only its task writes it; any task may read it at any time, also from a file, without cooperation.
 //!
-//! | field | says | written |
+//! | field | meaning | written |
 //! | --- | --- | --- |
-//! | `process`, `thread` | whose record it is; `thread` 0: nobody's | at the first lock, and at the end |
-//! | `count`, `held` | what the task holds: entries below `count` whose `lock` is not 0, oldest first | an entry before the count that includes it |
-//! | `wanted` | what it waits for while `epoch` is odd | before the epoch that says so |
+//! | `process`, `thread` | the task that owns the record; `thread` 0: none | at the first lock, and at the end |
+//! | `count`, `held` | the locks that the task holds: entries below `count` whose `lock` is not 0, oldest first | an entry before the count that includes it |
+//! | `wanted` | the lock that it waits for while `epoch` is odd | before the odd epoch |
 //!
 //! Addresses and sites are those of `process`. An address of a region means the same to all its tasks.
 //!
 //! Invariants
-//! 1. An odd epoch, read twice around anything, says that the task waited all the while for what
-//!    `wanted` says.
-//! 2. A task publishes what it holds before it publishes that it waits. So of several tasks that close a
-//!    circle, the last one to publish its wait sees all of it (see `check/detect/cycle.rs`).
-//! 3. What is held beyond [`HELD`] is not here; `count` then counts only what is.
+//! 1. If two reads return the same odd epoch, the task has waited for what `wanted` names during the whole time between
+//!    them.
+//! 2. A task publishes what it holds before it publishes that it waits. So of several tasks that complete a
+//!    wait-for cycle, the last one to publish its wait sees all of the cycle.
+//! 3. Locks beyond [`HELD`] are not recorded here; `count` then counts only those that are.
 //!
-//! *Frozen within a version of the region's layout and of the board's.* Zero is the record of nobody.
+//! *Frozen within a version of the region's layout and of the board's.* Zero is a record without an owner.
 
 use super::{Kind, Lock, Mode, RecordedSite, Traits};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence_after_update, unless_fault};
 
-/// How many locks of a task are told to others.
+/// The number of a task's locks that it publishes.
 pub const HELD: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// Bytes of a name that are kept.
+/// The length of a thread's name in bytes.
 pub const NAME: usize = 16;
 
-/// A lock that is held, as others see it.
+/// A lock that is held, as it is published.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HeldLock {
-    /// Its address; 0: this place is empty.
+    /// Its address; 0: this entry is empty.
     pub lock: AtomicU64,
-    /// Where it was taken: a [`Site`](super::Site).
+    /// Where it was acquired: a [`Site`](super::Site).
     pub site: AtomicU64,
     /// Since when, in nanoseconds on CLOCK_MONOTONIC, as coarse as the kernel's tick.
     pub since: AtomicU64,
     /// Kind, traits, mode, depth: see [`pack`].
     pub what: AtomicU32,
     /// Its class, by the number that its process gave it; 0: not known yet.
-    /// (The highest bit says that at least two tasks have taken it.)
+    /// (The highest bit is set if at least two tasks have acquired it.)
     pub class: AtomicU32,
 }
 
-/// What a task waits for, as others see it.
+/// The lock that a task waits for, as it is published.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Wanted {
     /// Its address.
     pub lock: AtomicU64,
-    /// Where: a [`Site`](super::Site).
+    /// Where it waits: a [`Site`](super::Site).
     pub site: AtomicU64,
     /// Since when, as for [`HeldLock`].
     pub since: AtomicU64,
     /// As for [`HeldLock`]; [`TIMED`] says that the wait ends at a deadline.
     pub what: AtomicU32,
-    /// Odd while the task waits; moves on twice for each wait.
+    /// Odd while the task waits; increases by two with each wait.
     pub epoch: AtomicU32,
     /// Process in the high half and thread in the low one of a task that held it when the wait began; 0:
-    /// not known. A hint, which nobody keeps up.
+    /// not known. A hint, which is not updated.
     pub waits_for: AtomicU64,
-    /// The mutex that a wait for a condition needs to end; else 0.
+    /// The mutex that a wait for a condition needs to end; otherwise 0.
     pub also: AtomicU64,
 }
 
-/// See the head of this file.
+/// The record of one task; see the module.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct TaskRecord {
     pub process: AtomicU32,
     pub thread: AtomicU32,
-    /// The real-time priority, 0 if none, when it was last looked at.
+    /// The real-time priority, 0 if none, when it was last read.
     pub priority: AtomicU32,
     /// Entries of `held` in use, empty ones among them included.
     pub count: AtomicU32,
@@ -83,13 +83,13 @@ pub struct TaskRecord {
     pub held: [HeldLock; HELD],
 }
 
-/// In [`HeldLock::what`]: as one of several readers.
+/// In [`HeldLock::what`]: held as one of several readers.
 pub const READS: u32 = 1 << 16;
 /// In [`HeldLock::what`] of a wait: it ends at a deadline.
 pub const TIMED: u32 = 1 << 17;
-/// The lock was taken by a call that never waits.
+/// The lock was acquired by a call that never waits.
 pub const TRIED: u32 = 1 << 18;
-/// How often a recursive lock was taken, beyond once.
+/// The number of acquisitions of a recursive lock beyond the first.
 pub const DEEPER: u32 = 1 << 20;
 
 /// Kind, traits and mode in one word.
@@ -98,7 +98,7 @@ pub const fn pack(lock: Lock, mode: Mode) -> u32 {
     lock.kind as u32 | (lock.traits.bits() as u32) << 8 | (mode as u32) << 16
 }
 
-/// What [`pack`] packed.
+/// The inverse of [`pack`].
 #[inline]
 pub fn unpack(address: u64, what: u32) -> (Lock, Mode) {
     let traits = Traits::from_bits_truncate((what >> 8) as u8);
@@ -112,18 +112,18 @@ pub fn unpack(address: u64, what: u32) -> (Lock, Mode) {
 }
 
 impl HeldLock {
-    /// Says all of a lock; the lock last.
+    /// Publishes a lock: its address last.
     #[inline]
     pub fn write(&self, lock: u64, site: u64, since: u64, what: u32, class: u32) {
         self.site.store(site, Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
         self.what.store(what, Ordering::Relaxed);
         self.class.store(class, Ordering::Relaxed);
-        // Release: who sees the lock sees what is said of it.
+        // Release: a reader that sees the address sees the other fields.
         self.lock.store(lock, Ordering::Release);
     }
 
-    /// A copy, if a lock stands here.
+    /// A copy, if the entry contains a lock.
     #[must_use]
     pub fn view(&self) -> Option<Held> {
         // Acquire: pairs with `write`.
@@ -140,9 +140,10 @@ impl HeldLock {
     }
 }
 
-// Relaxed in all of this file, where nothing is said: the task's own, or a look whose answer may be stale.
+// Relaxed in all of this file unless stated otherwise: an access by the owning task, or a read whose result may be
+// stale.
 impl TaskRecord {
-    /// Nobody's.
+    /// A record without an owner.
     #[allow(clippy::new_without_default, reason = "for models and unit tests")]
     pub fn new() -> Self {
         use core::array::from_fn;
@@ -173,18 +174,18 @@ impl TaskRecord {
         }
     }
 
-    /// Says whose record this is, and that it holds and wants nothing.
+    /// Makes it the record of a task that holds no lock and waits for none.
     #[inline]
     pub fn begin(&self, process: u32, thread: u32, priority: u32, name: &str) {
         self.end();
         self.process.store(process, Ordering::Relaxed);
         self.priority.store(priority, Ordering::Relaxed);
         self.set_name(name);
-        // Release: who sees the thread sees that the record is its.
+        // Release: a reader that sees the thread's ID sees the record as its own.
         self.thread.store(thread, Ordering::Release);
     }
 
-    /// Says what the thread is called now.
+    /// Publishes the thread's name.
     pub fn set_name(&self, name: &str) {
         let mut bytes = [0; NAME];
         let length = name.len().min(NAME);
@@ -195,7 +196,7 @@ impl TaskRecord {
         }
     }
 
-    /// It is nobody's record any more.
+    /// Ends the record: it has no owner any more.
     #[inline]
     pub fn end(&self) {
         self.thread.store(0, Ordering::Relaxed);
@@ -214,7 +215,7 @@ impl TaskRecord {
         }
     }
 
-    /// Takes an entry away, and says how many are left.
+    /// Removes an entry, and publishes the number of those left.
     #[inline]
     pub fn pop(&self, place: usize, left: usize) {
         if let Some(entry) = self.held.get(place) {
@@ -223,7 +224,7 @@ impl TaskRecord {
         self.count.store(left.min(HELD) as u32, Ordering::Relaxed);
     }
 
-    /// Whether the task holds a lock, and how; the place in [`Self::held`].
+    /// The index in [`Self::held`] of a lock that the task holds.
     #[inline]
     pub fn holds(&self, lock: u64) -> Option<usize> {
         // Acquire: pairs with `push`.
@@ -242,7 +243,7 @@ impl TaskRecord {
         bytes
     }
 
-    /// A copy, in which everything belongs together if the task has not moved on meanwhile.
+    /// A copy, which is consistent if the task has not changed the record meanwhile.
     #[must_use]
     pub fn view(&self) -> TaskView {
         let wanted = &self.wanted;
@@ -281,7 +282,8 @@ impl TaskRecord {
 }
 
 impl Wanted {
-    /// The task is about to wait. What it holds was published before; after this it may look round.
+    /// Publishes that the task is about to wait. The locks that it holds were published before; after this it may search
+    /// for a wait-for cycle.
     pub fn begin(&self, lock: u64, site: u64, since: u64, what: u32, also: u64) {
         self.lock.store(lock, Ordering::Relaxed);
         self.also.store(also, Ordering::Relaxed);
@@ -290,7 +292,7 @@ impl Wanted {
         self.what.store(what, Ordering::Relaxed);
         self.waits_for.store(0, Ordering::Relaxed);
         let epoch = self.epoch.load(Ordering::Relaxed);
-        // Release: pairs with the Acquire in `waits`. And ahead of all looks that follow (invariant 2).
+        // Release: pairs with the Acquire in `waits`. The fence orders it before all reads that follow (invariant 2).
         if unless_fault!(CheckWaitUnordered, true, false) {
             self.epoch.swap(epoch | 1, Ordering::AcqRel);
             fence_after_update();
@@ -299,16 +301,16 @@ impl Wanted {
         }
     }
 
-    /// The wait is over.
+    /// Publishes that the wait is over.
     pub fn end(&self) {
         let epoch = self.epoch.load(Ordering::Relaxed);
         if epoch & 1 != 0 {
-            // Release: a reader that sees the even epoch must not take what follows for this wait.
+            // Release: a reader must not take later stores for a part of this wait.
             self.epoch.store(epoch.wrapping_add(1), Ordering::Release);
         }
     }
 
-    /// The epoch of the wait that is under way.
+    /// The epoch of the current wait, if there is one.
     #[inline]
     pub fn waits(&self) -> Option<u32> {
         // Acquire: pairs with `begin`.
@@ -325,17 +327,17 @@ pub struct Held {
     pub lock: Lock,
     /// How it is held or wanted.
     pub mode: Mode,
-    /// Where it was taken, or asked for, in the task's process.
+    /// Where it was acquired or requested, in the task's process.
     pub site: RecordedSite,
     /// Since when, in nanoseconds on CLOCK_MONOTONIC, as coarse as the kernel's tick.
     pub since: u64,
     /// Its class, by the number that the task's process gave it; 0 if unknown, or wanted.
     pub class: u32,
-    /// A wait that ends at a deadline.
+    /// Whether the wait ends at a deadline.
     pub timed: bool,
-    /// Taken by a call that never waits.
+    /// Whether it was acquired by a call that never waits.
     pub tried: bool,
-    /// How often it was taken.
+    /// How many times it was acquired.
     pub depth: u32,
 }
 
@@ -361,25 +363,25 @@ impl Held {
 pub struct TaskView {
     /// Its process.
     pub process: u32,
-    /// Its thread; 0: the record is nobody's.
+    /// Its thread; 0: the record has no owner.
     pub thread: u32,
-    /// Its real-time priority when it was last looked at; 0: none.
+    /// Its real-time priority when it was last read; 0: none.
     pub priority: u32,
     /// Its thread's name, which may contain anything; see [`Self::name`].
     pub name: [u8; NAME],
-    /// Odd while it waits; another one says that it has moved on.
+    /// Odd while it waits; a different value means that this wait is over.
     pub epoch: u32,
-    /// What it waits for.
+    /// The lock that it waits for.
     pub wants: Option<Held>,
-    /// Process and thread of a task that held that when the wait began, if it was known. A hint.
+    /// Process and thread of a task that held the wanted lock when the wait began, if known. A hint.
     pub waits_for: Option<(u32, u32)>,
-    /// The mutex that it needs for a wait for a condition to end.
+    /// The mutex that it needs to end a wait for a condition.
     pub also: Option<u64>,
-    /// What it holds, oldest first.
+    /// The locks that it holds, oldest first.
     pub held: [Option<Held>; HELD],
 }
 
-/// The text in a name's place, as far as it is one.
+/// The text in a name's bytes, as far as it is UTF-8.
 pub fn name_of(name: &[u8; NAME]) -> &str {
     let end = name.iter().position(|byte| *byte == 0);
     let name = &name[..end.unwrap_or(NAME)];
@@ -393,15 +395,15 @@ impl TaskView {
         name_of(&self.name)
     }
 
-    /// The address of what another task must release before this one can go on: what it wants, or the mutex of a
-    /// condition that it waits for.
+    /// The address of the lock that another task must release before this one can continue: the wanted lock, or the
+    /// mutex of a condition that it waits for.
     #[must_use]
     pub fn needs(&self) -> Option<u64> {
         let wants = self.wants?;
         Some(self.also.unwrap_or(wants.lock.address as u64))
     }
 
-    /// What it holds, oldest first.
+    /// The locks that it holds, oldest first.
     pub fn held(&self) -> impl Iterator<Item = Held> {
         self.held.iter().copied().flatten()
     }

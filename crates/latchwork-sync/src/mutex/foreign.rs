@@ -142,7 +142,7 @@ impl InheritWords<'_> {
                     futex_pi::unlock_pi(core::ptr::from_ref(self.word), Sharing::Private)
                 } {
                     Pi::Done => return true,
-                    Pi::Again | Pi::Inconsistent => futex_pi::stand_back(),
+                    Pi::Again | Pi::Inconsistent => futex_pi::let_others_run(),
                     _ => return false,
                 }
             } else if word & WAITERS != 0 && !is_not_in_process(word & TID_MASK) {
@@ -166,7 +166,7 @@ pub fn write_code_location(
     return_address: usize,
     to: &mut impl core::fmt::Write,
 ) -> core::fmt::Result {
-    crate::sys::look::write_place(crate::sys::thread::process_id(), return_address as u64, to)
+    crate::sys::introspect::write_place(crate::sys::thread::process_id(), return_address as u64, to)
 }
 
 /// Deletes the thread-specific key (`pthread_key_create`) that this library creates when it is loaded: the locks in
@@ -178,5 +178,6 @@ pub fn write_code_location(
 /// before the call returns. This call deletes the key: its destructor does not run at the end of such a thread, and
 /// what the thread leaves is treated as a dead owner's.
 pub unsafe fn delete_thread_key() {
-    crate::sys::thread_end::make_no_key_yet();
+    // SAFETY: by the caller's contract no thread uses the key.
+    unsafe { crate::sys::thread_end::create_key_later() };
 }

@@ -1,7 +1,9 @@
 //! The guards of the reader/writer lock.
 #![allow(unsafe_code)]
 
-use super::{Preference, RwLock, WritersFirst, watched};
+use super::lock::RwLock;
+use super::preference::{Preference, WritersFirst};
+use super::report;
 use crate::sharing::{Private, Sharing};
 use core::fmt;
 use core::marker::PhantomData;
@@ -58,7 +60,7 @@ impl<'a, T: ?Sized, S: Sharing, P: Preference> WriteGuard<'a, T, S, P> {
         let lock = ManuallyDrop::new(this).lock;
         // SAFETY: the guard holds the lock to write, and is not dropped.
         unsafe { lock.raw.downgrade() };
-        watched::downgrades(&lock.raw);
+        report::downgraded(&lock.raw);
         ReadGuard::new(lock)
     }
 }
@@ -92,7 +94,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> DerefMut for WriteGuard<'_, T, S, P> 
 impl<T: ?Sized, S: Sharing, P: Preference> Drop for ReadGuard<'_, T, S, P> {
     #[inline]
     fn drop(&mut self) {
-        watched::leaves(&self.lock.raw);
+        report::releasing(&self.lock.raw);
         // SAFETY: the guard holds the lock to read, and is not used after this.
         unsafe { self.lock.raw.unlock_read() }
     }
@@ -101,7 +103,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> Drop for ReadGuard<'_, T, S, P> {
 impl<T: ?Sized, S: Sharing, P: Preference> Drop for WriteGuard<'_, T, S, P> {
     #[inline]
     fn drop(&mut self) {
-        watched::leaves(&self.lock.raw);
+        report::releasing(&self.lock.raw);
         // SAFETY: the guard holds the lock to write, and is not used after this.
         unsafe { self.lock.raw.unlock_write() }
     }

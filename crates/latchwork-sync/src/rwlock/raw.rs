@@ -21,10 +21,10 @@
 //! | 0, or with `OPEN` | free |
 //! | `READERS` > 0 | held by readers |
 //! | `WRITER` | held by a writer |
-//! | none of these, not 0 | the last reader has left and is about to decide whom it wakes: that reader holds the lock |
+//! | none of these, not 0 | the last reader has left and is about to decide which waiters it wakes: that reader holds the lock |
 //!
 //! Tasks sleep on the *high half* of the word, in one of four groups (readers, writers, starving readers,
-//! starving writers) that futex bit masks tell apart. An *entering* task acquires the lock, a *leaving* one
+//! starving writers) that futex bit masks distinguish. An *entering* task acquires the lock, a *leaving* one
 //! releases it, and *calling* a group means waking it.
 //!
 //! Invariants
@@ -59,7 +59,7 @@
 //! Readers that wait only because writers wait are woken by a writer's release, or by the last writer that
 //! gives up.
 //!
-//! *Whom a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
+//! *Which waiters a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
 //! order of arrival. While a woken task is on its way (3), the next releases wake no further one.
 //!
 //! *Orderings:* each step that leaves is a Release and pairs with the Acquire of each step that enters. Steps
@@ -93,10 +93,10 @@
 mod state;
 
 use self::state::{
-    NOBODY, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
+    NO_GROUP, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
     STARVING_WRITERS, State, WRITER, Waiter,
 };
-use super::{Preference, WritersFirst};
+use super::preference::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::{Unfinished, WaitMode};
@@ -283,7 +283,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                 return Ok(());
             }
             loop {
-                let Some(state) = self.lie_down::<WRITES>(&mut me, starves) else {
+                let Some(state) = self.register_to_sleep::<WRITES>(&mut me, starves) else {
                     return Ok(());
                 };
                 let end = patience.deadline();
@@ -313,7 +313,11 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     /// Counts the waiter and asks for a wake-up; returns `None` if it has entered instead.
-    fn lie_down<const WRITES: bool>(&self, me: &mut Waiter, starves: bool) -> Option<State> {
+    fn register_to_sleep<const WRITES: bool>(
+        &self,
+        me: &mut Waiter,
+        starves: bool,
+    ) -> Option<State> {
         loop {
             let Err(state) = self.attempt::<WRITES>(*me) else {
                 return None;
@@ -326,7 +330,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             // Relaxed: this step neither enters nor leaves.
             if self.change(state, asked, Ordering::Relaxed).is_ok() {
                 me.counted = counted;
-                if unless_fault!(RwLockLooksOnce, false, true) {
+                if unless_fault!(RwLockChecksOnce, false, true) {
                     return Some(asked);
                 }
             }
@@ -365,7 +369,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             }
         };
         let none = unless_fault!(RwLockWakesOneKind, 0, usize::MAX);
-        if first != NOBODY && wake::<S>(address, first) == none && second != NOBODY {
+        if first != NO_GROUP && wake::<S>(address, first) == none && second != NO_GROUP {
             wake::<S>(address, second);
         }
     }

@@ -5,9 +5,10 @@
 //! highest such ceiling.
 //!
 //! Where the state is kept: the ceilings held are in [`Ceilings`], in the record that a fork wipes, since a child holds
-//! no lock. The scheduling that the kernel was asked for is in [`Told`], which a fork leaves: from it the child knows
-//! that it no longer needs the priority with which it began. It gives the boost back ([`drop_inherited_boost`]) as soon
-//! as it gets a record of its own.
+//! no lock. The scheduling that the kernel was asked for is in [`Requested`], which a fork leaves: from it the child knows
+//! that it no longer needs the priority with which it began. It gives the boost back
+//! ([`drop_inherited_boost`](Ceilings::drop_inherited_boost)) as soon as it gets a record of its own. The calls of the
+//! task are in `boost.rs`.
 //!
 //! Invariants
 //! 1. `effective` is the priority that the kernel was last asked for, or last reported. So it is the task's priority,
@@ -30,47 +31,10 @@
 //! return after the other, so the code between the calls is inlined into [`raise`](Ceilings::raise) and
 //! [`lower`](Ceilings::lower): 0.03.
 
-use super::{Me, TaskError};
 use crate::sys::each_thread::each_thread;
 use crate::sys::scheduling::{self, Scheduling};
 use core::cell::Cell;
 use rustix::io::Errno;
-
-/// Why the calling task cannot run at a ceiling. The lock is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtectFault {
-    /// The task's own priority is higher than the ceiling; it must not use the lock.
-    #[error("the task's own priority, {own}, is above the ceiling, {ceiling}")]
-    AboveCeiling {
-        /// The task's real-time priority without any boost.
-        own: u8,
-        /// The ceiling.
-        ceiling: u8,
-    },
-    /// The privilege is missing: `CAP_SYS_NICE`, or a limit on real-time priorities (`rtprio` in
-    /// limits.conf) that reaches the ceiling.
-    ///
-    /// If the limit reaches the ceiling, the system has another reason: a control group without real-time runtime, or a
-    /// `SCHED_IDLE` task without an `RLIMIT_NICE`.
-    #[error(
-        "no permission for priority {ceiling}: it needs CAP_SYS_NICE, or an RLIMIT_RTPRIO of {ceiling} (it is {limit})"
-    )]
-    Permission {
-        /// The ceiling.
-        ceiling: u8,
-        /// The process's soft `RLIMIT_RTPRIO`; `u64::MAX` is no limit.
-        limit: u64,
-    },
-    /// A `SCHED_DEADLINE` task precedes every priority; a ceiling would lower it.
-    #[error("a SCHED_DEADLINE task cannot run at a ceiling")]
-    Deadline,
-    /// The thread cannot be a task: it can have no record.
-    #[error(transparent)]
-    Task(#[from] TaskError),
-    /// The system refuses to report or to change the priority, for instance in a sandbox.
-    #[error("the system refuses a change of priority: {0}")]
-    System(Errno),
-}
 
 /// Highest real-time priority.
 pub const HIGHEST: u8 = 99;
@@ -83,122 +47,35 @@ pub struct Ceilings {
     /// How many locks are held, by ceiling.
     counts: [Cell<u16>; HIGHEST as usize + 1],
     /// How many guards keep the boost.
-    keeping: Cell<u32>,
+    pub(super) keeping: Cell<u32>,
     /// How many guards declare that only this crate changes this task's priority.
-    declared: Cell<u32>,
+    pub(super) declared: Cell<u32>,
     /// The real-time priority without the boost, 0 if none.
-    own: Cell<u8>,
+    pub(super) own: Cell<u8>,
     /// The real-time priority with the boost.
-    effective: Cell<u8>,
+    pub(super) effective: Cell<u8>,
     /// The highest ceiling that was left while the boost was kept.
-    kept: Cell<u8>,
+    pub(super) kept: Cell<u8>,
 }
 
 const _: () = assert!(size_of::<Ceilings>() <= 256);
 
 /// The scheduling that the kernel was last asked for, for the calling thread. It survives a fork.
 #[derive(Clone, Copy)]
-struct Told {
-    own: Scheduling,
+pub(super) struct Requested {
+    pub(super) own: Scheduling,
     /// The priority of the boost; 0: none.
-    boost: u8,
-    known: bool,
+    pub(super) boost: u8,
+    pub(super) known: bool,
 }
 
 each_thread! {
-    static TOLD: Cell<Told> = Cell::new(Told { own: Scheduling::ORDINARY, boost: 0, known: false });
+    pub(super) static REQUESTED: Cell<Requested> = Cell::new(Requested { own: Scheduling::ORDINARY, boost: 0, known: false });
 }
 
 impl Ceilings {
-    /// The calling task's ceilings. Without a record: those of the shared record of zeros, which hold nothing and must
-    /// not be changed.
     #[inline]
-    pub fn here() -> &'static Self {
-        &Me::whoever().record.ceilings
-    }
-
-    /// Raises the calling task to `ceiling` (1 to [`HIGHEST`]), which it holds from now on.
-    #[inline]
-    pub fn enter(ceiling: u8) -> Result<(), ProtectFault> {
-        let here = Self::here();
-        if here.own.get() <= ceiling && ceiling <= here.effective.get() {
-            here.count(ceiling);
-            Ok(())
-        } else {
-            Self::raise(ceiling)
-        }
-    }
-
-    /// Ends one [`enter`](Self::enter) of the calling task. In the child of a fork, for an `enter` of the parent, it
-    /// does nothing.
-    #[inline]
-    pub fn leave(ceiling: u8) {
-        let here = Self::here();
-        if here.uncount(ceiling) && here.kept.get() < ceiling {
-            here.lower(ceiling);
-        }
-    }
-
-    /// As [`leave`](Self::leave), but without keeping the boost: the task is about to sleep, in the order of its own
-    /// priority.
-    pub fn leave_to_sleep(ceiling: u8) {
-        let here = Self::here();
-        here.uncount(ceiling);
-        here.drop_kept();
-    }
-
-    /// Keeps the boost from now on.
-    pub fn keep() -> Result<(), TaskError> {
-        let keeping = &Me::get()?.record.ceilings.keeping;
-        keeping.set(keeping.get() + 1);
-        Ok(())
-    }
-
-    /// Ends one [`keep`](Self::keep).
-    pub fn keep_no_longer() {
-        let here = Self::here();
-        if let Some(left) = here.keeping.get().checked_sub(1) {
-            here.keeping.set(left);
-            if left == 0 {
-                here.drop_kept();
-            }
-        }
-    }
-
-    /// Records the caller's declaration that only this crate changes this task's priority from now on.
-    pub fn declare() -> Result<(), ProtectFault> {
-        let here = &Me::get()?.record.ceilings;
-        here.see(TOLD.with(Cell::get).look().map_err(ProtectFault::System)?);
-        here.declared.set(here.declared.get() + 1);
-        Ok(())
-    }
-
-    /// Ends one [`declare`](Self::declare).
-    pub fn declare_no_longer() {
-        let here = Self::here();
-        if let Some(left) = here.declared.get().checked_sub(1) {
-            here.declared.set(left);
-        }
-    }
-
-    /// Discards the known priority of the calling task.
-    pub fn forget() {
-        let (here, told) = (Self::here(), TOLD.with(Cell::get));
-        TOLD.with(|known| {
-            known.set(Told {
-                known: false,
-                ..told
-            });
-        });
-        // The end of a boost reads the priority in any case. A record of zeros needs no change.
-        if told.boost == 0 && here.effective.get() > 0 {
-            here.own.set(0);
-            here.effective.set(0);
-        }
-    }
-
-    #[inline]
-    fn count(&self, ceiling: u8) {
+    pub(super) fn count(&self, ceiling: u8) {
         let count = &self.counts[usize::from(ceiling)];
         let Some(more) = count.get().checked_add(1) else {
             crate::fatal(format_args!("too much held of priority ceiling {ceiling}"));
@@ -210,7 +87,7 @@ impl Ceilings {
     /// Returns whether that was the last lock of this ceiling, and the ceiling may be the reason for the present
     /// priority.
     #[inline]
-    fn uncount(&self, ceiling: u8) -> bool {
+    pub(super) fn uncount(&self, ceiling: u8) -> bool {
         let count = &self.counts[usize::from(ceiling)];
         // The count is 0 if the parent of this process entered the ceiling.
         let Some(left) = count.get().checked_sub(1) else {
@@ -225,35 +102,12 @@ impl Ceilings {
     }
 
     /// The highest ceiling held, 0 if none.
-    fn highest(&self) -> u8 {
+    pub(super) fn highest(&self) -> u8 {
         self.held.get().checked_ilog2().unwrap_or(0) as u8
     }
 
     #[cold]
-    fn raise(ceiling: u8) -> Result<(), ProtectFault> {
-        let here = &Me::get()?.record.ceilings;
-        let told = here.told().map_err(ProtectFault::System)?;
-        if told.own.is_deadline() {
-            return Err(ProtectFault::Deadline);
-        }
-        let own = told.own.priority();
-        if own > ceiling {
-            return Err(ProtectFault::AboveCeiling { own, ceiling });
-        }
-        here.bring(told, ceiling.max(here.highest()))
-            .map_err(|error| match error {
-                Errno::PERM => ProtectFault::Permission {
-                    ceiling,
-                    limit: scheduling::priority_limit(),
-                },
-                error => ProtectFault::System(error),
-            })?;
-        here.count(ceiling);
-        Ok(())
-    }
-
-    #[cold]
-    fn lower(&self, ceiling: u8) {
+    pub(super) fn lower(&self, ceiling: u8) {
         if self.keeping.get() > 0 {
             self.kept.set(ceiling);
         } else {
@@ -261,7 +115,7 @@ impl Ceilings {
         }
     }
 
-    fn drop_kept(&self) {
+    pub(super) fn drop_kept(&self) {
         if self.kept.get() > 0 {
             self.kept.set(0);
         }
@@ -274,51 +128,69 @@ impl Ceilings {
     /// [`leave`](Self::leave) of this ceiling tries again.
     #[inline]
     fn settle(&self) {
-        if let Ok(told) = self.told() {
-            let _ = self.bring(told, self.highest());
+        if let Ok(requested) = self.requested() {
+            let _ = self.request(requested, self.highest());
         }
     }
 
     /// The scheduling that the kernel was last asked for, or that another program has set meanwhile.
     #[inline(always)]
-    fn told(&self) -> Result<Told, Errno> {
-        let told = TOLD.with(Cell::get);
-        if self.declared.get() > 0 && told.known {
-            return Ok(told);
+    pub(super) fn requested(&self) -> Result<Requested, Errno> {
+        let requested = REQUESTED.with(Cell::get);
+        if self.declared.get() > 0 && requested.known {
+            return Ok(requested);
         }
-        Ok(self.see(told.look()?))
+        Ok(self.store(requested.refreshed()?))
     }
 
     #[inline]
-    fn see(&self, told: Told) -> Told {
-        TOLD.with(|known| known.set(told));
-        self.own.set(told.own.priority());
-        self.effective.set(told.priority());
-        told
+    pub(super) fn store(&self, requested: Requested) -> Requested {
+        REQUESTED.with(|known| known.set(requested));
+        self.own.set(requested.own.priority());
+        self.effective.set(requested.priority());
+        requested
     }
 
     /// Sets the priority to `ceiling`, or to the task's own priority if that is higher.
     #[inline(always)]
-    fn bring(&self, told: Told, ceiling: u8) -> Result<(), Errno> {
-        let done = match told.bring(ceiling) {
+    pub(super) fn request(&self, requested: Requested, ceiling: u8) -> Result<(), Errno> {
+        let done = match requested.request(ceiling) {
             // The task is no longer in the scheduling class in which it was last seen.
             Err(Errno::INVAL) => self
-                .see(
-                    Told {
+                .store(
+                    Requested {
                         known: false,
-                        ..told
+                        ..requested
                     }
-                    .look()?,
+                    .refreshed()?,
                 )
-                .bring(ceiling),
+                .request(ceiling),
             done => done,
         };
-        self.see(done?);
+        self.store(done?);
         Ok(())
+    }
+
+    /// Gives back the boost that a process had when it forked the calling one, unless the boost is already gone.
+    #[cold]
+    pub(super) fn drop_inherited_boost() {
+        let requested = REQUESTED.with(Cell::get);
+        if requested.boost > 0 {
+            // If the kernel refuses, the priority with which the process began counts as its own.
+            let unboosted = requested
+                .refreshed()
+                .and_then(|requested| requested.request(0));
+            let requested = unboosted.unwrap_or(Requested {
+                known: false,
+                boost: 0,
+                ..requested
+            });
+            REQUESTED.with(|known| known.set(requested));
+        }
     }
 }
 
-impl Told {
+impl Requested {
     /// The real-time priority at present.
     fn priority(self) -> u8 {
         self.own.priority().max(self.boost)
@@ -327,7 +199,7 @@ impl Told {
     /// The scheduling at present: `self`, if the boost is still there. Otherwise another program has changed it, and
     /// the present scheduling is the task's own from now on.
     #[inline(always)]
-    fn look(self) -> Result<Self, Errno> {
+    pub(super) fn refreshed(self) -> Result<Self, Errno> {
         let real_time = self.own.priority() > 0;
         if self.known && real_time {
             match scheduling::own_priority()? {
@@ -364,7 +236,7 @@ impl Told {
 
     /// Sets the priority to `ceiling`, or to the task's own priority if that is higher.
     #[inline(always)]
-    fn bring(self, ceiling: u8) -> Result<Self, Errno> {
+    fn request(self, ceiling: u8) -> Result<Self, Errno> {
         let own = self.own.priority();
         let boost = if ceiling > own { ceiling } else { 0 };
         // A deadline task is never lowered: see `ProtectFault::Deadline`.
@@ -382,21 +254,5 @@ impl Told {
             self.own.apply()?;
         }
         Ok(Self { boost, ..self })
-    }
-}
-
-/// Gives back the boost that a process had when it forked the calling one, unless the boost is already gone.
-#[cold]
-pub(super) fn drop_inherited_boost() {
-    let told = TOLD.with(Cell::get);
-    if told.boost > 0 {
-        // If the kernel refuses, the priority with which the process began counts as its own.
-        let unboosted = told.look().and_then(|told| told.bring(0));
-        let told = unboosted.unwrap_or(Told {
-            known: false,
-            boost: 0,
-            ..told
-        });
-        TOLD.with(|known| known.set(told));
     }
 }

@@ -90,7 +90,7 @@ pub enum Fault {
     /// A completion is published without Release.
     CompleteRelaxed,
     /// A completer reads the number of waiters after its token is visible.
-    CompleterLooksAgain,
+    CompleterReadsAgain,
     /// A robust lock is not announced while it is acquired or released.
     RobustNotAnnounced,
     /// A robust lock's announcement ends before the wake-up that follows the release.
@@ -153,13 +153,13 @@ pub enum Fault {
     /// A reader that enters after waiting does not call readers that may join it.
     RwLockEntrantForgetsReaders,
     /// A task that has counted itself as starving does not check again.
-    RwLockLooksOnce,
+    RwLockChecksOnce,
     /// A release that may go to either kind of waiters sets no `VACANT_…` bit.
     RwLockHidesVacancy,
     /// A release wakes one kind of waiters only, even if there are none.
     RwLockWakesOneKind,
     /// A reader of a robust reader/writer lock does not check the gate after it has acquired its seat.
-    RobustRwLockLooksOnce,
+    RobustRwLockChecksOnce,
     /// The reader checks the gate, but the check may overtake the seat.
     RobustRwLockReaderUnordered,
     /// A writer's check of the seats may overtake the gate.
@@ -171,7 +171,7 @@ pub enum Fault {
     /// A task that acquires the gate of a writer that died inside treats it as released.
     RobustRwLockHidesDeath,
     /// A task that acquires the gate of any dead owner assumes that the owner was inside.
-    RobustRwLockTellsAllDeaths,
+    RobustRwLockReportsAllDeaths,
     /// A semaphore is obtained without Acquire when no task waits.
     SemaphoreObtainRelaxed,
     /// A semaphore is released without Release when no task waits.

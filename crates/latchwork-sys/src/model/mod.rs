@@ -1,15 +1,17 @@
-//! What every model says first: by a [`Scene`], what the modelled kernel does and which [`Fault`] the code shall have. A
-//! model with a fault is a *negative twin*, and must fail.
+//! The settings of a model: a [`Scene`] defines what the modelled kernel does, and which [`Fault`] is injected. A model
+//! with a fault is a *negative twin*, and must fail.
 //!
-//! Exists under `--cfg loom` only. The doors through which models reach what is internal stand in the crates of what they
-//! open.
+//! Exists under `--cfg loom` only. The functions by which models reach internal parts are in the crates of
+//! those parts.
 
 mod fault;
 pub mod mortal;
+mod step;
 pub mod task;
 
 pub use fault::Fault;
-pub use mortal::{as_task, somebody_died, step};
+pub use mortal::{as_task, somebody_died};
+pub use step::step;
 
 use crate::time::Deadline;
 use std::cell::Cell;
@@ -88,10 +90,14 @@ impl Scene {
             .output()
             .expect("this program can be run");
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "nobody noticed {:?}", self.fault);
+        assert!(
+            !output.status.success(),
+            "no check detected {:?}",
+            self.fault
+        );
         assert!(
             text.contains(expected),
-            "{:?} was found in another way:\n{text}",
+            "{:?} was detected in another way:\n{text}",
             self.fault
         );
     }

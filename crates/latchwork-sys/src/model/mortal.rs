@@ -1,10 +1,8 @@
-//! Tasks that die between two steps, and the kernel's reaction.
-//!
-//! A step is an access to an atomic, a change of the robust list, or a futex call: anything that other tasks
-//! can observe. A kill at any instruction is equivalent to a kill before one of these steps.
+//! Tasks that die between two [steps](super::step), and the kernel's reaction.
 #![allow(unsafe_code)]
 
-use super::task::Record;
+use super::step::{Death, become_task, set_life};
+use super::task::{Record, current};
 use crate::atomic::unless_fault;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_pi;
@@ -12,46 +10,17 @@ use crate::sys::robust_list::{self, Head};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// The number of tasks that a model may have, including task 0.
-const TASKS: usize = 4;
-
-loom::thread_local! {
-    static CURRENT: Cell<usize> = Cell::new(0);
-}
-
 std::thread_local! {
-    // Never freed: users of a `Head` expect it to live for ever. One set for each test.
-    static RECORDS: &'static [Record; TASKS] =
-        Box::leak(Box::new(core::array::from_fn(|index| Record::new(index as u32 + 1))));
     static SOMEBODY_DIED: Cell<bool> = const { Cell::new(false) };
-}
-
-struct Death;
-
-/// The calling task; number 0 unless [`as_task`] has set another one.
-pub fn current() -> &'static Record {
-    RECORDS.with(|records| &records[CURRENT.with(Cell::get)])
-}
-
-/// The point before a step: a mortal task that has used up its steps dies here.
-pub fn step() {
-    let life = &current().life;
-    match life.get() {
-        None => {}
-        Some(0) => {
-            life.set(None);
-            resume_unwind(Box::new(Death));
-        }
-        Some(steps) => life.set(Some(steps - 1)),
-    }
 }
 
 /// Runs `body` as the task of this number (1 to 3; each in one thread only), which dies after `life` steps.
 /// Returns whether it survived.
 pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool {
-    CURRENT.with(|current| current.set(number));
+    become_task(number);
     let record = current();
-    record.begin(life);
+    record.begin();
+    set_life(life);
     let end = catch_unwind(AssertUnwindSafe(body));
     match end {
         Ok(()) => {
@@ -59,13 +28,13 @@ pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool 
                 record.head.is_empty(),
                 "a task ended with locks on its list"
             );
-            record.life.set(None);
+            set_life(None);
             true
         }
         Err(death) if death.is::<Death>() => {
             SOMEBODY_DIED.set(true);
             walk(record);
-            futex_pi::bury_task(record.tid);
+            futex_pi::handle_task_exit(record.tid);
             false
         }
         Err(panic) => resume_unwind(panic),
@@ -84,12 +53,12 @@ fn walk(record: &Record) {
     for node in head.nodes() {
         if node != pending {
             // SAFETY: the node is on the list, so it is alive by the contract of `link`.
-            unsafe { bury(node, record.tid, false) };
+            unsafe { handle_futex_death(node, record.tid, false) };
         }
     }
     if pending != 0 {
         // SAFETY: a method of the lock has announced the node, and the model keeps its locks alive.
-        unsafe { bury(pending, record.tid, true) };
+        unsafe { handle_futex_death(pending, record.tid, true) };
     }
     head.clear();
 }
@@ -99,7 +68,7 @@ fn walk(record: &Record) {
 /// # Safety
 /// `node` is the address of a living node, with or without the mark.
 #[allow(unsafe_code)]
-unsafe fn bury(node: usize, tid: u32, announced: bool) {
+unsafe fn handle_futex_death(node: usize, tid: u32, announced: bool) {
     let inherits = node & robust_list::PI != 0;
     use crate::atomic::Ordering::SeqCst;
     use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};

@@ -1,6 +1,7 @@
-//! The calling thread in a model: see `model/mortal.rs`.
+//! The calling thread in a model: its ID, its robust list, its budget.
+#![allow(unsafe_code)]
 
-use crate::model::mortal;
+use super::step::{TASKS, number};
 use crate::sys::robust_list::Head;
 use std::cell::Cell;
 
@@ -11,8 +12,6 @@ const BUDGET: i32 = 8;
 pub struct Record {
     pub tid: u32,
     pub head: Head,
-    /// Steps until the task dies.
-    pub life: Cell<Option<usize>>,
     budget: Cell<i32>,
 }
 
@@ -21,16 +20,25 @@ impl Record {
         Self {
             tid,
             head: Head::default(),
-            life: Cell::new(None),
             budget: Cell::new(BUDGET),
         }
     }
 
-    pub fn begin(&self, life: Option<usize>) {
+    pub fn begin(&self) {
         self.head.clear();
         self.budget.set(BUDGET);
-        self.life.set(life);
     }
+}
+
+std::thread_local! {
+    // Never freed: users of a `Head` expect it to live for ever. One set for each test.
+    static RECORDS: &'static [Record; TASKS] =
+        Box::leak(Box::new(core::array::from_fn(|index| Record::new(index as u32 + 1))));
+}
+
+/// The calling task's record.
+pub fn current() -> &'static Record {
+    RECORDS.with(|records| &records[number()])
 }
 
 /// Does not occur in a model.
@@ -52,20 +60,31 @@ pub struct Me {
 
 impl Me {
     pub fn get() -> Result<Self, TaskError> {
-        Ok(Self::whoever())
+        Ok(Self::current_or_none())
     }
 
-    pub fn whoever() -> Self {
-        Self {
-            record: mortal::current(),
-        }
+    /// Each thread of a model is a task: the twins of `CurrentOrNone`'s methods are this type's own.
+    pub fn current_or_none() -> Self {
+        Self { record: current() }
+    }
+
+    pub fn task_with_budget(self) -> Option<Self> {
+        (self.budget() > 0).then_some(self)
+    }
+
+    /// # Safety
+    /// None is needed here.
+    pub unsafe fn task_unchecked(self) -> Self {
+        self
     }
 
     pub fn tid(self) -> u32 {
         self.record.tid
     }
 
-    pub fn head(self) -> &'static Head {
+    /// # Safety
+    /// As for the `Me` that this one models.
+    pub unsafe fn head(self) -> &'static Head {
         &self.record.head
     }
 

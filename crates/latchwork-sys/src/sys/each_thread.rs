@@ -10,7 +10,8 @@
 //! | x86-64 and aarch64 with glibc | by hand; a library that is loaded with `dlopen` takes their bytes from the space that glibc reserves for that |
 //! | elsewhere (musl refuses such libraries in `dlopen`), and for Miri | `thread_local!` |
 //!
-//! Names contain this crate's version, since two versions may be in one program. They are hidden, as each
+//! A variable's symbol consists of the crate that defines it, its name, and the crate's version (`latchwork_sync_END_0_1_0`),
+//! since other crates may use the same name, and two versions may be in one program. They are hidden, as each
 //! shared object has its own. (A Rust `dylib` around this crate does not link: its users would have to see the
 //! variables. Use `rlib`, `staticlib` or `cdylib`.)
 
@@ -103,7 +104,8 @@ macro_rules! each_thread {
 macro_rules! symbol {
     ($name:ident) => {
         concat!(
-            "latchwork_",
+            env!("CARGO_CRATE_NAME"),
+            "_",
             stringify!($name),
             "_",
             env!("CARGO_PKG_VERSION_MAJOR"),

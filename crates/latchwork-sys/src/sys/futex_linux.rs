@@ -127,10 +127,13 @@ fn high_half(word: *const AtomicU64) -> *const AtomicU32 {
     halves.wrapping_add(usize::from(cfg!(target_endian = "little")))
 }
 
-/// The high half of a 64-bit word, for [`wait_many`]: the kernel compares it. No other access through it is
-/// allowed.
-pub fn high_word(word: &AtomicU64) -> &AtomicU32 {
-    // SAFETY: half of an atomic, aligned; no access is made through the reference.
+/// The high half of a 64-bit word, to sleep on: the kernel compares it.
+///
+/// # Safety
+/// The reference is passed to a wait and used for nothing else: an access by it would race with accesses to the whole
+/// word.
+pub unsafe fn high_word(word: &AtomicU64) -> &AtomicU32 {
+    // SAFETY: half of an atomic, aligned; by the caller's contract no access is made through the reference.
     unsafe { &*high_half(word) }
 }
 
@@ -183,7 +186,7 @@ pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing
 /// the word holds another value.
 ///
 /// Safe for any target: the kernel only uses it as a key.
-pub fn wake_and_send_on(
+pub fn wake_and_requeue(
     word: &AtomicU32,
     expected: u32,
     count: u32,
@@ -230,11 +233,11 @@ pub fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
 /// Sleeps while every word holds its expected value. At least one and at most
 /// [`WAIT_MANY_MAX`] words.
 pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
-    wait_many_told(words, deadline).0
+    wait_many_woken(words, deadline).0
 }
 
 /// As [`wait_many`]. Also returns whether there was a wake-up on one of the words.
-pub fn wait_many_told(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
+pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
     let timeout = deadline.map(timespec);
     let ended = sys::waitv(
         words,
@@ -309,7 +312,7 @@ mod tests {
     #[test]
     fn sleepers_are_sent_on_and_woken_where_they_are_then() {
         let (word, target) = (AtomicU32::new(1), AtomicU32::new(0));
-        let send = |expected| wake_and_send_on(&word, expected, 1, &raw const target, FLAG);
+        let send = |expected| wake_and_requeue(&word, expected, 1, &raw const target, FLAG);
         const FLAG: Sharing = Sharing::Private;
         assert_eq!(send(0), None);
         assert_eq!(send(1), Some(0));
@@ -335,7 +338,7 @@ mod tests {
         // SAFETY: the address is that of this thread's `errno`.
         unsafe { *libc::__errno_location() = 42 };
         assert_eq!(
-            wake_and_send_on(&word, 1, 1, &raw const word, Sharing::Private),
+            wake_and_requeue(&word, 1, 1, &raw const word, Sharing::Private),
             None
         );
         assert_eq!(wake(ptr::without_provenance(1), 1, Sharing::Private), 0);
@@ -348,7 +351,7 @@ mod tests {
         assert_eq!(wake(stale, 1, Sharing::Shared), 0);
         let word = AtomicU32::new(0);
         assert_eq!(
-            wake_and_send_on(&word, 0, 1, stale, Sharing::Private),
+            wake_and_requeue(&word, 0, 1, stale, Sharing::Private),
             Some(0)
         );
     }

@@ -146,7 +146,7 @@ fn sleep(
 
 pub fn wake(word: *const AtomicU32, count: u32, _: Sharing) -> usize {
     if has(Fault::RobustSettlesBeforeWake) {
-        crate::model::task::Me::whoever().head().settle(0);
+        crate::model::task::current().head.settle(0);
     }
     step();
     wake_in(&mut kernel(), word as usize, u32::MAX, count as usize)
@@ -157,7 +157,7 @@ pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, _: Sharing) -> u
     wake_in(&mut kernel(), word as usize, mask, count as usize)
 }
 
-pub fn wake_and_send_on(
+pub fn wake_and_requeue(
     word: &AtomicU32,
     expected: u32,
     count: u32,

@@ -202,7 +202,7 @@ pub fn is_real_time() -> bool {
 
 /// Lets other tasks of any priority run before the next system call. (Not by a function of libc's that is a
 /// cancellation point.)
-pub fn stand_back() {
+pub fn let_others_run() {
     super::thread::sleep_until(Deadline::after(Duration::from_micros(100)));
 }
 

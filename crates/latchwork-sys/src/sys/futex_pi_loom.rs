@@ -182,7 +182,7 @@ fn enqueue(kernel: &mut Kernel, word: &AtomicU32, sleeper: Sleeper) -> Result<bo
 
 pub fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
     step();
-    let me = Me::whoever().tid();
+    let me = Me::current_or_none().tid();
     let mut kernel = kernel();
     fence(Ordering::SeqCst);
     let condvar = Arc::new(Condvar::new());
@@ -230,7 +230,7 @@ pub fn wait_requeue_pi(
     deadline: Option<Deadline>,
 ) -> Pi {
     step();
-    let me = Me::whoever().tid();
+    let me = Me::current_or_none().tid();
     let mut kernel = kernel();
     fence(Ordering::SeqCst);
     if word.for_kernel().load(Ordering::SeqCst) != expected {
@@ -333,7 +333,7 @@ pub unsafe fn cmp_requeue_pi(
 
 pub fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {
     step();
-    let me = Me::whoever().tid();
+    let me = Me::current_or_none().tid();
     attach(&mut kernel(), word, me).err().unwrap_or(Pi::Again)
 }
 
@@ -342,7 +342,7 @@ pub fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {
 #[allow(unsafe_code)]
 pub unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
     step();
-    let me = Me::whoever().tid();
+    let me = Me::current_or_none().tid();
     // SAFETY: by the caller's contract.
     let word = unsafe { &*word };
     fence(Ordering::SeqCst);
@@ -370,7 +370,7 @@ pub unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
 }
 
 /// The kernel's handling of a task that has died (`exit_pi_state_list`).
-pub fn bury_task(tid: u32) {
+pub fn handle_task_exit(tid: u32) {
     let mut kernel = kernel();
     kernel.dead.push(tid);
     let held: Vec<Place> = kernel
@@ -397,9 +397,9 @@ pub fn end_naps(word: &AtomicU32) {
 }
 
 pub fn is_real_time() -> bool {
-    Me::whoever().tid() == REAL_TIME
+    Me::current_or_none().tid() == REAL_TIME
 }
 
-pub fn stand_back() {
+pub fn let_others_run() {
     loom::thread::yield_now();
 }

@@ -13,14 +13,14 @@
 #![allow(unsafe_code)]
 
 use super::process::{self, Stack};
-use super::{look, memory};
+use super::{introspect, memory};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::time::Deadline;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::pipe::PipeFlags;
@@ -79,13 +79,13 @@ fn open(path: &CStr) -> Result<OwnedFd> {
 }
 
 fn identity(file: &OwnedFd) -> [u64; 2] {
-    look::identity(file.as_raw_fd().cast_unsigned())
+    introspect::identity(file.as_raw_fd().cast_unsigned())
 }
 
 /// The number of filters that apply to the calling thread's system calls.
 fn filters() -> u32 {
     let mut buffer = [0; 2048];
-    let status = look::read_beginning(format_args!("/proc/thread-self/status"), &mut buffer);
+    let status = introspect::read_beginning(format_args!("/proc/thread-self/status"), &mut buffer);
     let text = status.and_then(|status| str::from_utf8(status).ok());
     let line = text.and_then(|text| text.split("Seccomp_filters:").nth(1));
     let number = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
@@ -111,7 +111,13 @@ struct Plan {
 
 /// Makes the helper at `path` write a report to a descriptor; at most two `arguments` follow its name. Returns
 /// whether it has.
-pub fn convey(helper: &Helper, path: &CStr, arguments: &[&CStr], report: &[u8], to: u32) -> bool {
+pub fn convey(
+    helper: &Helper,
+    path: &CStr,
+    arguments: &[&CStr],
+    report: &[u8],
+    to: BorrowedFd<'_>,
+) -> bool {
     let Some(program) = helper.find(path) else {
         return false;
     };
@@ -128,7 +134,7 @@ pub fn convey(helper: &Helper, path: &CStr, arguments: &[&CStr], report: &[u8], 
         program: program.as_raw_fd(),
         arguments: [c"latchwork".as_ptr(), ptr::null(), ptr::null(), ptr::null()],
         environment: [ptr::null()],
-        streams: [message.as_raw_fd(), to.cast_signed(), end.as_raw_fd()],
+        streams: [message.as_raw_fd(), to.as_raw_fd(), end.as_raw_fd()],
         stack: second.top(),
     };
     for (place, argument) in plan.arguments[1..3].iter_mut().zip(arguments) {
@@ -189,8 +195,7 @@ extern "C" fn become_helper(plan: *mut c_void) -> c_int {
 fn message(report: &[u8]) -> Result<OwnedFd> {
     let file = memory::anonymous_file("latchwork-report")?;
     let write = |bytes: &[u8]| {
-        let number = file.as_raw_fd().cast_unsigned();
-        let is_whole = look::write(number, bytes) == bytes.len();
+        let is_whole = introspect::write(&file, bytes) == bytes.len();
         is_whole.then_some(()).ok_or(Errno::NOSPC)
     };
     write(report)?;

@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A file found at a path, not open for reading.
+/// A file at a path, not open for reading.
 #[derive(Debug)]
 pub struct Place {
     file: OwnedFd,
@@ -26,18 +26,18 @@ pub struct Place {
 impl Place {
     /// The file at `path`. A symbolic link is not followed.
     pub fn at(path: &Path) -> Result<Self> {
-        Self::look(path, OFlags::NOFOLLOW)
+        Self::open_path(path, OFlags::NOFOLLOW)
     }
 
     /// The file that a descriptor of a process refers to.
     pub fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
-        Self::look(
+        Self::open_path(
             &PathBuf::from(format!("/proc/{process}/fd/{descriptor}")),
             OFlags::empty(),
         )
     }
 
-    fn look(path: &Path, flags: OFlags) -> Result<Self> {
+    fn open_path(path: &Path, flags: OFlags) -> Result<Self> {
         let file = rustix::fs::openat(
             CWD,
             path,

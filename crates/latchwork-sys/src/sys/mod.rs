@@ -29,9 +29,9 @@ pub mod helper;
 #[cfg(not(loom))]
 pub mod inspect;
 #[cfg(not(loom))]
-pub mod limits;
+pub mod introspect;
 #[cfg(not(loom))]
-pub mod look;
+pub mod limits;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
@@ -54,8 +54,6 @@ pub mod signals;
 pub mod sockets;
 #[cfg(loom)]
 mod stacks_loom;
-#[cfg(not(loom))]
-mod symbol;
 #[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]

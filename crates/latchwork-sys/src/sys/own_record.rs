@@ -45,7 +45,7 @@ pub struct Crowd {
     pub began: Cell<u64>,
 }
 
-/// The number of entries by which a thread tells locks apart.
+/// The number of entries by which a thread distinguishes locks.
 pub const PLACES: usize = 8;
 
 each_thread! {
@@ -60,15 +60,15 @@ pub fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
 
 /// The record of a thread that has none: zeros.
 #[repr(C, align(64))]
-struct Nobody(UnsafeCell<[u8; RECORD_BYTES]>);
+struct NoRecord(UnsafeCell<[u8; RECORD_BYTES]>);
 // SAFETY: no code writes it.
-unsafe impl Sync for Nobody {}
-static NOBODY: Nobody = Nobody(UnsafeCell::new([0; RECORD_BYTES]));
+unsafe impl Sync for NoRecord {}
+static NO_RECORD: NoRecord = NoRecord(UnsafeCell::new([0; RECORD_BYTES]));
 
 /// The pointer that [`get`] returns in a thread that has set none.
 #[inline]
-pub fn nobody() -> NonNull<u8> {
-    NonNull::from(&NOBODY).cast()
+pub fn no_record() -> NonNull<u8> {
+    NonNull::from(&NO_RECORD).cast()
 }
 
 #[cfg(all(
@@ -77,7 +77,7 @@ pub fn nobody() -> NonNull<u8> {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod variable {
-    use super::{NOBODY, NonNull};
+    use super::{NO_RECORD, NonNull};
     use core::arch::{asm, global_asm};
 
     macro_rules! name {
@@ -114,9 +114,9 @@ mod variable {
         concat!(".type ", name!(), ",%object"),
         concat!(".size ", name!(), ",8"),
         name_for_c!(),
-        concat!(name!(), ": .quad {nobody}"),
+        concat!(name!(), ": .quad {no_record}"),
         ".popsection",
-        nobody = sym NOBODY,
+        no_record = sym NO_RECORD,
     );
 
     #[inline(always)]
@@ -142,12 +142,16 @@ mod variable {
                 pointer = out(reg) _,
                 options(pure, readonly, nostack, preserves_flags),
             );
-            // SAFETY: the value is `&NOBODY`, or the argument of `set`: never null.
+            // SAFETY: the value is `&NO_RECORD`, or the argument of `set`: never null.
             NonNull::new_unchecked(record)
         }
     }
 
-    pub fn set(record: NonNull<u8>) {
+    /// Sets the pointer that [`get`] returns in this thread.
+    ///
+    /// # Safety
+    /// It points at `RECORD_BYTES` of a record, all zeros at first, which stay mapped until another pointer is set.
+    pub unsafe fn set(record: NonNull<u8>) {
         // SAFETY: writes the calling thread's copy of the variable.
         unsafe {
             #[cfg(target_arch = "x86_64")]
@@ -179,7 +183,7 @@ mod variable {
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 mod variable {
-    use super::{NonNull, nobody};
+    use super::{NonNull, no_record};
     use core::cell::Cell;
 
     thread_local! {
@@ -188,10 +192,14 @@ mod variable {
 
     #[inline]
     pub fn get() -> NonNull<u8> {
-        RECORD.with(Cell::get).unwrap_or_else(nobody)
+        RECORD.with(Cell::get).unwrap_or_else(no_record)
     }
 
-    pub fn set(record: NonNull<u8>) {
+    /// Sets the pointer that [`get`] returns in this thread.
+    ///
+    /// # Safety
+    /// It points at `RECORD_BYTES` of a record, all zeros at first, which stay mapped until another pointer is set.
+    pub unsafe fn set(record: NonNull<u8>) {
         RECORD.with(|cell| cell.set(Some(record)));
     }
 }

@@ -43,7 +43,7 @@ pub fn is_ending_in(process: u32, thread: u32) -> bool {
 
 fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
     let mut room = [0; 1024];
-    super::look::read_beginning(stat, &mut room)
+    super::introspect::read_beginning(stat, &mut room)
         .and_then(|stat| {
             // The name before it may contain any bytes.
             let name_end = stat.iter().rposition(|byte| *byte == b')')?;

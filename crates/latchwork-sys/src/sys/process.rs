@@ -242,7 +242,7 @@ pub fn threads() -> Option<u32> {
 }
 
 /// Whether the calling process has one thread, and no unreaped child; false if that cannot be known.
-pub fn is_lone() -> bool {
+pub fn is_single_threaded_and_childless() -> bool {
     let is_one = threads() == Some(1);
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -284,15 +284,20 @@ pub fn exit(status: i32) -> ! {
 
 /// After this call `exit` runs the handlers that are registered later, then `last`, and none of those
 /// registered before.
+///
+/// # Safety
+/// `last` may be called in a thread that is in `exit`.
 #[cfg(target_env = "gnu")]
-pub fn cut_exit_handlers(last: extern "C" fn()) {
+pub unsafe fn cut_exit_handlers(last: unsafe extern "C" fn()) {
     unsafe extern "C" {
         fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
     extern "C" fn cut(status: c_int, last: *mut c_void) {
-        // SAFETY: `last` is the function that `on_exit` was given below.
-        let last: extern "C" fn() = unsafe { core::mem::transmute(last) };
-        last();
+        // SAFETY: `last` is the function that `on_exit` was given below; the thread is in `exit`.
+        unsafe {
+            let last: unsafe extern "C" fn() = core::mem::transmute(last);
+            last();
+        }
         flush_c_output();
         exit(status)
     }
@@ -301,8 +306,11 @@ pub fn cut_exit_handlers(last: extern "C" fn()) {
 }
 
 /// Other C libraries do not pass the exit status to a handler.
+///
+/// # Safety
+/// None is needed here.
 #[cfg(not(target_env = "gnu"))]
-pub fn cut_exit_handlers(_: extern "C" fn()) {}
+pub unsafe fn cut_exit_handlers(_: unsafe extern "C" fn()) {}
 
 unsafe extern "C" {
     #[link_name = "stdout"]
@@ -317,8 +325,11 @@ pub fn flush_c_output() {
 }
 
 /// Discards C code's buffered output: it is the parent's to write.
-pub fn forget_c_output() {
-    // SAFETY: the stream is the C library's own; this process has one thread.
+///
+/// # Safety
+/// The process has one thread: the stream is not locked.
+pub unsafe fn discard_c_output() {
+    // SAFETY: the stream is the C library's own, and by the caller's contract no other thread uses it.
     unsafe { __fpurge(C_STDOUT) };
 }
 
@@ -341,8 +352,12 @@ pub unsafe fn close_all_but(kept: &mut [RawFd]) {
 }
 
 /// Gives the calling thread an empty descriptor table of its own.
-pub fn leave_descriptors() -> Result<(), Errno> {
-    // SAFETY: CLOSE_RANGE_UNSHARE: the descriptors are closed in the new table alone.
+///
+/// # Safety
+/// The thread uses and drops no descriptor that it, or the process, had opened before.
+pub unsafe fn leave_descriptors() -> Result<(), Errno> {
+    // SAFETY: CLOSE_RANGE_UNSHARE: the descriptors are closed in the new table alone, and by the caller's contract this
+    // thread uses none of them.
     done(unsafe { libc::close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE as i32) })
 }
 

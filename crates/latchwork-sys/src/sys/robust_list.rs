@@ -30,6 +30,10 @@ use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::{self, NonNull};
 
 /// The part of libc's thread descriptor that the kernel walks.
+///
+/// Safe code cannot get a reference to one. A caller of `Me::head` or [`find`] guarantees that it uses the list in its own
+/// thread, and that a node that it announces stays where it is until the announcement ends. So the methods that announce a
+/// node, or walk the list, are safe.
 #[repr(C)]
 pub struct Head {
     /// Address of the first node's `next`, or of this field when the list is empty.
@@ -138,7 +142,13 @@ pub enum Unavailable {
 /// `known` is the head that this thread had before it became another process. After a raw clone the kernel has
 /// none registered: libc's head is then emptied (its entries are the parent's) and registered again, as libc's
 /// own `fork` does. `own` is used if that head is not known, either.
-pub fn find(known: Option<NonNull<Head>>, own: &mut OwnHead) -> Result<NonNull<Head>, Unavailable> {
+///
+/// # Safety
+/// `known` was registered for this thread, and lives as long as the thread. So does `own`, if it becomes the head.
+pub unsafe fn find(
+    known: Option<NonNull<Head>>,
+    own: &mut OwnHead,
+) -> Result<NonNull<Head>, Unavailable> {
     let mut head: *mut Head = ptr::null_mut();
     let mut length = 0usize;
     // SAFETY: the kernel writes only the two variables.

@@ -169,7 +169,7 @@ pub fn priority_limit() -> u64 {
 ///
 /// Requests the longest time slices: a task with shorter ones preempts, when it wakes, a task in mid-slice
 /// (Linux 6.12). A lower priority instead would make others wait for kernel locks that this task holds.
-pub fn step_back() {
+pub fn yield_to_shorter_slices() {
     const LONGEST: u64 = 100_000_000;
     let usual = [libc::SCHED_OTHER, libc::SCHED_BATCH];
     if let Ok(mut attributes) = Attributes::own()

@@ -30,12 +30,15 @@ pub const ROUNDS: u32 = 4;
 static KEY: AtomicU32 = AtomicU32::new(0);
 /// The program has too many keys.
 const NONE: u32 = u32::MAX;
-/// Not 0: the key is created when it is needed, see `make_no_key_yet`.
+/// Not 0: the key is created when it is needed, see `create_key_later`.
 static IS_LATE: AtomicU32 = AtomicU32::new(0);
 
 /// Arranges that `at_end` is called when the calling thread ends, or, if it is already being called for that
 /// reason, once more. All calls pass the same function. Returns whether it will be called.
-pub fn call_at_end(at_end: AtEnd) -> bool {
+///
+/// # Safety
+/// `at_end` may be called in this thread when it ends; it does not use its argument.
+pub unsafe fn call_at_end(at_end: AtEnd) -> bool {
     let key = match KEY.load(Ordering::Relaxed) {
         0 => make_key(at_end),
         key => key,
@@ -57,10 +60,12 @@ fn make_key(at_end: AtEnd) -> u32 {
     key
 }
 
-/// For an interposer whose threads need no record: it leaves all keys to the program. To be called before there
-/// is a second thread.
+/// For an interposer whose threads need no record: it leaves all keys to the program.
+///
+/// # Safety
+/// There is no second thread yet, which could use the key in this moment: its number may be another's afterwards.
 #[cfg(feature = "foreign")]
-pub fn make_no_key_yet() {
+pub unsafe fn create_key_later() {
     IS_LATE.store(1, Ordering::Relaxed);
     let key = KEY.swap(0, Ordering::Relaxed);
     if key != 0 && key != NONE {
@@ -70,20 +75,28 @@ pub fn make_no_key_yet() {
 }
 
 /// Called when this library is loaded, in any thread.
-pub fn prepare(at_end: AtEnd) {
+///
+/// # Safety
+/// `at_end` may be called at the end of any thread that [asks for it](call_at_end), and of this one; it does not use its
+/// argument.
+pub unsafe fn prepare(at_end: AtEnd) {
     if IS_LATE.load(Ordering::Relaxed) == 0 {
         make_key(at_end);
     }
     if thread::thread_id() == thread::process_id() {
-        call_at_exit(at_end);
+        // SAFETY: by the caller's contract.
+        unsafe { call_at_exit(at_end) };
     }
     stay_loaded(at_end);
 }
 
 /// Arranges that `at_end` is called when the calling thread ends by returning or calls `exit`, before keys'
 /// functions. Returns whether it will be called. Takes the loader's lock, and allocates.
+///
+/// # Safety
+/// As for [`call_at_end`].
 #[cfg(target_env = "gnu")]
-pub fn call_at_exit(at_end: AtEnd) -> bool {
+pub unsafe fn call_at_exit(at_end: AtEnd) -> bool {
     unsafe extern "C" {
         static __dso_handle: u8;
         fn __cxa_thread_atexit_impl(
@@ -99,8 +112,11 @@ pub fn call_at_exit(at_end: AtEnd) -> bool {
 }
 
 /// Other C libraries have no such function.
+///
+/// # Safety
+/// As for [`call_at_end`].
 #[cfg(not(target_env = "gnu"))]
-pub fn call_at_exit(_: AtEnd) -> bool {
+pub unsafe fn call_at_exit(_: AtEnd) -> bool {
     false
 }
 

@@ -62,7 +62,8 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
     }
     if context.snapshot {
         signals::reset_handlers();
-        process::forget_c_output();
+        // SAFETY: a new process, of one thread.
+        unsafe { process::discard_c_output() };
     }
     let record = context.record;
     // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
@@ -265,7 +266,9 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
     let watch = move || {
         // If descriptors are shared with the parent, a pidfd that is opened here would stay open in the parent after
         // this process has ended. So this thread first takes a table of its own.
-        let watched = process::leave_descriptors().and_then(|()| process::open_process(parent));
+        // SAFETY: this thread uses the pidfd alone, which it opens afterwards.
+        let left = unsafe { process::leave_descriptors() };
+        let watched = left.and_then(|()| process::open_process(parent));
         let _ = report.send(watched.as_ref().map(drop).map_err(|error| *error));
         let Ok(watched) = watched else { return };
         match process::wait_for_end(&watched, None) {
@@ -286,7 +289,7 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
 
 fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     let (call, pooled) = (request.call, request.pooled);
-    let thread = Me::whoever().tid();
+    let thread = Me::current_or_none().tid();
     let value: [u128; record::VALUE_BYTES / 16] = request.value;
     signals::unblock_all();
     // The request is not used after this; the creator's handshake returns.
@@ -297,7 +300,8 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     }
     if snapshot {
         // Cutting the handlers may allocate, so it is not done before `STARTED`.
-        process::cut_exit_handlers(crate::task::process_ends);
+        // SAFETY: `process_ends` is called in `exit` alone.
+        unsafe { process::cut_exit_handlers(crate::task::process_ends) };
     }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
         Some(call) => {
@@ -314,7 +318,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     // A write error, or a panic while writing, must not hide the result.
     let _ = catch_unwind(flush_output);
     let status = ended.as_ref().map_or(PANICKED, |returned| returned & 0xff);
-    if Me::whoever().tid() != thread {
+    if Me::current_or_none().tid() != thread {
         // This is the child of a fork inside the function. The record and the task in the region belong to its parent.
         process::exit(status);
     }
@@ -347,7 +351,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
             // process would consume its wake-up.
             thread::sleep_until(Deadline::after(EXIT_DELAY));
         }
-        scheduling::step_back();
+        scheduling::yield_to_shorter_slices();
     }
     process::exit(status)
 }
@@ -371,7 +375,7 @@ fn flush_output() {
 
 /// Whether this thread holds robust locks, or has messages in flight.
 pub(super) fn holds_locks_or_messages() -> bool {
-    Me::get().is_ok_and(|me| me.locks().next().is_some() || has_messages(me))
+    Me::get().is_ok_and(|me| me.holds_locks() || has_messages(me))
 }
 
 /// Ends this thread's membership in all regions, unless it still holds something there. Returns whether it did.

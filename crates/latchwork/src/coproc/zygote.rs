@@ -274,8 +274,11 @@ fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     if process::parent() != context.parent {
         process::exit(0);
     }
-    process::forget_c_output();
-    process::cut_exit_handlers(crate::task::process_ends);
+    // SAFETY: this process has one thread; `process_ends` is called in `exit` alone.
+    unsafe {
+        process::discard_c_output();
+        process::cut_exit_handlers(crate::task::process_ends);
+    }
     if context.prove {
         process::touch_libc_locks();
         let thread = std::thread::Builder::new()

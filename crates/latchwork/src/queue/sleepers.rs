@@ -83,10 +83,12 @@ impl Sleepers {
     #[cfg(not(loom))]
     pub(super) const WORD: usize = if cfg!(target_endian = "little") { 4 } else { 0 };
 
-    /// The word to sleep on.
+    /// The word to sleep on. It is for waits only: it is half of an atomic.
     #[cfg(not(loom))]
+    #[allow(unsafe_code, reason = "half of a word, for a wait")]
     pub(crate) fn word(&self) -> &crate::atomic::AtomicU32 {
-        futex::high_word(&self.state)
+        // SAFETY: the callers in this module sleep on the half, and do not access it.
+        unsafe { futex::high_word(&self.state) }
     }
 
     /// Sleeps until the ticket advances. Also returns whether a notification woke it.

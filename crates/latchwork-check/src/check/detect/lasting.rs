@@ -13,12 +13,13 @@ use crate::atomic::{Ordering, fence};
 use crate::check::detect::cycle::WaitGraph;
 use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
 use crate::hook::{Kind, Lock, Traits};
-use crate::sys::{look, process, thread};
+use crate::sys::{introspect, process, thread};
 
 /// Whether a deadlock of tasks that hold these locks lasts.
 pub(crate) fn lasts(visible: &VisibleTasks, locks: impl Iterator<Item = Lock>) -> bool {
     let is_open = |lock: &Lock| lock.traits.contains(Traits::ANYONE);
-    let is_common = |lock: Lock| lock.is_shared() || look::is_shared_memory(lock.address() as u64);
+    let is_common =
+        |lock: Lock| lock.is_shared() || introspect::is_shared_memory(lock.address() as u64);
     let mut open = locks.filter(is_open).peekable();
     open.peek().is_none() || (!open.any(is_common) && no_task_runs(visible))
 }
@@ -58,6 +59,11 @@ fn is_stuck(visible: &VisibleTasks, who: TaskRef<'_>) -> bool {
         _ => false,
     };
     let is_me = who.thread == thread::thread_id();
-    let sleeps = || matches!(look::thread_state(who.process, who.thread), Some('S' | 'D'));
+    let sleeps = || {
+        matches!(
+            introspect::thread_state(who.process, who.thread),
+            Some('S' | 'D')
+        )
+    };
     waits_for_others && (is_me || wants.lock.kind == Kind::Spin || sleeps())
 }

@@ -14,5 +14,5 @@ use crate::sys::process;
 pub(crate) fn is_unsignallable(object: Lock) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Queue)
         && region::has_only_own_task(object.address())
-        && process::is_lone()
+        && process::is_single_threaded_and_childless()
 }

@@ -140,7 +140,7 @@ impl VisibleTasks {
         &self,
         wanted: impl Fn(core::ops::Range<usize>) -> bool,
     ) -> impl Iterator<Item = TaskRef<'_>> {
-        Me::whoever()
+        Me::current_or_none()
             .attachments()
             .filter(move |attachment| wanted(attachment.base..attachment.end))
             .flat_map(|attachment| region::check_records(&attachment))
@@ -168,7 +168,7 @@ impl VisibleTasks {
 
 /// Whether an address lies in a region that the calling thread is a task of.
 fn region_of(address: usize) -> bool {
-    Me::whoever()
+    Me::current_or_none()
         .attachments()
         .any(|attachment| (attachment.base..attachment.end).contains(&address))
 }

@@ -9,7 +9,7 @@ use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::report::findings;
 use crate::hook::{Kind, Lock, Site};
-use crate::sys::look;
+use crate::sys::introspect;
 
 /// The flags of an object on the board.
 fn marks_of(object: Lock) -> Option<u32> {
@@ -22,7 +22,7 @@ fn marks_of(object: Lock) -> Option<u32> {
 pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
     own.know_site(site);
     if own.broken.replace(0) != object.address() {
-        findings::failed_call(own, object, call, look::error_name(error), site);
+        findings::failed_call(own, object, call, introspect::error_name(error), site);
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
         // If the board is full, there are threads that do not report their uses.
         let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
         all_tell && board.has_room(object.address()) && !marks_of(object).is_some_and(is_there)
-    }) && !look::is_shared_memory(object.address() as u64)
+    }) && !introspect::is_shared_memory(object.address() as u64)
 }
 
 /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
@@ -46,7 +46,7 @@ pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
 pub(crate) fn made_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
     let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
     if marks_of(object).is_some_and(is_made)
-        && look::keeps_what_it_is(object.address() as u64, sees_frees)
+        && introspect::keeps_what_it_is(object.address() as u64, sees_frees)
         && own.find(object.address()).is_none()
     {
         own.know_site(site);
@@ -70,7 +70,7 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
     let sleeping = visible.threads().filter(|who| {
         let waits = who.record.view().wants;
         waits.is_some_and(|wants| wants.lock.address() == object.address())
-            && look::sleeps_at(who.thread)
+            && introspect::sleeps_at(who.thread)
                 .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
     });
     let count = sleeping.count();

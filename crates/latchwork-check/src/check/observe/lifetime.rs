@@ -11,7 +11,7 @@ use crate::check::record::{board, known};
 use crate::check::report::findings;
 use crate::hook::record::unpack;
 use crate::hook::{Lock, Site};
-use crate::sys::look;
+use crate::sys::introspect;
 use core::ops::Range;
 
 /// The interface has initialised a lock at this address.
@@ -112,7 +112,7 @@ pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
         let mine = own.find(lock.address());
         // A lock in memory that is shared with the parent stays there, and the parent's thread holds it.
         let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
-            && look::is_shared_memory(address);
+            && introspect::is_shared_memory(address);
         if other.is_some() || mine.is_some() && !is_parents {
             own.know_site(site);
             let what = format_args!("frees memory that contains a held");

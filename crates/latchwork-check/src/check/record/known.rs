@@ -12,7 +12,7 @@ use crate::check::record::sites::{enter_text, key_of};
 use crate::check::record::tag::Tag;
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site};
-use crate::sys::look;
+use crate::sys::introspect;
 use core::ops::Range;
 
 /// The entry of a lock; enters the lock first if it has none. `None` if there is no room. Calls `was_destroyed` first
@@ -103,7 +103,7 @@ fn is_static(address: usize, to: &mut impl core::fmt::Write) -> bool {
     if ELSEWHERE.load(Ordering::Relaxed) == page {
         return false;
     }
-    let is_static = look::write_static(address, to).is_some();
+    let is_static = introspect::write_static(address, to).is_some();
     if !is_static {
         ELSEWHERE.store(page, Ordering::Relaxed);
     }

@@ -114,7 +114,7 @@ impl Own {
     /// not known yet `start` is called first, and says whether threads are checked.
     #[inline]
     pub(crate) fn enter(start: fn() -> bool) -> Option<Busy> {
-        let known = Me::whoever().checked();
+        let known = Me::current_or_none().checked();
         // SAFETY: `begin` stored the pointer, to memory that stays mapped until the thread ends.
         let own = match unsafe { (known as *const Self).as_ref() } {
             Some(own) => own,
@@ -126,7 +126,7 @@ impl Own {
     /// As [`Self::enter`], but only for a thread that is known already.
     #[inline(always)]
     pub(crate) fn enter_if_known() -> Option<Busy> {
-        let known = Me::whoever().checked();
+        let known = Me::current_or_none().checked();
         // SAFETY: `begin` stored the pointer, or it is null; the memory stays mapped until the thread ends.
         let own: &'static Self = unsafe { (known as *const Self).as_ref() }?;
         own.become_busy()
@@ -166,7 +166,8 @@ impl Own {
         let own: &'static Self = unsafe { own.as_ref() };
         if own.place.get().is_some() && own.process.get() == thread::process_id() {
             // The thread record was wiped by something other than a fork of this library.
-            me.set_checked(ptr::from_ref(own).addr());
+            // SAFETY: the thread's data, which stays mapped until `end` has set 0.
+            unsafe { me.set_checked(ptr::from_ref(own).addr()) };
             return Some(own);
         }
         own.busy.set(true);
@@ -189,7 +190,8 @@ impl Own {
             .record
             .begin(own.process.get(), me.tid(), priority, &thread::name());
         own.keep_private_ones();
-        me.set_checked(ptr::from_ref(own).addr());
+        // SAFETY: the thread's data, which stays mapped until `end` has set 0.
+        unsafe { me.set_checked(ptr::from_ref(own).addr()) };
         Some(own)
     }
 
@@ -278,7 +280,7 @@ impl Own {
 
     /// The thread leaves its regions: only this process still sees what it holds.
     pub(crate) fn end_copies(&self) {
-        for attachment in Me::whoever().attachments() {
+        for attachment in Me::current_or_none().attachments() {
             region::check_record(&attachment).end();
         }
     }
@@ -291,7 +293,10 @@ impl Own {
         place.more_count.store(0, Ordering::Relaxed);
         // Release: pairs with the claim by the place's next thread.
         place.taken.store(0, Ordering::Release);
-        Me::whoever().set_checked(0);
+        if let Some(me) = Me::current_or_none().task() {
+            // SAFETY: there is no data from now on.
+            unsafe { me.set_checked(0) };
+        }
         KNOWN.with(|known| known.set(None));
         core::mem::forget(busy);
         // SAFETY: no pointer to it is left.

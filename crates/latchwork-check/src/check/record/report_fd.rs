@@ -1,8 +1,10 @@
 //! Descriptors that the checker keeps for reports. A program may close all descriptors that it finds, and get the same
 //! numbers for files of its own.
+#![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sys::look;
+use crate::sys::introspect;
+use std::os::fd::BorrowedFd;
 
 /// A descriptor, and the file that it refers to: device and inode. Relaxed throughout: it is set before it is used.
 pub(crate) struct ReportFd {
@@ -20,7 +22,7 @@ impl ReportFd {
     }
 
     pub(crate) fn keep(&self, descriptor: u32) {
-        for (known, now) in self.file.iter().zip(look::identity(descriptor)) {
+        for (known, now) in self.file.iter().zip(introspect::identity(descriptor)) {
             known.store(now, Ordering::Relaxed);
         }
         self.descriptor.store(descriptor + 1, Ordering::Relaxed);
@@ -39,18 +41,25 @@ impl ReportFd {
     }
 
     /// Whether a descriptor refers to the file.
-    pub(crate) fn is_at(&self, descriptor: u32) -> bool {
+    fn is_at(&self, descriptor: u32) -> bool {
         let known = self
             .file
             .each_ref()
             .map(|word| word.load(Ordering::Relaxed));
         // Zeros mean that the descriptor is closed.
-        known != [0; 2] && look::identity(descriptor) == known
+        known != [0; 2] && introspect::identity(descriptor) == known
     }
 
     /// The descriptor, if it still refers to the file.
-    pub(crate) fn get(&self) -> Option<u32> {
-        self.descriptor()
-            .filter(|descriptor| self.is_at(*descriptor))
+    pub(crate) fn get(&self) -> Option<BorrowedFd<'static>> {
+        self.descriptor().and_then(|descriptor| self.at(descriptor))
+    }
+
+    /// This descriptor, if it refers to the file.
+    pub(crate) fn at(&self, descriptor: u32) -> Option<BorrowedFd<'static>> {
+        // SAFETY: the descriptor is open: it refers to the file. It is the checker's own, which nothing closes but a
+        // program that closes all that it finds, or the program's standard error; the borrow ends with the next write.
+        self.is_at(descriptor)
+            .then(|| unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) })
     }
 }

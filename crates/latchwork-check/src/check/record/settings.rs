@@ -6,9 +6,10 @@ use super::rule::Rule;
 use super::standard_error::complain;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::helper::{self, Helper};
-use crate::sys::{board as memory, look};
+use crate::sys::{board as memory, introspect};
 use core::ffi::CStr;
 use core::ptr;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 
 /// Nothing is checked.
 pub(crate) const OFF: u32 = 1;
@@ -64,7 +65,7 @@ impl Path {
         let room = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), Self::BYTES) };
         let directory = match path.starts_with('/') {
             true => 0,
-            false => look::write_directory(room),
+            false => introspect::write_directory(room),
         };
         let Some(rest) = room[directory..].get_mut(..path.len()) else {
             return false;
@@ -180,14 +181,14 @@ pub(crate) fn choose_helper(path: &str) {
     }
 }
 
-fn open_json() -> Option<u32> {
-    let descriptor = look::append_to(JSON_PATH.get()?)?;
-    JSON.keep(descriptor);
-    Some(descriptor)
+fn open_json() -> Option<BorrowedFd<'static>> {
+    let file = introspect::append_to(JSON_PATH.get()?)?;
+    JSON.keep(file.into_raw_fd().cast_unsigned());
+    JSON.get()
 }
 
 /// The descriptor for JSON. It is reopened if the program has closed it, even if its number names another file now.
-pub(crate) fn json() -> Option<u32> {
+pub(crate) fn json() -> Option<BorrowedFd<'static>> {
     if !JSON.is_set() {
         return None;
     }
@@ -203,7 +204,7 @@ pub(crate) fn json() -> Option<u32> {
 
 /// Makes the helper program write a report to a descriptor, with names that this process cannot look up. Returns
 /// whether it did.
-pub(crate) fn convey(report: &[u8], json: bool, to: u32) -> bool {
+pub(crate) fn convey(report: &[u8], json: bool, to: BorrowedFd<'_>) -> bool {
     let arguments = [c"symbolise", c"--json"];
     let arguments = &arguments[..1 + usize::from(json)];
     HELPER_PATH

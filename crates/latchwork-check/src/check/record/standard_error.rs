@@ -1,8 +1,9 @@
 //! Standard error, to which the checker writes reports, and messages that something could not be done.
 
 use crate::check::record::report_fd::ReportFd;
-use crate::sys::look;
+use crate::sys::introspect;
 use core::fmt::{self, Write};
+use std::os::fd::{BorrowedFd, IntoRawFd};
 
 /// The file that standard error was when the checker began.
 static ERRORS: ReportFd = ReportFd::new();
@@ -13,16 +14,16 @@ const STANDARD_ERROR: u32 = 2;
 /// Keeps a duplicate of the current standard error for reports, in case the program replaces that descriptor later.
 pub(crate) fn keep() {
     if !ERRORS.is_set() {
-        ERRORS.keep(look::duplicate(STANDARD_ERROR).unwrap_or(STANDARD_ERROR));
+        let own = introspect::duplicate(std::io::stderr());
+        ERRORS.keep(own.map_or(STANDARD_ERROR, |file| file.into_raw_fd().cast_unsigned()));
     }
 }
 
 /// The descriptor for text.
-pub(crate) fn errors() -> Option<u32> {
+pub(crate) fn errors() -> Option<BorrowedFd<'static>> {
     keep();
     // The program may have closed the duplicate, and kept its own descriptor.
-    let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
-    ERRORS.get().or_else(own)
+    ERRORS.get().or_else(|| ERRORS.at(STANDARD_ERROR))
 }
 
 pub(crate) fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
@@ -59,6 +60,6 @@ pub(crate) fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r st
     str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
 }
 
-fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
-    look::write(descriptor, render(room, text).as_bytes());
+fn write(descriptor: BorrowedFd<'_>, room: &mut [u8], text: fmt::Arguments<'_>) {
+    introspect::write(descriptor, render(room, text).as_bytes());
 }

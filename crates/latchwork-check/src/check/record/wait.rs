@@ -3,7 +3,7 @@
 use crate::atomic::{AtomicBool, Ordering};
 use crate::hook::{Lock, Mode, RecordedSite, Site};
 use crate::region::{self, wait_record};
-use crate::sys::look;
+use crate::sys::introspect;
 use core::cmp::Reverse;
 
 /// Whether some task of this process has, or had, a real-time priority.
@@ -26,7 +26,7 @@ impl Rank {
     };
 
     pub(crate) fn of(thread: u32) -> Option<Self> {
-        let kernel = look::priority_of(thread)?;
+        let kernel = introspect::priority_of(thread)?;
         let recorded = region::recorded_priority(thread);
         Some(Self {
             kernel: kernel.into(),

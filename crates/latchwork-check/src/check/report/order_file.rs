@@ -13,7 +13,7 @@ use crate::check::report::json::string;
 use crate::check::report::words;
 use crate::hook::RecordedSite;
 use crate::hook::record::unpack;
-use crate::sys::{look, thread};
+use crate::sys::{introspect, thread};
 use core::fmt::{self, Write};
 
 /// The schema's name, which changes when a field changes.
@@ -30,7 +30,7 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
 
 /// Returns how many edges were written, and whether that is all of them.
 fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
-    let file = look::append_to(path).ok_or(CannotOpen)?;
+    let file = introspect::append_to(path).ok_or(CannotOpen)?;
     let (mut count, mut is_whole) = (0, true);
     for edge in edges() {
         let mut line = Line(Text::EMPTY);
@@ -39,14 +39,13 @@ fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
             .is_ok_and(|is_between_classes| is_between_classes)
         {
             let bytes = line.0.as_bytes();
-            is_whole = look::write(file, bytes) == bytes.len();
+            is_whole = introspect::write(&file, bytes) == bytes.len();
             if !is_whole {
                 break;
             }
             count += 1;
         }
     }
-    look::close(file);
     Ok((count, is_whole))
 }
 

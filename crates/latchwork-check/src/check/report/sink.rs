@@ -9,7 +9,8 @@ use crate::check::record::standard_error::{complain, errors, render, write_error
 use crate::check::report::finding::{Confidence, Finding};
 use crate::check::report::json::Json;
 use crate::check::report::words;
-use crate::sys::{board as memory, look};
+use crate::sys::{board as memory, introspect};
+use std::os::fd::BorrowedFd;
 
 /// Room for a finding and its text, which is written in one piece.
 const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
@@ -153,7 +154,7 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
 }
 
 /// Reports once that a finding could not be written, since readers of the file miss it.
-fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
+fn write_json(descriptor: BorrowedFd<'_>, room: &mut [u8], finding: &Finding) {
     /// The file ends in the middle of a line.
     static IS_CUT: AtomicBool = AtomicBool::new(false);
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
@@ -167,7 +168,7 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
     if settings::convey(line, true, descriptor) {
         return IS_CUT.store(false, Ordering::Relaxed);
     }
-    let written = look::write(descriptor, line);
+    let written = introspect::write(descriptor, line);
     let is_whole = written == line.len();
     if written > 0 {
         IS_CUT.store(!is_whole, Ordering::Relaxed);
@@ -183,7 +184,7 @@ fn write_report(room: &mut [u8], finding: &Finding) {
     if let Some(descriptor) = errors() {
         let text = render(room, format_args!("{finding}")).as_bytes();
         if !settings::convey(text, false, descriptor) {
-            look::write(descriptor, text);
+            introspect::write(descriptor, text);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::check::record::rule::Rule;
 use crate::check::record::sites::hash;
 use crate::check::report::finding::{Finding, LockText, PlaceText, Released, TaskText, Use};
 use crate::hook::{Held, Lock, Mode, RecordedSite};
-use crate::sys::{clock, look, thread};
+use crate::sys::{clock, introspect, thread};
 use core::fmt::Write;
 
 /// A place in a program, as text.
@@ -20,7 +20,7 @@ pub(crate) fn place(process: u32, site: impl Into<RecordedSite>) -> PlaceText {
     let mut text = Shown(PlaceText::EMPTY);
     let _ = match site.into() {
         RecordedSite::UNKNOWN => text.write_str("at an unknown place"),
-        site if !site.is_location() => look::write_place(process, site.raw(), &mut text),
+        site if !site.is_location() => introspect::write_place(process, site.raw(), &mut text),
         site => match text_of(process, site.raw()) {
             Some(known) => text.write_str(&known),
             None => write!(text, "at an unreadable place of process {process}"),
@@ -55,7 +55,7 @@ pub(crate) fn lock(process: u32, lock: Lock) -> LockText {
         made_at = place(process, site);
         if let Some(given) = (key != 0).then(|| text_of(process, key)).flatten() {
             let is_named = process == thread::process_id()
-                && look::write_variable(lock.address(), &given, &mut shown).is_some();
+                && introspect::write_variable(lock.address(), &given, &mut shown).is_some();
             if !is_named {
                 shown = Shown(Text::EMPTY);
                 let _ = shown.write_str(&given);
@@ -198,7 +198,7 @@ pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
 
 /// What a task is doing at this moment.
 pub(crate) fn doing(process: u32, thread: u32) -> Text<48> {
-    let does = match look::thread_state(process, thread) {
+    let does = match introspect::thread_state(process, thread) {
         Some('R') => "runs",
         Some('S' | 'D') => "sleeps",
         Some('T' | 't') => "is stopped",
@@ -211,7 +211,7 @@ pub(crate) fn doing(process: u32, thread: u32) -> Text<48> {
 /// The name of a thread, also of another process.
 pub(crate) fn thread_name(process: u32, thread: u32) -> Text<16> {
     let mut buffer = [0; 16];
-    let comm = look::read_beginning(
+    let comm = introspect::read_beginning(
         format_args!("/proc/{process}/task/{thread}/comm"),
         &mut buffer,
     );
@@ -271,13 +271,13 @@ pub(crate) fn id_of(finding: &Finding) -> u64 {
 /// Adds the calling task's stack, without the checker's own frames.
 pub(crate) fn add_stack(finding: &mut Finding) {
     let mut frames = [0; 24];
-    let count = look::stack(&mut frames);
+    let count = introspect::stack(&mut frames);
     let process = thread::process_id();
     let mut is_ours = true;
     for frame in frames[..count].iter().filter(|frame| **frame != 0) {
         let mut text = PlaceText::EMPTY;
         // A return address follows the call; the address before it lies within the call.
-        let _ = look::write_place(process, frame - 1, &mut text);
+        let _ = introspect::write_place(process, frame - 1, &mut text);
         // Frames in this project's libraries say nothing about the program.
         is_ours &= text.starts_with("liblatchwork");
         if !is_ours && !finding.stack.push(text) {

@@ -35,7 +35,7 @@ pub(in crate::region) fn with_heap<R>(
         return Err(StorageError::NotMapped);
     }
     let task = region.task_of(&attachment);
-    me.lean(|| {
+    me.rely_on_attachment(|| {
         step(&ContainerHeap {
             region,
             task: task.heap_task(),
@@ -51,7 +51,7 @@ fn with_heap_at_first_use<R>(
 ) -> Result<R, StorageError> {
     let region = borrowed::region_of(id).ok_or(StorageError::NotMapped)?;
     let task = region.task()?;
-    me.lean(|| {
+    me.rely_on_attachment(|| {
         step(&ContainerHeap {
             region: &region,
             task: task.heap_task(),

@@ -95,7 +95,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     /// Takes a free word; returns whether it did.
     #[inline(always)]
     pub(super) fn take_free(&self) -> bool {
-        let tid = Me::whoever().tid();
+        let tid = Me::current_or_none().tid();
         // A thread without a record has the ID 0; its CAS 0→0 would succeed and take nothing.
         tid != 0 && self.take_as(tid)
     }
@@ -116,7 +116,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     /// The calling task holds it.
     #[inline(always)]
     pub(super) unsafe fn release<S: Sharing>(&self) {
-        let tid = Me::whoever().tid();
+        let tid = Me::current_or_none().tid();
         // Release: pairs with the Acquire of the next taker.
         let release = unless_fault!(InheritUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         let freed = unless_fault!(
@@ -190,7 +190,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
                 Pi::Inconsistent if retries == MAX_RETRIES => return Err(InheritFault::Corrupt),
                 Pi::Inconsistent => {
                     retries += 1;
-                    futex_pi::stand_back();
+                    futex_pi::let_others_run();
                 }
                 _ => {}
             }

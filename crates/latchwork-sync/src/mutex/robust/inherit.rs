@@ -98,7 +98,7 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     fn pass_on(node: &Node) {
         // Release: pairs with the Acquire of the next taker.
         let freed = node.word.compare_exchange(
-            Me::whoever().tid(),
+            Me::current_or_none().tid(),
             0,
             Ordering::Release,
             Ordering::Relaxed,

@@ -112,12 +112,12 @@ impl<P: RobustProtocol> Robust<P> {
     /// As for [`Self::lock_raw`].
     #[inline(always)]
     pub(crate) unsafe fn acquire_free(&self) -> Option<u32> {
-        let me = Me::whoever();
-        // A thread without a record has a budget of 0, too.
-        if me.budget() <= 0 || P::enter(&self.node, WaitMode::TRY).is_err() {
+        let me = Me::current_or_none().task_with_budget()?;
+        if P::enter(&self.node, WaitMode::TRY).is_err() {
             return None;
         }
-        let (tid, head) = (me.tid(), me.head());
+        // SAFETY: the list is used in this call alone; the lock stays where it is, by the contract.
+        let (tid, head) = (me.tid(), unsafe { me.head() });
         let before = head.announce(&self.node, P::MARK);
         // Acquire: pairs with the Release in `release_word`. By invariant 5 the data is whole.
         if self
@@ -198,7 +198,8 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         P::enter(&self.node, wait_mode)?;
-        let head = me.head();
+        // SAFETY: the list is used in this call alone; the lock stays where it is, by the contract.
+        let head = unsafe { me.head() };
         let before = head.announce(&self.node, P::MARK);
         if let Err(error) = P::take(&self.node, me, wait_mode) {
             head.settle(before);

@@ -62,7 +62,7 @@ unsafe impl<S: Sharing> RobustOps for Protect<S> {
             // Relaxed: a compare-and-swap checks the value again.
             let owner = node.word.load(Ordering::Relaxed) & TID_MASK;
             if owner != 0 {
-                return Err(if owner == Me::whoever().tid() {
+                return Err(if owner == Me::current_or_none().tid() {
                     RawError::Deadlock
                 } else {
                     RawError::WouldBlock

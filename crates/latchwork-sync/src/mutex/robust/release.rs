@@ -13,7 +13,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// Aborts if the calling task does not hold the lock: in the child of a fork it belongs to the parent.
     #[doc(hidden)]
     pub fn assert_held(&self) {
-        if self.owner() != Some(Me::whoever().tid()) {
+        if self.owner() != Some(Me::current_or_none().tid()) {
             not_the_owner()
         }
     }
@@ -27,7 +27,8 @@ impl<P: RobustProtocol> Robust<P> {
     /// The lock is held by `me` and announced.
     #[inline(always)]
     unsafe fn unlink(&self, me: Me) {
-        // SAFETY: the lock is held by `me`, hence on its list, and announced: this function's contract.
+        // SAFETY: the lock is held by `me`, hence on its list, and announced: this function's contract. The list is used in
+        // this call alone.
         if unsafe { me.head().unlink(&self.node, me.end()) } {
             me.refund();
         }
@@ -39,7 +40,8 @@ impl<P: RobustProtocol> Robust<P> {
     /// `me` is the calling task, and holds the lock.
     #[inline(always)]
     unsafe fn release_as(&self, me: Me) {
-        let head = me.head();
+        // SAFETY: the list is used in this call alone; the lock, which is held, stays where it is.
+        let head = unsafe { me.head() };
         let before = head.announce(&self.node, P::MARK);
         // SAFETY: this task holds the lock, so it is on its list; it was announced just now.
         unsafe { self.unlink(me) };
@@ -73,13 +75,15 @@ impl<P: RobustProtocol> Robust<P> {
     /// The guard holds the lock, if it is used in the process that it was made in.
     #[inline(always)]
     pub(crate) unsafe fn release_guarded(&self, owner: u32) {
-        let me = Me::whoever();
+        let me = Me::current_or_none();
         let end = me.end();
         if me.tid() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
             // SAFETY: the guard holds the lock: the contract is the same.
             return unsafe { self.release_guarded_slowly(owner) };
         }
-        let head = me.head();
+        // SAFETY: this task took the lock, as its ID shows, so it has a record. The list is used in this call alone; the
+        // lock, which is held, stays where it is.
+        let head = unsafe { me.task_unchecked().head() };
         let before = head.announce(&self.node, P::MARK);
         // SAFETY: this task holds the lock, so it is on its list; it is announced, and no other lock follows it.
         unsafe { head.unlink_last(&self.node, end) };
@@ -108,8 +112,12 @@ impl<P: RobustProtocol> Robust<P> {
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn release_unclean(&self) {
-        let me = Me::whoever();
-        let head = me.head();
+        // SAFETY: this task holds the lock, so it has a record. The list is used in this call alone; the lock, which is
+        // held, stays where it is.
+        let (me, head) = unsafe {
+            let me = Me::current_or_none().task_unchecked();
+            (me, me.head())
+        };
         let before = head.announce(&self.node, P::MARK);
         // SAFETY: this task holds the lock, so it is on its list; it was announced just now.
         unsafe { self.unlink(me) };
@@ -128,7 +136,7 @@ impl<P: RobustProtocol> Robust<P> {
     pub unsafe fn unlock_raw(&self) {
         if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
             // SAFETY: the caller holds the lock; a task that holds a robust lock has a record.
-            unsafe { self.release_as(Me::whoever()) };
+            unsafe { self.release_as(Me::current_or_none().task_unchecked()) };
         } else {
             // SAFETY: the caller holds the lock.
             unsafe { self.release_not_recoverable() };
@@ -160,10 +168,17 @@ impl<P: RobustProtocol> Robust<P> {
 
     /// Frees the word of a lock that is announced and unlinked, and ends the announcement. For the C header, when its
     /// compare-and-swap failed.
+    ///
+    /// # Safety
+    /// The calling task has announced the lock in this thread's list, where it stays until this call ends.
     #[cfg(all(feature = "foreign", not(loom)))]
-    pub(crate) fn free_unlinked(&self, before: usize) {
-        let me = Me::whoever();
-        self.release_word(me.tid(), me.head(), before);
+    pub(crate) unsafe fn free_unlinked(&self, before: usize) {
+        // SAFETY: by the caller's contract; the task that announced it has a record.
+        let (me, head) = unsafe {
+            let me = Me::current_or_none().task_unchecked();
+            (me, me.head())
+        };
+        self.release_word(me.tid(), head, before);
     }
 
     /// Releases a lock that was taken while its data is not whole. For the C header, which detects that only after it

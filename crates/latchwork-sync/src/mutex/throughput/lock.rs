@@ -24,7 +24,7 @@ use core::marker::PhantomData;
 /// The calling task's ID. (If the thread's record cannot be made, each call requests_at the kernel.)
 fn task_id() -> u32 {
     #[cfg(loom)]
-    return Me::whoever().tid();
+    return Me::current_or_none().tid();
     #[cfg(not(loom))]
     Me::get().map_or_else(|_| crate::sys::thread::thread_id(), Me::tid)
 }
@@ -156,7 +156,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     /// Takes a free word; returns whether it did.
     #[inline(always)]
     fn take_free(&self) -> bool {
-        let tid = Me::whoever().tid();
+        let tid = Me::current_or_none().tid();
         // A thread without a record has the ID 0; its CAS 0→0 would succeed and take nothing.
         tid != 0 && take(&self.word, tid, 0)
     }
@@ -175,7 +175,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, patience: WaitMode) -> Result<Acquisition, Unfinished> {
-        let mut me = Me::whoever().tid();
+        let mut me = Me::current_or_none().tid();
         // A thread's first lock call comes here although the lock may be free: it had no ID yet.
         if me == 0 {
             me = task_id();
@@ -233,7 +233,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
 
     #[inline]
     unsafe fn unlock(&self) {
-        let tid = Me::whoever().tid();
+        let tid = Me::current_or_none().tid();
         // Release: pairs with the Acquire in `take`. A thread without a record, such as the child of a fork, has the ID
         // 0: the compare-and-swap then changes nothing, and the slow path finds out whose lock it is.
         let release = unless_fault!(

@@ -24,7 +24,7 @@ pub(super) const SLEEPING_READERS: u32 = 1;
 pub(super) const SLEEPING_WRITERS: u32 = 2;
 pub(super) const STARVING_READERS: u32 = 4;
 pub(super) const STARVING_WRITERS: u32 = 8;
-pub(super) const NOBODY: u32 = 0;
+pub(super) const NO_GROUP: u32 = 0;
 
 /// A value of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +92,7 @@ impl State {
         let state = State((self.0 & !(OPEN | VACANT_TO_ANY | VACANT_TO_STARVING)) - waiter.counted);
         if WRITES {
             let state = if waiter.counted != 0 {
-                state.with_the_others_called()
+                state.with_other_writers_called()
             } else {
                 state
             };
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// The state after a writer, possibly a woken one, no longer waits: the writers left ask for a wake-up.
-    pub(super) fn with_the_others_called(self) -> Self {
+    pub(super) fn with_other_writers_called(self) -> Self {
         Self(if self.has(WAITING) {
             self.0 | unless_fault!(RwLockWriterForgetsOthers, CALL_WRITER, 0)
         } else {
@@ -136,7 +136,7 @@ impl State {
         }
         let state = State(self.0 - waiter.counted);
         let state = if WRITES {
-            state.with_the_others_called()
+            state.with_other_writers_called()
         } else {
             state
         };
@@ -175,7 +175,7 @@ impl State {
     pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, [u32; 2]) {
         let rest = self.0 & !WRITER;
         if rest == 0 {
-            return (Self(0), [NOBODY; 2]);
+            return (Self(0), [NO_GROUP; 2]);
         }
         // `VACANT_…` is set where the wake-up may go to either kind: it keeps a task of the other kind from
         // going to sleep.
@@ -200,10 +200,10 @@ impl State {
         } else if self.has(CALL_WRITER) {
             (rest & !CALL_WRITER, SLEEPING_WRITERS)
         } else {
-            (rest, NOBODY)
+            (rest, NO_GROUP)
         };
         let rest = if rest == 0 { 0 } else { rest | OPEN };
-        (Self(rest), [group, NOBODY])
+        (Self(rest), [group, NO_GROUP])
     }
 }
 

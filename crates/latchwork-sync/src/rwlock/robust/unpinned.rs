@@ -1,8 +1,8 @@
 //! The compiler's message for a robust reader/writer lock that is used through a plain reference: see
-//! [`Pinned`](crate::mutex::Pinned).
+//! [`Pinned`].
 
-use super::RobustRwLock;
-use super::guard::{ReadResult, WriteResult};
+use super::acquire::{ReadResult, WriteResult};
+use super::lock::RobustRwLock;
 use crate::mutex::{Pinned, Unpinned, methods_of_unpinned};
 use crate::time::Deadline;
 use core::ops::Deref;

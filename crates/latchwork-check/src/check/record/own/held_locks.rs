@@ -15,14 +15,14 @@ impl Own {
     #[inline(always)]
     pub(crate) fn publish(&self, change: impl Fn(&TaskRecord)) {
         change(self.record());
-        if Me::whoever().first_attachment().is_some() {
+        if Me::current_or_none().first_attachment().is_some() {
             self.publish_in_regions(change);
         }
     }
 
     #[inline(never)]
     fn publish_in_regions(&self, change: impl Fn(&TaskRecord)) {
-        for attachment in Me::whoever().attachments() {
+        for attachment in Me::current_or_none().attachments() {
             let record = region::check_record(&attachment);
             // Relaxed: this thread wrote it.
             if record.thread.load(Ordering::Relaxed) != self.thread.get() {
@@ -126,7 +126,7 @@ impl Own {
     /// Publishes an entry in the regions, where other processes read it.
     #[inline(always)]
     pub(crate) fn put_in_regions(&self, place: usize) {
-        if Me::whoever().first_attachment().is_some() {
+        if Me::current_or_none().first_attachment().is_some() {
             self.put_in_each_region(place);
         }
     }

@@ -298,7 +298,7 @@ impl Scene<'_> {
                 step(&|word, task| {
                     *word = self.shown(to);
                     task.at = At::Waking(groups);
-                    if groups[0] == NOBODY {
+                    if groups[0] == NO_GROUP {
                         self.finish(index, task);
                     }
                 });
@@ -306,8 +306,8 @@ impl Scene<'_> {
             At::Waking([first, second]) => {
                 for (world, found) in world.woken(first) {
                     next.push(world.after(index, |_, task| {
-                        task.at = At::Waking([second, NOBODY]);
-                        if found || second == NOBODY {
+                        task.at = At::Waking([second, NO_GROUP]);
+                        if found || second == NO_GROUP {
                             self.finish(index, task);
                         }
                     }));
@@ -340,7 +340,7 @@ impl Scene<'_> {
         }
         if writers + readers == 0 {
             let all_done = world.count(|at| at == At::Done) == TASKS && world.word == State(0);
-            return (!all_done).then_some("nobody is inside, and somebody sleeps or is counted");
+            return (!all_done).then_some("no task is inside, and a task sleeps or is counted");
         }
         let sleepers = || {
             let tasks = world.tasks.iter().enumerate();
@@ -356,9 +356,9 @@ impl Scene<'_> {
             of_kind!(writes, W => world.word.admits::<P, W>(waiter))
         });
         // A sleeper that will starve enters then, and calls the others.
-        let somebody_will_starve =
+        let a_task_will_starve =
             self.starving && sleepers().any(|(_, task)| !task.waiter.starves());
-        (may_enter && !somebody_will_starve).then_some("somebody sleeps who may enter")
+        (may_enter && !a_task_will_starve).then_some("a task sleeps that may enter")
     }
 
     /// Explores all worlds; returns their number, or the path to one that violates a property.
@@ -367,16 +367,16 @@ impl Scene<'_> {
         let mut to_visit = VecDeque::from([self.start()]);
         while let Some(world) = to_visit.pop_front() {
             if let Some(fault) = self.fault::<P>(&world) {
-                let mut way = String::from(fault);
+                let mut trace = String::from(fault);
                 let mut place = Some(world);
                 while let Some(World { word, tasks }) = place {
-                    way += &format!("\n{:#018x}", word.0);
+                    trace += &format!("\n{:#018x}", word.0);
                     tasks
                         .iter()
-                        .for_each(|task| way += &format!("\n    {task:x?}"));
+                        .for_each(|task| trace += &format!("\n    {task:x?}"));
                     place = came_from[&World { word, tasks }];
                 }
-                return Err(way);
+                return Err(trace);
             }
             for next in self.next::<P>(world) {
                 came_from.entry(next).or_insert_with(|| {
@@ -412,7 +412,7 @@ fn explore(programs: [&[Section]; TASKS]) -> usize {
             scene.explore::<ReadersFirst>(),
         ]
         .map(|found| {
-            found.unwrap_or_else(|way| panic!("{programs:?}, starving: {starving}: {way}"))
+            found.unwrap_or_else(|trace| panic!("{programs:?}, starving: {starving}: {trace}"))
         })
     };
     [false, true].map(explore_one).iter().flatten().sum()
@@ -461,29 +461,29 @@ fn three_tasks_that_come_twice_lose_no_wake_up() {
     explore_all(&programs(&ENDLESS, 2));
 }
 
-fn must_find(mistake: Mistake, programs: [&[Section]; TASKS], fault: &str) {
+fn must_detect(mistake: Mistake, programs: [&[Section]; TASKS], fault: &str) {
     let scene = Scene {
         programs,
         starving: true,
         mistake: Some(mistake),
     };
     let found = scene.explore::<ReadersFirst>();
-    assert!(found.is_err_and(|way| way.starts_with(fault)));
+    assert!(found.is_err_and(|trace| trace.starts_with(fault)));
 }
 
 #[test]
-fn twin_vacancy_that_does_not_say_for_whom_is_found() {
-    must_find(Mistake::OneVacancy, THE_SAME_HALF, "nobody is inside");
+fn twin_vacancy_without_its_kind_is_detected() {
+    must_detect(Mistake::OneVacancy, THE_SAME_HALF, "no task is inside");
 }
 
 #[test]
-fn twin_vacancy_that_is_hidden_is_found() {
+fn twin_vacancy_that_is_hidden_is_detected() {
     let programs: [&[_]; TASKS] = [&[Reads], &[Writes], &[Writes]];
-    must_find(Mistake::NoVacancy, programs, "nobody is inside");
+    must_detect(Mistake::NoVacancy, programs, "no task is inside");
 }
 
 #[test]
-fn twin_reader_that_enters_and_forgets_others_is_found() {
+fn twin_reader_that_enters_and_forgets_others_is_detected() {
     let programs: [&[_]; TASKS] = [&[Reads], &[Reads], &[WritesAndReads]];
-    must_find(Mistake::EntrantForgetsReaders, programs, "somebody sleeps");
+    must_detect(Mistake::EntrantForgetsReaders, programs, "a task sleeps");
 }

@@ -1,9 +1,9 @@
-//! Reports of what is no lock: waits without an owner, freed memory, ends of threads.
+//! Reports other than those of locks: waits for objects without an owner, freed memory, ends of threads.
 
 use super::{Kind, Lock, Observer, Registered, Site, is_observed};
 use core::ops::Range;
 
-/// Memory is about to be given back: a region's block, or a region.
+/// Reports that memory is about to be freed: a region's block, or a region.
 #[inline]
 pub fn freed(range: impl FnOnce() -> Range<usize>) {
     if is_observed() {
@@ -11,7 +11,7 @@ pub fn freed(range: impl FnOnce() -> Range<usize>) {
     }
 }
 
-/// A condition variable that tasks wait for is about to be notified.
+/// Reports that a condition variable with waiters is about to be notified.
 #[inline]
 pub fn notifies(condvar: Lock, all: bool) {
     if is_observed() {
@@ -19,7 +19,7 @@ pub fn notifies(condvar: Lock, all: bool) {
     }
 }
 
-/// The end of the calling thread has begun; see [`Observer::task_ends`](super::Observer::task_ends).
+/// Reports that the end of the calling thread has begun; see [`Observer::task_ends`](super::Observer::task_ends).
 pub fn task_ends() -> bool {
     is_observed() && Registered::task_ends()
 }
@@ -29,14 +29,14 @@ pub fn task_ends() -> bool {
 pub struct Waiting(Option<Lock>);
 
 impl Waiting {
-    /// The calling task is about to sleep for what is at this address.
+    /// Reports that the calling task is about to sleep for the object at this address.
     #[inline]
     #[track_caller]
     pub fn begin(kind: Kind, address: usize, timed: bool) -> Self {
         Self::begin_at(kind, address, timed, Site::caller())
     }
 
-    /// As above, from that place.
+    /// As [`Self::begin`], with the place of the call.
     #[inline]
     pub fn begin_at(kind: Kind, address: usize, timed: bool, site: Site) -> Self {
         Self(is_observed().then(|| {

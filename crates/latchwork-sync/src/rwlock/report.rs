@@ -1,8 +1,8 @@
-//! What the calls of a [`RwLock`](super::RwLock) are made of: those of the lock inside, with a report to the observer
-//! before and after. Nothing is left of the reports where the observer is [nobody](ByFeature). The lock has no tag
-//! here.
+//! The calls of a [`RwLock`](super::RwLock): those of the raw lock, with reports to the observer before and after.
+//! The compiler removes the reports where there is no observer (see [`ByFeature`]). The lock has no tag here.
 
-use super::{Preference, RawRwLock};
+use super::preference::Preference;
+use super::raw::RawRwLock;
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
 use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::Sharing;
@@ -45,26 +45,31 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
     patience: WaitMode,
     site: Site,
 ) -> Result<(), Unfinished> {
-    let told = lock_of(lock);
+    let lock_report = lock_of(lock);
     let at_once = if WRITES {
         lock.try_write()
     } else {
         lock.try_read()
     };
     if !at_once {
-        // After its report a deadlock is what the program would have.
-        let _ = ByFeature::wants(told, mode(WRITES), patience.deadline().is_some(), site);
+        // A deadlock is reported, and then happens, as it would without an observer.
+        let _ = ByFeature::wants(
+            lock_report,
+            mode(WRITES),
+            patience.deadline().is_some(),
+            site,
+        );
         let entered = if WRITES {
             lock.write(patience)
         } else {
             lock.read(patience)
         };
         if entered.is_err() {
-            ByFeature::gave_up(told);
+            ByFeature::gave_up(lock_report);
             return entered;
         }
     }
-    ByFeature::taken(told, mode(WRITES), How::Locked, site);
+    ByFeature::taken(lock_report, mode(WRITES), How::Locked, site);
     Ok(())
 }
 
@@ -85,17 +90,17 @@ pub(super) fn try_enter<S: Sharing, P: Preference, const WRITES: bool>(
 }
 
 #[inline(always)]
-pub(super) fn leaves<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
+pub(super) fn releasing<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
     if ByFeature::IS_ON {
-        // What a guard holds is released, whatever the observer knows of it.
+        // A guard's lock is released, whatever the observer knows of it.
         let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
     }
 }
 
-/// The writer has become a reader.
+/// Reports that the writer has become a reader.
 #[inline(always)]
-pub(super) fn downgrades<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
-    leaves(lock);
+pub(super) fn downgraded<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
+    releasing(lock);
     if ByFeature::IS_ON {
         ByFeature::taken(lock_of(lock), Mode::Shared, How::Again, Site::UNKNOWN);
     }

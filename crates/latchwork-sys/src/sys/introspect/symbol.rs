@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 /// A place in a file of machine code.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum SymbolAddress {
     /// An instruction, by its offset in the file.
     Code(u64),
     /// A variable, by its distance from the beginning of the module in memory.
@@ -36,7 +36,7 @@ const FUNCTION: u8 = 2;
 pub(super) fn write_symbol(
     path: &CStr,
     inode: u64,
-    place: Place,
+    place: SymbolAddress,
     to: &mut impl Write,
 ) -> Option<()> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -59,7 +59,7 @@ pub(super) fn write_symbol(
     to.write_str(name).ok()?;
     match address - symbol.address {
         0 => Some(()),
-        _ if matches!(place, Place::Code(_)) => Some(()),
+        _ if matches!(place, SymbolAddress::Code(_)) => Some(()),
         behind => write!(to, "+{behind:#x}").ok(),
     }
 }
@@ -90,7 +90,7 @@ impl File {
     }
 
     /// The virtual address of a place, according to the file.
-    fn address(&self, header: &[u8], place: Place) -> Option<u64> {
+    fn address(&self, header: &[u8], place: SymbolAddress) -> Option<u64> {
         let (table, count) = (word(header, 32)?, half(header, 56)?);
         for index in 0..u64::from(count) {
             let segment: [u8; SEGMENT] = self.read(table.checked_add(index * SEGMENT as u64)?)?;
@@ -100,11 +100,11 @@ impl File {
             let (offset, address) = (word(&segment, 8)?, word(&segment, 16)?);
             let within = match place {
                 // The first loaded segment is the beginning of the module.
-                Place::Variable(behind) => {
+                SymbolAddress::Variable(behind) => {
                     let page = rustix::param::page_size() as u64;
                     return (address - address % page).checked_add(behind);
                 }
-                Place::Code(at) => at.checked_sub(offset),
+                SymbolAddress::Code(at) => at.checked_sub(offset),
             };
             if let Some(within) = within.filter(|within| word(&segment, 32) > Some(*within)) {
                 return address.checked_add(within);
@@ -114,7 +114,13 @@ impl File {
     }
 
     /// The symbol that contains an address, in the table of this kind.
-    fn symbol(&self, header: &[u8], kind: u32, place: Place, address: u64) -> Option<Symbol> {
+    fn symbol(
+        &self,
+        header: &[u8],
+        kind: u32,
+        place: SymbolAddress,
+        address: u64,
+    ) -> Option<Symbol> {
         let (table, count) = (word(header, 40)?, half(header, 60)?);
         let section = |index: u32| -> Option<[u8; SECTION]> {
             self.read(table.checked_add(u64::from(index) * SECTION as u64)?)
@@ -126,8 +132,8 @@ impl File {
         let (mut at, size) = (word(&symbols, 24)?, word(&symbols, 32)?);
         let end = at.checked_add(size)?;
         let wanted = match place {
-            Place::Code(_) => FUNCTION,
-            Place::Variable(_) => OBJECT,
+            SymbolAddress::Code(_) => FUNCTION,
+            SymbolAddress::Variable(_) => OBJECT,
         };
         let mut room = [0; SYMBOL * 64];
         while at < end {

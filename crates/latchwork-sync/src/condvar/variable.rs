@@ -1,0 +1,243 @@
+//! The condition variable, and its waits with mutexes whose guards are released and acquired as they are. The argument is
+//! in [the parent](super).
+#![allow(unsafe_code)]
+
+use super::crowd::Crowd;
+use super::gathering::Gathering;
+use super::waited::Waited;
+use crate::atomic::{const_unless_loom, unless_fault};
+use crate::hook::{ByFeature, Observer};
+use crate::mutex::{MutexGuard, Protocol, Relock, RelockAs, SleepPlace, lock_of, reports};
+use crate::sharing::{Private, Sharing};
+use crate::sys::futex::Sharing as Flag;
+use crate::time::Deadline;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ptr;
+
+/// A condition variable for any mutex of this crate.
+///
+/// `notify_all` does not wake all threads that wait for a private condition variable with the same mutex at
+/// once: each is woken when it can have the mutex, or shortly before. With a mutex that inherits priority, the
+/// waiter of the highest priority acquires it first, and lends its priority to the owner from the notification
+/// on. The waiters of a [shared](Self::shared) one are woken together.
+///
+/// It may be used with one mutex after another. With several at a time a private one loses no notification, but
+/// wakes waiters more often than needed. A shared one must then be notified with
+/// [`notify_all`](Self::notify_all), since `notify_one` may go to a waiter with another mutex.
+///
+/// Owner death, fork, signals: as for the mutex. A signal handler may end a wait as if notified. A waiter whose
+/// mutex's owner died learns of that when it is notified. A signal handler may notify.
+///
+/// ```
+/// use latchwork::condvar::Condvar;
+/// use latchwork::mutex::Mutex;
+///
+/// static READY: Mutex<bool> = Mutex::new(false);
+/// static CHANGED: Condvar = Condvar::new();
+///
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| {
+///         *READY.lock() = true;
+///         CHANGED.notify_one();
+///     });
+///     let ready = CHANGED.wait_while(READY.lock(), |ready| !*ready);
+///     assert!(*ready);
+/// });
+/// ```
+#[repr(C)]
+pub struct Condvar<S: Sharing = Private> {
+    pub(super) gathering: Gathering,
+    pub(super) crowd: Crowd,
+    sharing: PhantomData<S>,
+}
+
+#[cfg(not(loom))]
+impl Condvar<Private> {
+    /// A condition variable without waiters, for the threads of this process.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::new_in()
+    }
+}
+
+#[cfg(not(loom))]
+impl Condvar<crate::sharing::Shared> {
+    /// A condition variable without waiters, for every process that maps it.
+    ///
+    /// In a region, a task that is killed while it waits, or between a change and its notification, leaves no
+    /// waiter asleep. A process that uses this after a fork, through inherited references alone, has to
+    /// join (`latchwork::region::Region::join`) the region first.
+    #[must_use]
+    pub const fn shared() -> Self {
+        Self::new_in()
+    }
+}
+
+impl<S: Sharing> Condvar<S> {
+    const_unless_loom! {
+        /// A condition variable without waiters.
+        #[must_use]
+        pub fn new_in() -> Self {
+            Self { gathering: Gathering::new(), crowd: Crowd::new(), sharing: PhantomData }
+        }
+    }
+
+    /// Wakes one waiter, if there is any. (A shared condition variable that is used with several mutexes at a
+    /// time may wake a waiter with another mutex.)
+    pub fn notify_one(&self) {
+        self.notify(false);
+    }
+
+    /// Wakes all waiters.
+    pub fn notify_all(&self) {
+        self.notify(true);
+    }
+
+    #[inline]
+    fn notify(&self, all: bool) {
+        let enough = unless_fault!(CondvarSkipsSingleWaiter, 0, 1);
+        let report = || {
+            #[cfg(not(loom))]
+            crate::hook::notifies(self.as_lock(), all);
+        };
+        if self.gathering.waiters() > enough {
+            report();
+            self.gathering.notify(all);
+        }
+        if self.crowd.waiters() > enough {
+            report();
+            // A waiter of a private condition variable is in the crowd because it has another mutex than the
+            // gathering, and two waiters there may have different mutexes: so all are woken.
+            let is_mixed =
+                S::FLAG == unless_fault!(CondvarWakesOneOfCrowd, Flag::Private, Flag::Shared);
+            self.crowd
+                .wake(if all || is_mixed { u32::MAX } else { 1 }, S::FLAG);
+        }
+    }
+
+    /// The condition variable, as the checker identifies it.
+    fn as_lock(&self) -> crate::hook::Lock {
+        use crate::hook::{Kind, Lock, Traits, traits_of};
+        let traits = traits_of::<S>(Traits::empty());
+        Lock::new(ptr::from_ref(self).addr(), Kind::Condvar).with(traits)
+    }
+
+    /// The common part of all waits: `release` unlocks the lock at this address, `acquire` locks it again.
+    pub(super) fn pause<R>(
+        &self,
+        lock: *const (),
+        queue: SleepPlace<'_>,
+        deadline: Option<Deadline>,
+        release: impl FnOnce(),
+        acquire: impl FnOnce(Relock) -> R,
+    ) -> (R, Waited) {
+        if S::FLAG == Flag::Private
+            && let Some(waiter) = self.gathering.enter(lock, queue)
+        {
+            release();
+            let (waited, arrival, _turn) = waiter.sleep(deadline);
+            return (acquire(arrival), waited);
+        }
+        let waiter = self.crowd.enter(S::FLAG);
+        release();
+        let waited = waiter.sleep(deadline);
+        (acquire(Relock(RelockAs::Newcomer)), waited)
+    }
+
+    /// Releases the mutex, waits for a notification, and acquires the mutex again.
+    ///
+    /// Returns the guard in a `Result` if the mutex's protocol can fail; after an error the mutex is not held.
+    #[track_caller]
+    pub fn wait<'a, T: ?Sized, P: Protocol>(
+        &self,
+        guard: MutexGuard<'a, T, P>,
+    ) -> P::Outcome<MutexGuard<'a, T, P>> {
+        P::outcome(self.wait_inner(guard, None).map(|(guard, _)| guard))
+    }
+
+    /// As [`Self::wait`], but waits at most until `deadline` (acquiring the mutex may last longer).
+    #[track_caller]
+    pub fn wait_until<'a, T: ?Sized, P: Protocol>(
+        &self,
+        guard: MutexGuard<'a, T, P>,
+        deadline: Deadline,
+    ) -> P::Outcome<(MutexGuard<'a, T, P>, Waited)> {
+        P::outcome(self.wait_inner(guard, Some(deadline)))
+    }
+
+    /// As [`Self::wait`], but waits at most for `timeout`.
+    #[cfg(not(loom))]
+    #[track_caller]
+    pub fn wait_for<'a, T: ?Sized, P: Protocol>(
+        &self,
+        guard: MutexGuard<'a, T, P>,
+        timeout: core::time::Duration,
+    ) -> P::Outcome<(MutexGuard<'a, T, P>, Waited)> {
+        self.wait_until(guard, Deadline::after(timeout))
+    }
+
+    /// Waits as long as `condition` holds.
+    #[track_caller]
+    pub fn wait_while<'a, T: ?Sized, P: Protocol>(
+        &self,
+        mut guard: MutexGuard<'a, T, P>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> P::Outcome<MutexGuard<'a, T, P>> {
+        while condition(&mut guard) {
+            guard = match self.wait_inner(guard, None) {
+                Ok((guard, _)) => guard,
+                Err(fault) => return P::outcome(Err(fault)),
+            };
+        }
+        P::outcome(Ok(guard))
+    }
+
+    #[track_caller]
+    fn wait_inner<'a, T: ?Sized, P: Protocol>(
+        &self,
+        guard: MutexGuard<'a, T, P>,
+        deadline: Option<Deadline>,
+    ) -> Result<(MutexGuard<'a, T, P>, Waited), P::Fault> {
+        let site = crate::hook::Site::caller();
+        // Not dropped if the lock cannot be acquired again.
+        let guard = ManuallyDrop::new(guard);
+        let lock = MutexGuard::raw(&guard);
+        // SAFETY: the guard holds the lock; it is kept, but not used until the lock is acquired again.
+        let release = || unsafe { lock.release_to_wait(self.as_lock(), deadline.is_some(), site) };
+        let address = ptr::from_ref(lock).cast();
+        let (condvar, mutex) = (self.as_lock(), lock_of(lock));
+        if reports::<P>() {
+            let _ = ByFeature::condvar_begins(condvar, mutex, deadline.is_some(), site);
+        }
+        let (taken, waited) =
+            self.pause(address, lock.sleep_place(), deadline, release, |arrival| {
+                lock.acquire_again(arrival)
+            });
+        if reports::<P>() {
+            ByFeature::condvar_ends(condvar, mutex, taken.is_ok(), site);
+        }
+        taken?;
+        Ok((ManuallyDrop::into_inner(guard), waited))
+    }
+}
+
+#[cfg(not(loom))]
+impl Default for Condvar<Private> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Sharing> fmt::Debug for Condvar<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Condvar")
+            .field(
+                "waiters",
+                &(self.gathering.waiters() + self.crowd.waiters()),
+            )
+            .finish()
+    }
+}

@@ -1,0 +1,102 @@
+//! The reader/writer lock with its data. How it is acquired is in `acquire.rs`.
+#![allow(unsafe_code)]
+
+use super::preference::{Preference, WritersFirst};
+use super::raw::RawRwLock;
+use crate::atomic::const_unless_loom;
+use crate::sharing::{Private, Sharing};
+use core::cell::UnsafeCell;
+use core::fmt;
+
+/// Data that many tasks may read at a time, or one may change.
+///
+/// ```
+/// use latchwork::rwlock::RwLock;
+///
+/// let limits = RwLock::new([1, 2]);
+/// {
+///     let (one, other) = (limits.read(), limits.read());
+///     assert_eq!(*one, *other);
+///     assert!(limits.try_write().is_none());
+/// }
+/// limits.write()[0] = 3;
+/// ```
+///
+/// A panic releases the lock; there is no poisoning. The guards of a private lock must not be dropped in the
+/// child of a fork. The death of a holder leaves the lock held.
+///
+/// The data lies beside the lock word of eight bytes. Without contention, lock and unlock cost one atomic
+/// read-modify-write each.
+#[repr(C)]
+pub struct RwLock<T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
+    pub(super) raw: RawRwLock<S, P>,
+    pub(super) data: UnsafeCell<T>,
+}
+
+// SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
+unsafe impl<T: ?Sized + Send, S: Sharing, P: Preference> Send for RwLock<T, S, P> {}
+// SAFETY: readers on several threads share `&T` (`T: Sync`); a writer on any thread has `&mut T` (`T: Send`).
+unsafe impl<T: ?Sized + Send + Sync, S: Sharing, P: Preference> Sync for RwLock<T, S, P> {}
+
+#[cfg(not(loom))]
+impl<T> RwLock<T> {
+    /// An unlocked lock for the threads of this process that prefers writers.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self::new_in(value)
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> RwLock<T, crate::sharing::Shared> {
+    /// An unlocked lock for every process that maps it; it prefers writers.
+    #[must_use]
+    pub const fn shared(value: T) -> Self {
+        Self::new_in(value)
+    }
+}
+
+impl<T, S: Sharing, P: Preference> RwLock<T, S, P> {
+    const_unless_loom! {
+        /// An unlocked lock of any kind.
+        #[must_use]
+        pub fn new_in(value: T) -> Self {
+            Self { raw: RawRwLock::new(), data: UnsafeCell::new(value) }
+        }
+    }
+
+    /// Consumes the lock and returns its data.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.data.into_inner()
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
+    /// The data, without locking: an exclusive reference proves that no other task uses it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
+    /// Whether the word is 0 again, for models.
+    #[cfg(loom)]
+    pub fn is_unused(&self) -> bool {
+        self.raw.is_unused()
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Default, S: Sharing, P: Preference> Default for RwLock<T, S, P> {
+    fn default() -> Self {
+        Self::new_in(T::default())
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> fmt::Debug for RwLock<T, S, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RwLock")
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! The calls that acquire a robust reader/writer lock.
+#![allow(unsafe_code)]
+
+use super::error::LockError;
+use super::guard::{RobustReadGuard, RobustWriteGuard, my_id};
+use super::lock::RobustRwLock;
+use super::owner_died::OwnerDied;
+use super::raw::Entered;
+use crate::mutex::{Acquired, WaitMode};
+use crate::task;
+use crate::time::Deadline;
+use core::pin::Pin;
+
+pub(super) type ReadResult<'a, T, const READERS: usize> =
+    Result<RobustReadGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
+pub(super) type WriteResult<'a, T, const READERS: usize> =
+    Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
+
+impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
+    /// Acquires the lock to read. Sleeps while a living writer holds it or waits for it, and while all seats
+    /// are taken.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
+    #[inline]
+    pub fn read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
+        self.read_with(WaitMode::FOREVER)
+    }
+
+    /// Acquires the lock to read, if that is possible at this moment.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
+    #[inline]
+    pub fn try_read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
+        self.read_with(WaitMode::TRY)
+    }
+
+    /// Acquires the lock to read, or fails once `deadline` has passed.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
+    #[inline]
+    pub fn read_until(self: Pin<&Self>, deadline: Deadline) -> ReadResult<'_, T, READERS> {
+        self.read_with(WaitMode::until(Some(deadline)))
+    }
+
+    /// Acquires the lock to read, or fails after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`Self::read_until`].
+    #[cfg(not(loom))]
+    pub fn read_for(self: Pin<&Self>, timeout: core::time::Duration) -> ReadResult<'_, T, READERS> {
+        self.read_until(Deadline::after(timeout))
+    }
+
+    /// Acquires the lock to read. Fails at `deadline`, if there is one, and when a signal handler runs in this
+    /// thread while it sleeps; see
+    /// [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` does not occur.
+    #[inline]
+    pub fn read_interruptible(
+        self: Pin<&Self>,
+        deadline: Option<Deadline>,
+    ) -> ReadResult<'_, T, READERS> {
+        self.read_with(WaitMode::interruptible(deadline))
+    }
+
+    /// Acquires the lock to write. Sleeps while another living task holds it.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
+    #[inline]
+    pub fn write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
+        self.write_with(WaitMode::FOREVER)
+    }
+
+    /// Acquires the lock to write, if that is possible at this moment.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
+    #[inline]
+    pub fn try_write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
+        self.write_with(WaitMode::TRY)
+    }
+
+    /// Acquires the lock to write, or fails once `deadline` has passed.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
+    #[inline]
+    pub fn write_until(self: Pin<&Self>, deadline: Deadline) -> WriteResult<'_, T, READERS> {
+        self.write_with(WaitMode::until(Some(deadline)))
+    }
+
+    /// Acquires the lock to write, or fails after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`Self::write_until`].
+    #[cfg(not(loom))]
+    pub fn write_for(
+        self: Pin<&Self>,
+        timeout: core::time::Duration,
+    ) -> WriteResult<'_, T, READERS> {
+        self.write_until(Deadline::after(timeout))
+    }
+
+    /// Acquires the lock to write, as [`Self::read_interruptible`] does to read.
+    ///
+    /// # Errors
+    /// As for [`Self::read_interruptible`].
+    #[inline]
+    pub fn write_interruptible(
+        self: Pin<&Self>,
+        deadline: Option<Deadline>,
+    ) -> WriteResult<'_, T, READERS> {
+        self.write_with(WaitMode::interruptible(deadline))
+    }
+
+    /// Makes a lock whose writer died, or that was given up, usable again with new data; torn data is not
+    /// dropped. An exclusive reference proves that no task uses the lock.
+    pub fn reset(self: Pin<&mut Self>, value: T)
+    where
+        T: Sized,
+    {
+        // SAFETY: nothing is moved out; the data is not pinned structurally.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.raw.is_torn() {
+            let place: *mut T = &raw mut **this.data.get_mut();
+            // SAFETY: `&mut self` gives the place to this task; `write` does not drop the bytes there, which
+            // may be no value of `T`.
+            unsafe { place.write(value) };
+            this.raw.make_whole();
+        } else {
+            **this.data.get_mut() = value;
+        }
+    }
+
+    #[inline(always)]
+    fn read_with(self: Pin<&Self>, patience: WaitMode) -> ReadResult<'_, T, READERS> {
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+        match unsafe { self.raw.read_free() } {
+            Some((seat, owner)) => Ok(RobustReadGuard::new(self.get_ref(), seat, owner)),
+            None => self.read_slowly(patience),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(self: Pin<&Self>, patience: WaitMode) -> ReadResult<'_, T, READERS> {
+        let lock = self.get_ref();
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+        match unsafe { lock.raw.read(patience) } {
+            Ok(Entered::Reading(seat)) => Ok(RobustReadGuard::new(lock, seat, my_id())),
+            Ok(Entered::Torn) => Err(lock.owner_died()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write_with(self: Pin<&Self>, patience: WaitMode) -> WriteResult<'_, T, READERS> {
+        let lock = self.get_ref();
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+        match unsafe { lock.raw.write(patience) } {
+            Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock)),
+            Ok(Acquired::OwnerDied) => Err(lock.owner_died()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The error for a lock that the calling task holds to write.
+    fn owner_died(&self) -> LockError<'_, T, READERS> {
+        task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
+        LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self)))
+    }
+}

@@ -1,0 +1,364 @@
+//! The robust reader/writer lock without data. The argument is in [the parent](super).
+#![allow(unsafe_code)]
+
+use crate::atomic::{
+    AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, unless_fault,
+};
+use crate::backoff::{HAND_OVER, pause};
+use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, owner_of_guard};
+use crate::task::Me;
+use crate::time::Deadline;
+
+/// The end of one sleep for a reader's favourite seat, before the reader searches for another one; and whether the
+/// reader's own deadline has passed with it.
+#[cfg(not(loom))]
+mod nap {
+    use super::{Deadline, WaitMode};
+
+    pub(super) fn end() -> Option<Deadline> {
+        Some(Deadline::after(core::time::Duration::from_millis(1)))
+    }
+
+    pub(super) fn was_the_last(patience: WaitMode) -> bool {
+        patience.deadline().is_some_and(Deadline::has_passed)
+    }
+}
+
+/// The queueing mutex that writers hold. Models use one with fewer states and the same guarantees.
+#[cfg(not(loom))]
+pub(super) type GateMutex = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
+#[cfg(loom)]
+pub(super) type GateMutex = Robust;
+
+/// In a model a lock has one seat, so a reader never searches for another.
+#[cfg(loom)]
+mod nap {
+    use super::{Deadline, WaitMode};
+
+    pub(super) fn end() -> Option<Deadline> {
+        None
+    }
+
+    pub(super) fn was_the_last(_: WaitMode) -> bool {
+        true
+    }
+}
+
+/// The lock without data.
+#[repr(C)]
+pub(crate) struct RawRobust<const READERS: usize> {
+    pub(super) gate: GateMutex,
+    writing: AtomicU32,
+    pub(super) seats: [Seat; READERS],
+}
+
+/// The slot of one reader, in a cache line of its own.
+#[repr(C, align(64))]
+pub(super) struct Seat(pub(super) Robust);
+
+/// How a reader entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// With this seat.
+    Reading(usize),
+    /// A writer died inside: the task holds the lock to write, and the data may be torn.
+    Torn,
+}
+
+impl Seat {
+    const_unless_loom! {
+        fn new() -> Self {
+            Self(Robust::new())
+        }
+    }
+
+    /// Acquires the seat; its last owner's death changes nothing (invariant 3).
+    ///
+    /// # Safety
+    /// As for [`Robust::acquire`].
+    unsafe fn take(&self, patience: WaitMode) -> Result<(), RawError> {
+        // SAFETY: by the caller's contract.
+        if unsafe { self.0.acquire(patience) }? == Acquired::OwnerDied {
+            self.0.mark_consistent();
+        }
+        Ok(())
+    }
+
+    /// Waits until the seat is free.
+    ///
+    /// # Safety
+    /// As for [`Robust::acquire`].
+    unsafe fn wait_until_free(&self, patience: WaitMode) -> Result<(), RawError> {
+        // SAFETY: by the caller's contract; `take` has acquired the seat that `unlock_raw` releases.
+        unsafe {
+            self.take(patience)?;
+            self.0.unlock_raw();
+        }
+        Ok(())
+    }
+}
+
+/// Whether a mutex is free and clean at this moment; if so, all that its last owner did is visible.
+#[inline]
+fn is_free<P: RobustProtocol>(lock: &Robust<P>) -> bool {
+    // Acquire: pairs with the Release of the last owner.
+    lock.node().word.load(Ordering::Acquire) & !WAITERS == 0
+}
+
+impl<const READERS: usize> RawRobust<READERS> {
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            const { assert!(READERS > 0, "a reader/writer lock without room for readers") };
+            #[cfg(not(loom))]
+            let seats = [const { Seat::new() }; READERS];
+            #[cfg(loom)]
+            let seats = core::array::from_fn(|_| Seat::new());
+            Self { gate: GateMutex::new(), writing: AtomicU32::new(0), seats }
+        }
+    }
+
+    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for
+    /// [`Self::read`].
+    ///
+    /// # Safety
+    /// The lock stays where it is until it is released or this task has ended.
+    #[inline(always)]
+    pub(crate) unsafe fn read_free(&self) -> Option<(usize, u32)> {
+        if !is_free(&self.gate) {
+            return None;
+        }
+        let index = Me::current_or_none().tid() as usize % READERS;
+        let seat = &self.seats[index].0;
+        // SAFETY: by the caller's contract.
+        let owner = unsafe { seat.acquire_free() }?;
+        if self.gate_stayed_open() {
+            return Some((index, owner));
+        }
+        // SAFETY: this task acquired the seat above.
+        unsafe { seat.unlock_raw() };
+        None
+    }
+
+    /// Whether a reader that has just taken a seat is inside.
+    #[inline(always)]
+    fn gate_stayed_open(&self) -> bool {
+        // This fence pairs with the one in `write`.
+        if unless_fault!(RobustRwLockReaderUnordered, true, false) {
+            fence_after_update();
+        }
+        unless_fault!(RobustRwLockChecksOnce, is_free(&self.gate), true)
+    }
+
+    /// Acquires a seat that is free at this moment, also beyond the task's budget of robust locks.
+    ///
+    /// # Safety
+    /// As for [`Self::read_free`].
+    unsafe fn take_free_seat(&self, me: Me) -> Result<usize, RawError> {
+        for step in 0..READERS {
+            let index = (me.tid() as usize + step) % READERS;
+            // SAFETY: by the caller's contract.
+            match unsafe { self.seats[index].take(WaitMode::TRY) } {
+                Ok(()) => return Ok(index),
+                Err(RawError::WouldBlock | RawError::Deadlock) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(RawError::WouldBlock)
+    }
+
+    /// Acquires a seat, or waits for one. The caller holds the gate, so no newcomer takes a seat meanwhile.
+    ///
+    /// # Safety
+    /// As for [`Self::read_free`].
+    unsafe fn take_seat(&self, me: Me, patience: WaitMode) -> Result<usize, RawError> {
+        let favourite = me.tid() as usize % READERS;
+        loop {
+            // SAFETY: by the caller's contract.
+            match unsafe { self.take_free_seat(me) } {
+                Err(RawError::WouldBlock) if !patience.is_try() => {}
+                taken => return taken,
+            }
+            // SAFETY: by the caller's contract.
+            match unsafe { self.seats[favourite].take(patience.at_most(nap::end())) } {
+                Err(RawError::TimedOut) if !nap::was_the_last(patience) => {}
+                taken => return taken.map(|()| favourite),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::read_free`].
+    pub(crate) unsafe fn read(&self, patience: WaitMode) -> Result<Entered, RawError> {
+        let me = Me::get().map_err(RawError::Unavailable)?;
+        if me.budget() <= 0 && me.recount() <= 0 {
+            return Err(RawError::TooManyHeld);
+        }
+        let mut polls = 0;
+        loop {
+            if is_free(&self.gate) {
+                // SAFETY: by the caller's contract.
+                match unsafe { self.take_free_seat(me) } {
+                    Ok(index) if self.gate_stayed_open() => return Ok(Entered::Reading(index)),
+                    // SAFETY: this task acquired the seat just now.
+                    Ok(index) => unsafe { self.seats[index].0.unlock_raw() },
+                    Err(RawError::WouldBlock) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            if polls == HAND_OVER || patience.is_try() {
+                break;
+            }
+            pause(polls);
+            polls += 1;
+        }
+        self.may_wait(patience)?;
+        // SAFETY: by the caller's contract; the gate is released after this task acquired it.
+        unsafe {
+            if self.finds_torn_data(self.gate.acquire(patience)?) {
+                return Ok(Entered::Torn);
+            }
+            let index = self.take_seat(me, patience);
+            self.gate.unlock_raw();
+            index.map(Entered::Reading)
+        }
+    }
+
+    /// Evaluates a gate that this task has just acquired: whether a writer died inside.
+    fn finds_torn_data(&self, taken: Acquired) -> bool {
+        if taken == Acquired::OwnerDied {
+            // Relaxed: only owners of the gate change it.
+            let writing = self.writing.load(Ordering::Relaxed);
+            let reported = unless_fault!(RobustRwLockReportsAllDeaths, writing, 1);
+            if unless_fault!(RobustRwLockHidesDeath, reported, 0) != 0 {
+                return true;
+            }
+            self.gate.mark_consistent();
+        }
+        false
+    }
+
+    /// Before each wait: a task that has a seat must not wait for others, since they may wait for that seat.
+    #[cold]
+    fn may_wait(&self, patience: WaitMode) -> Result<(), RawError> {
+        if patience.is_try() {
+            return Ok(());
+        }
+        let me = Some(Me::get().map_err(RawError::Unavailable)?.tid());
+        let has_seat = self.seats.iter().any(|seat| seat.0.owner() == me);
+        if unless_fault!(RobustRwLockForgetsOwnSeat, has_seat, false) {
+            return Err(RawError::Deadlock);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Self::read_free`].
+    #[inline]
+    pub(crate) unsafe fn write(&self, patience: WaitMode) -> Result<Acquired, RawError> {
+        // SAFETY: by the caller's contract; the gate is released after this task acquired it.
+        unsafe {
+            let taken = match self.gate.acquire_free() {
+                Some(_) => Acquired::Clean,
+                None => {
+                    self.may_wait(patience)?;
+                    self.gate.acquire_in_budget(patience)?
+                }
+            };
+            if self.finds_torn_data(taken) {
+                return Ok(Acquired::OwnerDied);
+            }
+            // This fence pairs with the one in `gate_stayed_open`.
+            if unless_fault!(RobustRwLockWriterUnordered, true, false) {
+                fence_after_update();
+            }
+            for seat in &self.seats {
+                if is_free(&seat.0) {
+                    continue;
+                }
+                let waited = self.may_wait(patience);
+                if let Err(error) = waited.and_then(|()| seat.wait_until_free(patience)) {
+                    self.gate.unlock_raw();
+                    return Err(error);
+                }
+            }
+        }
+        self.begin_writing();
+        Ok(Acquired::Clean)
+    }
+
+    fn begin_writing(&self) {
+        let writing = unless_fault!(RobustRwLockForgetsWriting, 1, 0);
+        // Relaxed: it is for the task that acquires the gate after this task's death, which the kernel orders.
+        // The fence keeps the compiler from moving a change of the data ahead of the store.
+        self.writing.store(writing, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn end_writing(&self) {
+        // Release: no change of the data may move behind the store; see `begin_writing`.
+        self.writing.store(0, Ordering::Release);
+    }
+
+    /// Releases a seat that `owner` took.
+    ///
+    /// # Safety
+    /// The guard of `owner` holds the seat, if the guard is used in the process that it was made in.
+    #[inline(always)]
+    pub(crate) unsafe fn unlock_read(&self, index: usize, owner: u32) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.seats[index].0.release_guarded(owner) };
+    }
+
+    /// Releases the gate and declares the data whole, unless a panic is under way.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_read`], of a writer.
+    #[inline]
+    pub(crate) unsafe fn unlock_write(&self, owner: u32) {
+        // Before any change: in the child of a fork the writer is the parent.
+        owner_of_guard(owner);
+        // SAFETY: by the caller's contract.
+        unsafe {
+            if std::thread::panicking() {
+                self.gate.unlock_inconsistent();
+            } else {
+                self.end_writing();
+                self.gate.unlock_raw();
+            }
+        }
+    }
+
+    /// The writer becomes a reader; returns its seat.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_write`].
+    pub(crate) unsafe fn downgrade(&self, owner: u32) -> usize {
+        let me = owner_of_guard(owner);
+        // SAFETY: as for the gate, which is held. Other tasks release the seats at once (invariant 2).
+        unsafe {
+            let Ok(index) = self.take_seat(me, WaitMode::FOREVER) else {
+                crate::fatal(format_args!("a robust reader/writer lock lost its seats"))
+            };
+            self.end_writing();
+            self.gate.unlock_raw();
+            index
+        }
+    }
+
+    /// Whether a writer died inside, or the lock was given up.
+    pub(super) fn is_torn(&mut self) -> bool {
+        // Relaxed: `&mut self` excludes other tasks, here and below.
+        self.writing.load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes such a lock usable again.
+    pub(super) fn make_whole(&mut self) {
+        self.gate.make_clean();
+        self.writing.store(0, Ordering::Relaxed);
+    }
+
+    /// The gate, for operations that only its owner may do.
+    pub(crate) fn gate(&self) -> &GateMutex {
+        &self.gate
+    }
+}

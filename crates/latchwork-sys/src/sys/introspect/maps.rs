@@ -1,0 +1,241 @@
+//! Memory mappings: the module, the symbol or the region around an address, from `/proc/PID/maps`.
+
+use super::path::{Path, each_line};
+use super::symbol;
+use core::fmt::{self, Write};
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// Writes `module+offset` of a return address or instruction, where the offset is one in the file, or the bare
+/// address if it is in no file. Adds the name of the function in parentheses, if the file has it.
+pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
+    let mut found = false;
+    let path = Path::new(format_args!("/proc/{process}/maps"));
+    if let Ok(path) = path {
+        each_line(&path, |line| {
+            let Some(mapping) = Mapping::parse(line) else {
+                return false;
+            };
+            if !(mapping.start..mapping.end).contains(&address) {
+                return false;
+            }
+            if let Some(file) = mapping.file {
+                let name = file.rsplit('/').next().unwrap_or(file);
+                let offset = address - mapping.start + mapping.offset;
+                found = write!(to, "{name}+{offset:#x}").is_ok();
+                // A return address may lie behind the end of its function.
+                let place = symbol::SymbolAddress::Code(offset.saturating_sub(1));
+                let mut function = Name::EMPTY;
+                if let Ok(path) = Path::new(format_args!("{file}"))
+                    && let Ok(path) = path.as_c_str()
+                    && symbol::write_symbol(path, mapping.inode, place, &mut function).is_some()
+                {
+                    let _ = write!(to, " ({})", function.text());
+                }
+            }
+            true
+        });
+    }
+    if found {
+        return Ok(());
+    }
+    write!(to, "{address:#x}")
+}
+
+/// Writes the module of a static variable and the variable's offset in it; `None` if it is in no module.
+pub fn write_static(address: usize, to: &mut impl Write) -> Option<()> {
+    let module = Module::around(address as u64)?;
+    write!(to, "{}+{:#x}", module.name(), module.behind).ok()
+}
+
+/// Writes the module and the symbol of a static variable that has the name given by [`write_static`]; `None` if
+/// it has another name, or no symbol.
+pub fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Option<()> {
+    let (_, behind) = called.rsplit_once("+0x")?;
+    let module = Module::around(address as u64)?;
+    let is_its_place =
+        u64::from_str_radix(behind, 16).ok()? == module.behind && called.starts_with(module.name());
+    if !is_its_place {
+        return None;
+    }
+    let mut variable = Name::EMPTY;
+    let place = symbol::SymbolAddress::Variable(module.behind);
+    symbol::write_symbol(
+        module.path.as_c_str().ok()?,
+        module.inode,
+        place,
+        &mut variable,
+    )?;
+    write!(to, "{}:{}", module.name(), variable.text()).ok()
+}
+
+/// The name of a function or variable.
+type Name = Path;
+
+/// The module around an address, from `/proc/self/maps` and not from the loader, whose lock may be held by a
+/// task that waits for the caller. Zero-initialised variables are in anonymous memory behind the module's file
+/// mappings.
+struct Module {
+    path: Path,
+    inode: u64,
+    /// The distance of the address from the module's beginning.
+    behind: u64,
+}
+
+impl Module {
+    fn around(address: u64) -> Option<Self> {
+        let maps = Path::new(format_args!("/proc/self/maps")).ok()?;
+        let mut path = Path::EMPTY;
+        let (mut inode, mut base, mut last_end) = (0, 0, 0);
+        let (mut found, mut is_behind) = (false, false);
+        each_line(&maps, |line| {
+            let Some(mapping) = Mapping::parse(line) else {
+                return false;
+            };
+            is_behind = mapping.file.is_none();
+            match mapping.file {
+                Some(file) if file.starts_with('/') => {
+                    if path.text() != file {
+                        path = Path::EMPTY;
+                        (base, inode) = (mapping.start, mapping.inode);
+                        if path.write_str(file).is_err() {
+                            path = Path::EMPTY;
+                        }
+                    }
+                }
+                None if mapping.start == last_end && path.length > 0 => {}
+                _ => path = Path::EMPTY,
+            }
+            last_end = mapping.end;
+            found = (mapping.start..mapping.end).contains(&address);
+            found
+        });
+        if !found || path.length == 0 || is_memory(path.text()) {
+            return None;
+        }
+        // Unrelated memory may be mapped right behind the module.
+        if is_behind && module_end(base).is_some_and(|end| address >= end) {
+            return None;
+        }
+        Some(Self {
+            path,
+            inode,
+            behind: address - base,
+        })
+    }
+
+    fn name(&self) -> &str {
+        self.path.text().rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// The end of the segments of a module that begins at `base`. (Read through a file, since the module may be
+/// unloaded meanwhile.)
+fn module_end(base: u64) -> Option<u64> {
+    let path = Path::new(format_args!("/proc/self/mem")).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let memory = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, Mode::empty()).ok()?;
+    let read = |address: u64, to: &mut [u8]| {
+        let read = rustix::io::pread(&memory, &mut *to, address);
+        read.is_ok_and(|count| count == to.len()).then_some(())
+    };
+    let mut head = [0; symbol::HEADER];
+    read(base, &mut head)?;
+    let (table, count) = (symbol::word(&head, 32)?, symbol::half(&head, 56)?);
+    if !head.starts_with(symbol::MAGIC) {
+        return None;
+    }
+    let page = rustix::param::page_size() as u64;
+    let (mut first, mut end) = (None, 0);
+    for index in 0..u64::from(count) {
+        let mut segment = [0; symbol::SEGMENT];
+        let at = base.checked_add(table)?;
+        read(
+            at.checked_add(index * symbol::SEGMENT as u64)?,
+            &mut segment,
+        )?;
+        if symbol::narrow(&segment, 0)? == libc::PT_LOAD {
+            let (begin, length) = (symbol::word(&segment, 16)?, symbol::word(&segment, 40)?);
+            first.get_or_insert(begin - begin % page);
+            end = begin.checked_add(length)?.max(end);
+        }
+    }
+    // The mapping ends with a whole page.
+    base.checked_add(end.checked_sub(first?)?)?
+        .checked_next_multiple_of(page)
+}
+
+/// Whether a path is that of shared memory and not of a module.
+fn is_memory(path: &str) -> bool {
+    ["/memfd:", "/dev/shm/", "/dev/zero", "/SYSV"]
+        .iter()
+        .any(|start| path.starts_with(start))
+}
+
+/// Whether an address of this process is in memory that other processes may have mapped, too.
+pub fn is_shared_memory(address: u64) -> bool {
+    let mut is_shared = false;
+    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")) {
+        each_line(&maps, |line| {
+            let mapping = Mapping::parse(line).filter(|mapping| {
+                let range = mapping.start..mapping.end;
+                range.contains(&address)
+            });
+            is_shared |= mapping.as_ref().is_some_and(|mapping| mapping.is_shared);
+            mapping.is_some()
+        });
+    }
+    is_shared
+}
+
+/// Whether memory at an address of this process keeps its purpose unless a call reports a change: a module's
+/// variables, or, with `heap`, the C library's heap.
+pub fn keeps_what_it_is(address: u64, heap: bool) -> bool {
+    if Module::around(address).is_some() {
+        return true;
+    }
+    let mut is_heap = false;
+    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")).and_then(|maps| match heap {
+        true => Ok(maps),
+        false => Err(rustix::io::Errno::NOENT),
+    }) {
+        each_line(&maps, |line| {
+            let mapping = Mapping::parse(line).filter(|mapping| {
+                let range = mapping.start..mapping.end;
+                range.contains(&address)
+            });
+            is_heap |= mapping
+                .as_ref()
+                .is_some_and(|mapping| mapping.file == Some("[heap]"));
+            mapping.is_some()
+        });
+    }
+    is_heap
+}
+
+/// A line of `/proc/PID/maps`.
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    is_shared: bool,
+    offset: u64,
+    inode: u64,
+    file: Option<&'a str>,
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let rights = fields.next()?;
+        let offset = fields.next().and_then(hex)?;
+        Some(Self {
+            start: hex(start)?,
+            end: hex(end)?,
+            is_shared: rights.ends_with('s'),
+            offset,
+            inode: fields.nth(1)?.parse().ok()?,
+            file: fields.next(),
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Short paths, and the lines of small files, without allocation.
+
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Result;
+
+/// A path of /proc, or any short one.
+pub(super) struct Path {
+    bytes: [u8; 256],
+    pub(super) length: usize,
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // The last byte stays 0.
+        let room = self.bytes.len() - 1 - self.length;
+        if text.len() > room {
+            return Err(fmt::Error);
+        }
+        self.bytes[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+impl Path {
+    pub(super) const EMPTY: Self = Self {
+        bytes: [0; 256],
+        length: 0,
+    };
+
+    pub(super) fn new(path: fmt::Arguments<'_>) -> Result<Self> {
+        let mut this = Self::EMPTY;
+        fmt::write(&mut this, path).map_err(|_| rustix::io::Errno::NAMETOOLONG)?;
+        Ok(this)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+
+    pub(super) fn as_c_str(&self) -> Result<&CStr> {
+        CStr::from_bytes_until_nul(&self.bytes).map_err(|_| rustix::io::Errno::INVAL)
+    }
+}
+
+/// Calls `is_last` for the lines of a file until it returns true.
+pub(super) fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = path
+        .as_c_str()
+        .and_then(|path| rustix::fs::openat(CWD, path, flags, Mode::empty()))
+    else {
+        return;
+    };
+    let mut buffer = [0; 1024];
+    let mut filled = 0;
+    while let Ok(more) = rustix::io::read(&file, &mut buffer[filled..]) {
+        filled += more;
+        let mut from = 0;
+        while let Some(length) = buffer[from..filled].iter().position(|byte| *byte == b'\n') {
+            if str::from_utf8(&buffer[from..from + length]).is_ok_and(&mut is_last) {
+                return;
+            }
+            from += length + 1;
+        }
+        buffer.copy_within(from..filled, 0);
+        filled -= from;
+        if more == 0 || filled == buffer.len() {
+            return;
+        }
+    }
+}
