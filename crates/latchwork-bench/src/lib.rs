@@ -28,7 +28,6 @@ mod measure;
 mod peers;
 mod plan;
 mod progress;
-mod repeat;
 mod report;
 pub mod result;
 mod scenarios;

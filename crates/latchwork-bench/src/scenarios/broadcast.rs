@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use latchwork::mutex::{Inherit, InheritPlain, Throughput, WaitWake};
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::measure::{Case, Sample};
 use crate::peers::boards::{Board, On, Ours, ParkingLot, Pthread, State, Std, Tell};
 use crate::peers::voluntary_switches;

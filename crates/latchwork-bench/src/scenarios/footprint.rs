@@ -26,7 +26,8 @@ use std::thread;
 
 use libc::c_int;
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::measure::{Case, Sample};
 use crate::peers::code::{Executable, FastPath};
 use crate::peers::locks::{self, Between, Peer, Visitor};

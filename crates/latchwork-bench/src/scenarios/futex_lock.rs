@@ -21,7 +21,7 @@ use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use super::contention::{self, Crew, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::contention::{self, Crew, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -255,7 +255,7 @@ impl<L: Lock> Turn for Increment<L> {
     }
 
     #[inline]
-    fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
+    fn turn<W: WaitTimer>(&self, worker: &mut Worker<W>) {
         let mut held = worker.wait(|| self.0.pin().lock());
         *held += 1;
         worker.section();

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::contention::{self, Crew, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::contention::{self, Crew, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
 use crate::measure::{Case, Sampler};
@@ -116,7 +116,7 @@ struct ReadOrWrite<L> {
 
 impl<L: RwLock> Turn for ReadOrWrite<L> {
     #[inline]
-    fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
+    fn turn<W: WaitTimer>(&self, worker: &mut Worker<W>) {
         if worker.roll(100) < self.read_pct {
             let held = worker.wait(|| self.lock.pin().read());
             std::hint::black_box(*held);

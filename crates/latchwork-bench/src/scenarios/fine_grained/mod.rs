@@ -42,7 +42,8 @@ use std::time::Duration;
 
 use self::crew::Crew;
 use self::work::{Free, Locks, Messages, OneLock, OurQueues, PosixQueues, Signals, To, Under};
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::machine;
 use crate::measure::{Case, Sampler};
 use crate::peers::Lock;

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use super::case::{Case, Sample};
 use crate::disturbance::{self, Watch};
-use crate::measure::{Case, Sample};
 use crate::result::{Row, Warning};
 
 /// How many times a disturbed sample is repeated.
