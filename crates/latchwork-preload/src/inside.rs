@@ -70,7 +70,7 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
-            mood: &mutex.mood,
+            mood: &mutex.spin_gain,
         }
     }
 }
@@ -146,7 +146,7 @@ const NAP: Duration = Duration::from_secs(1);
 
 impl Inside for Inherit {
     fn try_lock(mutex: &Mutex, me: u32) -> bool {
-        match mutex.instead() {
+        match mutex.second_word() {
             Some(word) => wait_wake(word).try_lock(),
             None => take_free(mutex, me),
         }
@@ -155,14 +155,14 @@ impl Inside for Inherit {
     fn wait(mutex: &Mutex, me: u32, deadline: Option<Deadline>) -> c_int {
         let mut is_said = false;
         loop {
-            if let Some(word) = mutex.instead() {
+            if let Some(word) = mutex.second_word() {
                 return WaitWake::wait_for(word, deadline);
             }
             let end = Deadline::after(NAP);
             let end = deadline.map_or(end, |deadline| deadline.min(end));
             let in_vain = match Self::words(mutex).lock_contended(me, Some(end)) {
                 // The word is no longer the lock: the kernel gives it to a waiter when its owner ends.
-                _ if mutex.instead().is_some() => continue,
+                _ if mutex.second_word().is_some() => continue,
                 Ok(true) => return 0,
                 Ok(false) => false,
                 // As with glibc's mutex, whose owner may be this thread, or have ended.
@@ -184,7 +184,7 @@ impl Inside for Inherit {
     }
 
     fn release(mutex: &Mutex, me: u32, at: usize) -> c_int {
-        if let Some(word) = mutex.instead() {
+        if let Some(word) = mutex.second_word() {
             WaitWake::release_word(word);
             return 0;
         }
@@ -192,13 +192,13 @@ impl Inside for Inherit {
         match words.other_owner(me) {
             Some(OtherOwner::Running(owner)) => {
                 counts::released_by_other(mutex, me, owner, at);
-                mutex.release_elsewhere();
+                mutex.release_to_second_word();
                 return 0;
             }
             // Its joiner may release what it has held.
             Some(OtherOwner::Ending(owner)) => {
                 if !words.unlock_of_ending(owner) {
-                    mutex.release_elsewhere();
+                    mutex.release_to_second_word();
                 }
                 return 0;
             }

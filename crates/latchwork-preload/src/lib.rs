@@ -10,6 +10,7 @@
 //! | `inside.rs` | the replacement locks |
 //! | `mutex.rs`, `cond.rs` | the functions |
 //! | `mode.rs` | the selected lock; the first call |
+//! | `probe.rs` | what this glibc does, determined once |
 //! | `real.rs` | glibc's functions |
 //! | `thread.rs`, `nap.rs`, `clock.rs` | the caller's identity; sleeping; points in time |
 //! | `counts.rs` | the summary at the end |
@@ -39,5 +40,6 @@ mod memory;
 mod mode;
 mod mutex;
 mod nap;
+mod probe;
 mod real;
 mod thread;

@@ -120,11 +120,11 @@ fn prepare() -> Mode {
     };
     let problem = if has_thread_sanitizer() {
         "ThreadSanitizer sees no locks but glibc's"
-    } else if !crate::memory::prepare() {
+    } else if !crate::probe::finds_flags() {
         "this glibc lays its condition variables out in an unknown way"
     } else if !crate::thread::prepare() {
-        "the kernel does not tell where glibc keeps a thread's ID"
-    } else if wanted == Mode::Inherit && !crate::memory::can_inherit() {
+        "the kernel does not report where glibc keeps a thread's ID"
+    } else if wanted == Mode::Inherit && !crate::probe::can_inherit() {
         "this system has no priority-inheritance futexes"
     } else {
         crate::thread::prepare_process();

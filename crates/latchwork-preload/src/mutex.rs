@@ -124,7 +124,7 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
     // The owner is cleared before the release, since the mutex may be freed after it.
     let owner = mutex.owner.load(Ordering::Relaxed);
     mutex.owner.store(0, Ordering::Relaxed);
-    if mutex.instead().is_none() && mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
+    if mutex.second_word().is_none() && mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
         return 0;
     }
     let result = thread::keeping_errno(|| L::release(mutex, me, at));
@@ -281,7 +281,7 @@ unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     if here.is_held() || here.is_awaited() {
         return libc::EBUSY;
     }
-    here.end();
+    here.mark_destroyed();
     0
 }
 
