@@ -4,7 +4,7 @@ mod json;
 pub(crate) mod text;
 
 use crate::live::{self, Observer, Picture, Symbols};
-use crate::ps::seek_regions;
+use crate::ps::report_missing_regions;
 use crate::status::Trouble;
 use crate::terminal::{self, Keyboard, keys};
 use anstream::AutoStream;
@@ -145,7 +145,7 @@ impl Looks<'_> {
         let args = self.args;
         let mut picture = self.observer.look();
         seek_processes(&args.pid, trouble);
-        seek_regions(&picture, &args.region, trouble);
+        report_missing_regions(&picture, &args.region, trouble);
         if !args.pid.is_empty() {
             picture.narrow_to(&args.pid);
         }

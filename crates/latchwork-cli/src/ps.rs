@@ -1,17 +1,18 @@
 //! `latchwork ps`: regions, their tasks, and the processes that these run in.
 
 mod json;
+mod view;
 
 use crate::live::{self, Picture, Symbols};
-use crate::process::{Process, thread_cpu_time};
+use crate::process::Process;
 use crate::status::Trouble;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::AttachError;
 use latchwork::region::inspect::{Contents, LockState, RegionReport, TaskReport, TaskState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use view::View;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -21,17 +22,6 @@ pub(crate) struct Args {
     /// Print one JSON object instead of tables
     #[arg(long)]
     json: bool,
-}
-
-/// The combined contents of a region's table and `/proc`.
-struct View<'a> {
-    region: &'a RegionReport,
-    /// The processes of its tasks, and those that have it open, as far as they exist in this PID namespace.
-    processes: BTreeMap<u32, Process>,
-    /// The processor time of each live task, by slot.
-    cpu_times: BTreeMap<u16, Duration>,
-    /// What its tasks wait for, by slot.
-    waits: BTreeMap<u16, String>,
 }
 
 /// Shows what is accessible; inaccessible regions are no failure, except named ones.
@@ -47,7 +37,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         .map(|(index, _)| View::new(&picture, index))
         .collect();
     let mut trouble = Trouble::of("ps");
-    seek_regions(&picture, &args.names, &mut trouble);
+    report_missing_regions(&picture, &args.names, &mut trouble);
     if args.json {
         json::print(&views, picture.hidden_descriptors, out)?;
         return Ok(trouble.code());
@@ -80,7 +70,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
 }
 
 /// Reports the named regions that do not exist, or that cannot be read.
-pub(crate) fn seek_regions(picture: &Picture, names: &[String], trouble: &mut Trouble) {
+pub(crate) fn report_missing_regions(picture: &Picture, names: &[String], trouble: &mut Trouble) {
     for name in names {
         let mut found = picture.regions.iter().filter(|region| region.name == *name);
         match found.next().map(|region| &region.contents) {
@@ -93,44 +83,7 @@ pub(crate) fn seek_regions(picture: &Picture, names: &[String], trouble: &mut Tr
     }
 }
 
-impl<'a> View<'a> {
-    fn new(picture: &'a Picture, index: usize) -> Self {
-        let region = &picture.regions[index];
-        let ours = region
-            .contents
-            .as_ref()
-            .ok()
-            .filter(|contents| contents.pid_namespace_is_ours);
-        let tasks = ours.map_or(&[][..], |contents| &contents.tasks);
-        // A dead task's PID may have been reused.
-        let living = tasks.iter().filter(|task| task.state == TaskState::Alive);
-        let pids: BTreeSet<u32> = living
-            .clone()
-            .map(|task| task.process)
-            .chain(region.openings.iter().map(|opening| opening.process))
-            .collect();
-        Self {
-            region,
-            processes: pids
-                .iter()
-                .filter_map(|pid| Some((*pid, Process::read(*pid)?)))
-                .collect(),
-            cpu_times: living
-                .filter_map(|task| Some((task.slot, thread_cpu_time(task.process, task.thread)?)))
-                .collect(),
-            waits: picture
-                .tasks
-                .iter()
-                .enumerate()
-                .filter_map(|(task, found)| {
-                    let mut places = found.memberships.iter();
-                    let place = places.find(|place| place.region == index)?;
-                    Some((place.slot, picture.wait_text(task)?))
-                })
-                .collect(),
-        }
-    }
-
+impl View<'_> {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let region = self.region;
         let place = match &region.path {
