@@ -120,7 +120,7 @@ fn a_pthread_program_that_hangs_is_seen_through() {
     }
 }
 
-/// glibc keeps the number of a thread that ended with a mutex; nobody will release it.
+/// glibc keeps the ID of a thread that ended while it held a mutex, which no thread will release.
 #[test]
 fn a_mutex_whose_owner_ended_is_marked() {
     let Some((program, _folder)) = c_program() else {
@@ -137,6 +137,9 @@ fn a_mutex_whose_owner_ended_is_marked() {
     assert_eq!(lock["owners"], serde_json::json!([]), "{lock:#}");
     assert!(lock["unseen_owner"].is_u64(), "{lock:#}");
     assert_eq!(lock["flags"], serde_json::json!(["owner-dead"]), "{lock:#}");
+    let text = stdout(&run(&["locks", "--pid", &actor.pid().to_string()]));
+    let owner = format!("thread {} (has died)", lock["unseen_owner"]);
+    assert!(text.contains(&owner), "{owner} in {text}");
 }
 
 #[test]

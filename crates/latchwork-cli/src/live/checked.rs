@@ -97,7 +97,7 @@ impl Gathering {
         if by_table && matches!(self.picture.locks[lock].place, Place::Region { .. }) {
             return;
         }
-        self.told.insert(task);
+        self.published.insert(task);
         let role = match wanted.mode {
             _ if !wanted.lock.kind.has_owner() => Role::Event,
             Mode::Exclusive => Role::Exclusive,

@@ -3,7 +3,7 @@
 use super::clock::Clocks;
 use super::maps::Maps;
 use super::memory::Memory;
-use super::picture::{Key, Lock, Module, Picture, Place, Task, Waiter};
+use super::picture::{Absence, Key, Lock, Module, Picture, Place, Task, UnseenOwner, Waiter};
 use super::sleep::{self, Call, Sleep};
 use super::thread::Thread;
 use super::word::{self, Found, Kind, State};
@@ -26,7 +26,7 @@ pub(super) struct Gathering {
     /// Tasks of processes whose board was read.
     pub(super) on_board: HashSet<usize>,
     /// Tasks that publish themselves what they wait for.
-    pub(super) told: HashSet<usize>,
+    pub(super) published: HashSet<usize>,
     /// Indices of the picture's regions.
     pub(super) regions: HashMap<(u64, u64), usize>,
     /// Threads that were seen asleep, for the second reading.
@@ -58,7 +58,7 @@ impl Asleep {
 }
 
 /// The result of a second reading of a thread that slept on one word.
-pub(super) enum Again {
+pub(super) enum Reread {
     /// It sleeps in the same way for the same lock; the values are for the next reading.
     Asleep(Thread, Option<u64>),
     /// It runs, or is about to: no conclusion is possible.
@@ -107,6 +107,9 @@ fn numbers(directory: impl AsRef<Path>) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
 }
+
+/// The number of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel), from which all others are visible.
+const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
 
 /// The number of a process's PID namespace; 0 if it cannot be read.
 fn namespace(pid: &str) -> u64 {
@@ -224,7 +227,7 @@ impl Gathering {
             let Some(asleep) = self.asleep.get_mut(&task) else {
                 continue;
             };
-            if self.told.contains(&task) {
+            if self.published.contains(&task) {
                 continue;
             }
             asleep.words = sleep::of(subject.pid, &asleep.thread, &subject.memory);
@@ -265,9 +268,9 @@ impl Gathering {
     }
 
     /// Reads the state of a thread again that was seen asleep.
-    pub(super) fn look_again(&self, task: usize) -> Again {
+    pub(super) fn reread(&self, task: usize) -> Reread {
         let Some((seen, word, subject, behind)) = self.slept_on_one(task) else {
-            return Again::Elsewhere;
+            return Reread::Elsewhere;
         };
         // A waiter that has slept at a gate for long enough goes on to the lock's own word.
         let own = Sleep {
@@ -276,16 +279,16 @@ impl Gathering {
         };
         // Read before the call, as in the first reading.
         let turns = thread::turns_of(subject.pid, seen.thread.tid);
-        let thread = seen.thread.again(subject.pid);
+        let thread = seen.thread.reread(subject.pid);
         match &sleep::of(subject.pid, &thread, &subject.memory)[..] {
-            [] if thread.is_between_calls() => Again::Runs,
-            [now] if now.is_like(word) || now.is_like(&own) => Again::Asleep(thread, turns),
-            _ => Again::Elsewhere,
+            [] if thread.is_between_calls() => Reread::Runs,
+            [now] if now.is_like(word) || now.is_like(&own) => Reread::Asleep(thread, turns),
+            _ => Reread::Elsewhere,
         }
     }
 
     /// Whether the lock that a task was seen to wait for, by one word, is still owned by the same task.
-    pub(super) fn is_owner_again(&self, task: usize, owner: usize) -> bool {
+    pub(super) fn is_still_owner(&self, task: usize, owner: usize) -> bool {
         let Some((_, sleep, subject, behind)) = self.slept_on_one(task) else {
             return false;
         };
@@ -424,8 +427,11 @@ impl Gathering {
             state: found.state,
             ..Lock::new(located.key, located.place)
         });
-        let owner_gone =
-            matches!(owner, Some(Err(tid)) if !self.is_somebody(subject, is_private, tid));
+        let unseen_owner = owner.and_then(Result::err).map(|tid| UnseenOwner {
+            tid,
+            absence: self.absence_of(subject, is_private, tid),
+        });
+        let owner_gone = unseen_owner.is_some_and(|owner| owner.absence != Absence::NotVisible);
         let entry = &mut self.picture.locks[lock];
         // One thread's call may show more of the kind than another's, or than the program's own data.
         if entry.kind.says_less_than(found.kind) {
@@ -440,19 +446,41 @@ impl Gathering {
         }
         entry.state = found.state;
         entry.owners = owner.and_then(Result::ok).into_iter().collect();
-        entry.unseen_owner = owner.and_then(Result::err);
+        entry.unseen_owner = unseen_owner;
         entry.flags.owner_dead = found.state == State::OwnerDied || owner_gone;
         lock
     }
 
-    /// Whether such a thread may exist: one that was created during the reading. An ID of another PID namespace cannot
-    /// be looked up.
-    fn is_somebody(&self, subject: &Subject, in_process: bool, tid: u32) -> bool {
-        let path = match in_process {
-            true => format!("/proc/{}/task/{tid}", subject.pid),
-            false => format!("/proc/{tid}"),
-        };
-        subject.namespace != self.ours || fs::exists(path).unwrap_or(true)
+    /// Why the owner of a lock, by its ID in the namespace of `subject`, is not among the threads that were read.
+    fn absence_of(&self, subject: &Subject, in_process: bool, tid: u32) -> Absence {
+        let is_foreign = subject.namespace != self.ours;
+        if in_process {
+            // It may have been created during the reading.
+            let exists = numbers(format!("/proc/{}/task", subject.pid))
+                .into_iter()
+                .any(|other| {
+                    let thread = || Thread::read(subject.pid, other, true);
+                    other == tid && !is_foreign
+                        || is_foreign && thread().is_none_or(|thread| thread.own_tid == tid)
+                });
+            return match exists {
+                true => Absence::NotVisible,
+                false => Absence::Died,
+            };
+        }
+        let is_elsewhere =
+            |(namespace, other): &(u64, u32)| *other == tid && *namespace != subject.namespace;
+        // An ID of another PID namespace cannot be looked up.
+        if is_foreign
+            || self.threads.keys().any(is_elsewhere)
+            || fs::exists(format!("/proc/{tid}")).unwrap_or(true)
+        {
+            Absence::NotVisible
+        } else if self.ours == INITIAL_NAMESPACE {
+            Absence::Died
+        } else {
+            Absence::DiedOrElsewhere
+        }
     }
 
     pub(super) fn lock_at(&mut self, key: Key, make: impl FnOnce() -> Lock) -> usize {

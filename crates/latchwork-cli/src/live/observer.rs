@@ -70,7 +70,7 @@ fn wait(picture: &Picture, task: usize) -> Option<Wait> {
         task: thread(&picture.tasks[task]),
         lock: lock.key,
         owners,
-        unseen_owner: lock.unseen_owner,
+        unseen_owner: lock.unseen_owner.map(|owner| owner.tid),
     })
 }
 

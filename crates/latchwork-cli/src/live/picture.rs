@@ -44,6 +44,7 @@ pub(crate) struct Task {
     pub(crate) name: String,
     /// The name of its process.
     pub(crate) process: String,
+    /// As ps shows it; [`DEAD`]; '?' if its thread is not visible.
     pub(crate) state: char,
     /// Its processor time, in the kernel's ticks.
     pub(crate) ticks: u64,
@@ -97,14 +98,37 @@ pub(crate) struct Lock {
     pub(crate) owners: Vec<usize>,
     /// What checked owners publish.
     pub(crate) holds: Vec<Hold>,
-    /// The ID of an owner that the word names, if that thread does not exist or is not visible.
-    pub(crate) unseen_owner: Option<u32>,
+    /// An owner that the word names, if that thread does not exist or is not visible.
+    pub(crate) unseen_owner: Option<UnseenOwner>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) flags: Flags,
     /// For a queue: messages that are being written, or that receivers hold.
     pub(crate) in_flight: u32,
     /// Further information: what is waited for, the capacity.
     pub(crate) remark: String,
+}
+
+/// The state of a task that died and is still in a region's table, as ps shows dead tasks.
+pub(crate) const DEAD: char = 'X';
+
+/// An owner that is not among the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct UnseenOwner {
+    /// Its ID in the PID namespace of the lock's users.
+    pub(crate) tid: u32,
+    pub(crate) absence: Absence,
+}
+
+/// Why an owner is not among the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Absence {
+    /// There is no such thread any more.
+    Died,
+    /// No visible thread has the ID, but the lock is in shared memory, and tasks of a PID namespace that is not visible
+    /// from here may use it, too.
+    DiedOrElsewhere,
+    /// The thread may exist: it is of another PID namespace, or was created during the view.
+    NotVisible,
 }
 
 /// Since when, and where, a checked task holds a lock.

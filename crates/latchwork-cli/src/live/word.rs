@@ -3,7 +3,8 @@
 //!
 //! A word does not contain its kind, so each kind is recognised by conditions that must hold for it (its owner is an
 //! existing thread, its kind field is valid, its counts agree with a sleeping thread), the strictest kind first. A word
-//! that fits none is a plain word. The layouts are glibc's 64-bit ones, and this library's.
+//! that fits none is a plain word, and so is the one on which a waiter of parking_lot sleeps, since that lies in the
+//! waiter's thread and not in the lock. The layouts are glibc's 64-bit ones, and this library's.
 //!
 //! | kind | recognised by |
 //! | --- | --- |
@@ -14,7 +15,7 @@
 //! | pthread condition variable | counts of waiters and the sequence, before the word |
 //! | pthread reader/writer lock | the readers' word, the writer, and the flags around |
 //! | POSIX semaphore | the value is 0, the count of waiters is not |
-//! | mutex without an owner | the expected value is 2, as in wait-wake mutexes, std's, parking_lot's and glibc's internal locks |
+//! | mutex without an owner | the expected value is 2, as in wait-wake mutexes, std's and glibc's internal locks |
 
 use super::memory::{Memory, u32_at, u64_at};
 use super::sleep::{Call, Sleep};

@@ -330,7 +330,7 @@ fn lock_entry<'a>(picture: &'a Picture, lock: &'a Lock) -> LockEntry<'a> {
                 at: hold.at.text(),
             })
             .collect(),
-        unseen_owner: lock.unseen_owner,
+        unseen_owner: lock.unseen_owner.map(|owner| owner.tid),
         waiters: lock
             .waiters
             .iter()

@@ -1,6 +1,6 @@
 //! Output for people: the cycles first, then a table, then the waits as trees.
 
-use crate::live::{Lock, Picture, Role, Spot, State, Task};
+use crate::live::{Absence, DEAD, Lock, Picture, Role, Spot, State, Task, UnseenOwner};
 use crate::style::{self, Align, Cell, Table};
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -69,14 +69,14 @@ fn print_cycle(
 
 fn print_table(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     // Only checked programs publish the second half.
-    let is_told = picture.locks.iter().any(|lock| !lock.holds.is_empty());
+    let is_checked = picture.locks.iter().any(|lock| !lock.holds.is_empty());
     let mut columns = vec![
         ("LOCK", Align::Left),
         ("TYPE", Align::Left),
         ("STATE", Align::Left),
         ("OWNER", Align::Left),
     ];
-    if is_told {
+    if is_checked {
         columns.extend([("HELD FOR", Align::Right), ("ACQUIRED AT", Align::Left)]);
     }
     columns.extend([("WAITERS", Align::Left), ("FLAGS", Align::Left)]);
@@ -88,7 +88,7 @@ fn print_table(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
             state_cell(lock),
             owner_cell(picture, lock),
         ];
-        if is_told {
+        if is_checked {
             let hold = lock.holds.first();
             row.push(Cell::plain(
                 hold.map(|hold| duration(hold.held_for)).unwrap_or_default(),
@@ -108,7 +108,8 @@ pub(crate) fn task_label(task: &Task) -> String {
     let name = task_name(task);
     match task.schedule {
         Some(schedule) => format!("{name} {schedule}"),
-        None => format!("{name} (not seen)"),
+        None if task.state == DEAD => format!("{name} (has died)"),
+        None => format!("{name} (not visible)"),
     }
 }
 
@@ -162,11 +163,18 @@ pub(crate) fn owner_text(picture: &Picture, lock: &Lock) -> String {
         .iter()
         .map(|owner| task_label(&picture.tasks[*owner]))
         .collect();
-    owners.extend(
-        lock.unseen_owner
-            .map(|tid| format!("thread {tid}, not seen")),
-    );
+    owners.extend(lock.unseen_owner.map(unseen_text));
     owners.join(", ")
+}
+
+/// A thread that owns a lock and is not among the tasks, and why it is not.
+fn unseen_text(UnseenOwner { tid, absence }: UnseenOwner) -> String {
+    let why = match absence {
+        Absence::Died => "has died",
+        Absence::DiedOrElsewhere => "has died, or is in another PID namespace",
+        Absence::NotVisible => "in another PID namespace, or not visible",
+    };
+    format!("thread {tid} ({why})")
 }
 
 fn owner_cell(picture: &Picture, lock: &Lock) -> Cell {
@@ -309,7 +317,8 @@ fn activity(picture: &Picture, task: &Task) -> String {
         'R' => "runs",
         'D' => "is in an uninterruptible sleep",
         'T' | 't' => "is stopped",
-        '?' => "is not seen",
+        DEAD => "has died",
+        '?' => "is not visible",
         _ => "sleeps",
     }
     .into()
@@ -404,6 +413,20 @@ mod tests {
             waits_for: waits_for.into_iter().collect(),
             memberships: Vec::new(),
         }
+    }
+
+    #[test]
+    fn an_owner_that_has_died_is_not_one_that_is_not_visible() {
+        let text = |absence| unseen_text(UnseenOwner { tid: 7, absence });
+        assert_eq!(text(Absence::Died), "thread 7 (has died)");
+        assert_eq!(
+            text(Absence::DiedOrElsewhere),
+            "thread 7 (has died, or is in another PID namespace)"
+        );
+        assert_eq!(
+            text(Absence::NotVisible),
+            "thread 7 (in another PID namespace, or not visible)"
+        );
     }
 
     /// A picture in which `width` tasks own each lock, and wait for the next one.

@@ -281,7 +281,7 @@ fn owner(picture: &Picture, lock: &Lock) -> String {
             let task = &picture.tasks[*owner];
             format!("{} {}", text::short_name(task), task.tid)
         }
-        (None, Some(tid)) => format!("({tid})"),
+        (None, Some(unseen)) => format!("({})", unseen.tid),
         (None, None) => String::new(),
     }
 }
