@@ -400,7 +400,7 @@ static void create_objects(void)
 	CHECK_IS(rtems_message_queue_create(NAME, 4, 8, RTEMS_PRIORITY, &queue), RTEMS_SUCCESSFUL);
 }
 
-/* Without the right to real-time priorities: that is said once, and the queues go by them all the same. */
+/* Without the right to real-time priorities: that is reported once, and the queues are ordered by them nevertheless. */
 static void without_the_right(void)
 {
 	const struct rlimit none = {0, 0};
@@ -434,8 +434,8 @@ static void without_the_right(void)
 	if (status != 0)
 		fprintf(stderr, "%s", said);
 	CHECK_IS(status, 0);
-	first = strstr(said, "the kernel does not go by them");
-	CHECK(first != NULL && strstr(first + 1, "the kernel does not go by them") == NULL);
+	first = strstr(said, "the kernel does not schedule by them");
+	CHECK(first != NULL && strstr(first + 1, "the kernel does not schedule by them") == NULL);
 }
 
 int main(void)
