@@ -1,7 +1,13 @@
 //! `latchwork locks` on programs that hang in known ways: pthread programs that nobody prepared, this library's own
 //! locks, and regions.
 
+#[path = "locks/actor.rs"]
+mod actor;
+#[path = "locks/boards.rs"]
+mod boards;
 mod common;
+#[path = "locks/kills.rs"]
+mod kills;
 #[path = "locks/roles.rs"]
 mod roles;
 #[path = "locks/screen.rs"]
@@ -9,9 +15,9 @@ mod screen;
 #[path = "locks/traps.rs"]
 mod traps;
 
+use actor::{Actor, Look, c_program};
 use common::{Named, json, run, stdout};
-use latchwork_testkit::{Leftover, Seed, Watchdog};
-use roles::{Actor, Look, c_program};
+use latchwork_testkit::{Leftover, Watchdog};
 use serde_json::Value;
 use std::io::BufRead;
 
@@ -160,22 +166,6 @@ fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
     assert_eq!(lock["name"], address, "{lock:#}");
 }
 
-/// The checker in it knows its place only.
-#[test]
-fn a_static_of_a_checked_program_has_the_name_of_its_symbol() {
-    let Some((program, _folder)) = c_program() else {
-        return;
-    };
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_latchwork"));
-    command.args(["run", "--check", "--"]).arg(program);
-    command.env("LATCHWORK_CHECK", "quiet");
-    let actor = Actor::start(command);
-    let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
-    let waited = look.task("ada")["waits_for"][0].as_u64().unwrap();
-    let lock = &look.0["locks"][waited as usize];
-    assert_eq!(lock["name"], "hang:second", "{lock:#}");
-}
-
 #[test]
 fn a_circle_through_shared_memory_leads_through_three_processes() {
     let Some((program, _folder)) = c_program() else {
@@ -316,62 +306,6 @@ fn the_time_of_naps_is_the_least_and_a_watch_adds_what_it_has_seen() {
 }
 
 #[test]
-fn a_checked_program_says_since_when_and_where() {
-    let actor = Actor::role("checked", "");
-    let look = seen(&actor, |look| look.waiters("the ledger").len() == 1);
-    let ledger = look.lock("the ledger");
-    assert_eq!(ledger["type"], "mutex", "{ledger:#}");
-    assert_eq!(look.owner(&ledger).as_deref(), Some("holder"));
-    assert_eq!(look.waiters("the ledger"), ["wanting"]);
-    let hold = &ledger["holds"][0];
-    assert!(hold["held_ms"].is_u64(), "{ledger:#}");
-    let wanting = look.task("wanting");
-    assert_eq!(wanting["waited_is_exact"], true, "{wanting:#}");
-    for place in [&hold["at"], &wanting["waits_at"], &ledger["made_at"]] {
-        let place = place.as_str().unwrap_or_default();
-        assert!(
-            place.contains("roles.rs:"),
-            "{place} in {ledger:#} {wanting:#}"
-        );
-    }
-    let text = stdout(&run(&["locks", "--pid", &actor.pid().to_string()]));
-    for part in ["HELD FOR", "ACQUIRED AT", "roles.rs:"] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
-}
-
-#[test]
-fn a_checked_program_says_what_it_has_reported_newest_first() {
-    let actor = Actor::role("reported", "");
-    let look = seen(&actor, |look| {
-        look.0["reports"]
-            .as_array()
-            .is_some_and(|all| all.len() == 2)
-    });
-    let reports = &look.0["reports"];
-    for (report, number, rule, verdict) in [
-        (&reports[0], 2, "no-double-unlock", "MISUSE"),
-        (&reports[1], 1, "one-order", "POTENTIAL DEADLOCK"),
-    ] {
-        assert_eq!(report["number"], number, "{report:#}");
-        assert_eq!(report["rule"], rule, "{report:#}");
-        assert_eq!(report["verdict"], verdict, "{report:#}");
-        let text = report["text"].as_str().unwrap();
-        let id = report["id"].as_str().unwrap();
-        assert!(
-            text.starts_with(&format!("== latchwork: {verdict} [{rule}] {id}\n"))
-                && text.ends_with(&format!("to suppress: {rule} {id}\n")),
-            "{text}"
-        );
-        assert!(
-            text.contains(report["summary"].as_str().unwrap()),
-            "{report:#}"
-        );
-    }
-    assert_eq!(reports[1]["summary"], "order right -> left -> right");
-}
-
-#[test]
 fn a_circle_through_one_of_several_readers_is_found() {
     let actor = Actor::role("readers", "");
     let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
@@ -390,36 +324,6 @@ fn a_fifo_in_the_place_of_a_program_is_not_opened() {
     });
     let place = &look.wanted_by("sleeper")["place"];
     assert_eq!(place["in"], "module", "{place:#}");
-}
-
-#[test]
-fn a_board_on_which_anything_stands_is_read_to_its_end() {
-    let actor = Actor::role("board", "");
-    let pid = actor.pid().to_string();
-    for args in [
-        &["locks", "--pid", &pid, "--json"][..],
-        &["locks", "--all"],
-        &["ps"],
-        &["top", "--once", "--all", "--pane", "tasks"],
-        &[
-            "top", "--once", "--pane", "findings", "--filter", &pid, "--size", "200x90",
-        ],
-    ] {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?} {output:?}");
-        let text = stdout(&output);
-        // JSON is for programs.
-        let speaks = |letter: char| letter.is_control() && letter != '\n';
-        assert!(
-            args.contains(&"--json") || !text.contains(speaks),
-            "{args:?} {text:?}"
-        );
-        assert!(
-            !args.contains(&"findings") || text.matches(&pid).count() > 20,
-            "{text}"
-        );
-    }
-    assert!(actor.finish());
 }
 
 #[test]
@@ -479,82 +383,6 @@ fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
     });
     let bus = look.lock(&format!("{}:bus", named.0));
     assert_eq!(bus["flags"], serde_json::json!(["owner-dead"]), "{bus:#}");
-}
-
-/// Killed at random moments, while it reads a region and a board, the inspector leaves no trace, and what it looks at
-/// goes on.
-#[test]
-fn killing_the_inspector_harms_nobody() {
-    let named = Named::new("inspected");
-    let actor = Actor::role("busy", &named.0);
-    let mut random = Seed::announced().rng(0);
-    for _ in 0..30 {
-        let mut inspector = common::command()
-            .args(["locks", "--all", "--json", "--watch=0.05"])
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..60_000)));
-        inspector.kill().unwrap();
-        inspector.wait().unwrap();
-    }
-    let before = actor.progress();
-    let watchdog = Watchdog::start("the inspected program stands still".into());
-    while actor.progress() < before + 100 {
-        std::thread::yield_now();
-    }
-    drop(watchdog);
-    assert!(actor.finish(), "the inspected program ends in good order");
-}
-
-/// Programs that come and go while they are looked at.
-#[test]
-fn killing_the_inspected_harms_no_inspector() {
-    let mut random = Seed::announced().rng(1);
-    let named = Named::new("dying");
-    for _ in 0..20 {
-        let mut inspector = common::command()
-            .args(["locks", "--all", "--json"])
-            .spawn()
-            .unwrap();
-        let actor = Actor::role("busy", &named.0);
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..20_000)));
-        drop(actor);
-        let output = latchwork_testkit::output_of(std::mem::replace(
-            &mut inspector,
-            common::command().arg("--version").spawn().unwrap(),
-        ));
-        inspector.wait().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{:?}", output.status);
-        let _: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let _ = std::fs::remove_file(named.path());
-    }
-}
-
-/// A watch goes on, whoever dies as it reads what they say of themselves.
-#[test]
-fn killing_the_inspected_ends_no_watch() {
-    let mut random = Seed::announced().rng(2);
-    let mut watch = common::command()
-        .args(["locks", "--all", "--json", "--watch=0.05"])
-        .spawn()
-        .unwrap();
-    let lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
-    let mut looks = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let watchdog = Watchdog::start("the watch stands still".into());
-    for _ in 0..10 {
-        let named = Named::new("dying-watched");
-        let actor = Actor::role("busy", &named.0);
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..50_000)));
-        drop(actor);
-        for _ in 0..2 {
-            assert!(looks.next().is_some_and(|look| look["locks"].is_array()));
-        }
-        watchdog.progress();
-    }
-    drop(looks);
-    // Nobody listens: it ends by itself, and well.
-    assert!(watch.wait().unwrap().success());
 }
 
 #[test]

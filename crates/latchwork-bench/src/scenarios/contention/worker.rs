@@ -9,15 +9,15 @@ use crate::histogram::Durations;
 
 /// The work of one task besides locking.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::scenarios) struct Work {
+pub(crate) struct Work {
     /// Pauses in a critical section.
-    pub(in crate::scenarios) load: u32,
+    pub(crate) load: u32,
     /// How many of 1,024 sections sleep for a microsecond instead.
-    pub(in crate::scenarios) sleeps: u32,
+    pub(crate) sleeps: u32,
 }
 
 /// A task's state between critical sections.
-pub(in crate::scenarios) struct Worker<W> {
+pub(crate) struct Worker<W> {
     work: Work,
     dice: u32,
     pub(super) slept: u64,
@@ -36,7 +36,7 @@ impl<W: WaitTimer> Worker<W> {
 
     /// A random number below `sides`, which is at most 65,536; a new one in each section.
     #[inline]
-    pub(in crate::scenarios) fn roll(&mut self, sides: u32) -> u32 {
+    pub(crate) fn roll(&mut self, sides: u32) -> u32 {
         self.dice = self
             .dice
             .wrapping_mul(1_664_525)
@@ -47,13 +47,13 @@ impl<W: WaitTimer> Worker<W> {
 
     /// Calls `lock`, and measures how long it takes.
     #[inline]
-    pub(in crate::scenarios) fn wait<T>(&mut self, lock: impl FnOnce() -> T) -> T {
+    pub(crate) fn wait<T>(&mut self, lock: impl FnOnce() -> T) -> T {
         self.timer.time(lock)
     }
 
     /// The work of a critical section.
     #[inline]
-    pub(in crate::scenarios) fn section(&mut self) {
+    pub(crate) fn section(&mut self) {
         if self.work.sleeps > 0 && self.roll(1024) < self.work.sleeps {
             self.slept += 1;
             thread::sleep(Duration::from_micros(1));
@@ -71,7 +71,7 @@ pub(super) fn pause(times: u32) {
 }
 
 /// Measures how long a task waits, or does not.
-pub(in crate::scenarios) trait WaitTimer {
+pub(crate) trait WaitTimer {
     fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T;
 
     /// Passes the result to the measuring process, at the task's end.
@@ -114,7 +114,7 @@ impl WaitTimer for Stopwatch<'_> {
 }
 
 /// What all tasks do under a lock.
-pub(in crate::scenarios) trait Turn: Sync {
+pub(crate) trait Turn: Sync {
     /// Checks, in each task, whether it can take turns.
     fn begin(&self) -> io::Result<()> {
         Ok(())
