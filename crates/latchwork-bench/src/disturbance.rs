@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_had_is_what_is_left() {
+    fn the_rest_of_the_ticks_belongs_to_other_programs() {
         let watch = Others {
             cpus: vec![0, 1],
             tick: Duration::from_millis(10),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_are_seen_at_work() {
+    fn other_programs_are_detected() {
         let mut watch = Others::new();
         assert!(watch.read().is_some(), "/proc/stat");
         watch.begin();

@@ -271,7 +271,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_each_task_did_is_of_the_round_in_the_middle() {
+    fn each_tasks_figure_is_of_the_median_round() {
         let mut rounds = vec![(4.0, [2.0, 2.0]), (1.0, [0.0, 1.0]), (3.0, [1.0, 2.0])];
         let sampler: Sampler = Box::new(move || {
             let (figure, each) = rounds.remove(0);

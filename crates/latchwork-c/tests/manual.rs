@@ -198,7 +198,7 @@ fn with_mutex(prototype: &Prototype, kind: &str) -> Prototype {
 }
 
 #[test]
-fn a_name_for_all_kinds_takes_each_kind_that_has_the_function() {
+fn a_generic_name_accepts_each_kind_that_has_the_function() {
     for how in compilers() {
         let operations = operations(how);
         let mut text = "#include <latchwork.h>\n".to_owned();
@@ -288,7 +288,7 @@ const NONE_AT_ALL: [(&str, &str, &str); 8] = [
 ];
 
 #[test]
-fn a_kind_without_the_operation_is_refused_by_the_name_for_all_kinds() {
+fn a_generic_name_refuses_a_kind_without_the_operation() {
     for how in compilers() {
         let operations = operations(how);
         // Each in a line of its own, with what is to be said of it.

@@ -46,7 +46,7 @@ fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
 /// The negative twins: a cancelled waiter that keeps what it was told, and one that keeps a token's wake-up. Somebody
 /// else then waits for ever, which nobody does where neither is kept.
 #[test]
-fn a_cancelled_wait_that_passes_nothing_on_is_found() {
+fn a_cancelled_wait_that_keeps_a_notification_is_detected() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (wait, include) = (sources.join("wait.c"), format!("-I{}", sources.display()));
     let how = GCC_OPTIMISED.statically();
@@ -75,7 +75,7 @@ fn a_cancelled_wait_that_passes_nothing_on_is_found() {
 
 /// In a program of one thread, which is linked statically, too.
 #[test]
-fn deaths_are_told_and_forked_children_hold_nothing() {
+fn owner_deaths_are_reported_and_forked_children_hold_no_locks() {
     check(
         "robust.c",
         &[GCC_OPTIMISED.statically(), GCC, CLANG_OPTIMISED],
@@ -90,7 +90,7 @@ fn cpp_classes_serve_the_standard_library() {
 }
 
 #[test]
-fn coprocs_are_what_their_attributes_say_and_end_as_they_should() {
+fn coprocs_have_their_attributes_and_end_as_they_should() {
     check(
         "coproc.c",
         &[GCC, CLANG_OPTIMISED.statically()],
@@ -114,7 +114,7 @@ fn semaphores_become_mutexes_type_by_type() {
 }
 
 #[test]
-fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
+fn directives_return_as_rtems_does_and_tasks_live_as_long_as_they_should() {
     check(
         "classic.c",
         &[GCC, CLANG_OPTIMISED.statically()],
@@ -193,7 +193,7 @@ fn a_semaphore_that_counts_is_reported_where_it_becomes_a_mutex() {
 }
 
 #[test]
-fn calls_answer_right_at_their_edges() {
+fn calls_return_correctly_in_edge_cases() {
     let hows = [GCC, CLANG_OPTIMISED.statically()];
     check("corners.c", &hows, GNU, "cornered");
     check("corners.c", &[GPP], &[], "cornered");
@@ -202,7 +202,7 @@ fn calls_answer_right_at_their_edges() {
 }
 
 #[test]
-fn what_one_copy_of_the_library_has_taken_another_one_releases() {
+fn a_lock_taken_by_one_copy_of_the_library_is_released_by_another() {
     if !GCC_OPTIMISED.is_there() {
         return;
     }
@@ -324,7 +324,7 @@ fn the_headers_compile_by_themselves_in_every_standard() {
 
 /// Clang sees a lock that is not released; sparse sees an imbalance.
 #[test]
-fn static_analysis_finds_what_is_planted() {
+fn static_analysis_detects_planted_faults() {
     let text = "#include \"latchwork.h\"\n#include \"migrate.h\"\nstatic LW_DEFINE_MUTEX(lock);\nstatic int data LW_GUARDED_BY(lock);\n\
         int good(void);\nint good(void) { int seen; lw_mutex_lock(&lock); seen = data; lw_mutex_unlock(&lock); return seen; }\n\
         int tried(void);\nint tried(void) { if (lw_mutex_trylock(&lock) == 0) { data++; lw_mutex_unlock(&lock); } return 0; }\n";

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_any_thread_gives_the_terminal_back_before_it_is_reported() {
+    fn a_panic_of_any_thread_restores_the_terminal_before_it_is_reported() {
         for role in ["between frames", "in a frame", "in another thread"] {
             let size = (100, 40);
             let (mut master, slave) = terminal(size);

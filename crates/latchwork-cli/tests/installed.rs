@@ -86,7 +86,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them() {
+fn an_installed_command_loads_its_libraries_and_one_without_them_reports_how_to_install_them() {
     let (prefix, _) = Prefix::installed();
     let output = prefix.run();
     assert!(output.status.success(), "{}", errors(&output));
@@ -114,7 +114,7 @@ fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them(
 }
 
 #[test]
-fn what_is_installed_is_stripped_and_a_debugger_finds_the_rest() {
+fn installed_files_are_stripped_and_have_separate_debug_information() {
     if !has("objcopy") || !has("readelf") {
         return;
     }
@@ -148,7 +148,7 @@ fn what_is_installed_is_stripped_and_a_debugger_finds_the_rest() {
 }
 
 #[test]
-fn what_the_script_says_is_enough_to_find_the_command_and_its_manual() {
+fn the_scripts_instructions_suffice_to_find_the_command_and_its_manual() {
     let (prefix, said) = Prefix::installed();
     assert!(said.contains("Installed in"), "{said}");
     let settings: Vec<&str> = said

@@ -40,7 +40,7 @@ fn seen_by(which: &[&str], is_there: impl Fn(&Look) -> bool) -> Look {
 }
 
 #[test]
-fn a_pthread_program_that_hangs_is_seen_through() {
+fn a_pthread_program_that_hangs_is_explained() {
     let Some((program, _folder)) = c_program() else {
         return;
     };
@@ -149,7 +149,7 @@ fn a_mutex_whose_owner_ended_is_marked() {
 }
 
 #[test]
-fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
+fn memory_mapped_after_a_program_is_not_its_statics() {
     let Some((program, _folder)) = c_program() else {
         return;
     };
@@ -167,7 +167,7 @@ fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
 }
 
 #[test]
-fn a_circle_through_shared_memory_leads_through_three_processes() {
+fn a_cycle_through_shared_memory_spans_three_processes() {
     let Some((program, _folder)) = c_program() else {
         return;
     };
@@ -242,7 +242,7 @@ fn call_of(pid: u32, task: &Value) -> Option<i64> {
 
 /// It goes on in a call that has no arguments of its own.
 #[test]
-fn a_wait_that_was_stopped_and_goes_on_is_seen() {
+fn a_wait_that_was_stopped_and_continued_is_listed() {
     use rustix::process::{Pid, Signal, kill_process};
     let actor = Actor::role("limited", "");
     let look = seen(&actor, |look| {
@@ -276,7 +276,7 @@ fn a_wait_that_was_stopped_and_goes_on_is_seen() {
 
 /// Of a waiter that sleeps again and again each look sees the last sleep only.
 #[test]
-fn the_time_of_naps_is_the_least_and_a_watch_adds_what_it_has_seen() {
+fn the_time_of_naps_is_a_lower_bound_that_a_watch_extends() {
     let actor = Actor::role("own", "");
     let look = seen(&actor, |look| {
         ["for robust", "for plain"]
@@ -306,7 +306,7 @@ fn the_time_of_naps_is_the_least_and_a_watch_adds_what_it_has_seen() {
 }
 
 #[test]
-fn a_circle_through_one_of_several_readers_is_found() {
+fn a_cycle_through_one_of_several_readers_is_detected() {
     let actor = Actor::role("readers", "");
     let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
     assert_eq!(look.cycles(), [["greedy", "writer"]]);
@@ -327,7 +327,7 @@ fn a_fifo_in_the_place_of_a_program_is_not_opened() {
 }
 
 #[test]
-fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
+fn a_regions_objects_are_listed_with_owners_and_waiters_in_order() {
     let named = Named::new("objects");
     let actor = Actor::role("region", &named.0);
     let of = |object: &str| format!("{}:{object}", named.0);
@@ -373,7 +373,7 @@ fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
 }
 
 #[test]
-fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
+fn a_lock_of_a_dead_task_is_marked_until_it_is_acquired() {
     let named = Named::new("dead");
     // One who lives on, and does not look at the region.
     let _actor = Actor::role("region-deaths", &named.0);
@@ -386,7 +386,7 @@ fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
 }
 
 #[test]
-fn a_process_that_is_not_there_is_an_error() {
+fn a_process_that_does_not_exist_is_an_error() {
     // Above the kernel's highest.
     let output = run(&["locks", "--pid", "4194305"]);
     assert_eq!(output.status.code(), Some(1));
@@ -394,7 +394,7 @@ fn a_process_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn who_may_trace_nobody_sees_what_regions_say_and_how_many_are_hidden() {
+fn an_unprivileged_user_gets_the_regions_data_and_the_number_of_hidden_processes() {
     let named = Named::new("hidden");
     let actor = Actor::role("region", &named.0);
     let Some(output) = common::run_as_nobody(&["locks", "--all", "--json"]) else {
@@ -467,7 +467,7 @@ fn the_screen_shows_a_thousand_locks_in_80_by_24_and_in_200_by_50() {
 }
 
 #[test]
-fn without_a_terminal_the_screen_says_what_to_do() {
+fn without_a_terminal_top_suggests_an_option() {
     let output = run(&["top"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--once"));

@@ -162,7 +162,7 @@ fn a_report_without_a_helper_is_the_checkers_own() {
 }
 
 #[test]
-fn a_report_is_there_before_a_fatal_finding_ends_the_program() {
+fn a_report_is_written_before_a_fatal_finding_ends_the_program() {
     let Some((program, _leftover)) = program("fatal") else {
         return;
     };

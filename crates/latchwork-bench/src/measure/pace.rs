@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_is_no_endless_loop() {
+    fn a_clock_that_does_not_advance_ends_calibration() {
         let mut pace = Pace::new(Duration::from_millis(30));
         pace.iterations = 1;
         let ns = pace.ns(|_| Ok::<_, Infallible>(Duration::ZERO)).unwrap();

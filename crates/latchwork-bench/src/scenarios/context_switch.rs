@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_loses_a_coproc_says_so_and_leaves_none() {
+    fn a_ring_that_loses_a_coproc_fails_and_leaves_none() {
         let maker = Maker::Coprocs(start_coprocs(MOST).unwrap());
         let mut ring = Ring::start(&maker, MOST, 16).unwrap();
         for other in &ring.others[1..2] {

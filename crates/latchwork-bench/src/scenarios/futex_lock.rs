@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_figures_stand_beside_their_kin() {
+    fn published_figures_are_shown_with_the_measured_ones() {
         let at = |name, tasks, load, sleeps| {
             let kind = Kind::Threads;
             let published = published(name, Crew { kind, tasks }, Work { load, sleeps });

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn all_messages_arrive_by_every_way() {
+    fn all_messages_arrive_through_each_queue() {
         for peer in PEERS
             .iter()
             .filter(|peer| (peer.absent)(1024).is_none() && !peer.spins)

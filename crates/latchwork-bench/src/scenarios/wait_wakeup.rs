@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_go_round_and_are_free_in_the_end() {
+    fn locks_are_passed_round_and_free_at_the_end() {
         let cpu = machine::cpus()[0];
         for (kind, between) in [
             (Kind::Threads, Between::Threads),

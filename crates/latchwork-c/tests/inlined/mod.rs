@@ -95,7 +95,7 @@ fn exported() -> Vec<String> {
 }
 
 #[test]
-fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
+fn only_inline_functions_are_versioned_symbols() {
     if !has("objdump") {
         eprintln!("skipped: objdump is not installed");
         return;

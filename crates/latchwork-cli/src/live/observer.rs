@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_lasts_while_each_look_finds_the_same_task_lock_and_owner() {
+    fn a_wait_lasts_while_each_view_has_the_same_task_lock_and_owner() {
         let mut observer = Observer::default();
         let first = Instant::now();
         let mut seen = |seconds, mut picture: Picture| {

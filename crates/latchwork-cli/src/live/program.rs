@@ -367,7 +367,7 @@ mod tests {
 
     /// Each argument is a pair of two that equal the one before.
     #[test]
-    fn a_name_that_stands_for_billions_of_bytes_is_cut() {
+    fn a_name_that_expands_to_billions_of_bytes_is_cut() {
         let digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let pairs = digits
             .chars()

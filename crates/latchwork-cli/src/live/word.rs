@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_where_nothing_is_are_plain_words() {
+    fn unmapped_addresses_are_plain_words() {
         let memory = Memory::of(std::process::id()).unwrap();
         for address in [0, 1, 4096, 1 << 47, u64::MAX - 8, u64::MAX] {
             let sleep = Sleep {

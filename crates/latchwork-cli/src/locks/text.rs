@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_says_how_it_is_known() {
+    fn a_time_shows_how_it_was_determined() {
         let waiting = |exact, least, seen: Option<u64>| {
             waited(&Task {
                 waited: Some(Duration::from_millis(700)),

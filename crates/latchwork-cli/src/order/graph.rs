@@ -320,7 +320,7 @@ mod tests {
     /// Wherever a file is cut off, in mid-character or in a name that looks like a beginning, and wherever the next run
     /// has appended to it.
     #[test]
-    fn of_a_file_that_is_cut_off_all_whole_lines_are_read() {
+    fn all_complete_lines_of_a_truncated_file_are_read() {
         let name = String::from_utf8_lossy(BEGINNING);
         let lines = [
             line("a", "b"),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_is_gone_along_and_closed() {
+    fn a_long_chain_is_followed_and_closed() {
         const LENGTH: usize = 30_000;
         let chain = (0..LENGTH).map(|number| (number, number + 1));
         let open = graph(chain.clone());
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_circle_through_each_edge_is_named_once() {
+    fn the_shortest_cycle_through_each_edge_is_named_once() {
         let circles = graph([(1, 2), (2, 3), (3, 1), (2, 1), (4, 5)]);
         let found = circles.circles();
         let expected: [&[&str]; 2] = [

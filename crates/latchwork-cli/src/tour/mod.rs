@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tour_in_which_nobody_can_be_killed_ends() {
+    fn a_tour_without_a_task_to_kill_ends() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let places = [(&path, 0, 10), (&path, 10, 10)];
         let options = RegionOptions::new();

@@ -247,7 +247,7 @@ fn without_a_terminal_nothing_is_drawn() {
 }
 
 #[test]
-fn who_is_told_to_end_gives_the_terminal_back() {
+fn a_termination_signal_restores_the_terminal() {
     // In the middle of a character, and of a key.
     for typed in [&b""[..], b"\xc3", b"\x1b[", b"/abc"] {
         let terminal = Terminal::open((80, 24), Control::Signal, &[]);
@@ -265,7 +265,7 @@ fn who_is_told_to_end_gives_the_terminal_back() {
 }
 
 #[test]
-fn it_ends_when_the_terminal_is_gone() {
+fn it_ends_when_the_terminal_is_closed() {
     let mut random = Seed::announced().rng(1);
     for round in 0..12 {
         let control = [Control::Signal, Control::None][round % 2];
@@ -279,7 +279,7 @@ fn it_ends_when_the_terminal_is_gone() {
 }
 
 #[test]
-fn a_watch_of_locks_has_a_screen_of_its_own_and_gives_it_back() {
+fn a_watch_of_locks_has_a_screen_of_its_own_and_restores_the_shells() {
     use rustix::process::{Pid, Signal, kill_process};
     let actor = Actor::role("own", "");
     for size in [(80, 24), (200, 50)] {
@@ -301,7 +301,7 @@ fn a_watch_of_locks_has_a_screen_of_its_own_and_gives_it_back() {
 }
 
 #[test]
-fn what_a_screen_has_no_room_for_is_reached_by_keys() {
+fn content_beyond_the_screen_is_reached_by_keys() {
     let named = Named::new("scrolled");
     let actor = Actor::role("crowd", &named.0);
     let mut terminal = Terminal::watch((80, 10), actor.pid());
@@ -346,7 +346,7 @@ fn a_watch_is_suspended_as_any_program_is() {
 
 /// It says so where it can be read.
 #[test]
-fn a_watch_ends_with_what_is_watched_and_says_so_on_the_shells_screen() {
+fn a_watch_ends_with_the_watched_process_and_reports_it_on_the_shells_screen() {
     let actor = Actor::role("own", "");
     let pid = actor.pid();
     let terminal = Terminal::watch((80, 24), pid);

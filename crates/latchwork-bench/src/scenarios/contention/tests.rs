@@ -92,7 +92,7 @@ fn a_task_that_cannot_begin_ends_the_run() {
 }
 
 #[test]
-fn nobody_waits_for_a_process_that_died() {
+fn no_task_waits_for_a_process_that_died() {
     /// The first task dies, and the others wait for it, before they begin or in their turn.
     struct Dying {
         at_begin: bool,

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_figures_stand_beside_their_kin() {
+    fn published_figures_are_shown_with_the_measured_ones() {
         let one = beside(EventSelf, "latchwork event", 1);
         assert_eq!(
             one,

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_one_lock_the_same_is_done() {
+    fn operations_behind_one_lock_have_the_same_results() {
         let (sent, received) = counts(&Signals::<OneLock>::new(2, To::Self_).unwrap(), 2);
         assert!(sent > 0 && sent == received);
         let messages = Messages::<OurQueues, OneLock>::new(2, To::Self_).unwrap();

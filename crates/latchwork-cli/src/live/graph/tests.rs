@@ -181,7 +181,7 @@ fn leaves(and_comes_back: bool) {
 }
 
 #[test]
-fn a_deadlock_is_found_though_all_of_its_naps_have_ended_since() {
+fn a_deadlock_is_detected_though_all_of_its_naps_have_ended_since() {
     for role in ["naps", "gate"] {
         let actor = Actor::start(role);
         let (gathering, tasks) = actor.suspected();
@@ -200,7 +200,7 @@ fn a_deadlock_is_found_though_all_of_its_naps_have_ended_since() {
 }
 
 #[test]
-fn a_deadlock_that_never_was_is_not_found() {
+fn a_deadlock_that_never_existed_is_not_reported() {
     for (role, count) in [("leaves", 1), ("leaves and comes back", 2)] {
         let mut actor = Actor::start(role);
         let (gathering, tasks) = actor.suspected();
