@@ -39,9 +39,9 @@ impl Watch for Blind {
 }
 
 /// Whether the processor times of a case's tasks are counted as this process's.
-pub(crate) fn can_tell(params: &Params) -> bool {
+pub(crate) fn is_measurable(params: &Params) -> bool {
     let apart = matches!(params.kind, Some(Kind::Processes | Kind::Coprocs));
-    // A sample with intentional company is disturbed on purpose.
+    // A sample with an intentional background load is disturbed on purpose.
     let is_alone = params.beside.is_none() && params.quota_pct.is_none();
     !apart && params.parent_mib.is_none() && is_alone
 }

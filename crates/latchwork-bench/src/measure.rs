@@ -113,7 +113,7 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
     });
     let mut extra: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let counted = samples.iter().flat_map(|sample| &sample.extra);
-    for (name, value) in counted.chain(&case.beside) {
+    for (name, value) in counted.chain(&case.further) {
         if *name == EACH {
             continue;
         }
@@ -233,7 +233,7 @@ pub(crate) mod tests {
             params,
             is_base,
             unit: Unit::Ns,
-            beside: Vec::new(),
+            further: Vec::new(),
             sampler,
         }
     }

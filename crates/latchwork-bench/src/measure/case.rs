@@ -36,6 +36,6 @@ pub(crate) struct Case {
     pub(crate) is_base: bool,
     pub(crate) unit: Unit,
     /// Further figures for the row, such as published ones.
-    pub(crate) beside: Vec<(&'static str, f64)>,
+    pub(crate) further: Vec<(&'static str, f64)>,
     pub(crate) sampler: Sampler,
 }

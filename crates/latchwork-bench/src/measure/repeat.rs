@@ -16,11 +16,11 @@ pub(crate) fn take(
     watch: &mut dyn Watch,
     spare: &mut usize,
 ) -> io::Result<(Sample, f64)> {
-    let can_tell = disturbance::can_tell(&case.params);
+    let is_measurable = disturbance::is_measurable(&case.params);
     let mut sample = || {
         watch.begin();
         let sample = (case.sampler)()?;
-        Ok::<_, io::Error>((sample, if can_tell { watch.end() } else { 0.0 }))
+        Ok::<_, io::Error>((sample, if is_measurable { watch.end() } else { 0.0 }))
     };
     let mut best = sample()?;
     for _ in 0..REPEATS {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use latchwork::mutex::KeptBoost;
 use latchwork::time::Deadline;
 
-use super::Place;
+use super::SharedPage;
 
 /// A lock with a datum beside it.
 pub(crate) trait Lock: Send + Sync + Sized + 'static {
@@ -68,8 +68,8 @@ pub(crate) trait RwLock: Send + Sync + Sized + 'static {
 }
 
 /// Places a lock at its final address.
-pub(crate) fn placed<L: Lock>(lock: L) -> io::Result<Place<L>> {
-    let place = Place::new(lock)?;
+pub(crate) fn placed<L: Lock>(lock: L) -> io::Result<SharedPage<L>> {
+    let place = SharedPage::new(lock)?;
     place.pin().settle()?;
     Ok(place)
 }

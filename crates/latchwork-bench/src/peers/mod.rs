@@ -1,20 +1,20 @@
 //! The contestants: Latchwork's own, its rivals, and the system calls that measuring needs.
 
-pub(crate) mod boards;
+pub(crate) mod background;
 pub(crate) mod code;
-pub(crate) mod company;
+pub(crate) mod condvars;
 pub(crate) mod dynamic;
 mod error;
 pub(crate) mod floor;
 pub(crate) mod heap;
 mod lock;
 pub(crate) mod locks;
-pub(crate) mod mail;
 mod our_semaphores;
 pub(crate) mod ours;
-mod place;
+mod page;
 pub(crate) mod process;
 pub(crate) mod pthread;
+pub(crate) mod queues;
 mod raw;
 pub(crate) mod rust;
 pub(crate) mod rwlocks;
@@ -24,7 +24,7 @@ pub(crate) mod step;
 
 use error::{broken, cvt, errno};
 pub(crate) use lock::{Lock, RwLock, placed};
-pub(crate) use place::Place;
+pub(crate) use page::SharedPage;
 pub(crate) use raw::{Raw, RawLock};
 #[cfg(test)]
 pub(crate) use sched::yields_to_all;

@@ -76,7 +76,7 @@ impl Scenario for CheckOverhead {
                     group: alone,
                     is_base: peer.name == self.base(),
                     unit: Unit::Ns,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler,
                 });
             }
@@ -107,14 +107,14 @@ impl Scenario for CheckOverhead {
                         group: params,
                         is_base: peer.name == self.base(),
                         unit: Unit::OpsPerSecond,
-                        beside: Vec::new(),
+                        further: Vec::new(),
                         sampler,
                     });
                 }
             }
         }
         programs::prepare(plan, &mut prepared.cases, &mut prepared.warnings);
-        prepared.company = Some(Box::new(Parked::new(PARKED)));
+        prepared.background = Some(Box::new(Parked::new(PARKED)));
         prepared
     }
 }

@@ -23,7 +23,7 @@ use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::Sample;
 use crate::peers::process::{self, Child};
-use crate::peers::{Place, cpu_time, voluntary_switches};
+use crate::peers::{SharedPage, cpu_time, voluntary_switches};
 use crate::plan::Plan;
 use crate::result::{Kind, Warning};
 
@@ -43,11 +43,7 @@ pub(super) const USUAL_LOAD: u32 = 10;
 /// The task counts to measure: the user's, or Long's and smaller ones.
 pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     let own: &[u32] = if plan.quick { &QUICK_TASKS } else { &TASKS };
-    let tasks = if plan.tasks.is_empty() {
-        own
-    } else {
-        &plan.tasks
-    };
+    let tasks = plan.tasks_or(own);
     let cpus = machine::cpus().len();
     let most = tasks.iter().copied().max().unwrap_or(1);
     if most as usize > cpus {
@@ -197,8 +193,8 @@ fn run<W: WaitTimer>(
     timer: impl Fn(usize) -> io::Result<W> + Sync,
 ) -> io::Result<Counted> {
     let tasks = crew.tasks as usize;
-    let times = Place::new(Times::default())?;
-    let tally = |_| Place::new(Tally::default());
+    let times = SharedPage::new(Times::default())?;
+    let tally = |_| SharedPage::new(Tally::default());
     let tallies: Vec<_> = (0..tasks).map(tally).collect::<io::Result<_>>()?;
 
     let life = |task: usize| {
@@ -215,7 +211,7 @@ fn run<W: WaitTimer>(
     };
     let operations = || -> Vec<u64> {
         // Relaxed: nothing else depends on a count.
-        let count = |tally: &Place<Tally>| tally.operations.load(Ordering::Relaxed);
+        let count = |tally: &SharedPage<Tally>| tally.operations.load(Ordering::Relaxed);
         tallies.iter().map(count).collect()
     };
     // Lets the tasks run, unless one is `lost` before it begins.
@@ -256,7 +252,7 @@ fn run<W: WaitTimer>(
         }
     };
     let (window, used, first, last) = observed?;
-    let counts = |(tally, (first, last)): (&Place<Tally>, (u64, u64))| Counts {
+    let counts = |(tally, (first, last)): (&SharedPage<Tally>, (u64, u64))| Counts {
         in_window: last - first,
         // Relaxed, both: the task has ended.
         operations: tally.operations.load(Ordering::Relaxed),

@@ -25,7 +25,7 @@ use super::contention::{self, Crew, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
-use crate::peers::{Lock, Place, placed};
+use crate::peers::{Lock, SharedPage, placed};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Unit};
 
@@ -129,7 +129,7 @@ impl Scenario for FutexLock {
                     group: params,
                     is_base: peer.name == self.base(),
                     unit: Unit::OpsPerSecond,
-                    beside: published(peer.name, crew, work),
+                    further: published(peer.name, crew, work),
                     sampler,
                 });
             }
@@ -247,7 +247,7 @@ fn with_counts(mut sampler: Sampler, mut count: Counter) -> Sampler {
 }
 
 /// Increments the datum beside a lock.
-struct Increment<L>(Place<L>);
+struct Increment<L>(SharedPage<L>);
 
 impl<L: Lock> Turn for Increment<L> {
     fn begin(&self) -> io::Result<()> {

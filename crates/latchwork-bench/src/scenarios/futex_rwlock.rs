@@ -12,7 +12,7 @@ use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
 use crate::measure::{Case, Sampler};
 use crate::peers::rwlocks::{self, Peer, Visitor, placed};
-use crate::peers::{Place, RwLock};
+use crate::peers::{RwLock, SharedPage};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Unit};
 
@@ -66,7 +66,7 @@ impl Scenario for FutexRwLock {
                         group: params,
                         is_base: peer.name() == self.base(),
                         unit: Unit::OpsPerSecond,
-                        beside: Vec::new(),
+                        further: Vec::new(),
                         sampler: peer.visit(Contend {
                             crew: Crew {
                                 kind: Kind::Threads,
@@ -110,7 +110,7 @@ impl Visitor for Contend {
 
 /// Reads the datum beside a lock, or increments it.
 struct ReadOrWrite<L> {
-    lock: Place<L>,
+    lock: SharedPage<L>,
     read_pct: u32,
 }
 

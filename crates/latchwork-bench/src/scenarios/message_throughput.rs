@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::{Prepared, Scenario};
 use crate::contestant::{Absent, Contestant};
 use crate::measure::{Case, Sampler};
-use crate::peers::mail::{self, Mail};
+use crate::peers::queues::{self, MessageQueue};
 use crate::plan::Plan;
 use crate::result::{Kind, Mode, Placement, Unit, Warning};
 
@@ -60,7 +60,7 @@ struct Peer {
     carries: bool,
 }
 
-const fn peer<M: Mail>(name: &'static str, modes: &'static [Mode]) -> Peer {
+const fn peer<M: MessageQueue>(name: &'static str, modes: &'static [Mode]) -> Peer {
     Peer {
         name,
         sampler: sampler::<M>,
@@ -83,38 +83,38 @@ const BOTH: &[Mode] = &[Mode::Stream, Mode::RoundTrip];
 const STREAM: &[Mode] = &[Mode::Stream];
 
 const PEERS: &[Peer] = &[
-    peer::<mail::Copied>("latchwork queue", BOTH),
-    peer::<mail::InPlace>("latchwork queue-in-place", BOTH),
-    peer::<mail::HandedOver>("latchwork queue-handed-over", BOTH),
-    peer::<mail::Batched>("latchwork queue-batched", STREAM),
-    one_to_one(peer::<mail::Ring>("latchwork queue-spsc", BOTH)),
-    one_to_one(peer::<mail::RingInPlace>(
+    peer::<queues::Copied>("latchwork queue", BOTH),
+    peer::<queues::InPlace>("latchwork queue-in-place", BOTH),
+    peer::<queues::HandedOver>("latchwork queue-handed-over", BOTH),
+    peer::<queues::Batched>("latchwork queue-batched", STREAM),
+    one_to_one(peer::<queues::Ring>("latchwork queue-spsc", BOTH)),
+    one_to_one(peer::<queues::RingInPlace>(
         "latchwork queue-spsc-in-place",
         BOTH,
     )),
-    one_to_one(peer::<mail::RingBatched>(
+    one_to_one(peer::<queues::RingBatched>(
         "latchwork queue-spsc-batched",
         STREAM,
     )),
-    peer::<mail::PosixMq>(BASE, BOTH),
-    peer::<mail::MutexCond>("mutex+cond", BOTH),
-    peer::<mail::MutexSem>("mutex+sem", BOTH),
-    peer::<mail::Pipe>("pipe", BOTH),
-    peer::<mail::SeqPacket>("unix-seqpacket", BOTH),
-    peer::<mail::Boost>("boost-queue", BOTH),
+    peer::<queues::PosixMq>(BASE, BOTH),
+    peer::<queues::MutexCond>("mutex+cond", BOTH),
+    peer::<queues::MutexSem>("mutex+sem", BOTH),
+    peer::<queues::Pipe>("pipe", BOTH),
+    peer::<queues::SeqPacket>("unix-seqpacket", BOTH),
+    peer::<queues::Boost>("boost-queue", BOTH),
     Peer {
         spins: true,
         many: false,
-        ..peer::<mail::SpinningRing>("floor ring", BOTH)
+        ..peer::<queues::SpinningRing>("floor ring", BOTH)
     },
     Peer {
         carries: false,
         many: false,
-        ..peer::<mail::Memcpy>("floor memcpy", STREAM)
+        ..peer::<queues::Memcpy>("floor memcpy", STREAM)
     },
 ];
 
-fn absent<M: Mail>(size: u64) -> Option<Absent> {
+fn absent<M: MessageQueue>(size: u64) -> Option<Absent> {
     let error = M::make(size as usize).err()?;
     Some(Absent {
         reason: error.to_string(),
@@ -216,7 +216,7 @@ impl Scenario for MessageThroughput {
                     group: params.clone(),
                     is_base: peer.name == BASE,
                     unit: Unit::Ns,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler: (peer.sampler)(exchange, plan.sample),
                 }));
         }

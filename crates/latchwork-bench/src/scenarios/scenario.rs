@@ -55,7 +55,7 @@ pub(crate) struct Prepared {
     pub(crate) cases: Vec<Case>,
     pub(crate) warnings: Vec<Warning>,
     /// An object that has to live while the cases run.
-    pub(crate) company: Option<Box<dyn Any>>,
+    pub(crate) background: Option<Box<dyn Any>>,
 }
 
 /// These peers as contestants of a scenario whose tasks have real-time priorities up to `priority`.

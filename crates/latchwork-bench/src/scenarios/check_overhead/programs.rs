@@ -135,7 +135,7 @@ pub(super) fn prepare(plan: &Plan, cases: &mut Vec<Case>, warnings: &mut Vec<War
                 group: params,
                 is_base: way == Way::Glibc,
                 unit: Unit::OpsPerSecond,
-                beside: Vec::new(),
+                further: Vec::new(),
                 sampler: sampler(command, way, plan.quick, program.do_it),
             });
         }

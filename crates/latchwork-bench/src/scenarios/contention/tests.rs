@@ -69,7 +69,7 @@ fn a_task_that_panics_is_reported_and_ends_nothing_else() {
 #[test]
 fn a_task_that_cannot_begin_ends_the_run() {
     /// The second task cannot begin.
-    struct Refusing(Place<AtomicBool>);
+    struct Refusing(SharedPage<AtomicBool>);
     impl Turn for Refusing {
         fn begin(&self) -> io::Result<()> {
             // Relaxed: nothing else is handed over.
@@ -85,7 +85,7 @@ fn a_task_that_cannot_begin_ends_the_run() {
     }
     let work = Work { load: 1, sleeps: 0 };
     for kind in [Kind::Threads, Kind::Processes] {
-        let turn = Refusing(Place::new(AtomicBool::new(false)).unwrap());
+        let turn = Refusing(SharedPage::new(AtomicBool::new(false)).unwrap());
         let crew = Crew { kind, tasks: 3 };
         assert!(measure(&turn, crew, work, Duration::from_millis(1)).is_err());
     }
@@ -96,7 +96,7 @@ fn no_task_waits_for_a_process_that_died() {
     /// The first task dies, and the others wait for it, before they begin or in their turn.
     struct Dying {
         at_begin: bool,
-        first: Place<AtomicBool>,
+        first: SharedPage<AtomicBool>,
     }
     impl Dying {
         fn die_or_wait(&self) -> ! {
@@ -127,7 +127,7 @@ fn no_task_waits_for_a_process_that_died() {
         tasks: 3,
     };
     for at_begin in [true, false] {
-        let first = Place::new(AtomicBool::new(false)).unwrap();
+        let first = SharedPage::new(AtomicBool::new(false)).unwrap();
         let turn = Dying { at_begin, first };
         let run = measure(&turn, crew, work, Duration::from_millis(1));
         assert!(run.err().unwrap().to_string().contains("status 0x9"));

@@ -320,7 +320,7 @@ impl Scenario for FineGrained {
                         group,
                         is_base: name == self.base(),
                         unit: Unit::OpsPerSecond,
-                        beside: published::beside(case, name, tasks),
+                        further: published::figures(case, name, tasks),
                         sampler,
                     });
                 }

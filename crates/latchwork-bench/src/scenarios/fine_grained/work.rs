@@ -11,8 +11,8 @@ use latchwork::region::{Region, RegionOptions, TaskId};
 use latchwork::sharing::Shared;
 
 use super::crew::{Tally, Work};
-use crate::peers::mail::ShallowMq;
-use crate::peers::{Lock, Place, placed};
+use crate::peers::queues::ShallowMq;
+use crate::peers::{Lock, SharedPage, placed};
 
 /// As in RTEMS's benchmark: the capacity of a queue, and the size of a message.
 const PLACES: u32 = 3;
@@ -62,7 +62,7 @@ impl Under for OneLock {
 
 /// Increments the datum beside a lock: one lock for all tasks, or one for each.
 pub(super) struct Locks<L, U> {
-    locks: Vec<Place<L>>,
+    locks: Vec<SharedPage<L>>,
     under: U,
 }
 

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use super::exchange::Exchange;
 use crate::measure::{Pace, Sample, Sampler};
-use crate::peers::Place;
-use crate::peers::mail::{Mail, Receives, Sends};
+use crate::peers::SharedPage;
 use crate::peers::process::{self, Child};
+use crate::peers::queues::{MessageQueue, Receives, Sends};
 use crate::result::{Kind, Mode};
 use crate::scenarios::start::Start;
 
 /// Messages from each sender to each receiver, or round trips, after which all tasks certainly run.
 const IN_STEP: u64 = 20;
 
-pub(super) fn sampler<M: Mail>(exchange: Exchange, sample: Duration) -> Sampler {
+pub(super) fn sampler<M: MessageQueue>(exchange: Exchange, sample: Duration) -> Sampler {
     let mut pace = Pace::new(sample);
     Box::new(move || {
         let size = exchange.size as usize;
@@ -27,8 +27,8 @@ pub(super) fn sampler<M: Mail>(exchange: Exchange, sample: Duration) -> Sampler 
                     Mode::Stream => None,
                     Mode::RoundTrip => Some(M::make(size)?),
                 },
-                start: Place::new(Start::default())?,
-                nanoseconds: Place::new(AtomicU64::new(0))?,
+                start: SharedPage::new(Start::default())?,
+                nanoseconds: SharedPage::new(AtomicU64::new(0))?,
                 exchange,
                 messages,
             };
@@ -47,14 +47,14 @@ pub(super) fn sampler<M: Mail>(exchange: Exchange, sample: Duration) -> Sampler 
 struct Transfer<M> {
     requests: M,
     replies: Option<M>,
-    start: Place<Start>,
+    start: SharedPage<Start>,
     /// The longest time of a task.
-    nanoseconds: Place<AtomicU64>,
+    nanoseconds: SharedPage<AtomicU64>,
     exchange: Exchange,
     messages: u64,
 }
 
-impl<M: Mail> Transfer<M> {
+impl<M: MessageQueue> Transfer<M> {
     /// How long the messages took.
     fn run(&self) -> io::Result<Duration> {
         let numbers = 0..self.exchange.tasks();

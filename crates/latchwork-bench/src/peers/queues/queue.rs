@@ -10,7 +10,7 @@ pub(crate) const CAPACITY: usize = 10;
 pub(crate) const MOST: usize = 64 << 10;
 
 /// A queue from one task to another, which threads and forked children share.
-pub(crate) trait Mail: Send + Sync + Sized + 'static {
+pub(crate) trait MessageQueue: Send + Sync + Sized + 'static {
     type Sender<'a>: Sends
     where
         Self: 'a;
@@ -76,7 +76,7 @@ pub(super) fn add_up(message: &[u8]) {
 }
 
 /// Reads a byte of each cache line, so that a message that is not copied is transferred between caches nevertheless.
-pub(super) fn look_at(message: &[u8]) {
+pub(super) fn read_lines(message: &[u8]) {
     let sum = message
         .iter()
         .step_by(64)
