@@ -188,7 +188,7 @@ fn kinds<'a>(operations: &'a Operations, family: &str) -> BTreeSet<&'a str> {
         .collect()
 }
 
-/// Parameters as they are named anew for a wait with a mutex of some kind.
+/// The parameters of a wait, with a mutex of this kind instead of `lw_mutex_t`.
 fn with_mutex(prototype: &Prototype, kind: &str) -> Prototype {
     let mut prototype = prototype.clone();
     for parameter in &mut prototype.parameters {

@@ -43,8 +43,8 @@ fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
     );
 }
 
-/// The negative twins: a cancelled waiter that keeps what it was told, and one that keeps a token's wake-up. Somebody
-/// else then waits for ever, which nobody does where neither is kept.
+/// The negative twins: a cancelled waiter that keeps its notification, and one that keeps a token's wake-up. Another
+/// waiter then waits for ever; without these faults none does.
 #[test]
 fn a_cancelled_wait_that_keeps_a_notification_is_detected() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -5,7 +5,7 @@ mod view;
 
 use crate::live::{self, Picture, Symbols};
 use crate::process::Process;
-use crate::status::Trouble;
+use crate::status::Problems;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::AttachError;
 use latchwork::region::inspect::{Contents, LockState, RegionReport, TaskReport, TaskState};
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
 /// Shows what is accessible; inaccessible regions are no failure, except named ones.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
-    let mut picture = live::look();
+    let mut picture = live::view();
     Symbols::default().name_all(&mut picture);
     let chosen = |region: &RegionReport| args.names.is_empty() || args.names.contains(&region.name);
     let views: Vec<_> = picture
@@ -36,11 +36,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         .filter(|(_, region)| chosen(region))
         .map(|(index, _)| View::new(&picture, index))
         .collect();
-    let mut trouble = Trouble::of("ps");
-    report_missing_regions(&picture, &args.names, &mut trouble);
+    let mut problems = Problems::of("ps");
+    report_missing_regions(&picture, &args.names, &mut problems);
     if args.json {
         json::print(&views, picture.hidden_descriptors, out)?;
-        return Ok(trouble.code());
+        return Ok(problems.code());
     }
     if args.names.is_empty() && views.is_empty() {
         writeln!(out, "There are no regions.")?;
@@ -66,17 +66,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
             )
         )?;
     }
-    Ok(trouble.code())
+    Ok(problems.code())
 }
 
 /// Reports the named regions that do not exist, or that cannot be read.
-pub(crate) fn report_missing_regions(picture: &Picture, names: &[String], trouble: &mut Trouble) {
+pub(crate) fn report_missing_regions(picture: &Picture, names: &[String], problems: &mut Problems) {
     for name in names {
         let mut found = picture.regions.iter().filter(|region| region.name == *name);
         match found.next().map(|region| &region.contents) {
-            None => trouble.no_region(name),
+            None => problems.no_region(name),
             Some(Err(error @ (AttachError::System { .. } | AttachError::Permission))) => {
-                trouble.say(format_args!("region {name:?}: {error}"));
+                problems.report(format_args!("region {name:?}: {error}"));
             }
             Some(_) => {}
         }
@@ -126,7 +126,7 @@ impl View<'_> {
             return writeln!(
                 out,
                 "  {}",
-                Cell::new(style::FAINT, "no process is seen to have it")
+                Cell::new(style::FAINT, "no visible process has it open")
             );
         }
         let mut table = Table::new(&[
@@ -246,14 +246,14 @@ fn remarks(contents: &Contents) -> Vec<String> {
     let mut remarks = Vec::new();
     if !contents.pid_namespace_is_ours {
         remarks.push(format!(
-            "its tasks are of PID namespace {}: their processes cannot be found from here",
+            "its tasks are of PID namespace {}: their processes are not visible from this one",
             contents.pid_namespace
         ));
     }
     for lock in &contents.locks {
         match lock.state {
             LockState::OwnerDied => remarks.push(format!(
-                "its {} lock was held by a task that died; the next one repairs",
+                "its {} lock was held by a task that died; the next owner repairs the data",
                 lock.name
             )),
             LockState::Held { thread } => {
@@ -270,7 +270,7 @@ fn remarks(contents: &Contents) -> Vec<String> {
     if dead > 0 {
         let tasks = style::count(dead, "task died", "tasks died");
         remarks.push(format!(
-            "{tasks} and the next one to attach or wait will settle what was left"
+            "{tasks}, and the next task that attaches or waits will clean up"
         ));
     }
     remarks

@@ -72,7 +72,7 @@ fn files_that_are_no_regions_are_ignored() {
         let named = Named::file(what, bytes);
         let outcome = gc(&named.0, &[]);
         match what {
-            // Our magic, and nothing behind it: nobody could attach it.
+            // Our magic, and nothing after it: no process could attach it.
             "short" => assert_eq!((outcome.as_str(), named.exists()), ("removed", false)),
             _ => assert_eq!(
                 (outcome.as_str(), named.exists()),

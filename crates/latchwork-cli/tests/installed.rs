@@ -100,7 +100,7 @@ fn an_installed_command_loads_its_libraries_and_one_without_them_reports_how_to_
     let output = prefix.run();
     assert_eq!(output.status.code(), Some(125));
     assert!(
-        errors(&output).contains("crates/latchwork-cli/install.sh brings it"),
+        errors(&output).contains("crates/latchwork-cli/install.sh does"),
         "{}",
         errors(&output)
     );
@@ -175,7 +175,7 @@ fn the_scripts_instructions_suffice_to_find_the_command_and_its_manual() {
     }
     let verb = prefix.sh(&format!("{settings}\nman 1 latchwork-run"));
     assert_eq!(verb, page);
-    // A package is staged, and its users are told by their system.
+    // For a staged package the system prints the settings, not the script.
     let staged = Leftover::folder("staged");
     let built = Path::new(env!("CARGO_BIN_EXE_latchwork")).parent().unwrap();
     let arguments = ["--built", built.to_str().unwrap(), "--destdir"];

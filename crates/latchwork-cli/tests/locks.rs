@@ -1,4 +1,4 @@
-//! `latchwork locks` on programs that hang in known ways: pthread programs that nobody prepared, this library's own
+//! `latchwork locks` on programs that hang in known ways: unprepared pthread programs, this library's own
 //! locks, and regions.
 
 #[path = "locks/actor.rs"]
@@ -21,20 +21,20 @@ use latchwork_testkit::{Leftover, Watchdog};
 use serde_json::Value;
 use std::io::BufRead;
 
-/// What `--pid` says, as soon as it says what `is_there` wants.
+/// The report with `--pid`, as soon as it satisfies `is_there`.
 fn seen(actor: &Actor, is_there: impl Fn(&Look) -> bool) -> Look {
     seen_by(&["--pid", &actor.pid().to_string()], is_there)
 }
 
 fn seen_by(which: &[&str], is_there: impl Fn(&Look) -> bool) -> Look {
-    let watchdog = Watchdog::start("the situation never came about".into());
+    let watchdog = Watchdog::start("the situation never arose".into());
     loop {
         let look = Look(json(&[&["locks"], which].concat()));
         if is_there(&look) {
             drop(watchdog);
             return look;
         }
-        // A situation takes some milliseconds to come about; a look, too.
+        // The situation takes some milliseconds to arise; a view, too.
         std::thread::yield_now();
     }
 }
@@ -342,7 +342,7 @@ fn a_regions_objects_are_listed_with_owners_and_waiters_in_order() {
     let bus = look.lock(&of("bus"));
     assert_eq!(bus["type"], "binary semaphore", "{bus:#}");
     assert_eq!(look.owner(&bus).as_deref(), Some("first"), "{bus:#}");
-    // By priority: the second one to come was told to be the more urgent.
+    // By priority: the second task has the higher one.
     assert_eq!(look.waiters(&of("bus")), ["urgent", "patient"]);
     assert_eq!(bus["flags"], serde_json::json!(["inversion"]));
     let slots = look.lock(&of("slots"));
@@ -375,7 +375,7 @@ fn a_regions_objects_are_listed_with_owners_and_waiters_in_order() {
 #[test]
 fn a_lock_of_a_dead_task_is_marked_until_it_is_acquired() {
     let named = Named::new("dead");
-    // One who lives on, and does not look at the region.
+    // A task that lives on, and does not sweep the region.
     let _actor = Actor::role("region-deaths", &named.0);
     let look = seen_by(&["--region", &named.0], |look| {
         look.locks()

@@ -1,4 +1,4 @@
-//! How the command ends: by one rule, whatever verb is told the name of what is not there.
+//! The exit status of the command, by one rule for all verbs that are given the name of a missing object.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn a_missing_object_is_one_line_and_a_failure_for_each_verb() {
         let expected = format!("latchwork: {}: {message}\n", args[0]);
         assert_eq!(said(&output), expected, "{args:?}");
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        // A line of the table would be the name of what is not there.
+        // A line of the table would be the name of a missing object.
         let is_json = args.contains(&"--json");
         assert!(is_json || !shown(&output).contains(&name), "{output:?}");
     }

@@ -111,9 +111,13 @@ fn said(case: &str) -> Option<String> {
 
 #[test]
 fn text_of_findings_goes_to_the_original_standard_error_only() {
-    for (case, is_told) in [("replaced", true), ("left", true), ("none_left", false)] {
+    for (case, is_reported) in [("replaced", true), ("left", true), ("none_left", false)] {
         let Some(errors) = said(case) else { return };
-        assert_eq!(errors.contains("one-order"), is_told, "{case}: {errors}");
+        assert_eq!(
+            errors.contains("one-order"),
+            is_reported,
+            "{case}: {errors}"
+        );
     }
 }
 
@@ -137,7 +141,7 @@ fn findings_and_orders_without_disk_space_are_reported_and_end_no_program() {
     let full = Path::new("/dev/full");
     for (case, check) in [
         ("limited", files(&json, &order)),
-        ("told_of_order", files(full, full)),
+        ("reported_order", files(full, full)),
     ] {
         let output = under_checker(&program, case, &check);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -183,9 +187,9 @@ fn a_lock_that_a_fork_handler_releases_is_not_held_in_the_child() {
 
 #[test]
 fn an_old_dynamic_linker_gives_no_old_condition_variables() {
-    goes_well("told", None);
+    goes_well("notified", None);
     goes_well(
-        "told",
+        "notified",
         Some("../../../latchwork-preload/tests/programs/old.c"),
     );
 }

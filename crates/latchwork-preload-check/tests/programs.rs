@@ -134,12 +134,12 @@ fn findings_name_statics_and_functions() {
     for task in tasks {
         let at = task["wants"]["at"].as_str().unwrap();
         assert!(
-            at.starts_with("called+0x") && at.ends_with(" (circle)"),
+            at.starts_with("called+0x") && at.ends_with(" (cycle)"),
             "{at}"
         );
     }
     let stack = found["stack"][0].as_str().unwrap();
-    assert!(stack.ends_with(" (circle)"), "{stack}");
+    assert!(stack.ends_with(" (cycle)"), "{stack}");
     let found = &findings_in(&stripped, "deadlock")[0];
     for task in found["tasks"].as_array().unwrap() {
         for what in [&task["holds"]["lock"], &task["wants"]["at"]] {

@@ -25,7 +25,7 @@ fn check_all(cases: &[Expected], words: &str) {
     }
 }
 
-/// What another task can release may end; it is said of no deadlock that lasts only as long as nobody does.
+/// A deadlock that another task can end, by a release, is not reported as permanent.
 #[test]
 fn a_deadlock_that_another_task_can_end_is_not_reported_as_permanent() {
     let cases = [
@@ -52,7 +52,7 @@ fn a_deadlock_that_another_task_can_end_is_not_reported_as_permanent() {
     check_all(&cases, "quiet,long=0");
 }
 
-/// The twins of those: nobody else can end it, by the kind of lock, or since all other threads wait, too.
+/// Their twins: no other task can end the deadlock, because of the kind of lock, or since all other threads wait, too.
 #[test]
 fn a_deadlock_that_no_other_task_can_end_is_reported_as_permanent() {
     let cases = [

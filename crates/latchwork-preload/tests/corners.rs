@@ -105,7 +105,7 @@ fn a_normal_mutex_is_released_by_any_thread() {
             "{mutex}: {errors}"
         );
         assert_eq!(said(" (unlock_it)"), released, "{mutex}: {errors}");
-        // Who waits for itself, or for a thread that has ended.
+        // A thread that waits for itself, or for a thread that has ended.
         let in_vain = said("which only another thread can release");
         assert_eq!(
             in_vain,
@@ -127,7 +127,7 @@ fn a_summary_without_a_reader_does_not_change_the_exit() {
 
 #[test]
 fn an_old_dynamic_linker_gives_no_old_condition_variables() {
-    goes_well_before("told", Some("old.c"));
+    goes_well_before("notified", Some("old.c"));
 }
 
 #[test]

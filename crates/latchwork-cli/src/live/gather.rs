@@ -3,10 +3,10 @@
 use super::clock::Clocks;
 use super::maps::Maps;
 use super::memory::Memory;
-use super::picture::{Absence, Key, Lock, Module, Picture, Place, Task, UnseenOwner, Waiter};
+use super::picture::{Absence, Key, Location, Lock, Module, Picture, Task, UnseenOwner, Waiter};
 use super::sleep::{self, Call, Sleep};
 use super::thread::Thread;
-use super::word::{self, Found, Kind, State};
+use super::word::{self, Classified, Kind, State};
 use super::{robust, thread};
 use latchwork::region::inspect::{self, RegionPlace};
 use std::cell::OnceCell;
@@ -86,13 +86,13 @@ impl Subject {
 /// Where a lock is.
 pub(super) struct Located {
     pub(super) key: Key,
-    pub(super) place: Place,
+    pub(super) place: Location,
     /// Whether it protects a region's own tables.
     is_regions_own: bool,
 }
 
 impl Located {
-    fn new(key: Key, place: Place) -> Self {
+    fn new(key: Key, place: Location) -> Self {
         Self {
             key,
             place,
@@ -239,7 +239,7 @@ impl Gathering {
                 };
                 let is_private = matches!(located.key, Key::Private { .. });
                 let known = |tid: u32| self.thread_of(subject, is_private, tid).is_some();
-                let found = word::judge(sleep, &subject.memory, &known);
+                let found = word::classify(sleep, &subject.memory, &known);
                 if let Some(located) = self.locate(subject, found.base, sleep.private) {
                     let role = found.role;
                     let lock = self.lock(subject, located, found);
@@ -296,7 +296,7 @@ impl Gathering {
         let is_private = located.is_none_or(|found| matches!(found.key, Key::Private { .. }));
         let thread_of = |tid| self.thread_of(subject, is_private, tid);
         let now = match behind {
-            0 => word::judge(sleep, &subject.memory, &|tid| thread_of(tid).is_some()).owner,
+            0 => word::classify(sleep, &subject.memory, &|tid| thread_of(tid).is_some()).owner,
             behind => {
                 let lock = sleep.address.wrapping_sub(behind);
                 let word = subject.memory.u32(lock);
@@ -340,7 +340,7 @@ impl Gathering {
                     continue;
                 };
                 // A lock that the thread is about to link, or has just released, is not its own.
-                if let Some(found) = word::judge_held(word, &subject.memory)
+                if let Some(found) = word::classify_held(word, &subject.memory)
                     && found
                         .owner
                         .and_then(|tid| self.threads.get(&(subject.namespace, tid)))
@@ -361,7 +361,7 @@ impl Gathering {
         };
         let maps = subject.maps();
         let Some(mapping) = maps.at(address) else {
-            return Some(Located::new(own, Place::Anonymous));
+            return Some(Located::new(own, Location::Anonymous));
         };
         let offset = mapping.offset_of(address);
         let file = (mapping.device, mapping.inode);
@@ -369,7 +369,7 @@ impl Gathering {
             let place = match maps.module(address) {
                 Some(module) => {
                     let first = maps.first_of(module).unwrap_or(module);
-                    Place::Module(Module {
+                    Location::Module(Module {
                         path: module.path.clone(),
                         device: module.device,
                         inode: module.inode,
@@ -377,9 +377,9 @@ impl Gathering {
                         offset: first.offset,
                     })
                 }
-                None if mapping.path == "[heap]" => Place::Heap,
-                None if mapping.path.starts_with("[stack") => Place::Stack,
-                None => Place::Anonymous,
+                None if mapping.path == "[heap]" => Location::Heap,
+                None if mapping.path.starts_with("[stack") => Location::Stack,
+                None => Location::Anonymous,
             };
             return Some(Located::new(own, place));
         }
@@ -394,7 +394,7 @@ impl Gathering {
         };
         let Some(&region) = self.regions.get(&file) else {
             let path = mapping.path.clone();
-            return Some(Located::new(key, Place::File { path, offset }));
+            return Some(Located::new(key, Location::File { path, offset }));
         };
         let contents = self.picture.regions[region].contents.as_ref().ok();
         let (object, is_regions_own) = match contents.and_then(|contents| contents.place(offset)) {
@@ -408,13 +408,13 @@ impl Gathering {
         };
         Some(Located {
             key,
-            place: Place::Region { region, object },
+            place: Location::Region { region, object },
             is_regions_own,
         })
     }
 
     /// The index of a lock in the picture; updates the entry with the new findings.
-    fn lock(&mut self, subject: &Subject, located: Located, found: Found) -> usize {
+    fn lock(&mut self, subject: &Subject, located: Located, found: Classified) -> usize {
         let is_private = matches!(located.key, Key::Private { .. });
         let owner = found.owner.map(|tid| {
             // None: the ID has been reused by a thread of another process.
@@ -434,7 +434,7 @@ impl Gathering {
         let owner_gone = unseen_owner.is_some_and(|owner| owner.absence != Absence::NotVisible);
         let entry = &mut self.picture.locks[lock];
         // One thread's call may show more of the kind than another's, or than the program's own data.
-        if entry.kind.says_less_than(found.kind) {
+        if entry.kind.is_less_specific_than(found.kind) {
             entry.kind = found.kind;
         }
         if located.is_regions_own {

@@ -5,7 +5,7 @@ mod cycle;
 mod tests;
 
 use super::gather::Gathering;
-use super::picture::{Kind, Picture, Place, Role, Task};
+use super::picture::{Kind, Location, Picture, Role, Task};
 use super::sleep::Call;
 
 impl Gathering {
@@ -104,7 +104,7 @@ impl Picture {
                     .map(|membership| membership.priority)
             };
             let by_record = match lock.place {
-                Place::Region { region, .. } => recorded(owner, region).is_some_and(|own| {
+                Location::Region { region, .. } => recorded(owner, region).is_some_and(|own| {
                     waiters()
                         .filter_map(|task| recorded(task, region))
                         .any(|waiter| waiter < own)

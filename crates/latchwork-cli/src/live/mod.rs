@@ -42,13 +42,13 @@ pub(crate) use observer::Observer;
 #[cfg(test)]
 pub(crate) use picture::Waiter;
 pub(crate) use picture::{
-    Absence, DEAD, Key, Kind, Lock, Module, Picture, Place, Report, Role, Spot, State, Task,
+    Absence, DEAD, Key, Kind, Location, Lock, Module, Picture, Report, Role, Spot, State, Task,
     UnseenOwner,
 };
 pub(crate) use program::{Program, demangled};
 pub(crate) use symbols::Symbols;
 
 /// Takes one view of the whole system, as far as the caller's permissions allow.
-pub(crate) fn look() -> Picture {
-    Observer::default().look()
+pub(crate) fn view() -> Picture {
+    Observer::default().view()
 }

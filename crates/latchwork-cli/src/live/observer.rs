@@ -34,7 +34,7 @@ fn thread(task: &Task) -> Thread {
 }
 
 impl Observer {
-    pub(crate) fn look(&mut self) -> Picture {
+    pub(crate) fn view(&mut self) -> Picture {
         let begun = Instant::now();
         let mut gathering = Gathering::all();
         gathering.add_regions();
@@ -76,7 +76,7 @@ fn wait(picture: &Picture, task: usize) -> Option<Wait> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::{Place, Role, Waiter};
+    use super::super::picture::{Location, Role, Waiter};
     use super::*;
     use std::time::Duration;
 
@@ -108,7 +108,7 @@ mod tests {
             locks: vec![Lock {
                 owners: vec![1],
                 waiters: vec![Waiter { task: 0, role }],
-                ..Lock::new(key, Place::Heap)
+                ..Lock::new(key, Location::Heap)
             }],
             ..Picture::default()
         }

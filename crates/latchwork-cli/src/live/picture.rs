@@ -90,7 +90,7 @@ pub(crate) struct Lock {
     pub(crate) address: u64,
     pub(crate) kind: Kind,
     pub(crate) state: State,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// Its name for people.
     pub(crate) name: String,
     /// Where it was initialised or first taken, if it is checked.
@@ -189,7 +189,7 @@ impl Task {
 
 impl Lock {
     /// A lock of which nothing is known yet.
-    pub(crate) fn new(key: Key, place: Place) -> Self {
+    pub(crate) fn new(key: Key, place: Location) -> Self {
         Self {
             key,
             pid: 0,
@@ -247,7 +247,7 @@ pub(crate) enum Key {
 
 /// What a lock lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// A static of a program or library.
     Module(Module),
     /// In a region.
@@ -299,7 +299,7 @@ impl Picture {
         let lock = self.tasks.get(task)?.waits_for.first()?;
         let lock = &self.locks[*lock];
         let name = match &lock.place {
-            Place::Region {
+            Location::Region {
                 object: Some(object),
                 ..
             } => object,
@@ -377,14 +377,14 @@ impl Picture {
     /// Keeps these locks. Tasks keep their indices.
     pub(crate) fn retain_locks(&mut self, keep: &[bool]) {
         let mut places = vec![None; self.locks.len()];
-        let mut kept = Vec::new();
+        let mut retained = Vec::new();
         for (index, lock) in std::mem::take(&mut self.locks).into_iter().enumerate() {
             if keep[index] {
-                places[index] = Some(kept.len());
-                kept.push(lock);
+                places[index] = Some(retained.len());
+                retained.push(lock);
             }
         }
-        self.locks = kept;
+        self.locks = retained;
         for task in &mut self.tasks {
             task.waits_for.retain_mut(|lock| match places[*lock] {
                 Some(place) => {

@@ -273,7 +273,7 @@ fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
             .any(|lock| !picture.locks[*lock].waiters.is_empty());
         !waits_for_others && is_waited_for
     };
-    // One task stands for its whole cycle.
+    // One task represents its whole cycle.
     let of_cycles = picture
         .cycles
         .iter()
@@ -393,7 +393,7 @@ fn lines(is_last: bool) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{Key, Kind, Place, Waiter};
+    use crate::live::{Key, Kind, Location, Waiter};
 
     fn task(number: usize, waits_for: Option<usize>) -> Task {
         Task {
@@ -449,7 +449,7 @@ mod tests {
                 kind: Kind::Mutex,
                 owners,
                 waiters,
-                ..Lock::new(key, Place::Heap)
+                ..Lock::new(key, Location::Heap)
             });
         }
         picture

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// directory]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Worker processes, 1 to 63 [default: one a CPU, at least 2]
+    /// Worker processes, 1 to 63 [default: one per CPU, at least 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS as i64 - 1))]
     workers: Option<u16>,
     /// Read at most this much text
@@ -188,7 +188,7 @@ struct Worker {
 fn with_coprocs(
     region: &Region,
     coprocs: &Coprocs,
-    places: &[compare::Place<'_>],
+    places: &[compare::PieceRange<'_>],
     trap: usize,
     workers: usize,
 ) -> Result<Report, Box<dyn Error>> {
@@ -219,7 +219,7 @@ fn with_coprocs(
     let mut message = Vec::new();
     let mut next = 0;
     let mut stops = 0;
-    let mut recovery_told = false;
+    let mut recovery_reported = false;
     while crew.is_at_work() {
         // Feed the queue; after the last piece, one stop message for each worker at work.
         while next < places.len() || stops < crew.at_work() {
@@ -258,11 +258,11 @@ fn with_coprocs(
             );
         }
         let recovered_by = board.recovered_by.load(SeqCst);
-        if recovered_by != 0 && !recovery_told {
-            recovery_told = true;
+        if recovered_by != 0 && !recovery_reported {
+            recovery_reported = true;
             show.event(GOOD, &format!("{NAMES}-{recovered_by} got the mutex from the dead, and rolled its half-done changes back"));
         }
-        crew.look(&mut report, &board, &show, TICK)?;
+        crew.refresh(&mut report, &board, &show, TICK)?;
         show.whole(pieces_done(&board));
     }
     report.time = start.elapsed();
@@ -326,7 +326,7 @@ impl Crew<'_> {
     }
 
     /// Waits for a moment for a worker to end, and refreshes the display.
-    fn look(
+    fn refresh(
         &mut self,
         report: &mut Report,
         board: &Board,

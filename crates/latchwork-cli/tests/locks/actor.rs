@@ -12,13 +12,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 pub const ROLE: &str = "LATCHWORK_TEST_ROLE";
 pub const NAME: &str = "LATCHWORK_TEST_NAME";
 
-/// The C program, which goes with what is beside it; `None` without a compiler.
+/// The C program, and its directory, which is removed on drop; `None` without a compiler.
 pub fn c_program() -> Option<(PathBuf, Leftover)> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/hang.c");
     latchwork_testkit::compile(source.as_ref(), "hang", &[])
 }
 
-/// What the command says, as JSON.
+/// The report of the command, as JSON.
 pub struct Look(pub Value);
 
 impl Look {
@@ -76,7 +76,7 @@ impl Look {
         &self.0["locks"][lock.unwrap_or_else(|| panic!("{task} in {:#}", self.0)) as usize]
     }
 
-    /// The names of the tasks of each circle, sorted.
+    /// The names of the tasks of each cycle, sorted.
     pub fn cycles(&self) -> Vec<Vec<String>> {
         let cycles = self.0["cycles"].as_array().unwrap();
         let names = |cycle: &Value| {
@@ -93,7 +93,7 @@ impl Look {
     }
 }
 
-/// A process that plays a part, until it is dropped. It leads a group, which is killed with it.
+/// A process that runs a role, until it is dropped. It leads a group, which is killed with it.
 pub struct Actor {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -126,7 +126,7 @@ impl Actor {
         actor
     }
 
-    /// One of the parts below, in a copy of this program.
+    /// One of the roles of `roles.rs`, in a copy of this program.
     pub fn role(role: &str, name: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -144,7 +144,7 @@ impl Actor {
         self.child.id()
     }
 
-    /// How far the busy one has come.
+    /// The progress of the role `busy`.
     pub fn progress(&self) -> u64 {
         let region = self.region.as_ref().expect("a busy one");
         *region
@@ -154,7 +154,7 @@ impl Actor {
             .unwrap()
     }
 
-    /// Has it end; whether it did so in good order.
+    /// Ends it; returns whether it exited successfully.
     pub fn finish(mut self) -> bool {
         drop(self.stdin.take());
         let _ = self.stdout.read_to_end(&mut Vec::new());

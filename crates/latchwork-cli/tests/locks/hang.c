@@ -48,13 +48,13 @@ TASK(counter, sem_wait(&semaphore))
 TASK(dies, pthread_mutex_lock(&dead))
 TASK(joiner, pthread_join(*(pthread_t *)argument, NULL))
 
-/* Keeps a robust mutex in a process of its own, of which the list is all that tells. */
+/* Keeps a robust mutex in a process of its own, which is visible only in its robust list. */
 struct page {
 	pthread_mutex_t mutex[3];
 	pthread_barrier_t all;
 };
 
-/* Three processes in a circle, through a file that nobody else has. */
+/* Three processes in a cycle, through a file that no other process has open. */
 static void circle(void)
 {
 	struct page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -152,7 +152,7 @@ int main(int count, char **arguments)
 	start(counter, NULL);
 	puts("ready");
 	fflush(stdout);
-	/* Its owner is gone, and nobody is told. */
+	/* Its owner has ended, and no task is notified. */
 	pthread_mutex_lock(&dead);
 	return 0;
 }

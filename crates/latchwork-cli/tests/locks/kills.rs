@@ -6,8 +6,8 @@ use latchwork_testkit::{Seed, Watchdog};
 use serde_json::Value;
 use std::io::BufRead;
 
-/// Killed at random moments, while it reads a region and a board, the inspector leaves no trace, and what it looks at
-/// goes on.
+/// Killed at random moments, while it reads a region and a board, the inspector leaves no trace, and the inspected program
+/// continues.
 #[test]
 fn killing_the_inspector_harms_no_other_process() {
     let named = Named::new("inspected");
@@ -32,7 +32,7 @@ fn killing_the_inspector_harms_no_other_process() {
     assert!(actor.finish(), "the inspected program ends in good order");
 }
 
-/// Programs that come and go while they are looked at.
+/// Programs start and end while they are inspected.
 #[test]
 fn killing_the_inspected_harms_no_inspector() {
     let mut random = Seed::announced().rng(1);
@@ -56,7 +56,7 @@ fn killing_the_inspected_harms_no_inspector() {
     }
 }
 
-/// A watch goes on, whoever dies as it reads what they say of themselves.
+/// A watch continues when a process dies whose board it is reading.
 #[test]
 fn killing_the_inspected_ends_no_watch() {
     let mut random = Seed::announced().rng(2);
@@ -78,6 +78,6 @@ fn killing_the_inspected_ends_no_watch() {
         watchdog.progress();
     }
     drop(looks);
-    // Nobody listens: it ends by itself, and well.
+    // The pipe has no reader: it exits, successfully.
     assert!(watch.wait().unwrap().success());
 }

@@ -1,4 +1,4 @@
-//! The programs that are looked at: each plants its situation, says "ready", and stays until it is dropped.
+//! The roles of inspected programs: each creates its situation, prints "ready", and stays until it is dropped.
 
 use super::actor::{NAME, ROLE};
 use latchwork::check::{self, Checked, CheckedRwLock, hook, set_on};
@@ -123,7 +123,7 @@ fn limited() {
     until_the_end();
 }
 
-/// A program that tells the checker what it does.
+/// A program that reports its locking to the checker.
 fn checked() {
     set_on(true);
     let address = std::ptr::from_ref(&PLAIN).addr();
@@ -206,7 +206,7 @@ fn region(name: &str) {
     until_the_end();
 }
 
-/// A semaphore whose owner is killed while nobody looks.
+/// A semaphore whose owner is killed while no task sweeps the region.
 fn deaths(name: &str) {
     let region = RegionOptions::new()
         .max_bytes(4 << 20)
@@ -222,7 +222,7 @@ fn deaths(name: &str) {
     until_the_end();
 }
 
-/// One of two readers waits for who waits for both.
+/// One of two readers waits for the writer, which waits for both.
 fn readers() {
     static TABLE: CheckedRwLock<()> =
         CheckedRwLock::const_new(Checked::named("table", RawRwLock::new()), ());
@@ -249,7 +249,7 @@ fn readers() {
     until_the_end();
 }
 
-/// Locks, allocates and sends, until it is told to end. Its locks are checked, and nothing is found.
+/// Locks, allocates and sends, until its standard input is closed. Its locks are checked, without findings.
 fn busy(name: &str) {
     static ROUNDS: AtomicU64 = AtomicU64::new(0);
     // However slow the machine is.
@@ -326,7 +326,7 @@ fn reported() {
     until_the_end();
 }
 
-/// A hundred tasks and a thousand locks, held, waited for, with a circle among them, queues of all depths, coprocs.
+/// A hundred tasks and a thousand locks, held, waited for, with a cycle among them, queues of all depths, coprocs.
 fn crowd(name: &str) {
     const TASKS: usize = 100;
     const LOCKS: usize = 1000;
@@ -369,7 +369,7 @@ fn crowd(name: &str) {
                 let _held: Vec<_> = locks[own].iter().map(|lock| lock.lock().unwrap()).collect();
                 all_hold.wait();
                 match index {
-                    // A circle of three.
+                    // A cycle of three.
                     0..3 => drop(locks[(index + 1) % 3 * 10].lock()),
                     // One that many want, and chains.
                     3..40 => drop(locks[400].lock()),

@@ -18,7 +18,7 @@ fn keys_choose_sort_and_filter_what_the_terminal_shows() {
     for size in [(80, 24), (200, 50)] {
         let args = ["--interval", "0.2", "--filter", &named.0];
         let terminal = Terminal::open(size, Control::Signal, &args);
-        // The tasks all wait by then.
+        // All tasks wait then.
         terminal.until(|text| text.contains("task 40") && text.contains("cycle"));
         let sorted = terminal.until(|text| sorted_by(text).is_some());
         let (first, _) = sorted_by(&sorted).unwrap();
@@ -80,7 +80,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
             line_with(&list, "misuse") < line_with(&list, "wrong order"),
             "{list}"
         );
-        // No row goes from under the keys.
+        // The rows stay in place while keys are pressed.
         terminal.press(b" ");
         terminal.until_shown("  stand");
         terminal.press(b"\r");
@@ -88,7 +88,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
             text.contains("== latchwork: MISUSE [no-double-unlock]")
                 && text.contains("no?[31mthing")
         });
-        // Its end, however long it is.
+        // The end of the report.
         terminal.press(b"G");
         terminal.until_shown("to suppress: no-double-unlock");
         terminal.press(b"g");
@@ -102,7 +102,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
         });
         terminal.press(b"\x1b[F");
         terminal.until_shown("to suppress: one-order");
-        // What ends the program otherwise ends the reading.
+        // The key that normally ends the program closes the report.
         terminal.press(b"q");
         terminal.until_shown("AGO");
         // A row of any pane.
@@ -135,7 +135,7 @@ fn a_terminal_of_any_size_that_changes_is_drawn_on() {
         let size = match round % 4 {
             0 => (1, 1),
             1 => (random.usize(2..20), random.usize(1..6)),
-            // Another one than the next: of none that is the same anybody is told.
+            // Not the same size twice: the kernel reports only a change.
             2 => (random.usize(81..400), random.usize(1..120)),
             _ => (80, 24),
         };
@@ -166,7 +166,7 @@ fn a_terminal_full_of_text_shows_the_frame_alone_and_then_its_text_again() {
         let mut terminal = Terminal::open(size, Control::Signal, &args);
         let frame = terminal.until_shown("only “");
         assert!(!frame.contains(is_old), "{frame}");
-        // The tasks all wait by then.
+        // All tasks wait then.
         terminal.until(|text| text.contains("  1 deadlock  "));
         terminal.press(b" ");
         let panes = ["1", "2", "3", "4", "5", "6"].map(|pane| {

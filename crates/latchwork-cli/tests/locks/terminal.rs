@@ -19,10 +19,10 @@ pub struct Terminal {
     /// The command's end, to see how it was left.
     pub slave: OwnedFd,
     pub screen: Arc<(Mutex<Screen>, Condvar)>,
-    /// Who reads, until the pipe is closed.
+    /// The reading thread, until the pipe is closed.
     reader: (PipeWriter, JoinHandle<()>),
     watchdog: Watchdog,
-    /// Unless it was changed: terminals do with their text what they like, then.
+    /// `None` after a change: how a terminal then rearranges its text is not specified.
     first_size: Option<(usize, usize)>,
 }
 
@@ -39,7 +39,7 @@ impl Terminal {
         Self::start(size, control, &[&["top"], args].concat(), None)
     }
 
-    /// The locks of a process, looked at again and again.
+    /// The repeated report on the locks of a process.
     pub fn watch(size: (usize, usize), pid: u32) -> Self {
         let args = ["locks", "--watch=0.1", "--pid", &pid.to_string()];
         Self::start(size, Control::Signal, &args, None)
@@ -96,7 +96,7 @@ impl Terminal {
         (&*self.master).write_all(keys).unwrap();
     }
 
-    /// The screen, as soon as it is as it should be.
+    /// The screen, as soon as `is_there` returns true.
     pub fn until_screen(&self, is_there: impl Fn(&Screen) -> bool) -> MutexGuard<'_, Screen> {
         let mut screen = self.screen.0.lock().unwrap();
         while !is_there(&screen) {
@@ -106,7 +106,7 @@ impl Terminal {
         screen
     }
 
-    /// Its text, as soon as it is as it should be.
+    /// Its text, as soon as `is_there` returns true.
     pub fn until(&self, is_there: impl Fn(&str) -> bool) -> String {
         self.until_screen(|screen| is_there(&screen.text())).text()
     }
@@ -115,7 +115,7 @@ impl Terminal {
         self.until(|text| text.contains(part))
     }
 
-    /// All of a frame that stands still: its last line, which is drawn last, changes and changes back.
+    /// A complete frame: its last line, which is drawn last, changes and changes back.
     pub fn whole_frame(&self, filter: &str) -> String {
         self.press(b"/");
         self.until(|text| last_line(text).starts_with("show only: "));
@@ -123,7 +123,7 @@ impl Terminal {
         self.until(|text| last_line(text) == key_line(filter, text))
     }
 
-    /// Has another size, as soon as that was seen.
+    /// Changes the size, and waits until the command has redrawn.
     pub fn resize(&mut self, size: (usize, usize)) {
         self.first_size = None;
         let mut screen = self.screen.0.lock().unwrap();
@@ -141,7 +141,7 @@ impl Terminal {
         self.end_after("")
     }
 
-    /// Its end, with the terminal as it was before, but for what it says then.
+    /// Its end, with the terminal as it was before, except for its last output.
     pub fn end_after(mut self, last_words: &str) -> ExitStatus {
         let status = self.command.wait().unwrap();
         self.assert_given_back(last_words);
@@ -183,7 +183,7 @@ impl Terminal {
     }
 }
 
-/// Wakes who waits for a change when there will be none: what is read was not understood.
+/// Wakes the waiter for a change when the reader has ended, or panicked on unknown output.
 struct Last<'a>(&'a Condvar);
 
 impl Drop for Last<'_> {
@@ -206,7 +206,7 @@ fn read(from: &File, stop: &PipeReader, (screen, changed): &(Mutex<Screen>, Cond
         if !both[1].revents().is_empty() {
             return;
         }
-        // An error when all at the other end have gone, which we are not.
+        // An error once the other end is closed, while this end is open.
         let mut from = from;
         let count = from.read(&mut bytes).unwrap_or(0);
         screen.lock().unwrap().show(&bytes[..count]);
@@ -231,7 +231,7 @@ pub fn key_line(filter: &str, text: &str) -> String {
     line.trim_end().to_owned()
 }
 
-/// The lines between the header and the last line, as far as something stands there.
+/// The lines between the header and the last line, up to the first empty one.
 pub fn rows(text: &str) -> impl Iterator<Item = &str> {
     let below = text.lines().count() - 1;
     let lines = text.lines().take(below).skip(3);

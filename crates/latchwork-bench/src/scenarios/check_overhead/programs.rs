@@ -118,7 +118,7 @@ pub(super) fn prepare(plan: &Plan, cases: &mut Vec<Case>, warnings: &mut Vec<War
             let package = program.package;
             warnings.push(Warning::Skipped {
                 text: format!(
-                    "{} skipped: {} is not installed; the Debian package {package} brings it",
+                    "{} skipped: {} is not installed; the Debian package {package} provides it",
                     program.case, program.needs
                 ),
             });

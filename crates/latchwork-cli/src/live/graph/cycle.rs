@@ -53,8 +53,8 @@ impl Gathering {
                 }
                 match self.confirm(&cycle, &mut pauses) {
                     Ok(()) => _ = confirmed.insert(cycle),
-                    Err(gone) => {
-                        gone.into_iter().for_each(|task| has_run[task] = true);
+                    Err(have_run) => {
+                        have_run.into_iter().for_each(|task| has_run[task] = true);
                         is_settled = false;
                     }
                 }
