@@ -102,10 +102,10 @@ fn a_pthread_program_that_hangs_is_explained() {
         assert_eq!(look.waiters(&format!("hang:{name}")), waiters, "{name}");
         assert_eq!(lock["place"]["in"], "module", "{name}");
         let flags = &lock["flags"];
-        let in_circle = ["first", "second"].contains(&name);
+        let in_cycle = ["first", "second"].contains(&name);
         assert_eq!(
             *flags == serde_json::json!(["cycle"]),
-            in_circle,
+            in_cycle,
             "{name}: {flags}"
         );
     }
@@ -172,7 +172,7 @@ fn a_cycle_through_shared_memory_spans_three_processes() {
         return;
     };
     let mut command = std::process::Command::new(program);
-    command.arg("circle");
+    command.arg("cycle");
     let actor = Actor::start(command);
     let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
     let tasks = look.0["tasks"].as_array().unwrap();

@@ -55,7 +55,7 @@ struct page {
 };
 
 /* Three processes in a cycle, through a file that no other process has open. */
-static void circle(void)
+static void cycle(void)
 {
 	struct page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_mutexattr_t attributes;
@@ -123,7 +123,7 @@ int main(int count, char **arguments)
 		return 0;
 	}
 	if (count > 1) {
-		circle();
+		cycle();
 		return 0;
 	}
 	make(&inherit, PTHREAD_PRIO_INHERIT, PTHREAD_MUTEX_STALLED, PTHREAD_MUTEX_NORMAL);

@@ -48,7 +48,7 @@ pub(crate) fn release_free(mutex: &Mutex, mark: u32) -> bool {
 
 /// A protocol's lock in a program's mutex; `me` is the calling thread. Each function is the slow path after
 /// [`take_free`] or [`release_free`] has failed.
-pub(crate) trait Inside {
+pub(crate) trait Replacement {
     /// Acquires the lock if that needs no waiting.
     fn try_lock(mutex: &Mutex, me: u32) -> bool;
     /// Waits for the lock. Returns 0, `ETIMEDOUT`, or the reason why it can never be acquired.
@@ -75,7 +75,7 @@ impl Throughput {
     }
 }
 
-impl Inside for Throughput {
+impl Replacement for Throughput {
     fn try_lock(mutex: &Mutex, me: u32) -> bool {
         Self::words(mutex).try_lock(me)
     }
@@ -114,7 +114,7 @@ impl WaitWake {
     }
 }
 
-impl Inside for WaitWake {
+impl Replacement for WaitWake {
     fn try_lock(mutex: &Mutex, _: u32) -> bool {
         wait_wake(&mutex.word).try_lock()
     }
@@ -144,7 +144,7 @@ impl Inherit {
 /// How long a thread sleeps before it checks whether the lock has moved to another word.
 const NAP: Duration = Duration::from_secs(1);
 
-impl Inside for Inherit {
+impl Replacement for Inherit {
     fn try_lock(mutex: &Mutex, me: u32) -> bool {
         match mutex.second_word() {
             Some(word) => wait_wake(word).try_lock(),
