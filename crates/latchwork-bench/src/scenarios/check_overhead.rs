@@ -11,7 +11,7 @@ mod run;
 mod servers;
 
 use super::call_overhead::{OneTask, PARKED, Parked};
-use super::contention::{self, Crew, USUAL_LOAD, Work};
+use super::contention::{self, Contenders, USUAL_LOAD, Work};
 use super::futex_lock::Contend;
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
@@ -82,7 +82,7 @@ impl Scenario for CheckOverhead {
             }
             for &tasks in tasks.iter().filter(|tasks| **tasks > 1) {
                 let contend = Contend {
-                    crew: Crew {
+                    contenders: Contenders {
                         kind: Kind::Threads,
                         tasks,
                     },

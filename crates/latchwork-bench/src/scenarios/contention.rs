@@ -59,7 +59,7 @@ pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
 
 /// The contending tasks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Crew {
+pub(super) struct Contenders {
     pub(super) kind: Kind,
     pub(super) tasks: u32,
 }
@@ -67,16 +67,16 @@ pub(super) struct Crew {
 /// Measures `turn` in all tasks: operations per second, and Long's further columns.
 pub(super) fn measure(
     turn: &impl Turn,
-    crew: Crew,
+    contenders: Contenders,
     work: Work,
     window: Duration,
 ) -> io::Result<Sample> {
-    let counted = run(turn, crew, work, window, |_| Ok(Untimed))?;
+    let counted = run(turn, contenders, work, window, |_| Ok(Untimed))?;
     let mut sample = counted.sample();
 
     let log = |_| Ok(File::from(memfd_create("waits", MemfdFlags::CLOEXEC)?));
-    let logs: Vec<File> = (0..crew.tasks).map(log).collect::<io::Result<_>>()?;
-    run(turn, crew, work, window / 2, |task| {
+    let logs: Vec<File> = (0..contenders.tasks).map(log).collect::<io::Result<_>>()?;
+    run(turn, contenders, work, window / 2, |task| {
         Ok(Stopwatch {
             waits: Durations::new()?,
             log: &logs[task],
@@ -99,11 +99,11 @@ pub(super) fn measure(
 /// The number of operations of `turn`, without a measurement: for locks that count.
 pub(super) fn operations(
     turn: &impl Turn,
-    crew: Crew,
+    contenders: Contenders,
     work: Work,
     window: Duration,
 ) -> io::Result<u64> {
-    let counted = run(turn, crew, work, window, |_| Ok(Untimed))?;
+    let counted = run(turn, contenders, work, window, |_| Ok(Untimed))?;
     Ok(counted.tasks.iter().map(|task| task.operations).sum())
 }
 
@@ -187,12 +187,12 @@ struct Times {
 
 fn run<W: WaitTimer>(
     turn: &impl Turn,
-    crew: Crew,
+    contenders: Contenders,
     work: Work,
     window: Duration,
     timer: impl Fn(usize) -> io::Result<W> + Sync,
 ) -> io::Result<Counted> {
-    let tasks = crew.tasks as usize;
+    let tasks = contenders.tasks as usize;
     let times = SharedPage::new(Times::default())?;
     let tally = |_| SharedPage::new(Tally::default());
     let tallies: Vec<_> = (0..tasks).map(tally).collect::<io::Result<_>>()?;
@@ -228,7 +228,7 @@ fn run<W: WaitTimer>(
     };
 
     // A task's own error takes precedence over the observed one.
-    let observed: io::Result<_> = match crew.kind {
+    let observed: io::Result<_> = match contenders.kind {
         Kind::Threads => thread::scope(|scope| {
             let spawn = |task| {
                 let spawned = thread::Builder::new().spawn_scoped(scope, move || life(task));
@@ -261,7 +261,7 @@ fn run<W: WaitTimer>(
     let in_window = first.into_iter().zip(last);
     Ok(Counted {
         window,
-        cpu: (crew.kind == Kind::Threads).then_some(used),
+        cpu: (contenders.kind == Kind::Threads).then_some(used),
         tasks: tallies.iter().zip(in_window).map(counts).collect(),
     })
 }

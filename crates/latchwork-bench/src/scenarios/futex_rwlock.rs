@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::contention::{self, Crew, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
+use super::contention::{self, Contenders, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
 use crate::measure::{Case, Sampler};
@@ -68,7 +68,7 @@ impl Scenario for FutexRwLock {
                         unit: Unit::OpsPerSecond,
                         further: Vec::new(),
                         sampler: peer.visit(Contend {
-                            crew: Crew {
+                            contenders: Contenders {
                                 kind: Kind::Threads,
                                 tasks,
                             },
@@ -85,7 +85,7 @@ impl Scenario for FutexRwLock {
 
 /// Measures a lock.
 struct Contend {
-    crew: Crew,
+    contenders: Contenders,
     read_pct: u32,
     window: Duration,
 }
@@ -103,7 +103,7 @@ impl Visitor for Contend {
                 lock: placed(make())?,
                 read_pct: self.read_pct,
             };
-            contention::measure(&turn, self.crew, work, self.window)
+            contention::measure(&turn, self.contenders, work, self.window)
         })
     }
 }

@@ -199,12 +199,12 @@ fn with_coprocs(
 
     let start = Instant::now();
     let mut show = Show::new(places.len());
-    let mut crew = Crew {
+    let mut pool = WorkerPool {
         coprocs,
         workers: Vec::new(),
     };
     for _ in 0..workers {
-        crew.start(&mut show)?;
+        pool.start(&mut show)?;
     }
     let mut report = Report {
         time: Duration::ZERO,
@@ -220,9 +220,9 @@ fn with_coprocs(
     let mut next = 0;
     let mut stops = 0;
     let mut recovery_reported = false;
-    while crew.is_at_work() {
+    while pool.is_at_work() {
         // Feed the queue; after the last piece, one stop message for each worker at work.
-        while next < places.len() || stops < crew.at_work() {
+        while next < places.len() || stops < pool.at_work() {
             message.clear();
             if let Some((path, offset, length)) = places.get(next) {
                 worker::Task {
@@ -245,15 +245,15 @@ fn with_coprocs(
         }
         let victim = board.victim.load(SeqCst);
         if victim != 0 && report.victim == 0 {
-            let pid = crew.kill(victim as usize - 1)?;
+            let pid = pool.kill(victim as usize - 1)?;
             report.victim = pid;
             show.event(BAD, &format!("SIGKILL to {NAMES}-{victim}, process {pid}, in its critical section: it holds the mutex, and piece {trap} is half counted"));
-            let pid = crew.start(&mut show)?;
+            let pid = pool.start(&mut show)?;
             show.event(
                 FAINT,
                 &format!(
                     "{NAMES}-{}, process {pid}, takes its place",
-                    crew.workers.len()
+                    pool.workers.len()
                 ),
             );
         }
@@ -262,7 +262,7 @@ fn with_coprocs(
             recovery_reported = true;
             show.event(GOOD, &format!("{NAMES}-{recovered_by} got the mutex from the dead, and rolled its half-done changes back"));
         }
-        crew.refresh(&mut report, &board, &show, TICK)?;
+        pool.refresh(&mut report, &board, &show, TICK)?;
         show.whole(pieces_done(&board));
     }
     report.time = start.elapsed();
@@ -280,12 +280,12 @@ fn pieces_done(board: &Board) -> u64 {
 }
 
 /// The workers.
-struct Crew<'a> {
+struct WorkerPool<'a> {
     coprocs: &'a Coprocs,
     workers: Vec<Worker>,
 }
 
-impl Crew<'_> {
+impl WorkerPool<'_> {
     fn start(&mut self, show: &mut Show) -> Result<u32, Box<dyn Error>> {
         let number = self.workers.len() as u32;
         let name = format!("{NAMES}-{}", number + 1);

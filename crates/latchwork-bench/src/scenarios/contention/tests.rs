@@ -58,11 +58,11 @@ fn a_task_that_panics_is_reported_and_ends_nothing_else() {
     }
     let work = Work { load: 1, sleeps: 0 };
     let turn = Panicking(AtomicBool::new(false));
-    let crew = Crew {
+    let contenders = Contenders {
         kind: Kind::Threads,
         tasks: 3,
     };
-    let run = measure(&turn, crew, work, Duration::from_millis(1));
+    let run = measure(&turn, contenders, work, Duration::from_millis(1));
     assert_eq!(run.err().unwrap().to_string(), "a task panicked");
 }
 
@@ -86,8 +86,8 @@ fn a_task_that_cannot_begin_ends_the_run() {
     let work = Work { load: 1, sleeps: 0 };
     for kind in [Kind::Threads, Kind::Processes] {
         let turn = Refusing(SharedPage::new(AtomicBool::new(false)).unwrap());
-        let crew = Crew { kind, tasks: 3 };
-        assert!(measure(&turn, crew, work, Duration::from_millis(1)).is_err());
+        let contenders = Contenders { kind, tasks: 3 };
+        assert!(measure(&turn, contenders, work, Duration::from_millis(1)).is_err());
     }
 }
 
@@ -122,14 +122,14 @@ fn no_task_waits_for_a_process_that_died() {
         }
     }
     let work = Work { load: 1, sleeps: 0 };
-    let crew = Crew {
+    let contenders = Contenders {
         kind: Kind::Processes,
         tasks: 3,
     };
     for at_begin in [true, false] {
         let first = SharedPage::new(AtomicBool::new(false)).unwrap();
         let turn = Dying { at_begin, first };
-        let run = measure(&turn, crew, work, Duration::from_millis(1));
+        let run = measure(&turn, contenders, work, Duration::from_millis(1));
         assert!(run.err().unwrap().to_string().contains("status 0x9"));
     }
 }

@@ -10,7 +10,7 @@ use latchwork::queue::{Queue, QueueOptions, SendError};
 use latchwork::region::{Region, RegionOptions, TaskId};
 use latchwork::sharing::Shared;
 
-use super::crew::{Tally, Work};
+use super::tasks::{Tally, Work};
 use crate::peers::queues::ShallowMq;
 use crate::peers::{Lock, SharedPage, placed};
 
@@ -360,17 +360,17 @@ impl<Q: Queues, U: Under> Work for Messages<Q, U> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::crew::{Crew, run};
+    use super::super::tasks::{TaskSet, run};
     use super::*;
 
     /// The numbers of sent and received messages, of all tasks.
     fn counts(work: &impl Work, tasks: u32) -> (u64, u64) {
-        let crew = Crew {
+        let task_set = TaskSet {
             tasks,
             priority: None,
             window: Duration::from_millis(2),
         };
-        let (tallies, _) = run(work, crew).unwrap();
+        let (tallies, _) = run(work, task_set).unwrap();
         let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum();
         (sum(|tally| tally.operations), sum(|tally| tally.received))
     }

@@ -7,10 +7,10 @@
 mod class;
 mod classic;
 mod create;
-mod crew;
 mod delete;
 mod enqueue;
 mod flush;
+mod group;
 mod leave;
 mod mutex;
 mod plain;
