@@ -1,27 +1,27 @@
-# Sourced by the `install.sh` of the command and of the C library. They have set: prefix, destdir, list (a file that
-# names what is installed).
+# Sourced by the `install.sh` of the command and of the C library, which have set: prefix, destdir, list (a file with
+# the names of the installed files).
 
-# Installs a file, and notes it.
+# Installs a file, and adds it to the list.
 put() { # mode, from, to
     mkdir -p "$destdir$(dirname "$3")"
-    # Removed first: what runs, or is loaded, stays as it is.
+    # Removed first, so that a program that runs, or a loaded library, is not changed.
     rm -f "$destdir$3"
     install -m "$1" "$2" "$destdir$3"
     echo "$3" >> "$list"
 }
 
-# Installs a program or library without its debug information. That goes into `.debug` beside it, where debuggers
-# look for it by the link that stays (.gnu_debuglink).
+# Installs a program or library without its debug information, which goes to `.debug` in the same directory: debuggers
+# search it there, by the link that the file keeps (.gnu_debuglink).
 put_stripped() { # mode, from, to
     put "$1" "$2" "$3"
     objcopy=${OBJCOPY:-objcopy}
     if ! command -v "$objcopy" > /dev/null; then
-        echo "install.sh: $objcopy is not there: $3 keeps its debug information" >&2
+        echo "install.sh: $objcopy not found: $3 keeps its debug information" >&2
         return 0
     fi
-    folder=$(dirname "$3")/.debug
-    debug=$folder/$(basename "$3").debug
-    mkdir -p "$destdir$folder"
+    directory=$(dirname "$3")/.debug
+    debug=$directory/$(basename "$3").debug
+    mkdir -p "$destdir$directory"
     rm -f "$destdir$debug"
     "$objcopy" --only-keep-debug "$2" "$destdir$debug"
     chmod 644 "$destdir$debug"
@@ -32,13 +32,13 @@ put_stripped() { # mode, from, to
     chmod "$1" "$destdir$3"
 }
 
-# Installs a page that stands for another one, unless somebody else's page has that name.
+# Installs a page that refers to another one, unless a page of another package has that name.
 put_link() { # section, name, page
     link=$prefix/share/man/man$1/$2.$1
     if [ -e "$destdir$link" ]; then
         case $(head -c 200 "$destdir$link") in
             ".so man$1/"*) ;;
-            *) echo "install.sh: $link is there already, and stays" >&2; return 0 ;;
+            *) echo "install.sh: $link exists already, and was not replaced" >&2; return 0 ;;
         esac
     fi
     mkdir -p "$destdir$prefix/share/man/man$1"
@@ -48,7 +48,7 @@ put_link() { # section, name, page
     echo "$link" >> "$list"
 }
 
-# Removes what the list names, and the folders that are empty then.
+# Removes the listed files, and the directories that are then empty.
 remove_installed() {
     [ -f "$list" ] || { echo "nothing is installed in $destdir$prefix" >&2; exit 1; }
     while IFS= read -r file; do rm -f "$destdir$file"; done < "$list"
@@ -60,7 +60,7 @@ remove_installed() {
     rm -f "$list"
 }
 
-# Whether a list of directories, separated by colons, has this one.
+# Whether a list of directories, separated by colons, contains this one.
 has_path() { # list, directory
     case ":$1:" in
         *":$2:"*) return 0 ;;
@@ -68,15 +68,15 @@ has_path() { # list, directory
     return 1
 }
 
-# Says, once, that there is something to set.
-told=
+# Prints a required setting, after a heading before the first one.
+has_heading=
 must() { # line
-    [ -n "$told" ] || echo "Installed in $prefix, where it is not all found without these settings:"
-    told=yes
+    [ -n "$has_heading" ] || echo "Installed in $prefix. These settings are required for the system to find all of it:"
+    has_heading=yes
     printf '  %s\n' "$1"
 }
 
-# What `man` needs to find the pages.
+# Prints the setting by which `man` finds the pages, if it needs one.
 must_find_manual() {
     command -v manpath > /dev/null || return 0
     has_path "$(manpath -q 2> /dev/null)" "$prefix/share/man" \

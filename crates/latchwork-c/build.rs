@@ -5,9 +5,16 @@ fn main() {
     println!("cargo:rerun-if-changed=src");
     let mut plain = library();
     // No exceptions: a cancelled wait finds its handler by a list, at whatever instruction it was.
-    plain
-        .flag("-fno-exceptions")
-        .files(["src/wait.c", "src/inline.c", "src/classic.c"]);
+    plain.flag("-fno-exceptions").files(
+        [
+            "wait",
+            "inline",
+            "classic",
+            "classic_storage",
+            "classic_time",
+        ]
+        .map(|file| format!("src/{file}.c")),
+    );
     compile(&plain, "latchwork_plain");
     let mut unwound = library();
     // What a program's own function throws passes through, and is cleaned up after.

@@ -4,10 +4,10 @@
 #     crates/latchwork-c/install.sh [--prefix DIR] [--destdir DIR] [--static-library FILE] [--no-man]
 #     crates/latchwork-c/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
-# Without --static-library it is built, with `cargo build --release`. The shared library is linked from it with $CC,
-# or cc, and its debug information lies beside it in `.debug`. At the end the script says what is to be set for a
-# PREFIX that the system does not look at. What was installed stands in PREFIX/share/latchwork/installed, by which it
-# is removed. PREFIX may have spaces: pkg-config then gives flags for a makefile, or a shell's eval.
+# Without --static-library the static library is built, with `cargo build --release`. The shared library is linked from
+# it with $CC, or cc; its debug information goes to `.debug` in the same directory. At the end the script prints the
+# settings that a PREFIX outside the search paths needs. PREFIX/share/latchwork/installed lists the installed files, for
+# --uninstall. PREFIX may contain spaces: pkg-config then prints flags for a makefile, or for a shell's eval.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/usr/local destdir= library= uninstall= man=yes
@@ -27,7 +27,7 @@ case $prefix in
 esac
 case $prefix in
     *[\"\'\$\\\`\#\|\&]* | *"
-"*) echo "install.sh: --prefix $prefix: pkg-config's file cannot have this path, for its special characters" >&2
+"*) echo "install.sh: --prefix $prefix: pkg-config's file cannot contain this path, because of its special characters" >&2
         exit 2 ;;
 esac
 . "$here/../../install/lib.sh"
@@ -54,7 +54,7 @@ done
 put 644 "$library" "$prefix/lib/liblatchwork.a"
 shared=$(mktemp)
 trap 'rm -f "$shared" "$shared.names"' EXIT
-# -Bsymbolic: the library's own calls do not go by way of a program that has a function of the same name.
+# -Bsymbolic: a function of the same name in the program does not replace the library's own calls.
 ${CC:-cc} -shared -o "$shared" \
     -Wl,--whole-archive "$library" -Wl,--no-whole-archive \
     -Wl,--version-script="$here/latchwork.map" -Wl,-soname,"liblatchwork.so.$soversion" \
@@ -78,7 +78,7 @@ if [ -n "$man" ]; then
         [ "$name.3" = "$page" ] || put_link 3 "$name" "$page"
     done < "$shared"
 fi
-# What is staged for a package is found where that is installed.
+# Settings for a staged package depend on where it is installed.
 [ -z "$destdir" ] || exit 0
 if command -v pkg-config > /dev/null; then
     has_path "$(pkg-config --variable pc_path pkg-config):${PKG_CONFIG_PATH:-}" "$prefix/lib/pkgconfig" \

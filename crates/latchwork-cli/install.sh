@@ -1,13 +1,13 @@
 #!/bin/sh
-# Installs the command with the libraries that `latchwork run` loads into programs, which `cargo install` leaves out.
+# Installs the command with the libraries that `latchwork run` loads into programs, which `cargo install` does not install.
 #
 #     crates/latchwork-cli/install.sh [--prefix DIR] [--destdir DIR] [--built DIR] [--no-man]
 #     crates/latchwork-cli/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
-# The command goes to PREFIX/bin, the libraries to PREFIX/lib/latchwork, where it looks for them, and their debug
-# information beside each into `.debug`. (So a command from `cargo install` finds them if PREFIX is ~/.cargo.) PREFIX is
-# /usr/local unless given. Without --built, a directory such as target/release, they are built, with
-# `cargo build --release`. At the end it says what is to be set for a PREFIX that the system does not look at.
+# The command goes to PREFIX/bin, the libraries to PREFIX/lib/latchwork, where the command searches them, and the debug
+# information of each to `.debug` in the same directory. (So a command from `cargo install` finds them if PREFIX is
+# ~/.cargo.) PREFIX is /usr/local by default. --built names a directory such as target/release; without it, all is built
+# with `cargo build --release`. At the end the script prints the settings that a PREFIX outside the search paths needs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/usr/local destdir= built= uninstall= man=yes
@@ -39,7 +39,7 @@ fi
 mkdir -p "$(dirname "$list")"
 : > "$list"
 put_stripped 755 "$built/latchwork" "$prefix/bin/latchwork"
-# As dependencies of the command they lie in `deps`; beside it may be an earlier build.
+# As dependencies of the command they are in `deps`; in its own directory may be an earlier build.
 for library in liblatchwork_preload.so liblatchwork_preload_check.so; do
     for from in "$built/deps/$library" "$built/$library"; do [ -f "$from" ] && break; done
     put_stripped 644 "$from" "$prefix/lib/latchwork/$library"
@@ -50,7 +50,7 @@ if [ -n "$man" ]; then
         put_link 1 "latchwork-$(echo "$verb" | tr '[:upper:]' '[:lower:]')" latchwork.1
     done
 fi
-# What is staged for a package is found where that is installed.
+# Settings for a staged package depend on where it is installed.
 [ -z "$destdir" ] || exit 0
 has_path "$PATH" "$prefix/bin" || must "export PATH=\"$prefix/bin:\$PATH\""
 [ -z "$man" ] || must_find_manual

@@ -63,7 +63,7 @@ static void check_at(int holds, const char *what, int line)
 }
 #define check(what) check_at(what, #what, __LINE__)
 
-/* Who ends first; its id is nobody's then. */
+/* The task that ends first; its id is then free. */
 static void tell(rtems_id task, rtems_event_set event)
 {
 	rtems_status_code status = rtems_event_send(task, event);
@@ -188,7 +188,7 @@ static rtems_task tick(rtems_task_argument unused)
 	while (!stopping) {
 		must(rtems_task_wake_after(2));
 		tell(supervisor, EVENT_TICK);
-		/* The watchdog bites if nobody has fed it meanwhile. */
+		/* The watchdog fires unless a task has reset it meanwhile. */
 		if (rtems_semaphore_obtain(watchdog, RTEMS_NO_WAIT, RTEMS_NO_TIMEOUT) == RTEMS_SUCCESSFUL)
 			fed++;
 		else

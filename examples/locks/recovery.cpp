@@ -1,4 +1,4 @@
-// Processes that are killed in the middle of a transfer, and the repair of what they leave, by whoever comes next.
+// Processes that are killed in the middle of a transfer, and the repair of their data by the next owner.
 #include "latchwork.hpp"
 
 #include <csignal>

@@ -29,10 +29,10 @@ pub struct Options {
     /// Scenarios to run, in this order
     #[arg(required = true, value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
-    /// Run fewer cases and shorter samples: at most 45 s a scenario on 2 CPUs
+    /// Run fewer cases and shorter samples: at most 45 s per scenario on 2 CPUs
     #[arg(long)]
     pub quick: bool,
-    /// Measure every contestant this often, in turn; fewer than 5 only with --quick [default: 5]
+    /// Number of rounds, each of which measures every contestant; fewer than 5 only with --quick [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
     /// Task counts, for scenarios that vary them
@@ -41,14 +41,14 @@ pub struct Options {
     /// Run only these contestants, and the base, which the ratios need
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Also write the results to FILE, one JSON object a line for each scenario
+    /// Also write the results to FILE, one JSON object per line and scenario
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also write the counters of fine-grained to FILE as RTEMS's own benchmark of it, tmfine01, gives them: JSON,
-    /// an object for each of its cases, with an array of the tasks' operations in a second for each task count
+    /// Also write the counters of fine-grained to FILE in the format of RTEMS's benchmark tmfine01: JSON, an object for
+    /// each case, with an array of the tasks' operations per second for each task count
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
-    /// Also write a report into DIR, which is made if need be: report.md, and for each scenario a
+    /// Also write a report to DIR, which is created if necessary: report.md, and for each scenario a
     /// chart (SVG) and the results (JSON)
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,

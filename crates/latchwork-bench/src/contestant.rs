@@ -27,7 +27,7 @@ impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
         match self.package {
-            Some(package) => write!(f, "; the Debian package {package} brings it"),
+            Some(package) => write!(f, "; the Debian package {package} provides it"),
             None => Ok(()),
         }
     }

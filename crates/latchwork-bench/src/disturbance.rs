@@ -39,9 +39,9 @@ impl Watch for Blind {
 }
 
 /// Whether the processor times of a case's tasks are counted as this process's.
-pub(crate) fn can_tell(params: &Params) -> bool {
+pub(crate) fn is_measurable(params: &Params) -> bool {
     let apart = matches!(params.kind, Some(Kind::Processes | Kind::Coprocs));
-    // A sample with intentional company is disturbed on purpose.
+    // A sample with an intentional background load is disturbed on purpose.
     let is_alone = params.beside.is_none() && params.quota_pct.is_none();
     !apart && params.parent_mib.is_none() && is_alone
 }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_had_is_what_is_left() {
+    fn the_rest_of_the_ticks_belongs_to_other_programs() {
         let watch = Others {
             cpus: vec![0, 1],
             tick: Duration::from_millis(10),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_are_seen_at_work() {
+    fn other_programs_are_detected() {
         let mut watch = Others::new();
         assert!(watch.read().is_some(), "/proc/stat");
         watch.begin();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_and_read_again_is_the_same() {
+    fn results_survive_writing_and_reading() {
         let mut durations = Durations::new().unwrap();
         for step in 0..50_000 {
             durations.add(step * step);

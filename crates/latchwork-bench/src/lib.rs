@@ -28,10 +28,10 @@ mod measure;
 mod peers;
 mod plan;
 mod progress;
-mod repeat;
 mod report;
 pub mod result;
 mod scenarios;
+mod scratch;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -218,14 +218,14 @@ fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioRes
     }
     let Prepared {
         cases,
-        warnings: shrunk,
-        company,
+        warnings: left_out,
+        background,
     } = scenario.prepare(plan);
-    warnings.extend(shrunk);
-    let (rows, found) =
+    warnings.extend(left_out);
+    let (rows, noticed) =
         measure::run_rounds(scenario.name(), cases, plan.rounds, &mut *plan.watch());
-    drop(company);
-    warnings.extend(found);
+    drop(background);
+    warnings.extend(noticed);
     ScenarioResult {
         schema: SCHEMA,
         scenario: scenario.name().to_owned(),

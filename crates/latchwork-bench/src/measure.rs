@@ -7,130 +7,23 @@
 //! A sample during which other programs had the CPUs is repeated, a few times, and the least disturbed one is kept. If
 //! half of a row's rounds or more stay disturbed, the row is marked, has no ratio, and is not drawn.
 
+mod case;
+mod pace;
+mod repeat;
+
 use std::collections::BTreeMap;
-use std::io;
-use std::time::{Duration, Instant};
 
 use crate::disturbance::{TOLERATED, Watch};
 use crate::progress::Progress;
-use crate::repeat::{DISTURBED_ROUNDS, disturbances, is_disturbed, take};
-use crate::result::{Params, Row, Spread, Unit, Warning};
+use crate::result::{Params, Row, Spread, Warning};
+
+pub(crate) use case::{Case, EACH, Sample, Sampler};
+pub(crate) use pace::Pace;
+use repeat::{DISTURBED_ROUNDS, disturbances, is_disturbed, take};
 
 /// A row is noisy if its largest figure is so many times its smallest. The token ring's authors saw
 /// 10–15 %, so a variation below a half is normal.
 const NOISY: f64 = 1.5;
-
-/// One sample: the figure, and what else was counted.
-pub(crate) struct Sample {
-    pub(crate) figure: f64,
-    /// By name; a figure that is called [`EACH`] occurs once for each task.
-    pub(crate) extra: Vec<(&'static str, f64)>,
-}
-
-/// The name of a task's own figure.
-pub(crate) const EACH: &str = "each";
-
-impl From<f64> for Sample {
-    fn from(figure: f64) -> Self {
-        Self {
-            figure,
-            extra: Vec::new(),
-        }
-    }
-}
-
-/// Takes one sample. Boxed once for each sample, not for each iteration: the loop inside is compiled for its
-/// contestant.
-pub(crate) type Sampler = Box<dyn FnMut() -> io::Result<Sample>>;
-
-/// A contestant under one set of parameters.
-pub(crate) struct Case {
-    pub(crate) contestant: &'static str,
-    pub(crate) params: Params,
-    /// The parameters that a contestant shares with the base of its ratio.
-    pub(crate) group: Params,
-    pub(crate) is_base: bool,
-    pub(crate) unit: Unit,
-    /// Further figures for the row, such as published ones.
-    pub(crate) beside: Vec<(&'static str, f64)>,
-    pub(crate) sampler: Sampler,
-}
-
-/// The most doublings, whatever the clock says.
-const MOST_DOUBLINGS: u32 = 40;
-
-/// The length of a sample, as a number of iterations: determined at its first use, and raised if it proves too small.
-pub(crate) struct Pace {
-    target: Duration,
-    iterations: u64,
-}
-
-impl Pace {
-    pub(crate) fn new(target: Duration) -> Self {
-        Self {
-            target,
-            iterations: 0,
-        }
-    }
-
-    /// Nanoseconds per iteration of `timed`, which executes the given number and returns the elapsed time.
-    pub(crate) fn ns<E>(
-        &mut self,
-        mut timed: impl FnMut(u64) -> Result<Duration, E>,
-    ) -> Result<f64, E> {
-        if self.iterations == 0 {
-            self.iterations = iterations_for(self.target, &mut timed)?;
-        }
-        let mut elapsed = timed(self.iterations)?;
-        // The calibration was interrupted and gave far too few: then the measurement would be that of the clock.
-        for _ in 0..MOST_DOUBLINGS {
-            if elapsed * 2 >= self.target {
-                break;
-            }
-            self.iterations = self.iterations.saturating_mul(2);
-            elapsed = timed(self.iterations)?;
-        }
-        Ok(elapsed.as_nanos() as f64 / self.iterations as f64)
-    }
-
-    /// Nanoseconds per call of `work`.
-    pub(crate) fn ns_per_call(
-        &mut self,
-        mut work: impl FnMut() -> io::Result<()>,
-    ) -> io::Result<f64> {
-        self.ns(|iterations| time(iterations, &mut work))
-    }
-}
-
-/// Kept out of line, so that the loop's code does not depend on what surrounds it.
-#[inline(never)]
-fn time(iterations: u64, work: &mut impl FnMut() -> io::Result<()>) -> io::Result<Duration> {
-    let started = Instant::now();
-    for _ in 0..iterations {
-        work()?;
-    }
-    Ok(started.elapsed())
-}
-
-/// Determines how many iterations take about `target`. This also warms up caches and predictors. The shorter of two
-/// trials counts, since the other may have been interrupted.
-fn iterations_for<E>(
-    target: Duration,
-    timed: &mut impl FnMut(u64) -> Result<Duration, E>,
-) -> Result<u64, E> {
-    let mut iterations = 1_u64;
-    loop {
-        let mut elapsed = timed(iterations)?;
-        if elapsed * 8 >= target {
-            elapsed = elapsed.min(timed(iterations)?);
-        }
-        if elapsed * 8 >= target {
-            let per_iteration = elapsed.as_nanos() as f64 / iterations as f64;
-            return Ok((target.as_nanos() as f64 / per_iteration).max(1.0) as u64);
-        }
-        iterations *= 2;
-    }
-}
 
 /// Measures all cases `rounds` times; a case that fails once is named in a warning and left out.
 pub(crate) fn run_rounds(
@@ -220,7 +113,7 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
     });
     let mut extra: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let counted = samples.iter().flat_map(|sample| &sample.extra);
-    for (name, value) in counted.chain(&case.beside) {
+    for (name, value) in counted.chain(&case.further) {
         if *name == EACH {
             continue;
         }
@@ -317,11 +210,12 @@ fn noise(rows: &[Row]) -> Option<Warning> {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::cell::RefCell;
-    use std::convert::Infallible;
+    use std::io;
     use std::rc::Rc;
 
     use super::*;
     use crate::disturbance::Blind;
+    use crate::result::Unit;
 
     pub(crate) fn case(
         contestant: &'static str,
@@ -339,7 +233,7 @@ pub(crate) mod tests {
             params,
             is_base,
             unit: Unit::Ns,
-            beside: Vec::new(),
+            further: Vec::new(),
             sampler,
         }
     }
@@ -377,7 +271,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_each_task_did_is_of_the_round_in_the_middle() {
+    fn each_tasks_figure_is_of_the_median_round() {
         let mut rounds = vec![(4.0, [2.0, 2.0]), (1.0, [0.0, 1.0]), (3.0, [1.0, 2.0])];
         let sampler: Sampler = Box::new(move || {
             let (figure, each) = rounds.remove(0);
@@ -431,47 +325,5 @@ pub(crate) mod tests {
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].ratio, None);
         assert_eq!(warnings[0].text(), "base failed (tasks 1): out of luck");
-    }
-
-    #[test]
-    fn calibration_finds_the_iterations_that_fill_the_target() {
-        let mut pace = Pace::new(Duration::from_millis(30));
-        let ns = pace
-            .ns(|iterations| Ok::<_, Infallible>(Duration::from_nanos(iterations * 20)))
-            .unwrap();
-        assert_eq!(ns, 20.0);
-        assert_eq!(pace.iterations, 1_500_000);
-
-        let mut slow = Pace::new(Duration::from_millis(30));
-        slow.ns(|iterations| Ok::<_, Infallible>(Duration::from_secs(iterations)))
-            .unwrap();
-        assert_eq!(slow.iterations, 1);
-    }
-
-    /// One of the first calls is interrupted for a second, without an effect on the result.
-    #[test]
-    fn an_interruption_while_calibrating_leaves_no_tiny_sample() {
-        for interrupted in 0..20 {
-            let mut pace = Pace::new(Duration::from_millis(30));
-            let (mut calls, mut last) = (0, 0);
-            for round in 0..2 {
-                let ns = pace.ns(|iterations| {
-                    let stop = Duration::from_secs(u64::from(calls == interrupted));
-                    (calls, last) = (calls + 1, iterations);
-                    Ok::<_, Infallible>(Duration::from_nanos(iterations * 20) + stop)
-                });
-                assert!(calls > interrupted, "it is one of the first sample's calls");
-                assert!(last >= 750_000, "{interrupted}: {last} in round {round}");
-                assert_eq!(ns.unwrap(), 20.0, "{interrupted}, round {round}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_clock_that_stands_still_is_no_endless_loop() {
-        let mut pace = Pace::new(Duration::from_millis(30));
-        pace.iterations = 1;
-        let ns = pace.ns(|_| Ok::<_, Infallible>(Duration::ZERO)).unwrap();
-        assert_eq!(ns, 0.0);
     }
 }

@@ -50,6 +50,15 @@ impl Plan {
         })
     }
 
+    /// The user's task counts, or the scenario's `own`.
+    pub(crate) fn tasks_or<'a>(&'a self, own: &'a [u32]) -> &'a [u32] {
+        if self.tasks.is_empty() {
+            own
+        } else {
+            &self.tasks
+        }
+    }
+
     /// Whether `contestant` runs; the base always does, since the ratios need it.
     pub(crate) fn wants(&self, base: &str, contestant: &str) -> bool {
         self.only.is_empty()

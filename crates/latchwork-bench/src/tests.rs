@@ -18,7 +18,7 @@ fn parse(line: &str) -> Args {
 }
 
 /// Every available contestant has a row, every other one a warning that begins with its name.
-fn everybody_is_accounted_for(name: &str) -> ScenarioResult {
+fn accounts_for_all_contestants(name: &str) -> ScenarioResult {
     let scenario = find(name).unwrap();
     let plan = Plan::tiny();
     let result = measure_scenario(scenario, &plan);
@@ -68,13 +68,13 @@ fn everybody_is_accounted_for(name: &str) -> ScenarioResult {
 }
 
 #[test]
-fn call_overhead_accounts_for_everybody() {
-    everybody_is_accounted_for("call-overhead");
+fn call_overhead_accounts_for_all_contestants() {
+    accounts_for_all_contestants("call-overhead");
 }
 
 #[test]
-fn busy_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("busy");
+fn busy_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("busy");
     for row in &result.rows {
         let extra = |name: &str| row.extra[name];
         assert!(
@@ -95,13 +95,13 @@ fn busy_accounts_for_everybody() {
 }
 
 #[test]
-fn check_overhead_accounts_for_everybody() {
-    everybody_is_accounted_for("check-overhead");
+fn check_overhead_accounts_for_all_contestants() {
+    accounts_for_all_contestants("check-overhead");
 }
 
 #[test]
-fn context_switch_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("context-switch");
+fn context_switch_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("context-switch");
     // One contestant, in three kinds of tasks.
     let of = |kind| {
         let rows = result.rows.iter();
@@ -112,8 +112,8 @@ fn context_switch_accounts_for_everybody() {
 }
 
 #[test]
-fn futex_lock_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("futex-lock");
+fn futex_lock_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("futex-lock");
     for row in &result.rows {
         assert_eq!(row.better, Better::Higher);
         // No task was slower than the slowest, and waits were timed.
@@ -144,13 +144,13 @@ fn futex_lock_accounts_for_everybody() {
 }
 
 #[test]
-fn futex_rwlock_accounts_for_everybody() {
-    everybody_is_accounted_for("futex-rwlock");
+fn futex_rwlock_accounts_for_all_contestants() {
+    accounts_for_all_contestants("futex-rwlock");
 }
 
 #[test]
-fn wait_wakeup_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("wait-wakeup");
+fn wait_wakeup_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("wait-wakeup");
     for row in &result.rows {
         let same_cpu = row.params.placement == Some(Placement::SameCpu);
         assert!(!(same_cpu && row.contestant == "floor spinning"), "{row:?}");
@@ -158,20 +158,20 @@ fn wait_wakeup_accounts_for_everybody() {
 }
 
 #[test]
-fn broadcast_accounts_for_everybody() {
-    everybody_is_accounted_for("broadcast");
+fn broadcast_accounts_for_all_contestants() {
+    accounts_for_all_contestants("broadcast");
 }
 
 #[test]
-fn inversion_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("inversion");
+fn inversion_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("inversion");
     // Each undisturbed and disturbed, or not at all.
     assert_eq!(result.rows.len() % 2, 0);
 }
 
 #[test]
-fn fine_grained_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("fine-grained");
+fn fine_grained_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("fine-grained");
     for row in &result.rows {
         assert_eq!(row.better, Better::Higher);
         assert!(row.figure.min > 0.0, "{row:?}");
@@ -196,23 +196,23 @@ fn fine_grained_accounts_for_everybody() {
 }
 
 #[test]
-fn donation_accounts_for_everybody() {
-    everybody_is_accounted_for("donation");
+fn donation_accounts_for_all_contestants() {
+    accounts_for_all_contestants("donation");
 }
 
 #[test]
-fn vfs_accounts_for_everybody() {
-    everybody_is_accounted_for("vfs");
+fn vfs_accounts_for_all_contestants() {
+    accounts_for_all_contestants("vfs");
 }
 
 #[test]
-fn rt_latency_accounts_for_everybody() {
-    everybody_is_accounted_for("rt-latency");
+fn rt_latency_accounts_for_all_contestants() {
+    accounts_for_all_contestants("rt-latency");
 }
 
 #[test]
-fn footprint_accounts_for_everybody() {
-    let result = everybody_is_accounted_for("footprint");
+fn footprint_accounts_for_all_contestants() {
+    let result = accounts_for_all_contestants("footprint");
     for row in result.rows {
         // A mutex is zero: its program may have no data.
         let may_be_none = row.params.case == Some(Variant::ProgramData);
@@ -222,13 +222,13 @@ fn footprint_accounts_for_everybody() {
 }
 
 #[test]
-fn spawn_accounts_for_everybody() {
-    everybody_is_accounted_for("spawn");
+fn spawn_accounts_for_all_contestants() {
+    accounts_for_all_contestants("spawn");
 }
 
 #[test]
-fn heap_accounts_for_everybody() {
-    everybody_is_accounted_for("heap");
+fn heap_accounts_for_all_contestants() {
+    accounts_for_all_contestants("heap");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn task_counts_are_refused_where_they_would_do_nothing() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_found_before_measuring() {
+fn an_unwritable_file_is_detected_before_measuring() {
     let Args { options, .. } = parse("bench heap --json /nonexistent/results.json");
     let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
     assert!(
@@ -338,7 +338,7 @@ fn counters_of_rtems_need_its_scenario_and_a_file() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_found_before_measuring() {
+fn an_unwritable_report_is_detected_before_measuring() {
     let Args { options, .. } = parse("bench heap --report /dev/null");
     let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
     assert!(

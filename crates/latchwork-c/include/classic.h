@@ -189,7 +189,7 @@ struct lw_classic_options {
 	uint32_t flags;
 };
 
-/* Tasks' priorities are not set in the kernel: they order queues and are inherited, and nothing more. */
+/* Tasks' priorities are not set in the kernel: they only order queues, and are inherited. */
 #define LW_CLASSIC_UNSCHEDULED 1u
 
 /*
@@ -271,7 +271,7 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 
 /* ---- tasks ---- */
 
-/* A thread that waits to be started; it exists from here on, with its id. Attributes and modes have no effect. */
+/* Creates a thread, with its id, that waits to be started. Attributes and modes have no effect. */
 rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial_priority, size_t stack_size,
 				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id);
 /* Searches this process's tasks, by the names with which they were created. */
@@ -295,10 +295,8 @@ rtems_id rtems_task_self(void);
  */
 rtems_status_code rtems_task_set_priority(rtems_id id, rtems_task_priority new_priority,
 					  rtems_task_priority *old_priority);
-/* 0 yields. */
+/* 0 ticks: yields the processor. */
 rtems_status_code rtems_task_wake_after(rtems_interval ticks);
-
-
 
 rtems_interval rtems_clock_get_ticks_per_second(void);
 rtems_interval rtems_clock_get_ticks_since_boot(void);

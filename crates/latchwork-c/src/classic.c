@@ -19,7 +19,6 @@
 #include <string.h>
 #include <unistd.h>
 
-uint64_t latchwork_classic_tick(void);
 int latchwork_classic_is_scheduled(void);
 void latchwork_classic_wake(void);
 void latchwork_task_stops_by(const uint32_t *stop);
@@ -31,9 +30,6 @@ rtems_status_code latchwork_event_system_receive(rtems_event_set in, rtems_optio
 rtems_status_code latchwork_event_transient_receive(rtems_option options, rtems_interval ticks);
 rtems_status_code latchwork_message_queue_receive(rtems_id id, void *buffer, size_t room, size_t *size,
 						  rtems_option options, rtems_interval timeout);
-rtems_status_code latchwork_message_queue_construct(rtems_name name, uint32_t count, size_t max_message_size,
-						    rtems_attribute attributes, size_t storage_size, rtems_id *id);
-rtems_status_code latchwork_message_queue_delete(rtems_id id);
 rtems_status_code latchwork_rtems_message_queue_receive(rtems_id id, void *buffer, size_t *size,
 							rtems_option options, rtems_interval timeout);
 
@@ -79,10 +75,10 @@ static void begin_wait(void)
 	 * Acquire: the cancellation request came before the word was set. So a thread that finds the word set and
 	 * passes pthread_testcancel() has disabled cancellation, or is ending: its handlers may wait.
 	 */
-	int is_deaf = me != NULL && __atomic_load_n(&me->stop, __ATOMIC_ACQUIRE) != 0;
+	int ignores_stop = me != NULL && __atomic_load_n(&me->stop, __ATOMIC_ACQUIRE) != 0;
 	pthread_testcancel();
 	if (me != NULL)
-		latchwork_task_stops_by(is_deaf ? NULL : &me->stop);
+		latchwork_task_stops_by(ignores_stop ? NULL : &me->stop);
 }
 
 /* Acts on a request to end that came before, and on one that came during a wait that did not succeed. */
@@ -130,91 +126,7 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 	WAIT(latchwork_message_queue_receive(id, buffer, room, size, option_set, timeout));
 }
 
-/* ---- memory that a program provides ---- */
-
-/* The memory of a queue that was constructed with a handler for it. */
-struct storage {
-	struct storage *next;
-	rtems_id id;
-	void *area;
-	void (*free)(void *);
-};
-
-static LW_DEFINE_MUTEX(storages_lock);
-static struct storage *storages;
-
-static int is_deleted(rtems_id id)
-{
-	uint32_t count;
-	return rtems_message_queue_get_number_pending(id, &count) == RTEMS_INVALID_ID;
-}
-
-/* Calls the handlers of queues that no longer exist. */
-static void free_storages(void)
-{
-	struct storage *gone = NULL, **place = &storages;
-	lw_mutex_lock(&storages_lock);
-	while (*place != NULL) {
-		struct storage *storage = *place;
-		if (is_deleted(storage->id)) {
-			*place = storage->next;
-			storage->next = gone;
-			gone = storage;
-		} else {
-			place = &storage->next;
-		}
-	}
-	lw_mutex_unlock(&storages_lock);
-	while (gone != NULL) {
-		struct storage *storage = gone;
-		gone = storage->next;
-		storage->free(storage->area);
-		free(storage);
-	}
-}
-
-rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config *config, rtems_id *id)
-{
-	struct storage *storage = NULL;
-	rtems_status_code status;
-	/* A size that no memory has. */
-	size_t size = SIZE_MAX;
-	if (config == NULL)
-		return RTEMS_INVALID_ADDRESS;
-	free_storages();
-	if (config->storage_area != NULL)
-		size = config->storage_size;
-	if (config->storage_free != NULL) {
-		storage = malloc(sizeof *storage);
-		/* As if the program provided no memory for the queue. */
-		if (storage == NULL)
-			size = SIZE_MAX;
-	}
-	status = latchwork_message_queue_construct(config->name, config->maximum_pending_messages,
-						   config->maximum_message_size, config->attributes, size, id);
-	if (status != RTEMS_SUCCESSFUL || storage == NULL) {
-		free(storage);
-		return status;
-	}
-	storage->id = *id;
-	storage->area = config->storage_area;
-	storage->free = config->storage_free;
-	lw_mutex_lock(&storages_lock);
-	storage->next = storages;
-	storages = storage;
-	lw_mutex_unlock(&storages_lock);
-	return RTEMS_SUCCESSFUL;
-}
-
-rtems_status_code rtems_message_queue_delete(rtems_id id)
-{
-	rtems_status_code status = latchwork_message_queue_delete(id);
-	if (status == RTEMS_SUCCESSFUL)
-		free_storages();
-	return status;
-}
-
-/* ---- their lives ---- */
+/* ---- the lives of tasks ---- */
 
 static void drop(struct task *task)
 {
@@ -261,14 +173,14 @@ static void clear_away(void)
 }
 
 /* The kernel was asked to give a task a real-time priority. Prints a message, once, if it refused. */
-static void say_if_refused(rtems_task_priority priority)
+static void report_refused_priority(rtems_task_priority priority)
 {
-	static int said;
+	static int reported;
 	if (priority == RTEMS_MAXIMUM_PRIORITY || !latchwork_classic_is_scheduled() ||
-	    sched_getscheduler(0) == SCHED_FIFO || __atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+	    sched_getscheduler(0) == SCHED_FIFO || __atomic_exchange_n(&reported, 1, __ATOMIC_RELAXED))
 		return;
-	fputs("latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel does not go "
-	      "by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n",
+	fputs("latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel does not "
+	      "schedule by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n",
 	      stderr);
 }
 
@@ -290,7 +202,7 @@ static void *run(void *argument)
 		drop(task);
 		return NULL;
 	}
-	say_if_refused(task->priority);
+	report_refused_priority(task->priority);
 	task->thread = pthread_self();
 	task->process = getpid();
 	pthread_cleanup_push(forget, task);
@@ -430,7 +342,7 @@ static void drop_it(void *task)
 }
 
 /* How long a deletion waits for a task that does not wait anywhere, in milliseconds. */
-#define PATIENCE 2000
+#define DELETE_TIMEOUT 2000
 
 static rtems_status_code wait_for_end(struct task *task)
 {
@@ -455,7 +367,7 @@ static rtems_status_code wait_for_end(struct task *task)
 			nanosleep(&end, NULL);
 		}
 		waited += pause;
-		if (waited > PATIENCE)
+		if (waited > DELETE_TIMEOUT)
 			return RTEMS_TIMEOUT;
 		if (pause < 32)
 			pause *= 2;
@@ -498,56 +410,7 @@ rtems_status_code rtems_task_delete(rtems_id id)
 	return status == RTEMS_SUCCESSFUL ? at_end : status;
 }
 
-/* ---- time ---- */
-
-static uint64_t microseconds(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-rtems_status_code rtems_task_wake_after(rtems_interval ticks)
-{
-	uint64_t end, tick = latchwork_classic_tick();
-	struct timespec at;
-	if (ticks == RTEMS_YIELD_PROCESSOR) {
-		pthread_testcancel();
-		sched_yield();
-		return RTEMS_SUCCESSFUL;
-	}
-	if (tick == 0)
-		return RTEMS_INTERNAL_ERROR;
-	end = microseconds() + ticks * tick;
-	at.tv_sec = (time_t)(end / 1000000);
-	at.tv_nsec = (long)(end % 1000000) * 1000;
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
-		;
-	return RTEMS_SUCCESSFUL;
-}
-
-rtems_interval rtems_clock_get_ticks_per_second(void)
-{
-	uint64_t tick = latchwork_classic_tick();
-	return tick == 0 ? 0 : (rtems_interval)(1000000 / tick);
-}
-
-rtems_interval rtems_clock_get_ticks_since_boot(void)
-{
-	uint64_t tick = latchwork_classic_tick();
-	return tick == 0 ? 0 : (rtems_interval)(microseconds() / tick);
-}
-
-rtems_interval lw_classic_ticks(uint64_t milliseconds)
-{
-	uint64_t tick = latchwork_classic_tick(), ticks;
-	if (tick == 0)
-		return 0;
-	if (__builtin_mul_overflow(milliseconds, 1000, &ticks) || __builtin_add_overflow(ticks, tick - 1, &ticks))
-		return UINT32_MAX;
-	ticks /= tick;
-	return ticks > UINT32_MAX ? UINT32_MAX : (rtems_interval)ticks;
-}
+/* ---- names ---- */
 
 const char *rtems_status_text(rtems_status_code status)
 {

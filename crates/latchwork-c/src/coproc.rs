@@ -19,6 +19,9 @@
 //! *Locks:* `server`, then `running`; neither is held in a spawn or a wait.
 #![allow(unsafe_code)]
 
+mod attributes;
+
+use attributes::{CoprocAttributes, attributes_of, c_name_of, flag};
 use core::alloc::Layout;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -26,15 +29,12 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{
-    Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Scheduling, Signal, SpawnError,
-    StartError,
+    Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Signal, SpawnError, StartError,
 };
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::time::Deadline;
-use libc::{
-    EAGAIN, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, ENOTSUP, EPERM, cpu_set_t, pid_t, rlim_t, size_t,
-};
+use libc::{EAGAIN, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, EPERM, pid_t, size_t};
 use std::sync::Arc;
 
 /// What the region needs in addition to the memory that a program may allocate: tables, and partly used spans.
@@ -43,35 +43,6 @@ const TABLES: u64 = 4 << 20;
 const GRACE: Duration = Duration::from_secs(1);
 /// The length of one wait in a join, which is repeated.
 const LONG: Duration = Duration::from_secs(1 << 20);
-
-/// The flags of `coproc.h`.
-mod flag {
-    pub(super) const NOTIFY_PARENT: i32 = 0x0001;
-    pub(super) const SHARE_FS: i32 = 0x0002;
-    pub(super) const DETACHED: i32 = 0x0004;
-    pub(super) const SHARE_SYSVSEM: i32 = 0x0008;
-    pub(super) const SET_AS_SIZE: i32 = 0x0010;
-    pub(super) const SET_CORE_SIZE: i32 = 0x0020;
-    pub(super) const SET_CPU_TIME: i32 = 0x0040;
-    pub(super) const SET_STACK_SIZE: i32 = 0x0080;
-    pub(super) const SET_SCHED: i32 = 0x0100;
-    pub(super) const SET_CPU_AFFINITY: i32 = 0x0200;
-    pub(super) const SNAPSHOT: i32 = 0x0400;
-    pub(super) const DIE_WITH_PARENT: i32 = 0x0800;
-    pub(super) const SET: i32 = 0x03f0;
-    pub(super) const ALL: i32 = 0x0fff;
-}
-
-#[repr(C)]
-struct CoprocAttributes {
-    address_space_size: rlim_t,
-    core_file_size: rlim_t,
-    cpu_time: rlim_t,
-    stack_size: rlim_t,
-    scheduling_policy: c_int,
-    scheduling_param: c_int,
-    cpu_affinity_mask: cpu_set_t,
-}
 
 type Start = unsafe extern "C" fn(*mut c_void) -> c_int;
 
@@ -257,75 +228,6 @@ unsafe extern "C" fn coproc_create(
     answer(created)
 }
 
-fn attributes_of(
-    name: Option<&CStr>,
-    set: Option<&CoprocAttributes>,
-    flags: c_int,
-) -> Result<Attributes, c_int> {
-    if flags & !flag::ALL != 0 || flags & flag::SET != 0 && set.is_none() {
-        return Err(EINVAL);
-    }
-    if flags & flag::NOTIFY_PARENT != 0 {
-        return Err(ENOTSUP);
-    }
-    let mut attributes = Attributes::new();
-    if let Some(name) = name {
-        attributes = attributes.name(&name.to_string_lossy());
-    }
-    if let Some(set) = set {
-        let wants = |flag| flags & flag != 0;
-        if wants(flag::SET_AS_SIZE) {
-            attributes = attributes.address_space(set.address_space_size);
-        }
-        if wants(flag::SET_CORE_SIZE) {
-            attributes = attributes.core_size(set.core_file_size);
-        }
-        if wants(flag::SET_CPU_TIME) {
-            attributes = attributes.cpu_time(set.cpu_time);
-        }
-        if wants(flag::SET_STACK_SIZE) {
-            attributes = attributes.stack_size(set.stack_size as usize);
-        }
-        if wants(flag::SET_SCHED) {
-            attributes = attributes.scheduling(scheduling_of(set)?);
-        }
-        if wants(flag::SET_CPU_AFFINITY) {
-            let mask = &set.cpu_affinity_mask;
-            // SAFETY: all numbers are below the size of the set.
-            let is_in = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, mask) };
-            attributes = attributes.affinity((0..libc::CPU_SETSIZE as usize).filter(is_in));
-        }
-    }
-    if flags & flag::DIE_WITH_PARENT != 0 {
-        attributes = attributes.die_with_parent();
-    }
-    if flags & flag::SNAPSHOT != 0 {
-        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
-        attributes = unsafe { attributes.snapshot() };
-    }
-    if flags & flag::SHARE_SYSVSEM != 0 {
-        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
-        attributes = unsafe { attributes.share_sysv_undo() };
-    }
-    if flags & flag::SHARE_FS != 0 {
-        // SAFETY: by its manual page, the program's coprocs close no descriptor that belongs to their creator.
-        attributes = unsafe { attributes.share_fs().share_files() };
-    }
-    Ok(attributes)
-}
-
-fn scheduling_of(set: &CoprocAttributes) -> Result<Scheduling, c_int> {
-    let param = set.scheduling_param;
-    Ok(match set.scheduling_policy {
-        libc::SCHED_OTHER => Scheduling::Other { nice: param },
-        libc::SCHED_BATCH => Scheduling::Batch { nice: param },
-        libc::SCHED_IDLE => Scheduling::Idle,
-        libc::SCHED_FIFO => Scheduling::Fifo { priority: param },
-        libc::SCHED_RR => Scheduling::RoundRobin { priority: param },
-        _ => return Err(EINVAL),
-    })
-}
-
 fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<pid_t, c_int> {
     let state = state().ok_or(EINVAL)?;
     let (runtime, generation) = {
@@ -367,7 +269,7 @@ fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<p
 fn of_spawn(error: &SpawnError) -> c_int {
     match error {
         SpawnError::Attribute { attribute, error } => {
-            FAILED_ATTRIBUTE.set(named(attribute));
+            FAILED_ATTRIBUTE.set(c_name_of(attribute));
             error.raw_os_error()
         }
         SpawnError::Holding => EBUSY,
@@ -376,23 +278,6 @@ fn of_spawn(error: &SpawnError) -> c_int {
         SpawnError::Region(_) => ENOMEM,
         _ => EAGAIN,
     }
-}
-
-/// The names of attributes in C.
-fn named(attribute: &str) -> Option<&'static CStr> {
-    Some(match attribute {
-        "address_space" => c"address_space_size",
-        "core_size" => c"core_file_size",
-        "cpu_time" => c"cpu_time",
-        "stack_size" => c"stack_size",
-        "scheduling" => c"scheduling_policy",
-        "nice" => c"scheduling_param",
-        "affinity" => c"cpu_affinity_mask",
-        "name" => c"coproc_name",
-        "region" => c"shm_max_size",
-        "process" => return None,
-        _ => c"flags",
-    })
 }
 
 #[unsafe(no_mangle)]

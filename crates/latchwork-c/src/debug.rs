@@ -260,12 +260,12 @@ unsafe extern "C" fn mutex_debug_freed(
 static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// A C string of fixed capacity; longer text is cut off.
-struct Told {
+struct ReportText {
     bytes: [u8; 4096],
     length: usize,
 }
 
-impl fmt::Write for Told {
+impl fmt::Write for ReportText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.bytes[self.length..4095];
         let count = text.len().min(room.len());
@@ -275,30 +275,30 @@ impl fmt::Write for Told {
     }
 }
 
-fn tell(finding: &Finding) {
+fn report(finding: &Finding) {
     // Acquire: pairs with the Release in `mutex_debug_on_violation`.
     let handler = HANDLER.load(Ordering::Acquire);
     if handler.is_null() {
         return;
     }
-    let mut told = Told {
+    let mut text = ReportText {
         bytes: [0; 4096],
         length: 0,
     };
-    let _ = write!(told, "{finding}");
+    let _ = write!(text, "{finding}");
     // SAFETY: only functions of this type are stored there.
     unsafe {
         let handler: unsafe extern "C" fn(*const c_char) = core::mem::transmute(handler);
-        handler(told.bytes.as_ptr().cast());
+        handler(text.bytes.as_ptr().cast());
     }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mutex_debug_on_violation(handler: Option<unsafe extern "C" fn(*const c_char)>) {
     let address = handler.map_or(ptr::null_mut(), |handler| handler as *mut ());
-    // Release: see `tell`.
+    // Release: see `report`.
     HANDLER.store(address, Ordering::Release);
-    check::set_reporter(handler.map(|_| tell as fn(&Finding)));
+    check::set_reporter(handler.map(|_| report as fn(&Finding)));
     check::set_text(handler.is_none());
 }
 

@@ -12,6 +12,7 @@
 //! | `include/classic.h` | RTEMS's classic interface |
 //! | `src/debug.rs` | mutexes that report their use to the checker |
 //! | `src/inline.c` | each inline function as a symbol |
+//! | `src/classic.c`, `classic_storage.c`, `classic_time.c` | RTEMS's tasks, queues in the program's memory, ticks |
 //! | `src/wait.c`, `src/once.c` | code in which a thread may be unwound: no Rust frame is on the stack there |
 //! | `latchwork.map` | the exported symbols and their versions |
 //!

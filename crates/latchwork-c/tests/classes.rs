@@ -22,13 +22,13 @@ fn the_end_of_coprocs_is_that_of_all_of_them_and_a_new_beginning() {
 }
 
 #[test]
-fn each_name_for_all_kinds_does_what_the_manual_says_of_all_kinds() {
+fn each_generic_name_does_what_the_manual_documents_for_all_kinds() {
     check("sentences.c", &[GCC, CLANG.statically()], GNU, "said");
     check("sentences.c", &[GPP, CLANGPP_20], &[], "said");
 }
 
 #[test]
-fn directives_are_cancellation_points_where_their_header_says_so() {
+fn directives_are_cancellation_points_as_their_header_documents() {
     check("points.c", &[GCC, CLANG.statically()], GNU, "pointed");
     check("points.c", &[GPP], &[], "pointed");
 }

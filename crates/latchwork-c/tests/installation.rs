@@ -22,7 +22,7 @@ fn sh(script: &str, variables: &[(&str, &Path)]) -> String {
 }
 
 #[test]
-fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
+fn an_installation_is_known_to_pkg_config_and_can_be_removed() {
     let destination = scratch().join("removed");
     let library = support::static_library();
     // As careful as it must be, a shell finds its way through a space.
@@ -60,7 +60,7 @@ fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
 }
 
 #[test]
-fn a_prefix_that_pkg_config_cannot_say_is_refused() {
+fn a_prefix_that_pkg_config_cannot_express_is_refused() {
     for (prefix, reason) in [
         ("latchwork", "not an absolute path"),
         ("/tmp/latch\"work", "special characters"),
@@ -194,7 +194,7 @@ fn each_function_has_a_page() {
 }
 
 #[test]
-fn a_page_of_somebody_else_stays() {
+fn another_packages_page_stays() {
     let prefix = scratch().join("neighbour");
     let theirs = prefix.join("share/man/man3/down.3");
     std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
@@ -209,7 +209,7 @@ fn a_page_of_somebody_else_stays() {
 }
 
 #[test]
-fn the_shared_library_is_stripped_and_a_debugger_finds_what_was_taken() {
+fn the_shared_library_is_stripped_and_has_separate_debug_information() {
     let library = installed().join("lib/liblatchwork.so.0.1.0");
     let debug = installed().join("lib/.debug/liblatchwork.so.0.1.0.debug");
     if !has("objcopy") || !has("readelf") {
@@ -259,7 +259,7 @@ fn install_at_home(home: &Path) -> String {
 }
 
 #[test]
-fn what_the_script_says_is_enough_to_compile_and_run_and_read() {
+fn the_scripts_instructions_suffice_to_compile_run_and_read() {
     let home = scratch().join("home");
     let said = install_at_home(&home);
     for part in ["LD_LIBRARY_PATH", "-rpath", "Installed in"] {

@@ -2,14 +2,15 @@
 //! said to take all kinds takes them; and what a kind does not have is refused with a reason. In C and C++, by each
 //! compiler that is there.
 
+mod manual_pages;
 mod support;
 
 use latchwork as _;
 use latchwork_c as _;
+use manual_pages::{Prototype, family, pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
-use support::{How, by, compiler, repository, scratch};
+use support::{How, by, compiler, scratch};
 
 const HOWS: [How; 6] = [
     by("gcc", &["-std=c11"]),
@@ -22,207 +23,6 @@ const HOWS: [How; 6] = [
 
 /// The words that a page's placeholders stand for, where a constant is wanted.
 const CONSTANTS: &str = "enum { count = 1, tasks = 2, ceiling = 3 };\n";
-
-/// A function as a page or a header declares it.
-#[derive(Clone, Debug)]
-struct Prototype {
-    result: String,
-    name: String,
-    /// Each as it is declared, with its name.
-    parameters: Vec<String>,
-}
-
-impl Prototype {
-    /// None if it is no declaration of a function.
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (head, rest) = text.split_once('(')?;
-        let start = head.rfind([' ', '*'])? + 1;
-        let inside = rest.strip_suffix(')')?;
-        Some(Self {
-            result: head[..start].trim().to_owned(),
-            name: head[start..].to_owned(),
-            parameters: parameters(inside),
-        })
-    }
-
-    /// The names of the parameters.
-    fn arguments(&self) -> Vec<String> {
-        let name = |parameter: &String| {
-            let from = parameter.find("(*").map_or(parameter.as_str(), |at| {
-                parameter[at + 2..].split(')').next().unwrap()
-            });
-            from[from.rfind([' ', '*']).map_or(0, |at| at + 1)..].to_owned()
-        };
-        self.parameters.iter().map(name).collect()
-    }
-
-    fn declared(&self) -> String {
-        match self.parameters.len() {
-            0 => "void".to_owned(),
-            _ => self.parameters.join(", "),
-        }
-    }
-
-    /// A function that calls `name` with these parameters.
-    fn caller(&self, name: &str, number: usize) -> String {
-        let (result, declared) = (&self.result, self.declared());
-        let call = format!("{name}({})", self.arguments().join(", "));
-        let returns = if result == "void" { "" } else { "return " };
-        format!(
-            "{result} caller_{number}({declared});\n{result} caller_{number}({declared}) {{ {returns}{call}; }}\n"
-        )
-    }
-
-    /// Whether it is a name for all kinds, declared with a kind that has another name of its own: a macro in C.
-    /// (The names of migrate.h are macros, too, or overloaded with the place of the call.)
-    fn is_for_other_kinds(&self) -> bool {
-        let first = self.parameters.first();
-        let kind = first.and_then(|first| {
-            let kind = first.trim_start_matches("const ").split_once("_t *")?.0;
-            kind.starts_with("lw_").then(|| kind.to_owned())
-        });
-        kind.is_some_and(|kind| {
-            family(&kind).is_some() && !self.name.starts_with(&format!("{kind}_"))
-        })
-    }
-
-    /// A pointer to exactly this function.
-    fn pointer(&self, number: usize) -> String {
-        format!(
-            "extern {0} (*pointer_{number})({1});\n{0} (*pointer_{number})({1}) = {2};\n",
-            self.result,
-            self.declared(),
-            self.name
-        )
-    }
-}
-
-/// A list of parameters, at its commas outside of brackets.
-fn parameters(inside: &str) -> Vec<String> {
-    let (mut all, mut depth, mut current) = (Vec::new(), 0, String::new());
-    for letter in inside.chars() {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        if letter == ',' && depth == 0 {
-            all.push(core::mem::take(&mut current).trim().to_owned());
-        } else {
-            current.push(letter);
-        }
-    }
-    all.push(current.trim().to_owned());
-    all.retain(|parameter| !parameter.is_empty() && parameter != "void");
-    all
-}
-
-/// A page of the manual, by its sections, without the language that it is written in.
-struct Page {
-    name: String,
-    sections: BTreeMap<String, Vec<String>>,
-}
-
-impl Page {
-    fn read(path: &Path) -> Self {
-        let mut page = Self {
-            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
-            sections: BTreeMap::new(),
-        };
-        let mut section = String::new();
-        for line in std::fs::read_to_string(path).unwrap().lines() {
-            if let Some(title) = line.strip_prefix(".SH ") {
-                section = title.to_owned();
-            } else {
-                let lines = page.sections.entry(section.clone()).or_default();
-                lines.push(line.to_owned());
-            }
-        }
-        page
-    }
-
-    fn section(&self, name: &str) -> &[String] {
-        self.sections.get(name).map_or(&[], Vec::as_slice)
-    }
-
-    /// What the synopsis has the reader write: preprocessor lines, and statements.
-    fn synopsis(&self) -> (String, Vec<String>) {
-        let (mut preprocessor, mut text) = (String::new(), String::new());
-        for line in self.section("SYNOPSIS") {
-            let Some((".B" | ".BI", rest)) = line.split_once(' ') else {
-                continue;
-            };
-            let plain = unquote(rest);
-            if rest.starts_with('#') {
-                // g++ defines it itself.
-                let again = rest.starts_with("#define _GNU_SOURCE");
-                let line = format!("{rest}\n");
-                preprocessor += &match again {
-                    true => format!("#ifndef _GNU_SOURCE\n{line}#endif\n"),
-                    false => line,
-                };
-            } else {
-                text += &format!("{plain} ");
-            }
-        }
-        let statements = text.split(';').map(str::trim);
-        let statements = statements.filter(|statement| !statement.is_empty());
-        (preprocessor, statements.map(str::to_owned).collect())
-    }
-
-    fn prototypes(&self) -> Vec<Prototype> {
-        let (_, statements) = self.synopsis();
-        let is_function = |statement: &&String| !statement.contains('=');
-        let statements = statements.iter().filter(is_function);
-        statements
-            .filter_map(|statement| Prototype::parse(statement))
-            .collect()
-    }
-
-    /// The programs, and parts of such, between `.EX` and `.EE`.
-    fn examples(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        let mut current: Option<String> = None;
-        for line in self.section("EXAMPLES") {
-            match (line.as_str(), &mut current) {
-                (".EX", _) => current = Some(String::new()),
-                (".EE", _) => all.extend(current.take()),
-                (line, Some(text)) => {
-                    let line = line.replace("\\e", "\\").replace("\\-", "-");
-                    *text += &format!("{line}\n");
-                }
-                _ => {}
-            }
-        }
-        all
-    }
-}
-
-/// The arguments of a macro that alternates between fonts, put together.
-fn unquote(arguments: &str) -> String {
-    let (mut text, mut quoted) = (String::new(), false);
-    for letter in arguments.chars() {
-        match letter {
-            '"' => quoted = !quoted,
-            ' ' if !quoted => {}
-            _ => text.push(letter),
-        }
-    }
-    text.replace("\\-", "-")
-}
-
-fn pages() -> Vec<Page> {
-    let folder = repository().join("man");
-    let entries = std::fs::read_dir(folder).unwrap().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
-    // A page that is but a link to another one has no sections.
-    let pages = paths.iter().filter(|path| path.extension().unwrap() == "3");
-    let pages: Vec<_> = pages.map(|path| Page::read(path)).collect();
-    let pages: Vec<_> = pages
-        .into_iter()
-        .filter(|page| !page.section("SYNOPSIS").is_empty())
-        .collect();
-    assert!(pages.len() >= 8, "the manual is not where it was");
-    pages
-}
 
 /// What a compiler says of a text: nothing if it takes it.
 fn verdict(how: How, name: &str, text: &str) -> Result<(), String> {
@@ -349,18 +149,6 @@ fn each_name_that_a_page_begins_with_is_declared() {
 /// What each kind of an object can do: by family and operation, and by kind, how that kind's function is declared.
 type Operations = BTreeMap<(String, String), BTreeMap<String, Prototype>>;
 
-const FAMILIES: [&str; 6] = ["mutex", "rwlock", "cond", "sem", "completion", "barrier"];
-
-/// The family that a type belongs to.
-fn family(kind: &str) -> Option<&'static str> {
-    if kind == "lw_spin" {
-        return Some("mutex");
-    }
-    let belongs =
-        |family: &&str| kind == format!("lw_{family}") || kind.ends_with(&format!("_{family}"));
-    FAMILIES.into_iter().find(belongs)
-}
-
 /// All that the headers declare, without the names for all kinds.
 fn operations(how: How) -> Operations {
     let file = scratch().join("all.c");
@@ -400,7 +188,7 @@ fn kinds<'a>(operations: &'a Operations, family: &str) -> BTreeSet<&'a str> {
         .collect()
 }
 
-/// Parameters as they are named anew for a wait with a mutex of some kind.
+/// The parameters of a wait, with a mutex of this kind instead of `lw_mutex_t`.
 fn with_mutex(prototype: &Prototype, kind: &str) -> Prototype {
     let mut prototype = prototype.clone();
     for parameter in &mut prototype.parameters {
@@ -410,7 +198,7 @@ fn with_mutex(prototype: &Prototype, kind: &str) -> Prototype {
 }
 
 #[test]
-fn a_name_for_all_kinds_takes_each_kind_that_has_the_function() {
+fn a_generic_name_accepts_each_kind_that_has_the_function() {
     for how in compilers() {
         let operations = operations(how);
         let mut text = "#include <latchwork.h>\n".to_owned();
@@ -500,7 +288,7 @@ const NONE_AT_ALL: [(&str, &str, &str); 8] = [
 ];
 
 #[test]
-fn a_kind_without_the_operation_is_refused_by_the_name_for_all_kinds() {
+fn a_generic_name_refuses_a_kind_without_the_operation() {
     for how in compilers() {
         let operations = operations(how);
         // Each in a line of its own, with what is to be said of it.

@@ -2,6 +2,7 @@
 //! library, as they are installed; and by the bodies that the locks of Rust run.
 
 mod bodies;
+mod inlined;
 mod plugins;
 mod support;
 
@@ -42,10 +43,10 @@ fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
     );
 }
 
-/// The negative twins: a cancelled waiter that keeps what it was told, and one that keeps a token's wake-up. Somebody
-/// else then waits for ever, which nobody does where neither is kept.
+/// The negative twins: a cancelled waiter that keeps its notification, and one that keeps a token's wake-up. Another
+/// waiter then waits for ever; without these faults none does.
 #[test]
-fn a_cancelled_wait_that_passes_nothing_on_is_found() {
+fn a_cancelled_wait_that_keeps_a_notification_is_detected() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (wait, include) = (sources.join("wait.c"), format!("-I{}", sources.display()));
     let how = GCC_OPTIMISED.statically();
@@ -74,7 +75,7 @@ fn a_cancelled_wait_that_passes_nothing_on_is_found() {
 
 /// In a program of one thread, which is linked statically, too.
 #[test]
-fn deaths_are_told_and_forked_children_hold_nothing() {
+fn owner_deaths_are_reported_and_forked_children_hold_no_locks() {
     check(
         "robust.c",
         &[GCC_OPTIMISED.statically(), GCC, CLANG_OPTIMISED],
@@ -89,7 +90,7 @@ fn cpp_classes_serve_the_standard_library() {
 }
 
 #[test]
-fn coprocs_are_what_their_attributes_say_and_end_as_they_should() {
+fn coprocs_have_their_attributes_and_end_as_they_should() {
     check(
         "coproc.c",
         &[GCC, CLANG_OPTIMISED.statically()],
@@ -113,7 +114,7 @@ fn semaphores_become_mutexes_type_by_type() {
 }
 
 #[test]
-fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
+fn directives_return_as_rtems_does_and_tasks_live_as_long_as_they_should() {
     check(
         "classic.c",
         &[GCC, CLANG_OPTIMISED.statically()],
@@ -192,7 +193,7 @@ fn a_semaphore_that_counts_is_reported_where_it_becomes_a_mutex() {
 }
 
 #[test]
-fn calls_answer_right_at_their_edges() {
+fn calls_return_correctly_in_edge_cases() {
     let hows = [GCC, CLANG_OPTIMISED.statically()];
     check("corners.c", &hows, GNU, "cornered");
     check("corners.c", &[GPP], &[], "cornered");
@@ -201,7 +202,7 @@ fn calls_answer_right_at_their_edges() {
 }
 
 #[test]
-fn what_one_copy_of_the_library_has_taken_another_one_releases() {
+fn a_lock_taken_by_one_copy_of_the_library_is_released_by_another() {
     if !GCC_OPTIMISED.is_there() {
         return;
     }
@@ -323,7 +324,7 @@ fn the_headers_compile_by_themselves_in_every_standard() {
 
 /// Clang sees a lock that is not released; sparse sees an imbalance.
 #[test]
-fn static_analysis_finds_what_is_planted() {
+fn static_analysis_detects_planted_faults() {
     let text = "#include \"latchwork.h\"\n#include \"migrate.h\"\nstatic LW_DEFINE_MUTEX(lock);\nstatic int data LW_GUARDED_BY(lock);\n\
         int good(void);\nint good(void) { int seen; lw_mutex_lock(&lock); seen = data; lw_mutex_unlock(&lock); return seen; }\n\
         int tried(void);\nint tried(void) { if (lw_mutex_trylock(&lock) == 0) { data++; lw_mutex_unlock(&lock); } return 0; }\n";
@@ -360,131 +361,6 @@ fn static_analysis_finds_what_is_planted() {
         assert!(!said.contains("'good'"), "{said}");
     } else {
         eprintln!("skipped: sparse is not installed");
-    }
-}
-
-/// The instructions of a function up to its first return: those of a free lock, for what is not likely stands
-/// behind.
-#[cfg(target_arch = "x86_64")]
-fn straight(assembly: &str, function: &str) -> Vec<String> {
-    let label = format!("{function}:");
-    let lines = assembly
-        .lines()
-        .skip_while(|line| !line.starts_with(&label));
-    let mut instructions = Vec::new();
-    for line in lines.skip(1).map(str::trim) {
-        let is_label = line
-            .split_whitespace()
-            .next()
-            .is_none_or(|word| word.ends_with(':'));
-        // "lock" may stand on a line of its own, before its instruction.
-        if is_label || line.starts_with(['.', '#']) || line == "lock" {
-            continue;
-        }
-        instructions.push(line.to_owned());
-        if line.starts_with("ret") {
-            return instructions;
-        }
-    }
-    panic!("{function} does not return")
-}
-
-/// Each kind's pair, with the most instructions that it may have.
-#[cfg(target_arch = "x86_64")]
-const PAIRS: [(&str, usize, usize); 10] = [
-    ("lw_mutex", 10, 14),
-    ("lw_shared_mutex", 10, 14),
-    ("lw_tp_mutex", 14, 14),
-    ("lw_pi_mutex", 14, 14),
-    ("lw_plain_pi_mutex", 14, 14),
-    ("lw_recursive_mutex", 20, 26),
-    ("lw_robust_mutex", 36, 36),
-    ("lw_robust_tp_mutex", 36, 36),
-    ("lw_robust_pi_mutex", 42, 36),
-    ("lw_spin", 10, 12),
-];
-
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
-    for how in [
-        by("gcc", &["-std=c11", "-O2"]),
-        by("clang", &["-std=c11", "-O2"]),
-    ] {
-        if !how.is_there() {
-            continue;
-        }
-        let mut command = compiler(how);
-        command.args(["-S", "-o", "-"]).arg(source("fast.c"));
-        let assembly = String::from_utf8(command.output().unwrap().stdout).unwrap();
-        for (kind, lock, unlock) in PAIRS {
-            for (function, most) in [("lock", lock), ("unlock", unlock)] {
-                let name = format!("{kind}_pair_{function}");
-                let path = straight(&assembly, &name);
-                let atomic = |line: &&String| {
-                    line.contains("cmpxchg") || line.starts_with("xchg") || line.contains("xadd")
-                };
-                // A spinlock is released by a plain store.
-                let expected = usize::from(name != "lw_spin_pair_unlock");
-                assert_eq!(
-                    path.iter().filter(atomic).count(),
-                    expected,
-                    "{name}: {path:#?}"
-                );
-                assert!(
-                    !path.iter().any(|line| line.starts_with("call")),
-                    "{name}: {path:#?}"
-                );
-                assert!(path.len() <= most, "{name} has {}: {path:#?}", path.len());
-            }
-        }
-    }
-}
-
-/// What the shared library exports, by name.
-fn exported() -> Vec<String> {
-    let library = installed().join("lib/liblatchwork.so");
-    let mut command = Command::new("objdump");
-    command.arg("-T").arg(library);
-    let listed = run(command);
-    let defined = listed.lines().filter(|line| !line.contains("*UND*"));
-    let names = defined.filter(|line| line.contains("LATCHWORK_0.1"));
-    names
-        .filter_map(|line| Some(line.split_whitespace().last()?.to_owned()))
-        .collect()
-}
-
-#[test]
-fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
-    if !has("objdump") {
-        eprintln!("skipped: objdump is not installed");
-        return;
-    }
-    let exported = exported();
-    for name in [
-        "lw_mutex_lock",
-        "lw_robust_pi_mutex_unlock",
-        "lw_shared_sem_post",
-        "lw_rf_rwlock_tryrdlock",
-        "lw_cond_wait",
-        "lw_once",
-        "lw_robust_rwlock_unlock_inconsistent",
-        "lw_cond_has_waiters",
-        "lw_this_task",
-        "coproc_create",
-        "mutex_debug_lock",
-    ] {
-        assert!(
-            exported.iter().any(|known| known == name),
-            "{name} is missing"
-        );
-    }
-    let ours = ["lw_", "coproc_", "mutex_debug_", "rtems_", "LATCHWORK_"];
-    for name in &exported {
-        assert!(
-            ours.iter().any(|start| name.starts_with(start)),
-            "{name} is exported"
-        );
     }
 }
 

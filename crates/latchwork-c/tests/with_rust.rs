@@ -114,7 +114,7 @@ fn c_and_rust_exclude_each_other() {
 }
 
 #[test]
-fn c_waits_for_what_rust_tells_and_the_other_way_round() {
+fn c_waits_for_notifications_by_rust_and_vice_versa() {
     static TURN: Mutex<u64> = Mutex::new(0);
     static CHANGED: Condvar = Condvar::new();
     let (mutex, cond) = (&raw const TURN, &raw const CHANGED);
@@ -147,7 +147,7 @@ fn c_waits_for_what_rust_tells_and_the_other_way_round() {
 }
 
 #[test]
-fn a_thread_that_ends_with_a_lock_of_cs_is_told_to_rust() {
+fn the_end_of_a_thread_with_a_lock_of_cs_is_reported_to_rust() {
     static ROBUST: Mutex<u64, Robust> = Mutex::robust(0);
     thread::spawn(|| {
         // SAFETY: a lock of that kind, which stays where it is.

@@ -1,7 +1,7 @@
 //! `latchwork gc`: removing the named regions that no process uses any more.
 
 use crate::Failure;
-use crate::status::Trouble;
+use crate::status::Problems;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::leftovers::{Caution, Leftover, Outcome, remove_unused};
 use rustix::io::Errno;
@@ -43,19 +43,19 @@ struct File {
 /// Fails if a file could not be examined, or not be removed.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let leftovers = remove_unused(&args.names, args.dry_run).map_err(Failure::Directory)?;
-    let mut trouble = Trouble::of("gc");
+    let mut problems = Problems::of("gc");
     for (index, leftover) in leftovers.iter().enumerate() {
         if is_missing(leftover) {
-            trouble.no_region(&args.names[index]);
+            problems.no_region(&args.names[index]);
         } else if let Some(error) = error(&leftover.outcome) {
-            trouble.say(format_args!("{:?}: {error}", leftover.path));
+            problems.report(format_args!("{:?}: {error}", leftover.path));
         }
     }
     match args.json {
         true => print_json(args, &leftovers, out)?,
         false => print_table(&leftovers, out)?,
     }
-    Ok(trouble.code())
+    Ok(problems.code())
 }
 
 /// The region was named on the command line, and does not exist.
@@ -117,7 +117,7 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
         ("", Align::Right),
         ("", Align::Left),
     ]);
-    let (mut gone, mut freed) = (0, 0);
+    let (mut removed, mut freed) = (0, 0);
     for leftover in leftovers.iter().filter(|leftover| !is_missing(leftover)) {
         let style = match leftover.outcome {
             Outcome::Removed | Outcome::Removable => style::GOOD,
@@ -125,7 +125,7 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
             _ => style::BAD,
         };
         if matches!(leftover.outcome, Outcome::Removed | Outcome::Removable) {
-            gone += 1;
+            removed += 1;
             freed += leftover.memory_bytes;
         }
         let remark = match &leftover.outcome {
@@ -140,7 +140,7 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
         ]);
     }
     table.write(out)?;
-    let regions = style::count(gone, "region", "regions");
+    let regions = style::count(removed, "region", "regions");
     match leftovers
         .iter()
         .any(|leftover| leftover.outcome == Outcome::Removable)
@@ -150,7 +150,7 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
             "{regions} would be removed, {} freed.",
             style::bytes(freed)
         ),
-        false if gone == 0 => writeln!(out, "Nothing to remove."),
+        false if removed == 0 => writeln!(out, "Nothing to remove."),
         false => writeln!(out, "{regions} removed, {} freed.", style::bytes(freed)),
     }
 }

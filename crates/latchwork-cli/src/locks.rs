@@ -4,8 +4,8 @@ mod json;
 pub(crate) mod text;
 
 use crate::live::{self, Observer, Picture, Symbols};
-use crate::ps::seek_regions;
-use crate::status::Trouble;
+use crate::ps::report_missing_regions;
+use crate::status::Problems;
 use crate::terminal::{self, Keyboard, keys};
 use anstream::AutoStream;
 use ratatui::crossterm::event::KeyCode;
@@ -18,13 +18,13 @@ pub(crate) struct Args {
     /// Show what this process's threads hold and wait for, and where these chains of waits lead
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
-    /// Show what lies in this region only
+    /// Show only objects in this region
     #[arg(long, value_name = "NAME")]
     region: Vec<String>,
     /// Show waits for events, too: condition variables, semaphore counts, messages, unknown words
     #[arg(long)]
     all: bool,
-    /// Print one JSON object instead of tables (with --watch: one a line)
+    /// Print one JSON object instead of tables (with --watch: one per line)
     #[arg(long)]
     json: bool,
     /// Repeat every so many seconds; a terminal shows this on a screen of its own: press q to leave
@@ -48,7 +48,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// The repeated views that the arguments request.
-struct Looks<'a> {
+struct Views<'a> {
     args: &'a Args,
     observer: Observer,
     symbols: Symbols,
@@ -57,25 +57,25 @@ struct Looks<'a> {
 /// Shows what is accessible; inaccessible processes are no failure, except named ones. With `--watch` it ends as soon
 /// as a named process or region is gone.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
-    let mut looks = Looks {
+    let mut views = Views {
         args,
         observer: Observer::default(),
         symbols: Symbols::default(),
     };
     if let Some(pause) = args.watch.filter(|_| !args.json && terminal::is_there()) {
-        return watch(&mut looks, pause);
+        return watch(&mut views, pause);
     }
     loop {
-        let mut trouble = Trouble::of("locks");
-        let picture = looks.look(&mut trouble);
+        let mut problems = Problems::of("locks");
+        let picture = views.view(&mut problems);
         match (args.json, args.watch) {
             (true, None) => json::print_pretty(&picture, out)?,
             (true, Some(_)) => json::print_line(&picture, out)?,
             (false, _) => text::print(&picture, out)?,
         }
         out.flush()?;
-        let Some(pause) = args.watch.filter(|_| trouble.is_none()) else {
-            return Ok(trouble.code());
+        let Some(pause) = args.watch.filter(|_| problems.is_none()) else {
+            return Ok(problems.code());
         };
         std::thread::sleep(pause);
         if !args.json {
@@ -85,16 +85,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
 }
 
 /// Refreshes the whole screen until a key or a signal ends it, or a named process or region is gone.
-fn watch(looks: &mut Looks<'_>, pause: Duration) -> io::Result<ExitCode> {
-    let mut trouble = Trouble::silent("locks");
+fn watch(views: &mut Views<'_>, pause: Duration) -> io::Result<ExitCode> {
+    let mut problems = Problems::deferred("locks");
     let colours = AutoStream::choice(&io::stdout());
     terminal::session(|session| {
         let mut keyboard = Keyboard::default();
         let mut above = 0;
         let mut is_done = false;
         while !is_done && !session.is_ended() {
-            let picture = looks.look(&mut trouble);
-            if !trouble.is_none() {
+            let picture = views.view(&mut problems);
+            if !problems.is_none() {
                 break;
             }
             let mut text = AutoStream::new(Vec::new(), colours);
@@ -119,15 +119,15 @@ fn watch(looks: &mut Looks<'_>, pause: Duration) -> io::Result<ExitCode> {
         }
         Ok(())
     })?;
-    trouble.tell();
-    Ok(trouble.code())
+    problems.print_deferred();
+    Ok(problems.code())
 }
 
 /// Reports the processes that do not exist, or that the caller may not inspect.
-fn seek_processes(pids: &[u32], trouble: &mut Trouble) {
+fn seek_processes(pids: &[u32], problems: &mut Problems) {
     for pid in pids {
         if !std::fs::exists(format!("/proc/{pid}/task/{pid}")).unwrap_or(true) {
-            trouble.say(format_args!("there is no process {pid}"));
+            problems.report(format_args!("there is no process {pid}"));
             continue;
         }
         // The file that is needed most, and whose permission is that of the others.
@@ -135,17 +135,17 @@ fn seek_processes(pids: &[u32], trouble: &mut Trouble) {
         if let Err(error) = memory
             && error.kind() == io::ErrorKind::PermissionDenied
         {
-            trouble.say(format_args!("process {pid}: {error}"));
+            problems.report(format_args!("process {pid}: {error}"));
         }
     }
 }
 
-impl Looks<'_> {
-    fn look(&mut self, trouble: &mut Trouble) -> Picture {
+impl Views<'_> {
+    fn view(&mut self, problems: &mut Problems) -> Picture {
         let args = self.args;
-        let mut picture = self.observer.look();
-        seek_processes(&args.pid, trouble);
-        seek_regions(&picture, &args.region, trouble);
+        let mut picture = self.observer.view();
+        seek_processes(&args.pid, problems);
+        report_missing_regions(&picture, &args.region, problems);
         if !args.pid.is_empty() {
             picture.narrow_to(&args.pid);
         }
@@ -154,7 +154,7 @@ impl Looks<'_> {
             .iter()
             .map(|lock| {
                 let in_region = || match &lock.place {
-                    live::Place::Region { region, .. } => picture
+                    live::Location::Region { region, .. } => picture
                         .regions
                         .get(*region)
                         .is_some_and(|region| args.region.contains(&region.name)),

@@ -36,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// See tasks that share memory survive a kill (what happens without a verb)
+    /// Demonstrate that tasks which share memory survive a kill (the default)
     Tour(tour::Args),
     /// Report what this system has, allows and lacks, and the consequences
     Doctor(doctor::Args),
@@ -60,7 +60,7 @@ enum Verb {
     Top(top::Args),
     /// Remove the named regions that no process uses any more
     Gc(gc::Args),
-    /// Run a program that is not recompiled, with this library's mutexes or under its checker
+    /// Run an unmodified program with this library's mutexes or under its checker
     Run(run::Args),
     /// Print a report with lines of sources: the checker starts it
     #[command(hide = true)]

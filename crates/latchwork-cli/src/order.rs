@@ -86,11 +86,11 @@ fn show(graph: &Graph, out: &mut impl Write) -> Result<ExitCode, Failure> {
     for edge in graph.edges() {
         writeln!(out, "{}", line(edge))?;
     }
-    let circles = graph.circles();
-    for circle in &circles {
-        writeln!(out, "cycle: {}", printable(&circle.join(" -> ")))?;
+    let cycles = graph.cycles();
+    for cycle in &cycles {
+        writeln!(out, "cycle: {}", printable(&cycle.join(" -> ")))?;
     }
-    Ok(if circles.is_empty() {
+    Ok(if cycles.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

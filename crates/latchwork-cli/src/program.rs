@@ -16,11 +16,11 @@ pub(crate) enum Unsuitable {
     Unreadable { path: PathBuf, error: io::Error },
     #[error("{0:?} may not be executed")]
     NotExecutable(PathBuf),
-    #[error("{0:?} is no program for this machine")]
+    #[error("{0:?} is not a program for this machine")]
     Foreign(PathBuf),
     #[error("{0:?} is linked statically: no library can be loaded into it")]
     Static(PathBuf),
-    #[error("{path:?} is made for {linker:?}, and not for glibc")]
+    #[error("{path:?} is built for {linker:?}, not for glibc")]
     OtherLibc { path: PathBuf, linker: OsString },
     #[error(
         "{0:?} runs with the rights of another user or group (setuid, setgid or capabilities): the \

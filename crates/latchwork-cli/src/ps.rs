@@ -1,17 +1,18 @@
 //! `latchwork ps`: regions, their tasks, and the processes that these run in.
 
 mod json;
+mod view;
 
 use crate::live::{self, Picture, Symbols};
-use crate::process::{Process, thread_cpu_time};
-use crate::status::Trouble;
+use crate::process::Process;
+use crate::status::Problems;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::AttachError;
 use latchwork::region::inspect::{Contents, LockState, RegionReport, TaskReport, TaskState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use view::View;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,20 +24,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The combined contents of a region's table and `/proc`.
-struct View<'a> {
-    region: &'a RegionReport,
-    /// The processes of its tasks, and those that have it open, as far as they exist in this PID namespace.
-    processes: BTreeMap<u32, Process>,
-    /// The processor time of each live task, by slot.
-    cpu_times: BTreeMap<u16, Duration>,
-    /// What its tasks wait for, by slot.
-    waits: BTreeMap<u16, String>,
-}
-
 /// Shows what is accessible; inaccessible regions are no failure, except named ones.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
-    let mut picture = live::look();
+    let mut picture = live::view();
     Symbols::default().name_all(&mut picture);
     let chosen = |region: &RegionReport| args.names.is_empty() || args.names.contains(&region.name);
     let views: Vec<_> = picture
@@ -46,11 +36,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         .filter(|(_, region)| chosen(region))
         .map(|(index, _)| View::new(&picture, index))
         .collect();
-    let mut trouble = Trouble::of("ps");
-    seek_regions(&picture, &args.names, &mut trouble);
+    let mut problems = Problems::of("ps");
+    report_missing_regions(&picture, &args.names, &mut problems);
     if args.json {
         json::print(&views, picture.hidden_descriptors, out)?;
-        return Ok(trouble.code());
+        return Ok(problems.code());
     }
     if args.names.is_empty() && views.is_empty() {
         writeln!(out, "There are no regions.")?;
@@ -76,61 +66,24 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
             )
         )?;
     }
-    Ok(trouble.code())
+    Ok(problems.code())
 }
 
 /// Reports the named regions that do not exist, or that cannot be read.
-pub(crate) fn seek_regions(picture: &Picture, names: &[String], trouble: &mut Trouble) {
+pub(crate) fn report_missing_regions(picture: &Picture, names: &[String], problems: &mut Problems) {
     for name in names {
         let mut found = picture.regions.iter().filter(|region| region.name == *name);
         match found.next().map(|region| &region.contents) {
-            None => trouble.no_region(name),
+            None => problems.no_region(name),
             Some(Err(error @ (AttachError::System { .. } | AttachError::Permission))) => {
-                trouble.say(format_args!("region {name:?}: {error}"));
+                problems.report(format_args!("region {name:?}: {error}"));
             }
             Some(_) => {}
         }
     }
 }
 
-impl<'a> View<'a> {
-    fn new(picture: &'a Picture, index: usize) -> Self {
-        let region = &picture.regions[index];
-        let ours = region
-            .contents
-            .as_ref()
-            .ok()
-            .filter(|contents| contents.pid_namespace_is_ours);
-        let tasks = ours.map_or(&[][..], |contents| &contents.tasks);
-        // A dead task's PID may have been reused.
-        let living = tasks.iter().filter(|task| task.state == TaskState::Alive);
-        let pids: BTreeSet<u32> = living
-            .clone()
-            .map(|task| task.process)
-            .chain(region.openings.iter().map(|opening| opening.process))
-            .collect();
-        Self {
-            region,
-            processes: pids
-                .iter()
-                .filter_map(|pid| Some((*pid, Process::read(*pid)?)))
-                .collect(),
-            cpu_times: living
-                .filter_map(|task| Some((task.slot, thread_cpu_time(task.process, task.thread)?)))
-                .collect(),
-            waits: picture
-                .tasks
-                .iter()
-                .enumerate()
-                .filter_map(|(task, found)| {
-                    let mut places = found.memberships.iter();
-                    let place = places.find(|place| place.region == index)?;
-                    Some((place.slot, picture.wait_text(task)?))
-                })
-                .collect(),
-        }
-    }
-
+impl View<'_> {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let region = self.region;
         let place = match &region.path {
@@ -173,7 +126,7 @@ impl<'a> View<'a> {
             return writeln!(
                 out,
                 "  {}",
-                Cell::new(style::FAINT, "no process is seen to have it")
+                Cell::new(style::FAINT, "no visible process has it open")
             );
         }
         let mut table = Table::new(&[
@@ -293,14 +246,14 @@ fn remarks(contents: &Contents) -> Vec<String> {
     let mut remarks = Vec::new();
     if !contents.pid_namespace_is_ours {
         remarks.push(format!(
-            "its tasks are of PID namespace {}: their processes cannot be found from here",
+            "its tasks are of PID namespace {}: their processes are not visible from this one",
             contents.pid_namespace
         ));
     }
     for lock in &contents.locks {
         match lock.state {
             LockState::OwnerDied => remarks.push(format!(
-                "its {} lock was held by a task that died; the next one repairs",
+                "its {} lock was held by a task that died; the next owner repairs the data",
                 lock.name
             )),
             LockState::Held { thread } => {
@@ -317,7 +270,7 @@ fn remarks(contents: &Contents) -> Vec<String> {
     if dead > 0 {
         let tasks = style::count(dead, "task died", "tasks died");
         remarks.push(format!(
-            "{tasks} and the next one to attach or wait will settle what was left"
+            "{tasks}, and the next task that attaches or waits will clean up"
         ));
     }
     remarks

@@ -23,11 +23,11 @@ pub(crate) struct Args {
     /// Replace the program's mutexes by this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
-    /// Watch what the program does with its locks, and report what is wrong (threads with stacks below 128 KiB get 64
-    /// KiB more)
+    /// Check how the program uses its locks, and report errors (stacks of threads below 128 KiB are enlarged by 64
+    /// KiB)
     #[arg(long, conflicts_with = "mutex")]
     check: bool,
-    /// Write findings and the summary as JSON, one object a line
+    /// Write findings and the summary as JSON, one object per line
     #[arg(long, requires = "check")]
     json: bool,
     /// Also append findings to DIR/findings.jsonl, and the lock order to DIR/order
@@ -45,10 +45,10 @@ pub(crate) struct Args {
     /// Also report locks that are held when the process ends
     #[arg(long, requires = "check")]
     exit_holding: bool,
-    /// Have a call that would close a cycle of waits fail with EDEADLK
+    /// Let a call that would complete a wait-for cycle fail with EDEADLK
     #[arg(long, requires = "check")]
     refuse: bool,
-    /// Leave out findings whose suppression lines are in FILE
+    /// Suppress findings whose suppression lines are in FILE
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
     /// Do not report this rule (repeatable). Example: one-task-order, which reports that a single task takes locks in
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Report waits that last longer than MS milliseconds; 0 means none [default: 10,000]
     #[arg(long, value_name = "MS", requires = "check")]
     long: Option<u64>,
-    /// Print no line at the end
+    /// Print no summary at the end
     #[arg(long)]
     quiet: bool,
     /// The program and its arguments
@@ -81,10 +81,10 @@ enum Mutex {
     Tp,
     /// Wait-wake: the plain mutex; its waiters sleep, and a release wakes one of them
     WaitWake,
-    /// Inheriting: the owner runs at the priority of its waiters. A mutex that another thread releases inherits nothing
-    /// from then on, which is reported
+    /// Inheriting: the owner runs at the priority of its waiters. A mutex that a thread other than its owner releases
+    /// no longer inherits, which is reported
     Pi,
-    /// None: what the program does by itself, for comparison
+    /// The program's own, for comparison
     Glibc,
 }
 
@@ -106,10 +106,10 @@ pub(crate) enum Error {
     NothingToDo,
     #[error("run: cannot use {path:?}: {error}")]
     Report { path: PathBuf, error: io::Error },
-    #[error("run: {0:?}: a comma in a path cannot be passed on")]
+    #[error("run: {0:?}: a path with a comma cannot be passed to the checker")]
     Comma(PathBuf),
     #[error(
-        "run: cannot find {name}, which `cargo install` leaves out: crates/latchwork-cli/install.sh brings it \
+        "run: cannot find {name}, which `cargo install` does not install: crates/latchwork-cli/install.sh does \
          (with `--prefix ~/.cargo`, for instance); not found at {places}"
     )]
     NoLibrary { name: &'static str, places: String },

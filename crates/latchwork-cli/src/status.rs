@@ -8,46 +8,46 @@ use std::process::ExitCode;
 pub(crate) const RULE: &str = "\
 Exit status:
   0  Success.
-  1  A named process, region or file does not exist or is not accessible, or something could not be done: standard \
-error has a line for each, and the rest was still done. Also if `order show` finds a cycle, `order diff` a new edge, \
+  1  A named process, region or file does not exist or is not accessible, or an operation failed: standard \
+error has a line for each, and the others were carried out. Also if `order show` finds a cycle, `order diff` a new edge, \
 or `doctor` that something required is missing.
   2  The command line is invalid.
-`run` ends as the program does; or with 127 if there is no such program, 126 if it cannot be run, 125 for any other \
-error.";
+`run` exits with the program's status; or with 127 if there is no such program, 126 if it cannot be run, 125 for any \
+other error.";
 
 /// What a verb could not show or do, collected as it runs.
-pub(crate) struct Trouble {
+pub(crate) struct Problems {
     verb: &'static str,
-    said: Vec<String>,
+    messages: Vec<String>,
     /// Whether messages are deferred.
-    is_silent: bool,
+    is_deferred: bool,
 }
 
-impl Trouble {
+impl Problems {
     pub(crate) fn of(verb: &'static str) -> Self {
         Self {
             verb,
-            said: Vec::new(),
-            is_silent: false,
+            messages: Vec::new(),
+            is_deferred: false,
         }
     }
 
-    /// For a verb that draws on the screen: defers all messages until [`Self::tell`].
-    pub(crate) fn silent(verb: &'static str) -> Self {
+    /// For a verb that draws on the screen: defers all messages until [`Self::print_deferred`].
+    pub(crate) fn deferred(verb: &'static str) -> Self {
         Self {
-            is_silent: true,
+            is_deferred: true,
             ..Self::of(verb)
         }
     }
 
     /// Prints a message on standard error; a repeated one only once.
-    pub(crate) fn say(&mut self, what: impl Display) {
+    pub(crate) fn report(&mut self, what: impl Display) {
         let text = what.to_string();
-        if !self.said.contains(&text) {
-            if !self.is_silent {
+        if !self.messages.contains(&text) {
+            if !self.is_deferred {
                 self.write(&text);
             }
-            self.said.push(text);
+            self.messages.push(text);
         }
     }
 
@@ -57,19 +57,19 @@ impl Trouble {
     }
 
     /// Prints the deferred messages.
-    pub(crate) fn tell(&mut self) {
-        if std::mem::take(&mut self.is_silent) {
-            self.said.iter().for_each(|text| self.write(text));
+    pub(crate) fn print_deferred(&mut self) {
+        if std::mem::take(&mut self.is_deferred) {
+            self.messages.iter().for_each(|text| self.write(text));
         }
     }
 
     /// Reports that there is no region of this name.
     pub(crate) fn no_region(&mut self, name: &str) {
-        self.say(format_args!("there is no region {name:?}"));
+        self.report(format_args!("there is no region {name:?}"));
     }
 
     pub(crate) fn is_none(&self) -> bool {
-        self.said.is_empty()
+        self.messages.is_empty()
     }
 
     pub(crate) fn code(&self) -> ExitCode {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_cannot_speak_to_the_terminal() {
+    fn a_hostile_name_cannot_control_the_terminal() {
         assert_eq!(
             Cell::plain("a\x1b[31mb\nc\u{9b}").text,
             "a\u{fffd}[31mb\u{fffd}c\u{fffd}"

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_stays_as_it_is() {
+    fn unknown_addresses_stay_unchanged() {
         let report = "== a finding\n   task 1: x, holds mutex x+0x10 (f), gone.so+0x20\n   _x __y _Z <z+0x1>\n";
         for json in [false, true] {
             let mut places = Places::new(Maps::parse(""), std::process::id(), json);

@@ -149,7 +149,7 @@ impl Session {
     /// Draws a frame; before that, stops the program if a signal requests it.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub(crate) fn draw(&mut self, frame: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.prepare()?;
         self.terminal.draw(frame)?;
@@ -161,7 +161,7 @@ impl Session {
     /// above, and how many fit. Lines that are too long are cut off.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub(crate) fn show(&mut self, text: &str, above: usize) -> io::Result<(usize, usize)> {
         if self.prepare()? {
             self.shown.clear();
@@ -247,16 +247,16 @@ impl Keyboard {
     /// Passes on the keys that are pressed. Waits for the first one, for a limited time.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub(crate) fn keys(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         mut press: impl FnMut(KeyEvent),
     ) -> io::Result<()> {
         let stdin = io::stdin();
-        let mut look = [PollFd::new(&stdin, PollFlags::IN)];
-        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-        match poll(&mut look, Some(&patience)) {
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        match poll(&mut fds, Some(&timeout)) {
             // Interrupted by a signal of this program.
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -269,7 +269,7 @@ impl Keyboard {
         }
         let mut bytes = [0; 256];
         let count = match rustix::io::read(&stdin, &mut bytes) {
-            Ok(0) => return Err(io::Error::other("the terminal is gone")),
+            Ok(0) => return Err(io::Error::other("the terminal was closed")),
             Err(Errno::INTR | Errno::AGAIN) => 0,
             result => result?,
         };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_any_thread_gives_the_terminal_back_before_it_is_reported() {
+    fn a_panic_of_any_thread_restores_the_terminal_before_it_is_reported() {
         for role in ["between frames", "in a frame", "in another thread"] {
             let size = (100, 40);
             let (mut master, slave) = terminal(size);

@@ -37,13 +37,13 @@ pub(crate) struct Args {
     /// Begin with this pane
     #[arg(long, value_enum, default_value_t = Pane::Locks)]
     pane: Pane,
-    /// Show only what contains this text
+    /// Show only rows that contain this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Show all tasks and waits, not only those of locks and regions
     #[arg(long)]
     all: bool,
-    /// Print one frame as text and end
+    /// Print one frame as text and exit
     #[arg(long)]
     once: bool,
     /// The frame's columns and lines (with --once)
@@ -64,7 +64,7 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let mut app = App::new(args.pane, args.filter.clone(), args.all);
     if args.once {
-        app.show(watch::look(
+        app.show(watch::take_view(
             &mut Default::default(),
             &mut Default::default(),
         ));

@@ -64,7 +64,7 @@ fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppress
     assert!(names.contains(&&Value::from("left \"one\"")), "{names:?}");
     assert!(!value["stack"].as_array().unwrap().is_empty());
 
-    // Other locks, of the same names and places: the same finding, which is told once, unless it is forgotten.
+    // Other locks, of the same names and places: the same finding, which is reported once, unless its record was dropped.
     both_orders(&lock("left \"one\""), &lock("right"));
     assert!(FOUND.lock().unwrap().is_empty());
 
@@ -102,7 +102,7 @@ fn program() {
     let own = std::fs::File::create(std::path::Path::new(&folder).join("own")).unwrap();
     for descriptor in 3..1000 {
         if descriptor != own.as_raw_fd() {
-            // SAFETY: as such programs do; whoever has opened it is to bear it.
+            // SAFETY: as such programs do; the owner of the descriptor must cope with it.
             unsafe { libc::dup2(own.as_raw_fd(), descriptor) };
         }
     }

@@ -6,7 +6,7 @@ use common::{command, json, run, run_as_nobody, stdout};
 use latchwork_testkit::output_of;
 
 #[test]
-fn doctor_is_content_with_the_machine_of_its_tests() {
+fn doctor_accepts_the_machine_of_its_tests() {
     let output = run(&["doctor"]);
     assert_eq!(output.status.code(), Some(0));
     let text = stdout(&output);
@@ -23,7 +23,7 @@ fn doctor_is_content_with_the_machine_of_its_tests() {
 }
 
 #[test]
-fn doctor_says_the_same_in_json() {
+fn doctor_reports_the_same_in_json() {
     let report = json(&["doctor"]);
     assert_eq!(
         (report["schema"].as_str(), report["ok"].as_bool()),
@@ -52,7 +52,7 @@ fn doctor_says_the_same_in_json() {
 }
 
 #[test]
-fn an_unprivileged_user_is_told_what_follows() {
+fn doctor_reports_the_consequences_to_an_unprivileged_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root, to become somebody else");
         return;
@@ -108,7 +108,7 @@ fn bench_reaches_the_experiments() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let mut child = command().arg("doctor").spawn().unwrap();
     drop(child.stdout.take());
     let output = output_of(child);

@@ -62,7 +62,7 @@ fn a_region_whose_tasks_are_dead_stays_while_a_process_has_it() {
 }
 
 #[test]
-fn what_is_not_a_region_is_left_alone() {
+fn files_that_are_no_regions_are_ignored() {
     for (what, bytes) in [
         ("foreign", &b"somebody else's data"[..]),
         ("empty", b""),
@@ -72,7 +72,7 @@ fn what_is_not_a_region_is_left_alone() {
         let named = Named::file(what, bytes);
         let outcome = gc(&named.0, &[]);
         match what {
-            // Our magic, and nothing behind it: nobody could attach it.
+            // Our magic, and nothing after it: no process could attach it.
             "short" => assert_eq!((outcome.as_str(), named.exists()), ("removed", false)),
             _ => assert_eq!(
                 (outcome.as_str(), named.exists()),
@@ -84,7 +84,7 @@ fn what_is_not_a_region_is_left_alone() {
 }
 
 #[test]
-fn regions_that_cannot_be_judged_are_judged_by_their_lock_and_said_so() {
+fn regions_of_other_namespaces_are_judged_by_their_lock_and_reported() {
     const FINGERPRINT: usize = 16;
     const PID_NAMESPACE: usize = 40;
     for (what, at, words) in [
@@ -113,7 +113,7 @@ fn regions_that_cannot_be_judged_are_judged_by_their_lock_and_said_so() {
 }
 
 #[test]
-fn an_attach_that_waits_for_the_collector_finds_no_region() {
+fn an_attach_that_waits_for_the_collector_fails_without_a_region() {
     let named = Named::file("race", &region_bytes());
     let collector = std::fs::File::open(named.path()).unwrap();
     rustix::fs::flock(&collector, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -172,7 +172,7 @@ fn files_that_may_not_be_touched_are_named() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_a_failure() {
+fn an_unknown_name_is_a_failure() {
     for name in [unique("nobody"), "../escape".into(), String::new()] {
         let output = run(&["gc", &name]);
         assert_eq!(output.status.code(), Some(1), "{name:?}");

@@ -105,7 +105,7 @@ fn a_sparse_giant_is_read_in_no_time() {
 
 /// Whatever the tables say behind a sound identity, it is shown or refused.
 #[test]
-fn garbage_in_the_tables_is_shown_and_harms_nobody() {
+fn garbage_in_the_tables_is_shown_and_does_no_harm() {
     let model = region_bytes();
     let identity = 120;
     let mut random = Seed::announced().rng(0);
@@ -174,7 +174,7 @@ fn a_file_that_shrinks_and_grows_while_it_is_read_is_seen_in_some_state() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_left_alone() {
+fn special_files_are_ignored() {
     let fifo = Named::new("fifo");
     rustix::fs::mknodat(CWD, fifo.path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let directory = Named::new("directory");

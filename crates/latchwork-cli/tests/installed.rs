@@ -86,7 +86,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them() {
+fn an_installed_command_loads_its_libraries_and_one_without_them_reports_how_to_install_them() {
     let (prefix, _) = Prefix::installed();
     let output = prefix.run();
     assert!(output.status.success(), "{}", errors(&output));
@@ -100,7 +100,7 @@ fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them(
     let output = prefix.run();
     assert_eq!(output.status.code(), Some(125));
     assert!(
-        errors(&output).contains("crates/latchwork-cli/install.sh brings it"),
+        errors(&output).contains("crates/latchwork-cli/install.sh does"),
         "{}",
         errors(&output)
     );
@@ -114,7 +114,7 @@ fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them(
 }
 
 #[test]
-fn what_is_installed_is_stripped_and_a_debugger_finds_the_rest() {
+fn installed_files_are_stripped_and_have_separate_debug_information() {
     if !has("objcopy") || !has("readelf") {
         return;
     }
@@ -148,7 +148,7 @@ fn what_is_installed_is_stripped_and_a_debugger_finds_the_rest() {
 }
 
 #[test]
-fn what_the_script_says_is_enough_to_find_the_command_and_its_manual() {
+fn the_scripts_instructions_suffice_to_find_the_command_and_its_manual() {
     let (prefix, said) = Prefix::installed();
     assert!(said.contains("Installed in"), "{said}");
     let settings: Vec<&str> = said
@@ -175,7 +175,7 @@ fn what_the_script_says_is_enough_to_find_the_command_and_its_manual() {
     }
     let verb = prefix.sh(&format!("{settings}\nman 1 latchwork-run"));
     assert_eq!(verb, page);
-    // A package is staged, and its users are told by their system.
+    // For a staged package the system prints the settings, not the script.
     let staged = Leftover::folder("staged");
     let built = Path::new(env!("CARGO_BIN_EXE_latchwork")).parent().unwrap();
     let arguments = ["--built", built.to_str().unwrap(), "--destdir"];

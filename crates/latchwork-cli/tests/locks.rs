@@ -1,7 +1,13 @@
-//! `latchwork locks` on programs that hang in known ways: pthread programs that nobody prepared, this library's own
+//! `latchwork locks` on programs that hang in known ways: unprepared pthread programs, this library's own
 //! locks, and regions.
 
+#[path = "locks/actor.rs"]
+mod actor;
+#[path = "locks/boards.rs"]
+mod boards;
 mod common;
+#[path = "locks/kills.rs"]
+mod kills;
 #[path = "locks/roles.rs"]
 mod roles;
 #[path = "locks/screen.rs"]
@@ -9,32 +15,32 @@ mod screen;
 #[path = "locks/traps.rs"]
 mod traps;
 
+use actor::{Actor, Look, c_program};
 use common::{Named, json, run, stdout};
-use latchwork_testkit::{Leftover, Seed, Watchdog};
-use roles::{Actor, Look, c_program};
+use latchwork_testkit::{Leftover, Watchdog};
 use serde_json::Value;
 use std::io::BufRead;
 
-/// What `--pid` says, as soon as it says what `is_there` wants.
+/// The report with `--pid`, as soon as it satisfies `is_there`.
 fn seen(actor: &Actor, is_there: impl Fn(&Look) -> bool) -> Look {
     seen_by(&["--pid", &actor.pid().to_string()], is_there)
 }
 
 fn seen_by(which: &[&str], is_there: impl Fn(&Look) -> bool) -> Look {
-    let watchdog = Watchdog::start("the situation never came about".into());
+    let watchdog = Watchdog::start("the situation never arose".into());
     loop {
         let look = Look(json(&[&["locks"], which].concat()));
         if is_there(&look) {
             drop(watchdog);
             return look;
         }
-        // A situation takes some milliseconds to come about; a look, too.
+        // The situation takes some milliseconds to arise; a view, too.
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_pthread_program_that_hangs_is_seen_through() {
+fn a_pthread_program_that_hangs_is_explained() {
     let Some((program, _folder)) = c_program() else {
         return;
     };
@@ -96,10 +102,10 @@ fn a_pthread_program_that_hangs_is_seen_through() {
         assert_eq!(look.waiters(&format!("hang:{name}")), waiters, "{name}");
         assert_eq!(lock["place"]["in"], "module", "{name}");
         let flags = &lock["flags"];
-        let in_circle = ["first", "second"].contains(&name);
+        let in_cycle = ["first", "second"].contains(&name);
         assert_eq!(
             *flags == serde_json::json!(["cycle"]),
-            in_circle,
+            in_cycle,
             "{name}: {flags}"
         );
     }
@@ -120,7 +126,7 @@ fn a_pthread_program_that_hangs_is_seen_through() {
     }
 }
 
-/// glibc keeps the number of a thread that ended with a mutex; nobody will release it.
+/// glibc keeps the ID of a thread that ended while it held a mutex, which no thread will release.
 #[test]
 fn a_mutex_whose_owner_ended_is_marked() {
     let Some((program, _folder)) = c_program() else {
@@ -137,10 +143,13 @@ fn a_mutex_whose_owner_ended_is_marked() {
     assert_eq!(lock["owners"], serde_json::json!([]), "{lock:#}");
     assert!(lock["unseen_owner"].is_u64(), "{lock:#}");
     assert_eq!(lock["flags"], serde_json::json!(["owner-dead"]), "{lock:#}");
+    let text = stdout(&run(&["locks", "--pid", &actor.pid().to_string()]));
+    let owner = format!("thread {} (has died)", lock["unseen_owner"]);
+    assert!(text.contains(&owner), "{owner} in {text}");
 }
 
 #[test]
-fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
+fn memory_mapped_after_a_program_is_not_its_statics() {
     let Some((program, _folder)) = c_program() else {
         return;
     };
@@ -157,29 +166,13 @@ fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
     assert_eq!(lock["name"], address, "{lock:#}");
 }
 
-/// The checker in it knows its place only.
 #[test]
-fn a_static_of_a_checked_program_has_the_name_of_its_symbol() {
-    let Some((program, _folder)) = c_program() else {
-        return;
-    };
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_latchwork"));
-    command.args(["run", "--check", "--"]).arg(program);
-    command.env("LATCHWORK_CHECK", "quiet");
-    let actor = Actor::start(command);
-    let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
-    let waited = look.task("ada")["waits_for"][0].as_u64().unwrap();
-    let lock = &look.0["locks"][waited as usize];
-    assert_eq!(lock["name"], "hang:second", "{lock:#}");
-}
-
-#[test]
-fn a_circle_through_shared_memory_leads_through_three_processes() {
+fn a_cycle_through_shared_memory_spans_three_processes() {
     let Some((program, _folder)) = c_program() else {
         return;
     };
     let mut command = std::process::Command::new(program);
-    command.arg("circle");
+    command.arg("cycle");
     let actor = Actor::start(command);
     let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
     let tasks = look.0["tasks"].as_array().unwrap();
@@ -249,7 +242,7 @@ fn call_of(pid: u32, task: &Value) -> Option<i64> {
 
 /// It goes on in a call that has no arguments of its own.
 #[test]
-fn a_wait_that_was_stopped_and_goes_on_is_seen() {
+fn a_wait_that_was_stopped_and_continued_is_listed() {
     use rustix::process::{Pid, Signal, kill_process};
     let actor = Actor::role("limited", "");
     let look = seen(&actor, |look| {
@@ -283,7 +276,7 @@ fn a_wait_that_was_stopped_and_goes_on_is_seen() {
 
 /// Of a waiter that sleeps again and again each look sees the last sleep only.
 #[test]
-fn the_time_of_naps_is_the_least_and_a_watch_adds_what_it_has_seen() {
+fn the_time_of_naps_is_a_lower_bound_that_a_watch_extends() {
     let actor = Actor::role("own", "");
     let look = seen(&actor, |look| {
         ["for robust", "for plain"]
@@ -313,63 +306,7 @@ fn the_time_of_naps_is_the_least_and_a_watch_adds_what_it_has_seen() {
 }
 
 #[test]
-fn a_checked_program_says_since_when_and_where() {
-    let actor = Actor::role("checked", "");
-    let look = seen(&actor, |look| look.waiters("the ledger").len() == 1);
-    let ledger = look.lock("the ledger");
-    assert_eq!(ledger["type"], "mutex", "{ledger:#}");
-    assert_eq!(look.owner(&ledger).as_deref(), Some("holder"));
-    assert_eq!(look.waiters("the ledger"), ["wanting"]);
-    let hold = &ledger["holds"][0];
-    assert!(hold["held_ms"].is_u64(), "{ledger:#}");
-    let wanting = look.task("wanting");
-    assert_eq!(wanting["waited_is_exact"], true, "{wanting:#}");
-    for place in [&hold["at"], &wanting["waits_at"], &ledger["made_at"]] {
-        let place = place.as_str().unwrap_or_default();
-        assert!(
-            place.contains("roles.rs:"),
-            "{place} in {ledger:#} {wanting:#}"
-        );
-    }
-    let text = stdout(&run(&["locks", "--pid", &actor.pid().to_string()]));
-    for part in ["HELD FOR", "ACQUIRED AT", "roles.rs:"] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
-}
-
-#[test]
-fn a_checked_program_says_what_it_has_reported_newest_first() {
-    let actor = Actor::role("reported", "");
-    let look = seen(&actor, |look| {
-        look.0["reports"]
-            .as_array()
-            .is_some_and(|all| all.len() == 2)
-    });
-    let reports = &look.0["reports"];
-    for (report, number, rule, verdict) in [
-        (&reports[0], 2, "no-double-unlock", "MISUSE"),
-        (&reports[1], 1, "one-order", "POTENTIAL DEADLOCK"),
-    ] {
-        assert_eq!(report["number"], number, "{report:#}");
-        assert_eq!(report["rule"], rule, "{report:#}");
-        assert_eq!(report["verdict"], verdict, "{report:#}");
-        let text = report["text"].as_str().unwrap();
-        let id = report["id"].as_str().unwrap();
-        assert!(
-            text.starts_with(&format!("== latchwork: {verdict} [{rule}] {id}\n"))
-                && text.ends_with(&format!("to suppress: {rule} {id}\n")),
-            "{text}"
-        );
-        assert!(
-            text.contains(report["summary"].as_str().unwrap()),
-            "{report:#}"
-        );
-    }
-    assert_eq!(reports[1]["summary"], "order right -> left -> right");
-}
-
-#[test]
-fn a_circle_through_one_of_several_readers_is_found() {
+fn a_cycle_through_one_of_several_readers_is_detected() {
     let actor = Actor::role("readers", "");
     let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
     assert_eq!(look.cycles(), [["greedy", "writer"]]);
@@ -390,37 +327,7 @@ fn a_fifo_in_the_place_of_a_program_is_not_opened() {
 }
 
 #[test]
-fn a_board_on_which_anything_stands_is_read_to_its_end() {
-    let actor = Actor::role("board", "");
-    let pid = actor.pid().to_string();
-    for args in [
-        &["locks", "--pid", &pid, "--json"][..],
-        &["locks", "--all"],
-        &["ps"],
-        &["top", "--once", "--all", "--pane", "tasks"],
-        &[
-            "top", "--once", "--pane", "findings", "--filter", &pid, "--size", "200x90",
-        ],
-    ] {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?} {output:?}");
-        let text = stdout(&output);
-        // JSON is for programs.
-        let speaks = |letter: char| letter.is_control() && letter != '\n';
-        assert!(
-            args.contains(&"--json") || !text.contains(speaks),
-            "{args:?} {text:?}"
-        );
-        assert!(
-            !args.contains(&"findings") || text.matches(&pid).count() > 20,
-            "{text}"
-        );
-    }
-    assert!(actor.finish());
-}
-
-#[test]
-fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
+fn a_regions_objects_are_listed_with_owners_and_waiters_in_order() {
     let named = Named::new("objects");
     let actor = Actor::role("region", &named.0);
     let of = |object: &str| format!("{}:{object}", named.0);
@@ -435,7 +342,7 @@ fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
     let bus = look.lock(&of("bus"));
     assert_eq!(bus["type"], "binary semaphore", "{bus:#}");
     assert_eq!(look.owner(&bus).as_deref(), Some("first"), "{bus:#}");
-    // By priority: the second one to come was told to be the more urgent.
+    // By priority: the second task has the higher one.
     assert_eq!(look.waiters(&of("bus")), ["urgent", "patient"]);
     assert_eq!(bus["flags"], serde_json::json!(["inversion"]));
     let slots = look.lock(&of("slots"));
@@ -466,9 +373,9 @@ fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
 }
 
 #[test]
-fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
+fn a_lock_of_a_dead_task_is_marked_until_it_is_acquired() {
     let named = Named::new("dead");
-    // One who lives on, and does not look at the region.
+    // A task that lives on, and does not sweep the region.
     let _actor = Actor::role("region-deaths", &named.0);
     let look = seen_by(&["--region", &named.0], |look| {
         look.locks()
@@ -478,84 +385,8 @@ fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
     assert_eq!(bus["flags"], serde_json::json!(["owner-dead"]), "{bus:#}");
 }
 
-/// Killed at random moments, while it reads a region and a board, the inspector leaves no trace, and what it looks at
-/// goes on.
 #[test]
-fn killing_the_inspector_harms_nobody() {
-    let named = Named::new("inspected");
-    let actor = Actor::role("busy", &named.0);
-    let mut random = Seed::announced().rng(0);
-    for _ in 0..30 {
-        let mut inspector = common::command()
-            .args(["locks", "--all", "--json", "--watch=0.05"])
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..60_000)));
-        inspector.kill().unwrap();
-        inspector.wait().unwrap();
-    }
-    let before = actor.progress();
-    let watchdog = Watchdog::start("the inspected program stands still".into());
-    while actor.progress() < before + 100 {
-        std::thread::yield_now();
-    }
-    drop(watchdog);
-    assert!(actor.finish(), "the inspected program ends in good order");
-}
-
-/// Programs that come and go while they are looked at.
-#[test]
-fn killing_the_inspected_harms_no_inspector() {
-    let mut random = Seed::announced().rng(1);
-    let named = Named::new("dying");
-    for _ in 0..20 {
-        let mut inspector = common::command()
-            .args(["locks", "--all", "--json"])
-            .spawn()
-            .unwrap();
-        let actor = Actor::role("busy", &named.0);
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..20_000)));
-        drop(actor);
-        let output = latchwork_testkit::output_of(std::mem::replace(
-            &mut inspector,
-            common::command().arg("--version").spawn().unwrap(),
-        ));
-        inspector.wait().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{:?}", output.status);
-        let _: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let _ = std::fs::remove_file(named.path());
-    }
-}
-
-/// A watch goes on, whoever dies as it reads what they say of themselves.
-#[test]
-fn killing_the_inspected_ends_no_watch() {
-    let mut random = Seed::announced().rng(2);
-    let mut watch = common::command()
-        .args(["locks", "--all", "--json", "--watch=0.05"])
-        .spawn()
-        .unwrap();
-    let lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
-    let mut looks = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let watchdog = Watchdog::start("the watch stands still".into());
-    for _ in 0..10 {
-        let named = Named::new("dying-watched");
-        let actor = Actor::role("busy", &named.0);
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..50_000)));
-        drop(actor);
-        for _ in 0..2 {
-            assert!(looks.next().is_some_and(|look| look["locks"].is_array()));
-        }
-        watchdog.progress();
-    }
-    drop(looks);
-    // Nobody listens: it ends by itself, and well.
-    assert!(watch.wait().unwrap().success());
-}
-
-#[test]
-fn a_process_that_is_not_there_is_an_error() {
+fn a_process_that_does_not_exist_is_an_error() {
     // Above the kernel's highest.
     let output = run(&["locks", "--pid", "4194305"]);
     assert_eq!(output.status.code(), Some(1));
@@ -563,7 +394,7 @@ fn a_process_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn who_may_trace_nobody_sees_what_regions_say_and_how_many_are_hidden() {
+fn an_unprivileged_user_gets_the_regions_data_and_the_number_of_hidden_processes() {
     let named = Named::new("hidden");
     let actor = Actor::role("region", &named.0);
     let Some(output) = common::run_as_nobody(&["locks", "--all", "--json"]) else {
@@ -636,7 +467,7 @@ fn the_screen_shows_a_thousand_locks_in_80_by_24_and_in_200_by_50() {
 }
 
 #[test]
-fn without_a_terminal_the_screen_says_what_to_do() {
+fn without_a_terminal_top_suggests_an_option() {
     let output = run(&["top"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--once"));

@@ -50,7 +50,7 @@ fn a_new_edge_is_named_and_fails() {
 }
 
 #[test]
-fn a_circle_that_no_run_has_alone_is_found_in_the_merged_file() {
+fn a_cycle_that_no_run_has_alone_is_detected_in_the_merged_file() {
     let files = Files::new(
         "merge",
         &[
@@ -68,7 +68,7 @@ fn a_circle_that_no_run_has_alone_is_found_in_the_merged_file() {
 }
 
 #[test]
-fn what_is_no_order_is_refused_with_its_line() {
+fn a_malformed_line_is_refused_by_its_number() {
     let files = Files::new("bad", &[("bad", &[edge("a", "b"), "nonsense".into()])]);
     let (is_success, text) = files.run(&["show", "bad"]);
     assert!(!is_success);
@@ -76,7 +76,7 @@ fn what_is_no_order_is_refused_with_its_line() {
 }
 
 #[test]
-fn of_a_file_that_is_cut_off_what_is_whole_is_read() {
+fn the_complete_part_of_a_truncated_file_is_read() {
     let cut_off = edge("b", "c")[..40].to_owned();
     let gone_on = cut_off.clone() + &edge("c", "d");
     let files = Files::new("cut", &[("one", &[edge("a", "b"), gone_on, cut_off])]);
@@ -95,7 +95,7 @@ fn of_a_file_that_is_cut_off_what_is_whole_is_read() {
 }
 
 #[test]
-fn names_in_a_file_cannot_speak_to_the_terminal() {
+fn names_in_a_file_cannot_control_the_terminal() {
     let edges = [
         edge(r"a\u001b[2J", "b"),
         edge("b", r"a\u001b[2J"),

@@ -64,7 +64,7 @@ fn a_named_region_is_shown_with_tasks_objects_and_process() {
 }
 
 #[test]
-fn an_anonymous_region_is_found_through_its_process() {
+fn an_anonymous_region_is_listed_through_its_process() {
     let label = unique("memfd");
     let holder = Holder::of(&format!("{ANONYMOUS}{label}"));
     let region = region(&label);
@@ -93,7 +93,7 @@ fn memory_that_one_process_has_twice_is_one_region() {
 }
 
 #[test]
-fn a_child_stands_below_its_parent() {
+fn a_child_is_listed_below_its_parent() {
     let named = Named::new("tree");
     let holder = Holder::of(&named.0);
     let own = RegionOptions::new().attach(&named.0).unwrap();
@@ -109,7 +109,7 @@ fn a_child_stands_below_its_parent() {
 }
 
 #[test]
-fn dead_tasks_are_shown_until_somebody_settles_them() {
+fn dead_tasks_are_shown_until_they_are_swept() {
     let named = Named::new("dead");
     let holder = Holder::of(&named.0);
     let pid = u64::from(holder.pid());
@@ -129,7 +129,7 @@ fn dead_tasks_are_shown_until_somebody_settles_them() {
 }
 
 #[test]
-fn a_name_cannot_speak_to_the_terminal() {
+fn a_name_cannot_control_the_terminal() {
     let label = unique("\x1b[31mred\x07");
     let own = RegionOptions::new()
         .max_bytes(1 << 20)
@@ -147,7 +147,7 @@ fn a_name_cannot_speak_to_the_terminal() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_said_so() {
+fn an_unknown_name_is_reported() {
     let name = unique("nobody");
     let output = run(&["ps", &name]);
     assert!(output.stdout.is_empty(), "{output:?}");

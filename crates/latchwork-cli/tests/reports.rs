@@ -1,5 +1,5 @@
-//! Reports of checked programs: with the lines of their sources, as long as anybody can find them out; and as the checker
-//! itself can say it wherever nobody can.
+//! Reports of checked programs: with the lines of their sources if the command can determine them, else in the form
+//! that the checker itself can print.
 
 mod common;
 
@@ -153,7 +153,7 @@ fn a_report_without_a_helper_is_the_checkers_own() {
             output.status
         );
         assert!(is_whole(&report), "{case}: {report}");
-        // Without /proc nobody knows a place.
+        // Without /proc no place can be resolved.
         if case != "rooted" {
             assert!(report.contains("alone+0x"), "{case}: {report}");
             assert_eq!(last(&report), last(&with), "{case}: {report}");
@@ -162,7 +162,7 @@ fn a_report_without_a_helper_is_the_checkers_own() {
 }
 
 #[test]
-fn a_report_is_there_before_a_fatal_finding_ends_the_program() {
+fn a_report_is_written_before_a_fatal_finding_ends_the_program() {
     let Some((program, _leftover)) = program("fatal") else {
         return;
     };

@@ -32,7 +32,7 @@ fn the_status_and_the_output_are_the_programs_own() {
 }
 
 #[test]
-fn at_the_end_it_says_what_was_done_and_nothing_if_told_so() {
+fn the_summary_at_the_end_can_be_switched_off() {
     // It leaves by the front door, with standard error open.
     let output = run(&["--mutex=tp", "--", "getconf", "PAGESIZE"]);
     assert!(
@@ -52,7 +52,7 @@ fn at_the_end_it_says_what_was_done_and_nothing_if_told_so() {
 }
 
 #[test]
-fn a_rule_can_be_left_out_and_what_is_only_suspected_is_a_finding() {
+fn a_rule_can_be_excluded_and_a_potential_deadlock_is_a_finding() {
     let source = "../latchwork-preload-check/tests/programs/orders.c";
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let Some((program, _leftover)) = latchwork_testkit::compile(&source, "suspected", &[]) else {
@@ -82,7 +82,7 @@ fn a_rule_can_be_left_out_and_what_is_only_suspected_is_a_finding() {
 }
 
 #[test]
-fn what_cannot_be_run_is_named_with_the_reason() {
+fn a_program_that_cannot_be_run_is_named_with_the_reason() {
     let unknown = unique("program");
     let output = run(&["--mutex=tp", "--", &unknown]);
     assert_eq!(output.status.code(), Some(127));
@@ -125,7 +125,7 @@ fn a_static_program_is_refused() {
 /// Those that are installed here, as they are, with throughput locks, and under the checker: each run ends as it
 /// should, and the checker finds nothing that is not there.
 #[test]
-fn real_programs_come_to_their_right_end() {
+fn real_programs_end_as_they_should() {
     let folder = Leftover::folder("programs");
     let file = folder.path().join("json");
     let mut bench = command();

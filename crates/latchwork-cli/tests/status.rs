@@ -1,4 +1,4 @@
-//! How the command ends: by one rule, whatever verb is told the name of what is not there.
+//! The exit status of the command, by one rule for all verbs that are given the name of a missing object.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn no_process() -> String {
 }
 
 #[test]
-fn what_is_not_there_is_said_in_one_line_and_fails_whatever_the_verb() {
+fn a_missing_object_is_one_line_and_a_failure_for_each_verb() {
     let name = unique("nosuch");
     let pid = no_process();
     let no_region = format!("there is no region {name:?}");
@@ -52,14 +52,14 @@ fn what_is_not_there_is_said_in_one_line_and_fails_whatever_the_verb() {
         let expected = format!("latchwork: {}: {message}\n", args[0]);
         assert_eq!(said(&output), expected, "{args:?}");
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        // A line of the table would be the name of what is not there.
+        // A line of the table would be the name of a missing object.
         let is_json = args.contains(&"--json");
         assert!(is_json || !shown(&output).contains(&name), "{output:?}");
     }
 }
 
 #[test]
-fn what_is_there_is_shown_beside_what_is_not() {
+fn existing_objects_are_shown_despite_missing_ones() {
     let named = Named::new("there");
     let holder = Holder::of(&named.0);
     let name = unique("nosuch");
@@ -83,7 +83,7 @@ fn what_is_there_is_shown_beside_what_is_not() {
 }
 
 #[test]
-fn what_is_there_is_no_failure() {
+fn existing_objects_are_no_failure() {
     let named = Named::new("there");
     let holder = Holder::of(&named.0);
     let pid = holder.pid().to_string();
@@ -103,7 +103,7 @@ fn what_is_there_is_no_failure() {
 }
 
 #[test]
-fn what_may_not_be_looked_at_is_said_so() {
+fn an_inaccessible_object_is_reported() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root, to become somebody else");
         return;
@@ -131,7 +131,7 @@ fn what_may_not_be_looked_at_is_said_so() {
 }
 
 #[test]
-fn a_name_cannot_speak_to_the_terminal() {
+fn a_name_cannot_control_the_terminal() {
     let folder = Leftover::folder("order");
     let file = folder.path().join("\x1b[31mred");
     std::fs::write(&file, "nonsense").unwrap();

@@ -100,7 +100,7 @@ fn a_limit_beyond_all_bounds_is_none() {
 }
 
 #[test]
-fn a_reader_who_has_had_enough_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let (read, write) = std::io::pipe().unwrap();
     drop(read);
     let output = Command::new(env!("CARGO_BIN_EXE_latchwork"))
@@ -114,7 +114,7 @@ fn a_reader_who_has_had_enough_is_no_error() {
 }
 
 #[test]
-fn the_help_tells_how_many_workers_there_can_be() {
+fn the_help_names_the_limit_of_workers() {
     let help = text(&tour(&["--help"]));
     assert!(help.contains("1 to 63"), "{help}");
     let output = tour(&["--workers", "64"]);

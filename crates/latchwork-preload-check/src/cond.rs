@@ -6,7 +6,8 @@
 
 use crate::condition;
 use crate::entry::entry;
-use crate::object::{self, Mutex, Opaque};
+use crate::layout::{Mutex, Opaque};
+use crate::object;
 use crate::real;
 use crate::take::{destroy, judged, make, site};
 use core::ffi::{c_int, c_void};
@@ -56,11 +57,11 @@ unsafe extern "C" fn ends(wait: *mut c_void) {
 unsafe fn during(mut wait: Wait, call: impl FnOnce() -> c_int + Copy) -> c_int {
     // SAFETY: the wait lives until the end of this function.
     unsafe {
-        let told = &raw mut wait;
-        let result = or_if_cancelled(ends, told.cast(), call);
-        (*told).has_mutex =
-            (*told).mutex.is_some() && !matches!(result, libc::EPERM | libc::ENOTRECOVERABLE);
-        ends(told.cast());
+        let wait = &raw mut wait;
+        let result = or_if_cancelled(ends, wait.cast(), call);
+        (*wait).has_mutex =
+            (*wait).mutex.is_some() && !matches!(result, libc::EPERM | libc::ENOTRECOVERABLE);
+        ends(wait.cast());
         result
     }
 }
@@ -100,7 +101,7 @@ unsafe fn wait_by(
     // SAFETY: the program's own call.
     unsafe {
         let condvar = object::at(cond, Kind::Condvar);
-        condition::look(cond, at);
+        condition::check_use(cond, at);
         let (Some(object), Some(lock)) = (condvar, object::mutex(mutex)) else {
             return call();
         };
@@ -179,7 +180,7 @@ unsafe extern "C-unwind" fn c11_timed_wait(
 
 /// Reports a notification before it is sent, since a waiter that it releases may return at once.
 fn notifies(cond: *mut Opaque, all: bool, at: usize) {
-    condition::look_for_end(cond, at);
+    condition::check_destroyed(cond, at);
     if let Some(condvar) = object::at(cond, Kind::Condvar) {
         keeping_errno(|| {
             hook::condvar_notifies(condvar, all);
@@ -213,7 +214,7 @@ unsafe extern "C" fn c11_broadcast(cond: *mut Opaque, at: usize) -> c_int {
 unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usize) -> c_int {
     // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
-        condition::look_before_init(cond, at);
+        condition::check_init(cond, at);
         let result = make(
             || object::at(cond, Kind::Condvar),
             at,
@@ -226,7 +227,7 @@ unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usiz
 unsafe extern "C" fn end(cond: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
-        condition::look(cond, at);
+        condition::check_use(cond, at);
         let condvar = object::at(cond, Kind::Condvar);
         if let Some(condvar) = condvar {
             keeping_errno(|| hook::ends_for_sleepers(condvar, condition::BYTES, site(at)));

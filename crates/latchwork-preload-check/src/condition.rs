@@ -4,8 +4,9 @@
 //! expected, nothing is reported.
 #![allow(unsafe_code)]
 
-use crate::object::{self, Opaque};
-use crate::{real, start};
+use crate::layout::Opaque;
+use crate::object;
+use crate::{checked, real};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use latchwork::check::hook::{self, Kind, NoLock};
 use latchwork_interpose::errno::keeping_errno;
@@ -28,8 +29,8 @@ const SHARED: u32 = 1;
 
 /// Words of a barrier: the number of threads, and whether it is process-shared.
 const COUNT: usize = 2;
-const FOR_WHOM: usize = 3;
-/// The value of `FOR_WHOM` for a process-shared barrier.
+const SHARED_WORD: usize = 3;
+/// The value of `SHARED_WORD` for a process-shared barrier.
 const ALL_PROCESSES: u32 = 128;
 
 /// Determines the layout.
@@ -66,15 +67,15 @@ fn words(cond: *const Opaque) -> Option<(&'static Words, u32)> {
 
 /// A condition variable is about to be notified.
 #[inline]
-pub(crate) fn look_for_end(cond: *const Opaque, at: usize) {
+pub(crate) fn check_destroyed(cond: *const Opaque, at: usize) {
     if words(cond).is_some_and(|(_, uses)| uses & DESTROYED != 0 && uses >> 3 == 0) {
         object::uses_no_lock(cond, Kind::Condvar, NoLock::Ended, at);
     }
 }
 
 /// A condition variable is about to be used.
-pub(crate) fn look(cond: *const Opaque, at: usize) {
-    look_for_end(cond, at);
+pub(crate) fn check_use(cond: *const Opaque, at: usize) {
+    check_destroyed(cond, at);
     if let Some((words, uses)) = words(cond)
         && uses & (DESTROYED | SHARED) == 0
         && words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
@@ -87,25 +88,25 @@ pub(crate) fn look(cond: *const Opaque, at: usize) {
 /// Whether the checker knows nothing of an object. (The child of a fork may have it from its parent, whose board had no
 /// room for it.)
 fn is_new(object: *const Opaque, kind: Kind) -> bool {
-    start::is_first()
+    checked::is_first()
         && object::at(object, kind).is_some_and(|object| keeping_errno(|| hook::is_unknown(object)))
 }
 
 /// A condition variable is about to be initialised.
-pub(crate) fn look_before_init(cond: *const Opaque, at: usize) {
+pub(crate) fn check_init(cond: *const Opaque, at: usize) {
     if words(cond).is_some_and(|(_, uses)| uses & (DESTROYED | SHARED) == 0) {
         object::made_again(cond, Kind::Condvar, at);
     }
 }
 
 /// A barrier is about to be used.
-pub(crate) fn look_at_barrier(barrier: *const Opaque, at: usize) {
+pub(crate) fn check_barrier(barrier: *const Opaque, at: usize) {
     // SAFETY: the program passes it as a barrier, which lives as long as the call and is large enough for this word.
-    let for_whom = unsafe { &(*barrier.cast::<Words>())[FOR_WHOM] };
+    let shared = unsafe { &(*barrier.cast::<Words>())[SHARED_WORD] };
     if KNOWS_BARRIERS.load(Ordering::Relaxed) != 0
-        && for_whom.load(Ordering::Relaxed) != ALL_PROCESSES
+        && shared.load(Ordering::Relaxed) != ALL_PROCESSES
     {
-        look_at_end(barrier, Kind::Barrier, at);
+        check_ended(barrier, Kind::Barrier, at);
         if is_new(barrier, Kind::Barrier) {
             object::uses_no_lock(barrier, Kind::Barrier, NoLock::Unmade, at);
         }
@@ -113,28 +114,28 @@ pub(crate) fn look_at_barrier(barrier: *const Opaque, at: usize) {
 }
 
 /// A semaphore is about to be used. The word checked here has only two valid values.
-pub(crate) fn look_at_semaphore(semaphore: *const Opaque, at: usize) {
+pub(crate) fn check_semaphore(semaphore: *const Opaque, at: usize) {
     // SAFETY: the program passes it as a semaphore, which lives as long as the call.
-    let for_whom = unsafe { &(*semaphore.cast::<Words>())[2] };
-    match for_whom.load(Ordering::Relaxed) {
-        0 => look_at_end(semaphore, Kind::Semaphore, at),
+    let shared = unsafe { &(*semaphore.cast::<Words>())[2] };
+    match shared.load(Ordering::Relaxed) {
+        0 => check_ended(semaphore, Kind::Semaphore, at),
         ALL_PROCESSES => {}
         _ => object::uses_no_lock(semaphore, Kind::Semaphore, NoLock::Overwritten, at),
     }
 }
 
 /// Whether an object was destroyed of a kind that only a call can initialise again.
-static HAVE_ENDED: AtomicUsize = AtomicUsize::new(0);
+static ANY_DESTROYED: AtomicUsize = AtomicUsize::new(0);
 
 /// An object of such a kind was destroyed.
-pub(crate) fn has_ended() {
-    if HAVE_ENDED.load(Ordering::Relaxed) == 0 {
-        HAVE_ENDED.store(1, Ordering::Relaxed);
+pub(crate) fn note_destroyed() {
+    if ANY_DESTROYED.load(Ordering::Relaxed) == 0 {
+        ANY_DESTROYED.store(1, Ordering::Relaxed);
     }
 }
 
-fn look_at_end(object: *const Opaque, kind: Kind, at: usize) {
-    if HAVE_ENDED.load(Ordering::Relaxed) != 0
+fn check_ended(object: *const Opaque, kind: Kind, at: usize) {
+    if ANY_DESTROYED.load(Ordering::Relaxed) != 0
         && let Some(lock) = object::at(object, kind)
         && keeping_errno(|| hook::has_ended(lock))
     {

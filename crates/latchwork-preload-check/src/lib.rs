@@ -5,13 +5,13 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `object.rs` | glibc's objects, as they are described to the checker |
+//! | `layout.rs`, `object.rs` | the memory of glibc's objects; how they are described to the checker |
 //! | `take.rs` | acquiring a lock: try, report, wait, report |
 //! | `condition.rs` | what the memory of glibc's objects shows of misuse |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
 //! | `task.rs` | threads and forks; memory that is freed |
 //! | `library.rs` | libraries that are unloaded |
-//! | `start.rs`, `sum.rs` | the start; the summary at the end |
+//! | `start.rs`, `checked.rs`, `sum.rs` | the start; which threads are checked; the summary at the end |
 //! | `real.rs` | glibc's functions |
 //!
 //! The parts that it shares with the other interposer are in `latchwork-interpose`.
@@ -20,7 +20,7 @@
 //!
 //! 1. The program's call is made unchanged, and its result is returned. (With `refuse`, a call that would complete a
 //!    wait-for cycle is not made.) Of the program's memory only two things are changed, in bytes that glibc does not
-//!    use: a mark in mutexes and reader/writer locks, and the holder of a mutex. See `object.rs`.
+//!    use: a mark in mutexes and reader/writer locks, and the holder of a mutex. See `layout.rs`.
 //! 2. A thread is checked from its first instruction in the program on, once this library was started. Locks that are
 //!    used earlier, or in a thread that pthread has not created, are not checked. So no state is set up inside an
 //!    allocator's lock.
@@ -41,11 +41,13 @@
 //! Of the 1,024 keys that a program can have (`pthread_key_create`) this library takes one.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
+mod checked;
 mod cond;
 mod condition;
 mod entry {
     pub(crate) use latchwork_interpose::entry;
 }
+mod layout;
 mod library;
 mod mutex;
 mod object;

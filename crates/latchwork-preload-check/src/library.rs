@@ -4,7 +4,7 @@
 
 use crate::entry::entry;
 use crate::take::site;
-use crate::{real, start};
+use crate::{checked, real};
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use latchwork::check::hook;
@@ -49,7 +49,7 @@ fn places() -> Vec<Range<usize>> {
 }
 
 unsafe extern "C" fn close(library: *mut c_void, at: usize) -> c_int {
-    if !start::watches() {
+    if !checked::this_thread() {
         // SAFETY: the program's own call, here and below.
         return unsafe { real::dlclose(library) };
     }

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
-use crate::object::{self, Mutex};
+use crate::layout::Mutex;
+use crate::object;
 use crate::real;
 use crate::take::{
-    attempt, destroy, judged, knows_clock, make, poll, release, site, take, taken, wait_patiently,
+    attempt, destroy, judged, knows_clock, make, poll, release, site, take, taken, wait_checking,
 };
 use core::ffi::{c_int, c_void};
 use latchwork::check::hook::{self, How, Kind, Lock, Mode, Traits};
@@ -46,7 +47,7 @@ unsafe fn take_by(
             return wait();
         };
         // An error-checking mutex returns an error to its owner; then there is nothing to report.
-        if (*mutex).says_no() && (*mutex).is_mine() {
+        if (*mutex).checks_errors() && (*mutex).is_mine() {
             return wait();
         }
         let attempt = || real::pthread_mutex_trylock(mutex);
@@ -74,7 +75,7 @@ unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
                 _ => {}
             }
         }
-        lock_at_length(mutex, at)
+        lock_slowly(mutex, at)
     }
 }
 
@@ -90,7 +91,7 @@ unsafe fn lock_contended(mutex: *mut Mutex, lock: Lock, at: usize) -> c_int {
 }
 
 #[inline(never)]
-unsafe extern "C" fn lock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
+unsafe extern "C" fn lock_slowly(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let result = take_by(mutex, false, at, || wait(mutex));
@@ -101,10 +102,10 @@ unsafe extern "C" fn lock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
 unsafe fn wait(mutex: *mut Mutex) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        let patiently = wait_patiently(|until| {
+        let waited = wait_checking(|until| {
             real::pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, until)
         });
-        patiently.unwrap_or_else(|| real::pthread_mutex_lock(mutex))
+        waited.unwrap_or_else(|| real::pthread_mutex_lock(mutex))
     }
 }
 
@@ -160,15 +161,15 @@ unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
             since.is_over();
             return result;
         }
-        unlock_at_length(mutex, at)
+        unlock_slowly(mutex, at)
     }
 }
 
 #[inline(never)]
-unsafe extern "C" fn unlock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
+unsafe extern "C" fn unlock_slowly(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        object::look_for_end(mutex, at);
+        object::check_destroyed(mutex, at);
         let is_free = || (*mutex).looks_free();
         let result = release(object::mutex(mutex), at, is_free, || {
             real::pthread_mutex_unlock(mutex)
@@ -195,7 +196,7 @@ unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usiz
 unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        object::look_for_end(mutex, at);
+        object::check_destroyed(mutex, at);
         let lock = object::mutex(mutex);
         let result = destroy(lock, at, || real::pthread_mutex_destroy(mutex));
         // It was not destroyed, and its holder still holds it.

@@ -1,9 +1,10 @@
 //! glibc's objects, as they are described to the checker.
 #![allow(unsafe_code)]
 
+use crate::layout::{Mark, Mutex, RwLock};
 use crate::take::site;
-use crate::{start, sum, task};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::{checked, sum, task};
+use core::sync::atomic::Ordering;
 use latchwork::check::hook::{self, Kind, Lock, NoLock, Traits};
 use latchwork_interpose::errno::keeping_errno;
 use latchwork_interpose::mutexes::kind;
@@ -11,88 +12,24 @@ use latchwork_interpose::mutexes::kind;
 /// The description of a program's object at this address; `None` in a thread that is not checked.
 #[inline]
 pub(crate) fn at<T>(object: *const T, kind: Kind) -> Option<Lock> {
-    start::watches().then(|| Lock::new(object.expose_provenance(), kind))
+    checked::this_thread().then(|| Lock::new(object.expose_provenance(), kind))
 }
 
-/// A mark in bytes of an object that glibc uses only in its initialisation. An object without the mark was
-/// reinitialised in place since its last use, by a constructor or an assignment, without a call.
-#[repr(transparent)]
-struct Mark(AtomicU64);
-
-impl Mark {
-    /// The mark of an object at this address: it depends on the address, since a copy is another object.
-    #[inline]
-    const fn of(address: usize) -> u64 {
-        address as u64 ^ 0x6b72_616d_0000_0000
+/// Ensures that the checker's records are those of the object with this mark, and not of an earlier one at its address.
+#[inline]
+fn verify(mark: &Mark, lock: Lock, at: usize) {
+    if !mark.is_of(lock.address()) {
+        let expected = Mark::of(lock.address());
+        keeping_errno(|| hook::unmarked(lock, &mark.0, expected, site(at)));
     }
-
-    #[inline]
-    fn is_of(&self, address: usize) -> bool {
-        // Relaxed: all users of the object store the same value.
-        self.0.load(Ordering::Relaxed) == Self::of(address)
-    }
-
-    /// A destroyed object has the mark with these bits inverted.
-    const ENDED: u64 = u64::MAX;
-
-    /// Whether it was destroyed.
-    fn is_ended(&self, address: usize) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::of(address) ^ Self::ENDED
-    }
-
-    /// Ensures that the checker's records are those of this object, and not of an earlier one at its address.
-    #[inline]
-    fn look(&self, lock: Lock, at: usize) {
-        if !self.is_of(lock.address()) {
-            let mark = Self::of(lock.address());
-            keeping_errno(|| hook::unmarked(lock, &self.0, mark, site(at)));
-        }
-    }
-}
-
-/// A `pthread_mutex_t`, or an `mtx_t`.
-#[repr(C, align(8))]
-pub struct Mutex {
-    word: AtomicU32,
-    count: u32,
-    owner: AtomicU32,
-    users: u32,
-    kind: AtomicU32,
-    spins: u32,
-    /// A link of glibc's robust list, which is unused in mutexes that are not robust.
-    mark: Mark,
-    /// The other link: the holder, for the checker.
-    holder: AtomicU32,
-    rest: u32,
 }
 
 impl Mutex {
-    pub(crate) fn kind(&self) -> u32 {
-        // Relaxed: it changes only while no thread may use the mutex.
-        self.kind.load(Ordering::Relaxed) & kind::ALL
-    }
-
-    /// Whether it contains its mark, so that it is the mutex that was made or used last at this address.
-    pub(crate) fn is_marked(&self) -> bool {
-        self.mark.is_of(core::ptr::from_ref(self).addr())
-    }
-
-    /// Whether it may be free.
-    pub(crate) fn looks_free(&self) -> bool {
-        // Relaxed: a hint.
-        self.word.load(Ordering::Relaxed) == 0
-    }
-
     /// Whether the calling thread holds it.
     pub(crate) fn is_mine(&self) -> bool {
         // Relaxed: only the owner relies on it; other threads only compare it with their own ID.
         let owner = self.owner.load(Ordering::Relaxed);
-        owner != 0 && owner == start::thread()
-    }
-
-    /// Whether it returns an error where other types hang.
-    pub(crate) fn says_no(&self) -> bool {
-        self.kind() & kind::TYPE == kind::ERROR_CHECK
+        owner != 0 && owner == checked::thread_id()
     }
 }
 
@@ -181,12 +118,12 @@ pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> 
     // SAFETY: by the contract it points to a mutex.
     let Some(lock) = (unsafe { mutex(it) }) else {
         // SAFETY: by the contract it points to a mutex.
-        unsafe { look_for_end(it, at) };
+        unsafe { check_destroyed(it, at) };
         return None;
     };
     if !lock.traits.contains(Traits::ROBUST) {
         // SAFETY: by the contract it points to a mutex.
-        unsafe { (*it).mark.look(lock, at) };
+        unsafe { verify(&(*it).mark, lock, at) };
     }
     Some(lock)
 }
@@ -195,7 +132,7 @@ pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> 
 ///
 /// # Safety
 /// `mutex` points to a mutex.
-pub(crate) unsafe fn look_for_end(mutex: *const Mutex, at: usize) {
+pub(crate) unsafe fn check_destroyed(mutex: *const Mutex, at: usize) {
     // SAFETY: by the contract it points to a mutex.
     if unsafe { (*mutex).kind() } == kind::ALL {
         uses_no_lock(mutex, Kind::Mutex, NoLock::Ended, at);
@@ -213,54 +150,18 @@ pub(crate) fn uses_no_lock<T>(object: *const T, kind: Kind, what: NoLock, use_at
 /// Reports a second initialisation of an object that may have had one. (In the child of a fork, objects of the parent
 /// may be initialised again.)
 pub(crate) fn made_again<T>(object: *const T, kind: Kind, init_at: usize) {
-    if let Some(lock) = at(object, kind).filter(|_| start::is_first()) {
+    if let Some(lock) = at(object, kind).filter(|_| checked::is_first()) {
         keeping_errno(|| hook::made_again(lock, task::sees_frees(), site(init_at)));
     }
 }
 
-/// A `pthread_rwlock_t`.
-#[repr(C, align(8))]
-pub struct RwLock {
-    readers: AtomicU32,
-    words: [u32; 6],
-    shared: AtomicU32,
-    rest: u64,
-    /// Padding, in glibc's layout.
-    mark: Mark,
-    flags: AtomicU8,
-    end: [u8; 7],
-}
-
 impl RwLock {
-    /// Whether it contains its mark, so that it is the lock that was made or used last at this address.
-    pub(crate) fn is_marked(&self) -> bool {
-        self.mark.is_of(core::ptr::from_ref(self).addr())
-    }
-
-    /// Marks the lock as destroyed.
-    pub(crate) fn end(&self) {
-        let address = core::ptr::from_ref(self).addr();
-        if self.is_marked() {
-            // Relaxed: no thread may use it any more.
-            let mark = Mark::of(address) ^ Mark::ENDED;
-            self.mark.0.store(mark, Ordering::Relaxed);
-        }
-    }
-
     /// Reports the use of a lock that was destroyed.
-    pub(crate) fn look_for_end(&self, at: usize) {
+    pub(crate) fn check_destroyed(&self, at: usize) {
         let it = core::ptr::from_ref(self);
         if self.mark.is_ended(it.addr()) {
             uses_no_lock(it, Kind::RwLock, NoLock::Ended, at);
         }
-    }
-
-    /// Whether it has no reader and no writer inside.
-    pub(crate) fn looks_free(&self) -> bool {
-        /// The bit that says on which of two words threads sleep.
-        const PHASE: u32 = 1;
-        // Relaxed: a hint.
-        self.readers.load(Ordering::Relaxed) & !PHASE == 0
     }
 }
 
@@ -297,14 +198,8 @@ pub(crate) unsafe fn rwlock_to_take(it: *const RwLock, at: usize) -> Option<Lock
     let lock = unsafe { rwlock(it) }?;
     // SAFETY: by the contract it points to a lock.
     unsafe {
-        (*it).look_for_end(at);
-        (*it).mark.look(lock, at);
+        (*it).check_destroyed(at);
+        verify(&(*it).mark, lock, at);
     }
     Some(lock)
 }
-
-const _: () = assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56);
-
-/// A `pthread_cond_t` or `cnd_t`, `sem_t`, `pthread_spinlock_t`, `pthread_barrier_t`: only the address matters here.
-#[repr(C)]
-pub struct Opaque([u8; 4]);

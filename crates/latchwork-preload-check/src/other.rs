@@ -4,11 +4,12 @@
 use crate::cond::waiting;
 use crate::condition;
 use crate::entry::entry;
-use crate::object::{self, Opaque};
+use crate::layout::Opaque;
+use crate::object;
 use crate::take::{
     attempt, destroy, is_refused, judged, judged_by_errno, make, release, site, take,
 };
-use crate::{real, start};
+use crate::{checked, real};
 use core::ffi::{c_int, c_uint, c_void};
 use latchwork::check::hook::{self, Kind, Lock, Mode, Traits};
 use latchwork_interpose::errno::keeping_errno;
@@ -23,13 +24,13 @@ entry! {
     pthread_barrier_init 3 barrier_init;
     pthread_barrier_destroy 1 barrier_end;
     pthread_barrier_wait 1 barrier_wait;
-    sem_init 3 sem_init_here;
+    sem_init 3 sem_init_checked;
     sem_destroy 1 sem_end;
-    sem_wait 1 sem_wait_here;
+    sem_wait 1 sem_wait_checked;
     sem_timedwait 2 sem_timed_wait;
     sem_clockwait 3 sem_clock_wait;
     sem_trywait 1 sem_try_wait;
-    sem_post 1 sem_post_here;
+    sem_post 1 sem_post_checked;
     pthread_join 2 join;
     pthread_tryjoin_np 2 try_join;
     pthread_timedjoin_np 3 timed_join;
@@ -118,7 +119,7 @@ fn end_object(object: *mut Opaque, kind: Kind, at: usize, end: impl FnOnce() -> 
     if let Some(known) = known {
         let bytes = condition::OTHER_BYTES;
         keeping_errno(|| hook::ends_for_sleepers(known, bytes, site(at)));
-        condition::has_ended();
+        condition::note_destroyed();
     }
     destroy(known, at, end)
 }
@@ -126,7 +127,7 @@ fn end_object(object: *mut Opaque, kind: Kind, at: usize, end: impl FnOnce() -> 
 unsafe extern "C" fn barrier_end(barrier: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        condition::look_at_barrier(barrier, at);
+        condition::check_barrier(barrier, at);
         let result = end_object(barrier, Kind::Barrier, at, || {
             real::pthread_barrier_destroy(barrier)
         });
@@ -143,7 +144,7 @@ unsafe extern "C" fn barrier_end(barrier: *mut Opaque, at: usize) -> c_int {
 unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        condition::look_at_barrier(barrier, at);
+        condition::check_barrier(barrier, at);
         match object::at(barrier, Kind::Barrier) {
             Some(object) => waiting(object, false, at, || real::pthread_barrier_wait(barrier)),
             None => real::pthread_barrier_wait(barrier),
@@ -151,7 +152,7 @@ unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
     }
 }
 
-unsafe extern "C" fn sem_init_here(
+unsafe extern "C" fn sem_init_checked(
     semaphore: *mut Opaque,
     shared: c_int,
     value: c_uint,
@@ -174,7 +175,7 @@ unsafe extern "C" fn sem_init_here(
 unsafe extern "C" fn sem_end(semaphore: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        condition::look_at_semaphore(semaphore, at);
+        condition::check_semaphore(semaphore, at);
         let result = end_object(semaphore, Kind::Semaphore, at, || {
             real::sem_destroy(semaphore)
         });
@@ -196,7 +197,7 @@ unsafe fn sem_wait_by(
         let Some(object) = object::at(semaphore, Kind::Semaphore) else {
             return wait();
         };
-        condition::look_at_semaphore(semaphore, at);
+        condition::check_semaphore(semaphore, at);
         // It is a cancellation point also if it does not wait.
         pthread_testcancel();
         if keeping_errno(|| real::sem_trywait(semaphore)) == 0 {
@@ -206,7 +207,7 @@ unsafe fn sem_wait_by(
     }
 }
 
-unsafe extern "C-unwind" fn sem_wait_here(semaphore: *mut Opaque, at: usize) -> c_int {
+unsafe extern "C-unwind" fn sem_wait_checked(semaphore: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         let result = sem_wait_by(semaphore, false, at, || real::sem_wait(semaphore));
@@ -250,17 +251,17 @@ unsafe extern "C-unwind" fn sem_clock_wait(
 }
 
 unsafe extern "C" fn sem_try_wait(semaphore: *mut Opaque, at: usize) -> c_int {
-    if start::watches() {
-        condition::look_at_semaphore(semaphore, at);
+    if checked::this_thread() {
+        condition::check_semaphore(semaphore, at);
     }
     // SAFETY: the program's own call.
     unsafe { real::sem_trywait(semaphore) }
 }
 
 /// Signal handlers may call this.
-unsafe extern "C" fn sem_post_here(semaphore: *mut Opaque, at: usize) -> c_int {
-    if start::watches() {
-        condition::look_at_semaphore(semaphore, at);
+unsafe extern "C" fn sem_post_checked(semaphore: *mut Opaque, at: usize) -> c_int {
+    if checked::this_thread() {
+        condition::check_semaphore(semaphore, at);
     }
     // SAFETY: the program's own call.
     unsafe { real::sem_post(semaphore) }

@@ -1,7 +1,7 @@
 //! glibc's functions, which the functions of the same names here stand in for.
 #![allow(unsafe_code)]
 
-use crate::object::{Mutex, Opaque, RwLock};
+use crate::layout::{Mutex, Opaque, RwLock};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{clockid_t, pthread_t, timespec};
 

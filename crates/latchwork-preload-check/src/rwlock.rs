@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
-use crate::object::{self, RwLock};
+use crate::layout::RwLock;
+use crate::object;
 use crate::real;
-use crate::take::{attempt, destroy, is_refused, judged, make, release, take, wait_patiently};
+use crate::take::{attempt, destroy, is_refused, judged, make, release, take, wait_checking};
 use core::ffi::{c_int, c_void};
 use latchwork::check::hook::{Kind, Mode};
 use libc::{clockid_t, timespec};
@@ -30,6 +31,10 @@ entry! {
     __pthread_rwlock_unlock 1 unlock;
 }
 
+/// Acquires by `wait`, the program's own call.
+///
+/// # Safety
+/// `rwlock` points to a lock.
 unsafe fn take_by(
     rwlock: *mut RwLock,
     mode: Mode,
@@ -50,66 +55,126 @@ unsafe fn take_by(
     }
 }
 
+/// Acquires by the call of this name, which has no deadline; `wait_until` is the same call with one on CLOCK_MONOTONIC.
+///
+/// # Safety
+/// `rwlock` points to a lock.
+unsafe fn take_untimed(
+    rwlock: *mut RwLock,
+    mode: Mode,
+    call: &'static str,
+    at: usize,
+    wait: impl FnOnce() -> c_int,
+    wait_until: impl Fn(&timespec) -> c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    let result = unsafe {
+        take_by(rwlock, mode, false, at, || {
+            wait_checking(wait_until).unwrap_or_else(wait)
+        })
+    };
+    judged(result, rwlock, Kind::RwLock, call, at)
+}
+
+/// Acquires by the call of this name, which has a deadline.
+///
+/// # Safety
+/// `rwlock` points to a lock, `until` to a time.
+unsafe fn take_timed(
+    rwlock: *mut RwLock,
+    mode: Mode,
+    (clock, until): (clockid_t, *const timespec),
+    call: &'static str,
+    at: usize,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    let result = unsafe {
+        if is_refused(clock, until) {
+            wait()
+        } else {
+            take_by(rwlock, mode, true, at, wait)
+        }
+    };
+    judged(result, rwlock, Kind::RwLock, call, at)
+}
+
+/// Acquires by the call of this name, which does not wait.
+///
+/// # Safety
+/// `rwlock` points to a lock.
+unsafe fn try_by(
+    rwlock: *mut RwLock,
+    mode: Mode,
+    call: &'static str,
+    at: usize,
+    try_it: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    let lock = unsafe { object::rwlock_to_take(rwlock, at) };
+    judged(
+        attempt(lock, mode, at, try_it),
+        rwlock,
+        Kind::RwLock,
+        call,
+        at,
+    )
+}
+
 unsafe extern "C" fn read(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let result = take_by(rwlock, Mode::Shared, false, at, || {
-            let patiently = wait_patiently(|until| {
-                real::pthread_rwlock_clockrdlock(rwlock, libc::CLOCK_MONOTONIC, until)
-            });
-            patiently.unwrap_or_else(|| real::pthread_rwlock_rdlock(rwlock))
-        });
-        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_rdlock", at)
+        take_untimed(
+            rwlock,
+            Mode::Shared,
+            "pthread_rwlock_rdlock",
+            at,
+            || real::pthread_rwlock_rdlock(rwlock),
+            |until| real::pthread_rwlock_clockrdlock(rwlock, libc::CLOCK_MONOTONIC, until),
+        )
     }
 }
 
 unsafe extern "C" fn write(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let result = take_by(rwlock, Mode::Exclusive, false, at, || {
-            let patiently = wait_patiently(|until| {
-                real::pthread_rwlock_clockwrlock(rwlock, libc::CLOCK_MONOTONIC, until)
-            });
-            patiently.unwrap_or_else(|| real::pthread_rwlock_wrlock(rwlock))
-        });
-        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_wrlock", at)
+        take_untimed(
+            rwlock,
+            Mode::Exclusive,
+            "pthread_rwlock_wrlock",
+            at,
+            || real::pthread_rwlock_wrlock(rwlock),
+            |until| real::pthread_rwlock_clockwrlock(rwlock, libc::CLOCK_MONOTONIC, until),
+        )
     }
 }
 
 unsafe extern "C" fn timed_read(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
+    let deadline = (libc::CLOCK_REALTIME, until);
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let wait = || real::pthread_rwlock_timedrdlock(rwlock, until);
-        let result = if is_refused(libc::CLOCK_REALTIME, until) {
-            wait()
-        } else {
-            take_by(rwlock, Mode::Shared, true, at, wait)
-        };
-        judged(
-            result,
+        take_timed(
             rwlock,
-            Kind::RwLock,
+            Mode::Shared,
+            deadline,
             "pthread_rwlock_timedrdlock",
             at,
+            || real::pthread_rwlock_timedrdlock(rwlock, until),
         )
     }
 }
 
 unsafe extern "C" fn timed_write(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
+    let deadline = (libc::CLOCK_REALTIME, until);
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let wait = || real::pthread_rwlock_timedwrlock(rwlock, until);
-        let result = if is_refused(libc::CLOCK_REALTIME, until) {
-            wait()
-        } else {
-            take_by(rwlock, Mode::Exclusive, true, at, wait)
-        };
-        judged(
-            result,
+        take_timed(
             rwlock,
-            Kind::RwLock,
+            Mode::Exclusive,
+            deadline,
             "pthread_rwlock_timedwrlock",
             at,
+            || real::pthread_rwlock_timedwrlock(rwlock, until),
         )
     }
 }
@@ -120,20 +185,16 @@ unsafe extern "C" fn clock_read(
     until: *const timespec,
     at: usize,
 ) -> c_int {
+    let deadline = (clock, until);
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let wait = || real::pthread_rwlock_clockrdlock(rwlock, clock, until);
-        let result = if is_refused(clock, until) {
-            wait()
-        } else {
-            take_by(rwlock, Mode::Shared, true, at, wait)
-        };
-        judged(
-            result,
+        take_timed(
             rwlock,
-            Kind::RwLock,
+            Mode::Shared,
+            deadline,
             "pthread_rwlock_clockrdlock",
             at,
+            || real::pthread_rwlock_clockrdlock(rwlock, clock, until),
         )
     }
 }
@@ -144,20 +205,16 @@ unsafe extern "C" fn clock_write(
     until: *const timespec,
     at: usize,
 ) -> c_int {
+    let deadline = (clock, until);
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let wait = || real::pthread_rwlock_clockwrlock(rwlock, clock, until);
-        let result = if is_refused(clock, until) {
-            wait()
-        } else {
-            take_by(rwlock, Mode::Exclusive, true, at, wait)
-        };
-        judged(
-            result,
+        take_timed(
             rwlock,
-            Kind::RwLock,
+            Mode::Exclusive,
+            deadline,
             "pthread_rwlock_clockwrlock",
             at,
+            || real::pthread_rwlock_clockwrlock(rwlock, clock, until),
         )
     }
 }
@@ -165,30 +222,29 @@ unsafe extern "C" fn clock_write(
 unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let result = attempt(object::rwlock_to_take(rwlock, at), Mode::Shared, at, || {
+        try_by(rwlock, Mode::Shared, "pthread_rwlock_tryrdlock", at, || {
             real::pthread_rwlock_tryrdlock(rwlock)
-        });
-        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_tryrdlock", at)
+        })
     }
 }
 
 unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let result = attempt(
-            object::rwlock_to_take(rwlock, at),
+        try_by(
+            rwlock,
             Mode::Exclusive,
+            "pthread_rwlock_trywrlock",
             at,
             || real::pthread_rwlock_trywrlock(rwlock),
-        );
-        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_trywrlock", at)
+        )
     }
 }
 
 unsafe extern "C" fn unlock(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        (*rwlock).look_for_end(at);
+        (*rwlock).check_destroyed(at);
         let is_free = || (*rwlock).looks_free();
         let result = release(object::rwlock(rwlock), at, is_free, || {
             real::pthread_rwlock_unlock(rwlock)
@@ -215,11 +271,11 @@ unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: us
 unsafe extern "C" fn end(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        (*rwlock).look_for_end(at);
+        (*rwlock).check_destroyed(at);
         let lock = object::rwlock(rwlock);
         let result = destroy(lock, at, || real::pthread_rwlock_destroy(rwlock));
         if result == 0 && lock.is_some() {
-            (*rwlock).end();
+            (*rwlock).mark_destroyed();
         }
         judged(result, rwlock, Kind::RwLock, "pthread_rwlock_destroy", at)
     }

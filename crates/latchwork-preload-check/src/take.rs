@@ -4,11 +4,12 @@
 //! before the last task of it sleeps.
 #![allow(unsafe_code)]
 
-use crate::start;
+use crate::checked;
 use core::ffi::c_int;
 use latchwork::check::hook::{self, How, Kind, Lock, Mode, Site, Verdict};
 use latchwork::check::refuses;
 use latchwork_interpose::errno::keeping_errno;
+use latchwork_sync::backoff::{Burst, REPORTED_REST, rest_if_contended};
 use libc::{clockid_t, timespec};
 
 /// Whether a call has acquired the lock.
@@ -34,7 +35,7 @@ pub(crate) fn judged<T>(
 #[cold]
 #[inline(never)]
 fn judge(error: c_int, object: Lock, call: &'static str, at: usize) {
-    if start::watches() {
+    if checked::this_thread() {
         keeping_errno(|| hook::failed(object, call, error, site(at)));
     }
 }
@@ -101,29 +102,17 @@ pub(crate) fn take(
     take_waiting(lock, mode, timed, at, wait)
 }
 
-/// How often to poll before a wait is reported: about 2 µs, as long as a short critical section.
-const POLLS: u32 = 100;
-
-/// How many microseconds to pause before the first poll: reporting a short critical section takes several times as long
-/// as the section. (sysbench's run time with few contended mutexes, relative to glibc: 1.19 with four, 1.26 with one.)
-const REST: u32 = 4;
-
 /// Acquires, by `attempt`, a lock that was not free just now, if `looks_free` soon returns true. Most waits are that
 /// short.
 #[cold]
 #[inline(never)]
 pub(crate) fn poll(looks_free: impl Fn() -> bool, attempt: impl Fn() -> c_int) -> c_int {
-    hook::rest_if_contended(REST, &looks_free);
-    for _ in 0..POLLS {
-        if looks_free() {
-            match attempt() {
-                libc::EBUSY => {}
-                result => return result,
-            }
-        }
-        core::hint::spin_loop();
-    }
-    libc::EBUSY
+    rest_if_contended(REPORTED_REST, &looks_free);
+    let polled = Burst::REPORTED.poll(|| {
+        let tried = if looks_free() { attempt() } else { libc::EBUSY };
+        (tried != libc::EBUSY).then_some(tried)
+    });
+    polled.unwrap_or(libc::EBUSY)
 }
 
 #[cold]
@@ -236,8 +225,8 @@ pub(crate) fn destroy(lock: Option<Lock>, at: usize, destroy: impl FnOnce() -> c
 /// Waits without a time limit, by calls with a deadline on CLOCK_MONOTONIC, and lets the checker examine the wait when
 /// it is due. `None` if the call supports no such deadline, or if the thread is not checked. (The check must not set up
 /// the thread's state, since that allocates, and the caller may be the allocator.)
-pub(crate) fn wait_patiently(wait: impl Fn(&timespec) -> c_int) -> Option<c_int> {
-    if !start::watches() {
+pub(crate) fn wait_checking(wait: impl Fn(&timespec) -> c_int) -> Option<c_int> {
+    if !checked::this_thread() {
         return None;
     }
     loop {

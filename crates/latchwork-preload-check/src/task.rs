@@ -4,9 +4,9 @@
 //! loader's: a thread may begin, and end, while the loader runs the constructor of a library that waits for it.
 #![allow(unsafe_code)]
 
+use crate::checked;
 use crate::entry::entry;
 use crate::real::{self, Body, Body11};
-use crate::start;
 use crate::take::site;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use latchwork_interpose::errno::keeping_errno;
 use libc::{pthread_attr_t, pthread_t};
 
 entry! {
-    free 1 free_here;
+    free 1 free_checked;
     munmap 2 unmap;
 }
 
@@ -40,14 +40,14 @@ pub(crate) fn prepare() {
 }
 
 /// How much stack the checker needs in addition to what the program requests, since it may have to write a report.
-const ROOM: usize = 64 << 10;
+const REPORT_STACK: usize = 64 << 10;
 
-/// Enlarges a stack size that the program requests by [`ROOM`] if it is small, unless the program provides the memory
+/// Enlarges a stack size that the program requests by [`REPORT_STACK`] if it is small, unless the program provides the memory
 /// itself.
 ///
 /// # Safety
 /// `attributes` is null, or points to attributes of the caller's, which outlive the result.
-unsafe fn with_room(attributes: *const c_void) -> Option<pthread_attr_t> {
+unsafe fn with_report_stack(attributes: *const c_void) -> Option<pthread_attr_t> {
     let mut attributes = {
         // SAFETY: by the contract. What the copy refers to still belongs to the original, which alone is destroyed.
         unsafe {
@@ -62,8 +62,9 @@ unsafe fn with_room(attributes: *const c_void) -> Option<pthread_attr_t> {
     // provides no memory, the stack ends at address 0.
     unsafe {
         libc::pthread_attr_getstack(&raw const attributes, &raw mut begin, &raw mut size);
-        let is_small = (1..2 * ROOM).contains(&size) && begin.addr().wrapping_add(size) == 0;
-        (is_small && libc::pthread_attr_setstacksize(&raw mut attributes, size + ROOM) == 0)
+        let is_small =
+            (1..2 * REPORT_STACK).contains(&size) && begin.addr().wrapping_add(size) == 0;
+        (is_small && libc::pthread_attr_setstacksize(&raw mut attributes, size + REPORT_STACK) == 0)
             .then_some(attributes)
     }
 }
@@ -93,7 +94,7 @@ impl<B: Copy> Start<B> {
         let Self { body, argument } = unsafe { start.cast::<Self>().read() };
         // SAFETY: `malloc` returned the memory in `new`, and the value was moved out of it.
         unsafe { libc::free(start) };
-        start::watch();
+        checked::begin_thread();
         (body, argument)
     }
 }
@@ -132,8 +133,8 @@ pub unsafe extern "C" fn pthread_create(
         if start.is_null() {
             return libc::EAGAIN;
         }
-        let with_room = with_room(attributes);
-        let attributes = with_room
+        let with_report_stack = with_report_stack(attributes);
+        let attributes = with_report_stack
             .as_ref()
             .map_or(attributes, |larger| core::ptr::from_ref(larger).cast());
         let result = real::pthread_create(thread, attributes, run, start.cast());
@@ -170,8 +171,8 @@ pub unsafe extern "C" fn thrd_create(
     }
 }
 
-unsafe extern "C" fn free_here(memory: *mut c_void, at: usize) {
-    if !memory.is_null() && start::watches() {
+unsafe extern "C" fn free_checked(memory: *mut c_void, at: usize) {
+    if !memory.is_null() && checked::this_thread() {
         // Relaxed: stored before any thread is checked. If the length is unknown, only a lock at the beginning is
         // found.
         let length = if KNOWS_LENGTHS.load(Ordering::Relaxed) {
@@ -190,7 +191,7 @@ unsafe extern "C" fn free_here(memory: *mut c_void, at: usize) {
 }
 
 unsafe extern "C" fn unmap(memory: *mut c_void, length: usize, at: usize) -> c_int {
-    if start::watches() {
+    if checked::this_thread() {
         let begin = memory.addr();
         keeping_errno(|| hook::freed(begin..begin.saturating_add(length), site(at)));
     }

@@ -57,7 +57,7 @@ fn findings(case: &str, behind: Option<&str>, library: &str) -> String {
 }
 
 #[test]
-fn a_time_that_is_none_is_refused_as_without_it() {
+fn an_invalid_time_is_refused_as_without_the_checker() {
     goes_well("times", None);
 }
 
@@ -68,12 +68,12 @@ fn the_smallest_stack_is_large_enough() {
 
 /// As it is documented.
 #[test]
-fn small_stacks_alone_are_larger_than_was_asked_for() {
+fn only_small_stacks_are_enlarged() {
     goes_well("stacks", None);
 }
 
 #[test]
-fn what_a_first_attempt_fails_to_take_and_the_call_then_takes_is_held() {
+fn a_lock_that_only_the_second_attempt_acquires_is_held() {
     let found = findings("ceiling", None, "");
     assert!(found.is_empty(), "{found}");
 }
@@ -110,21 +110,25 @@ fn said(case: &str) -> Option<String> {
 }
 
 #[test]
-fn text_of_findings_goes_to_what_standard_error_was_and_to_no_file_of_the_programs() {
-    for (case, is_told) in [("replaced", true), ("left", true), ("none_left", false)] {
+fn text_of_findings_goes_to_the_original_standard_error_only() {
+    for (case, is_reported) in [("replaced", true), ("left", true), ("none_left", false)] {
         let Some(errors) = said(case) else { return };
-        assert_eq!(errors.contains("one-order"), is_told, "{case}: {errors}");
+        assert_eq!(
+            errors.contains("one-order"),
+            is_reported,
+            "{case}: {errors}"
+        );
     }
 }
 
 #[test]
-fn text_that_nobody_reads_ends_no_program() {
+fn text_without_a_reader_ends_no_program() {
     let Some(errors) = said("unread") else { return };
     assert_eq!(errors, "");
 }
 
 #[test]
-fn findings_and_orders_that_find_no_room_are_told_of_and_end_no_program() {
+fn findings_and_orders_without_disk_space_are_reported_and_end_no_program() {
     let Some((program, _leftover)) = compile("corners.c", "corners-full", &[]) else {
         return;
     };
@@ -137,7 +141,7 @@ fn findings_and_orders_that_find_no_room_are_told_of_and_end_no_program() {
     let full = Path::new("/dev/full");
     for (case, check) in [
         ("limited", files(&json, &order)),
-        ("told_of_order", files(full, full)),
+        ("reported_order", files(full, full)),
     ] {
         let output = under_checker(&program, case, &check);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -158,12 +162,12 @@ fn memory_that_is_freed_while_the_function_is_looked_up_ends_nothing() {
 }
 
 #[test]
-fn an_allocator_may_lock_and_is_not_asked_what_it_does_not_say() {
+fn an_allocator_may_lock_and_need_not_know_block_sizes() {
     goes_well("nothing", Some("pages.c"));
 }
 
 #[test]
-fn what_is_loaded_where_something_was_unloaded_has_locks_of_its_own() {
+fn a_library_loaded_at_a_reused_address_has_locks_of_its_own() {
     let shared = ["-shared", "-fPIC", "-fno-builtin"];
     let Some((one, _one)) = compile("order.c", "one.so", &shared) else {
         return;
@@ -177,15 +181,15 @@ fn what_is_loaded_where_something_was_unloaded_has_locks_of_its_own() {
 }
 
 #[test]
-fn what_a_fork_handler_releases_in_the_child_is_not_held_there() {
+fn a_lock_that_a_fork_handler_releases_is_not_held_in_the_child() {
     assert_eq!(findings("forked", Some("atfork.c"), ""), "");
 }
 
 #[test]
 fn an_old_dynamic_linker_gives_no_old_condition_variables() {
-    goes_well("told", None);
+    goes_well("notified", None);
     goes_well(
-        "told",
+        "notified",
         Some("../../../latchwork-preload/tests/programs/old.c"),
     );
 }

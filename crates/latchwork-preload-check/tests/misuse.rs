@@ -6,7 +6,7 @@ use common::{compile, run_case};
 use std::process::Command;
 
 #[test]
-fn each_misuse_is_found_and_none_of_its_harmless_twins() {
+fn each_misuse_is_reported_and_none_of_its_harmless_twins() {
     let Some((program, _leftover)) = compile("misuse.c", "misuse", &[]) else {
         return;
     };

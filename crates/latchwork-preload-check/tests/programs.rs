@@ -90,17 +90,17 @@ fn cases(name: &str) -> Option<usize> {
 }
 
 #[test]
-fn every_planted_fault_is_found_and_nothing_else() {
+fn every_planted_fault_is_reported_and_nothing_else() {
     assert!(cases("faults").is_none_or(|faults| faults >= 30));
 }
 
 #[test]
-fn every_wrong_order_is_found_and_nothing_else() {
+fn every_wrong_order_is_reported_and_nothing_else() {
     assert!(cases("orders").is_none_or(|faults| faults >= 14));
 }
 
 #[test]
-fn tasks_are_called_as_they_have_called_themselves() {
+fn tasks_have_the_names_that_they_set() {
     let Some((program, _leftover)) = compile("tests/programs/faults.c", "named") else {
         return;
     };
@@ -134,12 +134,12 @@ fn findings_name_statics_and_functions() {
     for task in tasks {
         let at = task["wants"]["at"].as_str().unwrap();
         assert!(
-            at.starts_with("called+0x") && at.ends_with(" (circle)"),
+            at.starts_with("called+0x") && at.ends_with(" (cycle)"),
             "{at}"
         );
     }
     let stack = found["stack"][0].as_str().unwrap();
-    assert!(stack.ends_with(" (circle)"), "{stack}");
+    assert!(stack.ends_with(" (cycle)"), "{stack}");
     let found = &findings_in(&stripped, "deadlock")[0];
     for task in found["tasks"].as_array().unwrap() {
         for what in [&task["holds"]["lock"], &task["wants"]["at"]] {
@@ -159,7 +159,7 @@ fn uses(name: &str, for_what: &str) -> Option<(PathBuf, Leftover)> {
 }
 
 #[test]
-fn a_program_goes_on_as_it_would() {
+fn a_program_behaves_the_same() {
     for name in ["mutexes", "conditions", "surroundings"] {
         let Some((program, _leftover)) = uses(name, "on") else {
             return;

@@ -25,9 +25,9 @@ fn check_all(cases: &[Expected], words: &str) {
     }
 }
 
-/// What another task can release may end; it is said of no deadlock that lasts only as long as nobody does.
+/// A deadlock that another task can end, by a release, is not reported as permanent.
 #[test]
-fn a_deadlock_that_another_task_can_end_is_not_said_to_last() {
+fn a_deadlock_that_another_task_can_end_is_not_reported_as_permanent() {
     let cases = [
         ("third_releases", "no-deadlock", "assumed", "DEADLOCK"),
         (
@@ -52,9 +52,9 @@ fn a_deadlock_that_another_task_can_end_is_not_said_to_last() {
     check_all(&cases, "quiet,long=0");
 }
 
-/// The twins of those: nobody else can end it, by the kind of lock, or since all other threads wait, too.
+/// Their twins: no other task can end the deadlock, because of the kind of lock, or since all other threads wait, too.
 #[test]
-fn a_deadlock_that_nobody_else_can_end_is_said_to_last() {
+fn a_deadlock_that_no_other_task_can_end_is_reported_as_permanent() {
     let cases = [
         ("all_wait", "no-deadlock", "seen", "DEADLOCK NOW"),
         ("one_runs", "no-deadlock", "assumed", "DEADLOCK"),
@@ -69,7 +69,7 @@ fn a_deadlock_that_nobody_else_can_end_is_said_to_last() {
 }
 
 #[test]
-fn a_child_that_unmaps_what_it_shares_with_its_parent_gives_nothing_back() {
+fn a_child_that_unmaps_shared_memory_frees_no_locks() {
     check_all(&[("children_unmap", "", "", "")], "quiet,long=0");
     check_all(
         &[("unmap_shared_held", "no-free-holding", "seen", "MISUSE")],
@@ -92,7 +92,7 @@ fn a_finding_is_reported_once_by_all_that_a_program_forks() {
 }
 
 #[test]
-fn the_end_of_a_process_is_no_threads_end() {
+fn the_end_of_a_process_is_not_that_of_a_thread() {
     let cases = [
         ("thread_exits_process", "", "", ""),
         ("detached_thread_ends_and_process_exits", "", "", ""),
@@ -102,7 +102,7 @@ fn the_end_of_a_process_is_no_threads_end() {
 
 /// The twins: who ends the process by that may ask for it, and a thread whose end is waited for has ended.
 #[test]
-fn the_end_of_a_thread_is_found_when_the_process_goes_on() {
+fn the_end_of_a_thread_is_detected_while_the_process_continues() {
     const SEEN: (&str, &str) = ("seen", "MISUSE");
     let cases = [
         ("joined", "no-exit-holding", SEEN.0, SEEN.1),

@@ -50,7 +50,7 @@ impl Until {
     }
 
     /// The latest time at which to check whether it has passed.
-    pub(crate) fn next_look(self) -> Deadline {
+    pub(crate) fn next_poll(self) -> Deadline {
         let remaining = self.remaining();
         Deadline::after(match self.clock {
             libc::CLOCK_REALTIME => remaining.min(LOOK),

@@ -7,9 +7,10 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `memory.rs` | the layout of glibc's objects, and where the replacement lies in them |
-//! | `inside.rs` | the replacement locks |
+//! | `replacement.rs` | the replacement locks |
 //! | `mutex.rs`, `cond.rs` | the functions |
 //! | `mode.rs` | the selected lock; the first call |
+//! | `probe.rs` | what this glibc does, determined once |
 //! | `real.rs` | glibc's functions |
 //! | `thread.rs`, `nap.rs`, `clock.rs` | the caller's identity; sleeping; points in time |
 //! | `counts.rs` | the summary at the end |
@@ -34,10 +35,11 @@
 mod clock;
 mod cond;
 mod counts;
-mod inside;
 mod memory;
 mod mode;
 mod mutex;
 mod nap;
+mod probe;
 mod real;
+mod replacement;
 mod thread;

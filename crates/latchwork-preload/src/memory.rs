@@ -6,7 +6,7 @@
 //! | 4 | count | the depth of a recursive mutex |
 //! | 8 | owner | the owner's thread ID |
 //! | 12 | users | the number of condition waits that will acquire it again; in a mutex that stays glibc's, also glibc's own count |
-//! | 16 | kind | the same, and flags: whether the mutex was counted, and whether [another word](Mutex::instead) is its lock |
+//! | 16 | kind | the same, and flags: whether the mutex was counted, and whether [another word](Mutex::second_word) is its lock |
 //! | 20 | spins, elision | the gate of our lock (a queueing mutex in front of it) |
 //! | 24 | list | the request word of our lock, or the other word; 32: how much spinning pays |
 //!
@@ -25,7 +25,6 @@
 //! | 28 or 36 | flags: process-shared, clock | the same |
 #![allow(unsafe_code)]
 
-use crate::real;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use latchwork_interpose::mutexes::kind;
 
@@ -40,7 +39,7 @@ pub struct Mutex {
     pub(crate) gate: AtomicU32,
     pub(crate) request: AtomicU32,
     unused: u32,
-    pub(crate) mood: AtomicU32,
+    pub(crate) spin_gain: AtomicU32,
     rest: u32,
 }
 
@@ -48,8 +47,8 @@ pub struct Mutex {
 /// program has set the type `PTHREAD_MUTEX_NORMAL`. (glibc ignores the other bits.)
 const COUNTED: u32 = 0x400 | NOT_ELIDED;
 const NOT_ELIDED: u32 = 0x200;
-/// Flag beside the kind: [`Mutex::instead`] is the lock.
-const ELSEWHERE: u32 = 0x800;
+/// Flag beside the kind: [`Mutex::second_word`] is the lock.
+const SECOND_WORD: u32 = 0x800;
 
 /// How a mutex is used: the low bits of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,21 +95,21 @@ impl Mutex {
     }
 
     /// The word that is the lock instead of the first one, if another thread than the owner has released that.
-    pub(crate) fn instead(&self) -> Option<&AtomicU32> {
-        // Acquire: pairs with the Release in `release_elsewhere`.
-        (self.kind.load(Ordering::Acquire) & ELSEWHERE != 0).then_some(&self.request)
+    pub(crate) fn second_word(&self) -> Option<&AtomicU32> {
+        // Acquire: pairs with the Release in `release_to_second_word`.
+        (self.kind.load(Ordering::Acquire) & SECOND_WORD != 0).then_some(&self.request)
     }
 
     /// Releases it for a thread that is not its owner, but may release it; the owner's word stays as it is.
-    pub(crate) fn release_elsewhere(&self) {
-        // Release: pairs with the Acquire in `instead`.
-        self.kind.fetch_or(ELSEWHERE, Ordering::Release);
+    pub(crate) fn release_to_second_word(&self) {
+        // Release: pairs with the Acquire in `second_word`.
+        self.kind.fetch_or(SECOND_WORD, Ordering::Release);
     }
 
     /// Whether a thread holds it. Relaxed: no thread may use it meanwhile. A free lock may still be reserved for a
     /// waiter that has given up.
     pub(crate) fn is_held(&self) -> bool {
-        match self.instead() {
+        match self.second_word() {
             Some(word) => word.load(Ordering::Relaxed) != 0,
             None => self.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0,
         }
@@ -139,7 +138,7 @@ impl Mutex {
     }
 
     /// Marks it as destroyed, so that every call refuses it, as glibc does.
-    pub(crate) fn end(&self) {
+    pub(crate) fn mark_destroyed(&self) {
         self.kind.store(u32::MAX, Ordering::Relaxed);
     }
 }
@@ -160,51 +159,29 @@ static FLAGS: AtomicUsize = AtomicUsize::new(0);
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
-/// Finds the word of these flags by letting glibc initialise a condition variable. Returns whether it lies outside the
-/// replacement's words.
-pub(crate) fn prepare() -> bool {
-    let mut cond = Cond {
-        ticket: AtomicU32::new(0),
-        waiters: AtomicU32::new(0),
-        process: AtomicU32::new(0),
-        rest: [const { AtomicU32::new(0) }; 9],
-    };
-    // SAFETY: attributes and a condition variable that are local to this function.
-    unsafe {
-        let mut attributes = core::mem::MaybeUninit::<libc::pthread_condattr_t>::zeroed();
-        let attributes = attributes.as_mut_ptr();
-        libc::pthread_condattr_init(attributes);
-        libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
-        libc::pthread_condattr_setclock(attributes, libc::CLOCK_MONOTONIC);
-        real::pthread_cond_init(&raw mut cond, attributes.cast());
-        libc::pthread_condattr_destroy(attributes);
-    }
-    let found = cond
-        .rest
-        .iter_mut()
-        .position(|word| *word.get_mut() == SHARED | MONOTONIC);
-    // Relaxed, here and below: a number that does not change afterwards.
-    FLAGS.store(found.unwrap_or(0), Ordering::Relaxed);
-    found.is_some_and(|index| index > 0)
-}
-
-/// Whether priority inheritance is available here, determined as glibc does it. Otherwise a contended lock could not be
-/// acquired, and the program would not notice that it does not hold it.
-pub(crate) fn can_inherit() -> bool {
-    let mut mutex = core::mem::MaybeUninit::<Mutex>::zeroed();
-    let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::zeroed();
-    // SAFETY: attributes and a mutex that are local to this function.
-    unsafe {
-        let attributes = attributes.as_mut_ptr();
-        libc::pthread_mutexattr_init(attributes);
-        libc::pthread_mutexattr_setprotocol(attributes, libc::PTHREAD_PRIO_INHERIT);
-        let made = real::pthread_mutex_init(mutex.as_mut_ptr(), attributes.cast());
-        libc::pthread_mutexattr_destroy(attributes);
-        made == 0
-    }
-}
-
 impl Cond {
+    /// Zeros, for glibc's functions to initialise.
+    pub(crate) const fn zeroed() -> Self {
+        Self {
+            ticket: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            process: AtomicU32::new(0),
+            rest: [const { AtomicU32::new(0) }; 9],
+        }
+    }
+
+    /// Finds the word of the flags in a condition variable that glibc has initialised as process-shared and for the
+    /// monotonic clock. Returns whether it lies outside the replacement's words.
+    pub(crate) fn find_flags(&mut self) -> bool {
+        let words = &mut self.rest;
+        let index = words
+            .iter_mut()
+            .position(|word| *word.get_mut() == SHARED | MONOTONIC);
+        // Relaxed, here and below: a number that does not change afterwards.
+        FLAGS.store(index.unwrap_or(0), Ordering::Relaxed);
+        index.is_some_and(|index| index > 0)
+    }
+
     fn flags(&self) -> u32 {
         self.rest[FLAGS.load(Ordering::Relaxed)].load(Ordering::Relaxed)
     }

@@ -32,19 +32,19 @@ const HOLDER: u32 = u32::MAX;
 
 /// The calling thread, with the mark that it stores in locks.
 #[derive(Clone, Copy)]
-pub(crate) struct Me {
+pub(crate) struct Caller {
     pub(crate) id: u32,
     pub(crate) mark: u32,
 }
 
 /// `None` if mutexes are not replaced, or if the mode is not known yet.
 #[inline(always)]
-pub(crate) fn me() -> Option<Me> {
+pub(crate) fn caller() -> Option<Caller> {
     // Acquire: pairs with the Release in `find`; before that the ID has no meaning.
     let mark = MARK.load(Ordering::Acquire);
     let id = crate::thread::id();
     let mark = if mark == HOLDER { id } else { mark };
-    (mark != 0).then_some(Me { id, mark })
+    (mark != 0).then_some(Caller { id, mark })
 }
 
 #[inline(always)]
@@ -120,11 +120,11 @@ fn prepare() -> Mode {
     };
     let problem = if has_thread_sanitizer() {
         "ThreadSanitizer sees no locks but glibc's"
-    } else if !crate::memory::prepare() {
+    } else if !crate::probe::finds_flags() {
         "this glibc lays its condition variables out in an unknown way"
     } else if !crate::thread::prepare() {
-        "the kernel does not tell where glibc keeps a thread's ID"
-    } else if wanted == Mode::Inherit && !crate::memory::can_inherit() {
+        "the kernel does not report where glibc keeps a thread's ID"
+    } else if wanted == Mode::Inherit && !crate::probe::can_inherit() {
         "this system has no priority-inheritance futexes"
     } else {
         crate::thread::prepare_process();

@@ -14,9 +14,9 @@
 #![allow(unsafe_code)]
 
 use crate::clock::{Until, is_valid};
-use crate::inside::{Inherit, Inside, Throughput, WaitWake, release_free, take_free};
 use crate::memory::{Mutex, Use};
 use crate::mode::{self, Mode};
+use crate::replacement::{Inherit, Replacement, Throughput, WaitWake, release_free, take_free};
 use crate::{counts, real, thread};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
@@ -65,18 +65,18 @@ impl Mutex {
     }
 }
 
-fn wait_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
+fn wait_replaced<L: Replacement>(mutex: &Mutex, me: u32) -> c_int {
     match thread::keeping_errno(|| L::wait(mutex, me, None)) {
         0 => mutex.taken(me),
         error => error,
     }
 }
 
-fn try_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
+fn try_replaced<L: Replacement>(mutex: &Mutex, me: u32) -> c_int {
     if let Some(result) = mutex.again(me, libc::EBUSY) {
         return result;
     }
-    if mode::me().is_some_and(|me| take_free(mutex, me.mark))
+    if mode::caller().is_some_and(|me| take_free(mutex, me.mark))
         || thread::keeping_errno(|| L::try_lock(mutex, me))
     {
         mutex.taken(me)
@@ -85,17 +85,17 @@ fn try_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
     }
 }
 
-fn lock_inside_until<L: Inside>(mutex: &Mutex, me: u32, until: Until) -> c_int {
+fn lock_replaced_until<L: Replacement>(mutex: &Mutex, me: u32, until: Until) -> c_int {
     if let Some(result) = mutex.again(me, libc::EDEADLK) {
         return result;
     }
-    if !mode::me().is_some_and(|me| take_free(mutex, me.mark)) {
+    if !mode::caller().is_some_and(|me| take_free(mutex, me.mark)) {
         if !until.is_valid() {
             return libc::EINVAL;
         }
         let result = thread::keeping_errno(|| {
             loop {
-                match L::wait(mutex, me, Some(until.next_look())) {
+                match L::wait(mutex, me, Some(until.next_poll())) {
                     libc::ETIMEDOUT if !until.has_passed() => {}
                     result => return result,
                 }
@@ -108,7 +108,7 @@ fn lock_inside_until<L: Inside>(mutex: &Mutex, me: u32, until: Until) -> c_int {
     mutex.taken(me)
 }
 
-fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
+fn unlock_replaced<L: Replacement>(mutex: &Mutex, me: u32, at: usize) -> c_int {
     match mutex.purpose() {
         Use::Normal | Use::Other => {}
         _ if !mutex.is_mine(me) => return libc::EPERM,
@@ -124,7 +124,9 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
     // The owner is cleared before the release, since the mutex may be freed after it.
     let owner = mutex.owner.load(Ordering::Relaxed);
     mutex.owner.store(0, Ordering::Relaxed);
-    if mutex.instead().is_none() && mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
+    if mutex.second_word().is_none()
+        && mode::caller().is_some_and(|me| release_free(mutex, me.mark))
+    {
         return 0;
     }
     let result = thread::keeping_errno(|| L::release(mutex, me, at));
@@ -135,7 +137,7 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
 }
 
 /// Calls a function of the lock inside the program's mutexes; without one, glibc's function.
-macro_rules! inside {
+macro_rules! replacement {
     ($function:ident($mutex:expr $(, $arg:expr)*), $real:expr) => {
         match mode::get() {
             Mode::Throughput => $function::<Throughput>($mutex, thread::id() $(, $arg)*),
@@ -155,7 +157,7 @@ pub(crate) unsafe fn lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if here.is_known()
-        && let Some(me) = mode::me()
+        && let Some(me) = mode::caller()
         && take_free(here, me.mark)
     {
         here.owner.store(me.id, Ordering::Relaxed);
@@ -179,7 +181,7 @@ unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
     if here.purpose() == Use::Other {
         return pass();
     }
-    if let Some(me) = mode::me() {
+    if let Some(me) = mode::caller() {
         if let Some(result) = here.again(me.id, libc::EDEADLK) {
             return result;
         }
@@ -187,7 +189,7 @@ unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
             return here.taken(me.id);
         }
     }
-    inside!(wait_inside(here), pass())
+    replacement!(wait_replaced(here), pass())
 }
 
 /// Unlocks a program's mutex; the program's call returns to `at`, or `at` is 0 if another interposed call releases the
@@ -200,7 +202,7 @@ pub(crate) unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
     if here.is_known()
-        && let Some(me) = mode::me()
+        && let Some(me) = mode::caller()
     {
         // The owner is cleared before the release, since the mutex may be freed after it.
         here.owner.store(0, Ordering::Relaxed);
@@ -229,7 +231,7 @@ unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex, at: usize) -> c_int {
         return unsafe { real::pthread_mutex_unlock(mutex) };
     }
     // SAFETY: by the caller's contract.
-    inside!(unlock_inside(here, at), unsafe {
+    replacement!(unlock_replaced(here, at), unsafe {
         real::pthread_mutex_unlock(mutex)
     })
 }
@@ -247,7 +249,7 @@ unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
     if here.purpose() == Use::Other {
         return pass();
     }
-    inside!(try_inside(here), pass())
+    replacement!(try_replaced(here), pass())
 }
 
 /// # Safety
@@ -266,7 +268,7 @@ unsafe fn lock_until(
     }
     // SAFETY: by the contract `until` points to a time.
     let until = Until::new(clock, unsafe { *until });
-    inside!(lock_inside_until(here, until), pass())
+    replacement!(lock_replaced_until(here, until), pass())
 }
 
 /// # Safety
@@ -281,7 +283,7 @@ unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     if here.is_held() || here.is_awaited() {
         return libc::EBUSY;
     }
-    here.end();
+    here.mark_destroyed();
     0
 }
 

@@ -20,13 +20,13 @@ fn goes_well(case: &str) {
 
 /// The same, with a library that is loaded behind the interposer.
 fn goes_well_before(case: &str, behind: Option<&str>) {
-    goes_well_and_says(case, behind, |mutex, errors| {
+    succeeds_and_prints(case, behind, |mutex, errors| {
         assert!(errors.is_empty(), "{mutex}: {errors}");
     });
 }
 
 /// The same, with a look at what is said with each lock.
-fn goes_well_and_says(case: &str, behind: Option<&str>, look: impl Fn(&str, &str)) {
+fn succeeds_and_prints(case: &str, behind: Option<&str>, look: impl Fn(&str, &str)) {
     let Some((program, _leftover)) = compile("corners.c", case, &["-rdynamic"]) else {
         return;
     };
@@ -67,7 +67,7 @@ fn goes_well_and_says(case: &str, behind: Option<&str>, look: impl Fn(&str, &str
 }
 
 #[test]
-fn a_mutex_can_be_destroyed_once_who_waited_has_given_up() {
+fn a_mutex_can_be_destroyed_after_its_waiters_timed_out() {
     goes_well("destroyed");
 }
 
@@ -77,7 +77,7 @@ fn the_first_call_does_not_wait_for_a_constructor_that_waits_for_it() {
 }
 
 #[test]
-fn what_is_said_goes_to_no_file_of_the_programs() {
+fn messages_go_to_no_file_of_the_program() {
     goes_well("replaced");
 }
 
@@ -95,7 +95,7 @@ fn each_mutex_is_counted_however_it_was_made() {
 /// the place, as soon as it happens.
 #[test]
 fn a_normal_mutex_is_released_by_any_thread() {
-    goes_well_and_says("passed", None, |mutex, errors| {
+    succeeds_and_prints("passed", None, |mutex, errors| {
         let said = |what: &str| errors.lines().filter(|line| line.contains(what)).count();
         // One whose owner has ended goes on as it was.
         let released = if mutex == "pi" { 3 } else { 0 };
@@ -105,7 +105,7 @@ fn a_normal_mutex_is_released_by_any_thread() {
             "{mutex}: {errors}"
         );
         assert_eq!(said(" (unlock_it)"), released, "{mutex}: {errors}");
-        // Who waits for itself, or for a thread that has ended.
+        // A thread that waits for itself, or for a thread that has ended.
         let in_vain = said("which only another thread can release");
         assert_eq!(
             in_vain,
@@ -121,17 +121,17 @@ fn a_normal_mutex_is_released_by_any_thread() {
 }
 
 #[test]
-fn an_end_that_nobody_reads_of_is_no_other_end() {
+fn a_summary_without_a_reader_does_not_change_the_exit() {
     goes_well("unread");
 }
 
 #[test]
 fn an_old_dynamic_linker_gives_no_old_condition_variables() {
-    goes_well_before("told", Some("old.c"));
+    goes_well_before("notified", Some("old.c"));
 }
 
 #[test]
-fn where_nothing_can_be_inherited_nobody_is_let_in_by_mistake() {
+fn without_priority_inheritance_no_thread_enters_by_mistake() {
     goes_well("refused");
 }
 
@@ -186,7 +186,7 @@ fn a_program_ends_in_whatever_way_it_likes() {
 
 /// The dynamic linker loads nothing into it that its caller names.
 #[test]
-fn a_program_with_the_rights_of_another_user_is_left_alone() {
+fn a_setuid_program_is_not_changed() {
     const NOBODY: u32 = 65_534;
     let Some((program, _leftover)) = compile("ends.c", "secure", &[]) else {
         return;

@@ -57,27 +57,27 @@ fn all_is_as_with_glibc(mutex: &str) {
 }
 
 #[test]
-fn a_program_goes_on_as_it_would_with_throughput_locks() {
+fn a_program_behaves_the_same_with_throughput_locks() {
     all_is_as_with_glibc("tp");
 }
 
 #[test]
-fn a_program_goes_on_as_it_would_with_wait_wake_locks() {
+fn a_program_behaves_the_same_with_wait_wake_locks() {
     all_is_as_with_glibc("wait-wake");
 }
 
 #[test]
-fn a_program_goes_on_as_it_would_with_inheriting_locks() {
+fn a_program_behaves_the_same_with_inheriting_locks() {
     all_is_as_with_glibc("pi");
 }
 
 #[test]
-fn a_program_goes_on_as_it_would_where_nothing_is_replaced() {
+fn a_program_behaves_the_same_if_nothing_is_replaced() {
     all_is_as_with_glibc("glibc");
 }
 
 #[test]
-fn an_unknown_lock_is_said_and_replaces_nothing() {
+fn an_unknown_lock_is_reported_and_replaces_nothing() {
     let Some((program, _leftover)) = compile("surroundings.c", "uses-unknown", &[]) else {
         return;
     };
@@ -109,7 +109,7 @@ fn mutexes_and_condition_variables_conform_as_glibcs_do() {
 
 /// The negative twin of what `conditions.c` asks of cancelled waits.
 #[test]
-fn a_wait_that_is_wrong_when_cancelled_is_found_out() {
+fn a_wait_with_wrong_cancellation_is_detected() {
     let Some((program, _leftover)) = compile("conditions.c", "uses-wrong", &[]) else {
         return;
     };
@@ -144,7 +144,7 @@ fn threads_begin_lock_and_end_while_a_library_is_being_loaded() {
         return;
     };
     for mutex in ["tp", "wait-wake", "pi", "glibc"] {
-        for case in ["joined", "beside"] {
+        for case in ["joined", "in_directory"] {
             let output = run(&program, &[case], mutex, &library);
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(

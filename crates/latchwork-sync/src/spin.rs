@@ -15,18 +15,16 @@
 //!
 //! Test and test-and-set on one word: 0 is free, 1 is held. Lock: swap 1, Acquire; unlock: store 0, Release.
 //! *When not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or
-//! spin for ever. After 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
+//! spin for ever. After a burst of 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
 //! run. A real-time waiter that keeps an owner of lower priority off its CPU waits for ever. *Owner death:* the
 //! lock stays held. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AtomicU32, Ordering, spin_hint};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::backoff::Burst;
 use crate::hook::Traits;
 use crate::mutex::RawLock;
 use crate::time::Deadline;
-
-/// Polls before the waiter yields its CPU; about 2 to 3 µs.
-const POLLS: u32 = 128;
 
 /// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex):
 ///
@@ -57,12 +55,12 @@ impl Spin {
     #[cold]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         loop {
-            for _ in 0..POLLS {
+            let polled = Burst::SPINLOCK.poll(|| {
                 // Relaxed: only `try_lock` acquires the lock.
-                if self.word.load(Ordering::Relaxed) == 0 && self.try_lock() {
-                    return true;
-                }
-                spin_hint();
+                (self.word.load(Ordering::Relaxed) == 0 && self.try_lock()).then_some(())
+            });
+            if polled.is_some() {
+                return true;
             }
             if deadline.is_some_and(Deadline::has_passed) {
                 return false;

@@ -147,7 +147,7 @@ mod tests {
     use crate::Child;
 
     #[test]
-    fn what_a_killed_test_leaves_goes_with_the_next_one() {
+    fn files_of_a_killed_test_are_removed_by_the_next_one() {
         let mut child = Child::fork(|| {
             let folder = Leftover::folder("killed");
             std::fs::write(folder.path().join("file"), "text").unwrap();

@@ -9,44 +9,16 @@
 //! own ("asleep").
 #![allow(unsafe_code)]
 
+mod point;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
 use core::fmt;
-use tracee::{Pinned, Place, Recording, Seen, Tracee, request, wait};
+pub use point::{Point, Span};
+use tracee::{Execution, Pinned, Recording, Seen, Tracee, request, wait};
 
 /// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
 const BUDGET: u64 = 300;
-
-/// Marks, in the child, where the operation begins and ends.
-#[derive(Debug)]
-pub struct Span(());
-
-impl Span {
-    /// Runs the operation that is to be stepped through.
-    pub fn run<T>(self, operation: impl FnOnce() -> T) -> T {
-        stop_here();
-        let result = operation();
-        stop_here();
-        result
-    }
-}
-
-fn stop_here() {
-    // SAFETY: a signal to the own thread, at which the tracer takes over.
-    unsafe { libc::raise(libc::SIGSTOP) };
-}
-
-/// Where the child was killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
-    /// Before this instruction of the operation.
-    Instruction(u64),
-    /// Asleep in a system call, after so many instructions.
-    Asleep(u64),
-    /// Not killed: the operation ended.
-    Finished,
-}
 
 /// The coverage of an operation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,7 +173,7 @@ pub fn each_standstill<W>(
 /// The places in an operation, for victims that are killed at a random one of them.
 #[derive(Debug)]
 pub struct Places {
-    points: Vec<Place>,
+    points: Vec<Execution>,
 }
 
 impl Places {

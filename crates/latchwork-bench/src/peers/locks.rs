@@ -199,6 +199,17 @@ pub(crate) const FUTEX: &Peer = &Peer::new("floor futex", Make::Futex);
 pub(crate) const PRIORITY_CALLS: &Peer =
     &Peer::new("floor priority-calls", Make::PriorityCalls).at(BELOW_CEILING);
 
+/// The mutexes that most scenarios compare: those of others, and ours.
+pub(crate) const MUTEXES: [&Peer; 7] = [
+    GLIBC,
+    STD,
+    PARKING_LOT,
+    WAIT_WAKE,
+    THROUGHPUT,
+    INHERIT,
+    ROBUST,
+];
+
 /// An operation with a lock of any type, so that code is compiled for each type.
 pub(crate) trait Visitor {
     type Output;

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_one_that_ended_badly() {
+    fn no_waiter_waits_for_a_failed_process() {
         let for_ever = || {
             loop {
                 std::thread::park();

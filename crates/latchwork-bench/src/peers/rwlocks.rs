@@ -1,7 +1,7 @@
 //! The reader/writer locks that scenarios compare.
 
 use super::pthread::ReadWrite;
-use super::{Place, RwLock};
+use super::{RwLock, SharedPage};
 use latchwork::rwlock::{self, ReadersFirst, RobustRwLock, WritersFirst};
 use latchwork::sharing::Private;
 use std::io;
@@ -66,8 +66,8 @@ impl Peer {
 }
 
 /// Places a lock at its final address.
-pub(crate) fn placed<L: RwLock>(lock: L) -> io::Result<Place<L>> {
-    let place = Place::new(lock)?;
+pub(crate) fn placed<L: RwLock>(lock: L) -> io::Result<SharedPage<L>> {
+    let place = SharedPage::new(lock)?;
     place.pin().settle()?;
     Ok(place)
 }

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_among_the_bases_heads_groups_and_the_rest_names_rows() {
+    fn parameters_of_the_bases_head_groups_and_others_name_rows() {
         let mut rows = Vec::new();
         for tasks in [2, 8] {
             for (kind, ratio) in [
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_around_nothing_have_an_axis() {
+    fn figures_around_zero_have_an_axis() {
         let mut net = row("a", 0.0, None);
         net.figure.min = -2.0;
         net.figure.max = 10.0;

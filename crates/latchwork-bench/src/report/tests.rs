@@ -242,7 +242,7 @@ fn a_second_run_overwrites_its_own_files_alone() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_measuring_and_leaves_nothing() {
+fn an_unwritable_directory_is_refused_before_measuring() {
     let scratch = Scratch::new("refused");
     let refusal = |directory: &Path| {
         let Err(error) = open(directory) else {

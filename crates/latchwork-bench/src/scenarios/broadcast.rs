@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use latchwork::mutex::{Inherit, InheritPlain, Throughput, WaitWake};
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::measure::{Case, Sample};
-use crate::peers::boards::{Board, On, Ours, ParkingLot, Pthread, State, Std, Tell};
+use crate::peers::condvars::{Condvars, Notify, On, Ours, ParkingLot, Pthread, State, Std};
 use crate::peers::voluntary_switches;
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Unit};
@@ -71,7 +72,7 @@ impl Scenario for Broadcast {
                     group: params.clone(),
                     is_base: contestant == BASE,
                     unit: Unit::Ns,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler: Box::new(move || measure(waiters, time)),
                 }
             }));
@@ -80,7 +81,7 @@ impl Scenario for Broadcast {
     }
 }
 
-fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sample> {
+fn measure<B: Condvars + Default>(waiters: u32, time: Duration) -> io::Result<Sample> {
     let board = B::default();
     thread::scope(|scope| {
         let begin = |over: bool| {
@@ -91,7 +92,7 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
                     state.arrived = 0;
                     state.round += 1;
                     state.over = over;
-                    Tell::All(On::Begun)
+                    Notify::All(On::Begun)
                 },
             );
         };
@@ -109,7 +110,7 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
                         |state| {
                             state.round += 1;
                             state.over = true;
-                            Tell::All(On::Begun)
+                            Notify::All(On::Begun)
                         },
                     );
                     return Err(error);
@@ -144,13 +145,13 @@ fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sampl
 }
 
 /// A waiter's thread; returns how many times it slept.
-fn wait_for_rounds(board: &impl Board, waiters: u32) -> u64 {
+fn wait_for_rounds(board: &impl Condvars, waiters: u32) -> u64 {
     let arrive = |state: &mut State| {
         state.arrived += 1;
         if state.arrived == waiters {
-            Tell::One(On::Complete)
+            Notify::One(On::Complete)
         } else {
-            Tell::Nobody
+            Notify::None
         }
     };
     let before = voluntary_switches();

@@ -7,7 +7,7 @@
 //! processor time: a lock whose waiters spin is fast on a quiet machine, and here consumes time that others could have
 //! used.
 //!
-//! The spinning programs are children of this process (see `company.rs`), and end with each sample.
+//! The spinning programs are children of this process (see `background.rs`), and end with each sample.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -23,7 +23,7 @@ use crate::contestant::Contestant;
 use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
-use crate::peers::company::{Quota, Spinners};
+use crate::peers::background::{Quota, Spinners};
 use crate::peers::heap::{Heap, Malloc, touched};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, cpu_time, placed};
@@ -32,20 +32,12 @@ use crate::result::{Kind, Params, Unit, Variant, Warning};
 
 pub(super) struct Busy;
 
-const PEERS: &[&Peer] = &[
-    locks::GLIBC,
-    locks::STD,
-    locks::PARKING_LOT,
-    locks::WAIT_WAKE,
-    locks::THROUGHPUT,
-    locks::INHERIT,
-    locks::ROBUST,
-];
+const PEERS: &[&Peer] = &locks::MUTEXES;
 const MALLOC: &str = "malloc";
 const HEAP: &str = "latchwork heap";
 
 /// Spinning programs for each processor.
-const BESIDE: [u32; 3] = [0, 1, 2];
+const SPINNERS: [u32; 3] = [0, 1, 2];
 /// In per cent of one processor.
 const QUOTA: u32 = 50;
 /// Pauses in a critical section, and between two.
@@ -84,40 +76,37 @@ impl Scenario for Busy {
         let mut prepared = Prepared::default();
         let cpus = u32::try_from(machine::cpus().len()).unwrap_or(1);
         let own = [2 * cpus];
-        let tasks: &[u32] = if plan.tasks.is_empty() {
-            &own
-        } else {
-            &plan.tasks
-        };
-        let mut companies: Vec<Company> =
-            BESIDE.map(|times| Company::Beside(times * cpus)).to_vec();
+        let tasks = plan.tasks_or(&own);
+        let mut backgrounds: Vec<Background> = SPINNERS
+            .map(|times| Background::Spinners(times * cpus))
+            .to_vec();
         if plan.may_be_confined() {
             match Quota::enter(QUOTA) {
-                Ok(_) => companies.push(Company::Quota),
+                Ok(_) => backgrounds.push(Background::Quota),
                 Err(error) => prepared.warnings.push(Warning::Skipped {
                     text: format!("a quota of half a processor skipped: {error}"),
                 }),
             }
         }
-        for company in companies {
+        for background in backgrounds {
             for &tasks in tasks {
-                let crowd = Crowd {
+                let workload = Workload {
                     tasks,
                     window: plan.window,
-                    company,
+                    background,
                 };
                 for peer in self.available(plan) {
-                    if let Ok(sampler) = peer.visit(Between::Threads, crowd) {
+                    if let Ok(sampler) = peer.visit(Between::Threads, workload) {
                         let case = Variant::ContestedMutex;
                         prepared
                             .cases
-                            .push(crowd.case(case, peer.name, self.base(), sampler));
+                            .push(workload.case(case, peer.name, self.base(), sampler));
                     }
                 }
-                for (name, sampler) in heaps(plan, crowd, &mut prepared.warnings) {
+                for (name, sampler) in heaps(plan, workload, &mut prepared.warnings) {
                     prepared
                         .cases
-                        .push(crowd.case(Variant::Pair, name, MALLOC, sampler));
+                        .push(workload.case(Variant::Pair, name, MALLOC, sampler));
                 }
             }
         }
@@ -126,48 +115,52 @@ impl Scenario for Busy {
 }
 
 /// The heaps that `plan` wants; if it wants one, the other one is the base.
-fn heaps(plan: &Plan, crowd: Crowd, warnings: &mut Vec<Warning>) -> Vec<(&'static str, Sampler)> {
+fn heaps(
+    plan: &Plan,
+    workload: Workload,
+    warnings: &mut Vec<Warning>,
+) -> Vec<(&'static str, Sampler)> {
     let mut heaps: Vec<(&'static str, Sampler)> = Vec::new();
     if plan.names(HEAP) {
         let options = RegionOptions::new().max_bytes(64 << 20);
-        let options = options.max_tasks(u16::try_from(2 * crowd.tasks + 2).unwrap_or(u16::MAX));
+        let options = options.max_tasks(u16::try_from(2 * workload.tasks + 2).unwrap_or(u16::MAX));
         match options.label("bench").create_anonymous() {
-            Ok(region) => heaps.push((HEAP, crowd.on_heap::<Region>(region))),
+            Ok(region) => heaps.push((HEAP, workload.on_heap::<Region>(region))),
             Err(error) => warnings.push(Warning::Skipped {
                 text: format!("{HEAP} skipped: {error}"),
             }),
         }
     }
     if plan.names(MALLOC) || !heaps.is_empty() {
-        heaps.push((MALLOC, crowd.on_heap(Malloc)));
+        heaps.push((MALLOC, workload.on_heap(Malloc)));
     }
     heaps
 }
 
 /// The disturbances of a sample.
 #[derive(Clone, Copy)]
-enum Company {
-    Beside(u32),
+enum Background {
+    Spinners(u32),
     Quota,
 }
 
 /// The number of tasks, the time, and the disturbance.
 #[derive(Clone, Copy)]
-struct Crowd {
+struct Workload {
     tasks: u32,
     window: Duration,
-    company: Company,
+    background: Background,
 }
 
-impl Visitor for Crowd {
+impl Visitor for Workload {
     type Output = Sampler;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = placed(make()?)?;
-            self.measure(&|shift: &mut Shift<'_>| {
-                let enlisted = L::enlist().inspect_err(|_| shift.start.give_up())?;
-                shift.work(|| {
+            self.measure(&|run: &mut TaskRun<'_>| {
+                let enlisted = L::enlist().inspect_err(|_| run.start.give_up())?;
+                run.work(|| {
                     let mut held = lock.pin().lock();
                     *held = held.wrapping_add(1);
                     pause(LOAD);
@@ -187,17 +180,17 @@ fn pause(times: u32) {
 }
 
 /// A task's part of a sample.
-struct Shift<'a> {
+struct TaskRun<'a> {
     start: &'a Start,
-    everybody: usize,
+    participants: usize,
     over: &'a AtomicBool,
     durations: Durations,
 }
 
-impl Shift<'_> {
+impl TaskRun<'_> {
     /// Waits for the others, then repeats `once` until the end, at least once, and records the time of each.
     fn work(&mut self, mut once: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-        self.start.wait_for(self.everybody)?;
+        self.start.wait_for(self.participants)?;
         loop {
             let begun = Instant::now();
             once()?;
@@ -211,7 +204,7 @@ impl Shift<'_> {
     }
 }
 
-impl Crowd {
+impl Workload {
     fn case(
         self,
         case: Variant,
@@ -219,9 +212,9 @@ impl Crowd {
         base: &'static str,
         sampler: Sampler,
     ) -> Case {
-        let (beside, quota_pct) = match self.company {
-            Company::Beside(count) => (Some(count), None),
-            Company::Quota => (None, Some(QUOTA)),
+        let (beside, quota_pct) = match self.background {
+            Background::Spinners(count) => (Some(count), None),
+            Background::Quota => (None, Some(QUOTA)),
         };
         let params = Params {
             tasks: Some(self.tasks),
@@ -237,15 +230,15 @@ impl Crowd {
             params,
             is_base: contestant == base,
             unit: Unit::Ns,
-            beside: Vec::new(),
+            further: Vec::new(),
             sampler,
         }
     }
 
     fn on_heap<H: Heap>(self, heap: H) -> Sampler {
         Box::new(move || {
-            self.measure(&|shift: &mut Shift<'_>| {
-                shift.work(|| {
+            self.measure(&|run: &mut TaskRun<'_>| {
+                run.work(|| {
                     let block = touched(&heap, BLOCK)?;
                     // SAFETY: the block was allocated from this heap with this size, and no other code knows it.
                     unsafe { heap.free(block, BLOCK) };
@@ -257,26 +250,26 @@ impl Crowd {
 
     fn measure(
         self,
-        task: &(dyn Fn(&mut Shift<'_>) -> io::Result<()> + Sync),
+        task: &(dyn Fn(&mut TaskRun<'_>) -> io::Result<()> + Sync),
     ) -> io::Result<Sample> {
         // Both end with the sample, even if it fails.
-        let (_spinners, _quota) = match self.company {
-            Company::Beside(count) => (Some(Spinners::start(count)?), None),
-            Company::Quota => (None, Some(Quota::enter(QUOTA)?)),
+        let (_spinners, _quota) = match self.background {
+            Background::Spinners(count) => (Some(Spinners::start(count)?), None),
+            Background::Quota => (None, Some(Quota::enter(QUOTA)?)),
         };
         let (start, over) = (Start::default(), AtomicBool::new(false));
-        let everybody = self.tasks as usize + 1;
+        let participants = self.tasks as usize + 1;
         thread::scope(|scope| {
             let (start, over) = (&start, &over);
             let life = move || {
-                let mut shift = Shift {
+                let mut run = TaskRun {
                     start,
-                    everybody,
+                    participants,
                     over,
                     durations: Durations::new().inspect_err(|_| start.give_up())?,
                 };
-                task(&mut shift)?;
-                Ok(shift.durations)
+                task(&mut run)?;
+                Ok(run.durations)
             };
             let spawn = |_| {
                 let spawned = thread::Builder::new().spawn_scoped(scope, life);
@@ -284,9 +277,9 @@ impl Crowd {
             };
             let threads: Vec<_> = (0..self.tasks).map(spawn).collect::<io::Result<_>>()?;
             // They begin when this thread arrives, whose clock is read first.
-            let here = start.see(self.tasks as usize, || false);
+            let arrived = start.see(self.tasks as usize, || false);
             let (before, begun) = (cpu_time(), Instant::now());
-            let began = here.and_then(|()| start.wait_for(everybody));
+            let began = arrived.and_then(|()| start.wait_for(participants));
             if began.is_ok() {
                 thread::sleep(self.window);
             }

@@ -99,14 +99,14 @@ impl Scenario for CallOverhead {
                     group: params.clone(),
                     is_base: peer.name == self.base(),
                     unit: Unit::Ns,
-                    beside: published(peer.name),
+                    further: published(peer.name),
                     sampler: peer.visit(Between::Threads, one_task).ok()?,
                 })
             })
             .collect();
         Prepared {
             cases,
-            company: Some(Box::new(Parked::new(PARKED))),
+            background: Some(Box::new(Parked::new(PARKED))),
             ..Prepared::default()
         }
     }

@@ -11,7 +11,7 @@ mod run;
 mod servers;
 
 use super::call_overhead::{OneTask, PARKED, Parked};
-use super::contention::{self, Crew, USUAL_LOAD, Work};
+use super::contention::{self, Contenders, USUAL_LOAD, Work};
 use super::futex_lock::Contend;
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
@@ -76,13 +76,13 @@ impl Scenario for CheckOverhead {
                     group: alone,
                     is_base: peer.name == self.base(),
                     unit: Unit::Ns,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler,
                 });
             }
             for &tasks in tasks.iter().filter(|tasks| **tasks > 1) {
                 let contend = Contend {
-                    crew: Crew {
+                    contenders: Contenders {
                         kind: Kind::Threads,
                         tasks,
                     },
@@ -107,14 +107,14 @@ impl Scenario for CheckOverhead {
                         group: params,
                         is_base: peer.name == self.base(),
                         unit: Unit::OpsPerSecond,
-                        beside: Vec::new(),
+                        further: Vec::new(),
                         sampler,
                     });
                 }
             }
         }
         programs::prepare(plan, &mut prepared.cases, &mut prepared.warnings);
-        prepared.company = Some(Box::new(Parked::new(PARKED)));
+        prepared.background = Some(Box::new(Parked::new(PARKED)));
         prepared
     }
 }

@@ -6,6 +6,10 @@
 //! subtracted. Waits are timed in a separate run, since reading the clock twice would take as long as a large part of a
 //! section.
 
+#[cfg(test)]
+mod tests;
+mod worker;
+
 use std::fs::File;
 use std::io::{self, Seek};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,9 +23,12 @@ use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::Sample;
 use crate::peers::process::{self, Child};
-use crate::peers::{Place, cpu_time, voluntary_switches};
+use crate::peers::{SharedPage, cpu_time, voluntary_switches};
 use crate::plan::Plan;
 use crate::result::{Kind, Warning};
+
+use worker::{Stopwatch, Untimed, pause};
+pub(super) use worker::{Turn, WaitTimer, Work, Worker};
 
 /// Task counts, of which the last ones oversubscribe most machines.
 const TASKS: [u32; 6] = [1, 2, 4, 8, 16, 36];
@@ -36,11 +43,7 @@ pub(super) const USUAL_LOAD: u32 = 10;
 /// The task counts to measure: the user's, or Long's and smaller ones.
 pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     let own: &[u32] = if plan.quick { &QUICK_TASKS } else { &TASKS };
-    let tasks = if plan.tasks.is_empty() {
-        own
-    } else {
-        &plan.tasks
-    };
+    let tasks = plan.tasks_or(own);
     let cpus = machine::cpus().len();
     let most = tasks.iter().copied().max().unwrap_or(1);
     if most as usize > cpus {
@@ -56,141 +59,24 @@ pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
 
 /// The contending tasks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Crew {
+pub(super) struct Contenders {
     pub(super) kind: Kind,
     pub(super) tasks: u32,
-}
-
-/// The work of one task besides locking.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Work {
-    /// Pauses in a critical section.
-    pub(super) load: u32,
-    /// How many of 1,024 sections sleep for a microsecond instead.
-    pub(super) sleeps: u32,
-}
-
-/// A task's state between critical sections.
-pub(super) struct Worker<W> {
-    work: Work,
-    dice: u32,
-    slept: u64,
-    watch: W,
-}
-
-impl<W: Watch> Worker<W> {
-    fn new(work: Work, number: u32, watch: W) -> Self {
-        Self {
-            work,
-            dice: number.wrapping_mul(0x9e37_79b9) | 1,
-            slept: 0,
-            watch,
-        }
-    }
-
-    /// A random number below `sides`, which is at most 65,536; a new one in each section.
-    #[inline]
-    pub(super) fn roll(&mut self, sides: u32) -> u32 {
-        self.dice = self
-            .dice
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
-        // The upper bits, since the lower ones have short periods.
-        ((self.dice >> 16) * sides) >> 16
-    }
-
-    /// Calls `lock`, and measures how long it takes.
-    #[inline]
-    pub(super) fn wait<T>(&mut self, lock: impl FnOnce() -> T) -> T {
-        self.watch.time(lock)
-    }
-
-    /// The work of a critical section.
-    #[inline]
-    pub(super) fn section(&mut self) {
-        if self.work.sleeps > 0 && self.roll(1024) < self.work.sleeps {
-            self.slept += 1;
-            thread::sleep(Duration::from_micros(1));
-        } else {
-            pause(self.work.load);
-        }
-    }
-}
-
-#[inline]
-fn pause(times: u32) {
-    for _ in 0..times {
-        std::hint::spin_loop();
-    }
-}
-
-/// Measures waits.
-pub(super) trait Watch {
-    fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T;
-
-    /// Passes the result to the measuring process, at the task's end.
-    fn leave(self) -> io::Result<()>;
-}
-
-/// Measures nothing.
-struct Unwatched;
-
-impl Watch for Unwatched {
-    #[inline]
-    fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T {
-        wait()
-    }
-
-    fn leave(self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Measures how long waits take.
-struct Stopwatch<'a> {
-    waits: Durations,
-    /// A file without a name, which a forked task shares.
-    log: &'a File,
-}
-
-impl Watch for Stopwatch<'_> {
-    #[inline]
-    fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T {
-        let begun = Instant::now();
-        let result = wait();
-        self.waits.add(begun.elapsed().as_nanos() as u64);
-        result
-    }
-
-    fn leave(self) -> io::Result<()> {
-        self.waits.write_to(self.log)
-    }
-}
-
-/// What all tasks do under a lock.
-pub(super) trait Turn: Sync {
-    /// Checks, in each task, whether it can take turns.
-    fn begin(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Waits for the lock, does a section's work, unlocks.
-    fn turn<W: Watch>(&self, worker: &mut Worker<W>);
 }
 
 /// Measures `turn` in all tasks: operations per second, and Long's further columns.
 pub(super) fn measure(
     turn: &impl Turn,
-    crew: Crew,
+    contenders: Contenders,
     work: Work,
     window: Duration,
 ) -> io::Result<Sample> {
-    let counted = run(turn, crew, work, window, |_| Ok(Unwatched))?;
+    let counted = run(turn, contenders, work, window, |_| Ok(Untimed))?;
     let mut sample = counted.sample();
 
     let log = |_| Ok(File::from(memfd_create("waits", MemfdFlags::CLOEXEC)?));
-    let logs: Vec<File> = (0..crew.tasks).map(log).collect::<io::Result<_>>()?;
-    run(turn, crew, work, window / 2, |task| {
+    let logs: Vec<File> = (0..contenders.tasks).map(log).collect::<io::Result<_>>()?;
+    run(turn, contenders, work, window / 2, |task| {
         Ok(Stopwatch {
             waits: Durations::new()?,
             log: &logs[task],
@@ -213,11 +99,11 @@ pub(super) fn measure(
 /// The number of operations of `turn`, without a measurement: for locks that count.
 pub(super) fn operations(
     turn: &impl Turn,
-    crew: Crew,
+    contenders: Contenders,
     work: Work,
     window: Duration,
 ) -> io::Result<u64> {
-    let counted = run(turn, crew, work, window, |_| Ok(Unwatched))?;
+    let counted = run(turn, contenders, work, window, |_| Ok(Untimed))?;
     Ok(counted.tasks.iter().map(|task| task.operations).sum())
 }
 
@@ -299,33 +185,33 @@ struct Times {
     over: AtomicBool,
 }
 
-fn run<W: Watch>(
+fn run<W: WaitTimer>(
     turn: &impl Turn,
-    crew: Crew,
+    contenders: Contenders,
     work: Work,
     window: Duration,
-    watch: impl Fn(usize) -> io::Result<W> + Sync,
+    timer: impl Fn(usize) -> io::Result<W> + Sync,
 ) -> io::Result<Counted> {
-    let tasks = crew.tasks as usize;
-    let times = Place::new(Times::default())?;
-    let tally = |_| Place::new(Tally::default());
+    let tasks = contenders.tasks as usize;
+    let times = SharedPage::new(Times::default())?;
+    let tally = |_| SharedPage::new(Tally::default());
     let tallies: Vec<_> = (0..tasks).map(tally).collect::<io::Result<_>>()?;
 
     let life = |task: usize| {
-        let begun = turn.begin().and_then(|()| watch(task));
-        let watch = begun.inspect_err(|_| times.start.give_up())?;
-        let mut worker = Worker::new(work, task as u32, watch);
+        let begun = turn.begin().and_then(|()| timer(task));
+        let timer = begun.inspect_err(|_| times.start.give_up())?;
+        let mut worker = Worker::new(work, task as u32, timer);
         times.start.wait_for(tasks)?;
         let before = voluntary_switches();
         live(turn, &mut worker, &tallies[task].operations, &times.over);
         let slept = (voluntary_switches() - before).saturating_sub(worker.slept);
         // Relaxed: read after this task has ended.
         tallies[task].sleeps.store(slept, Ordering::Relaxed);
-        worker.watch.leave()
+        worker.timer.leave()
     };
     let operations = || -> Vec<u64> {
         // Relaxed: nothing else depends on a count.
-        let count = |tally: &Place<Tally>| tally.operations.load(Ordering::Relaxed);
+        let count = |tally: &SharedPage<Tally>| tally.operations.load(Ordering::Relaxed);
         tallies.iter().map(count).collect()
     };
     // Lets the tasks run, unless one is `lost` before it begins.
@@ -342,7 +228,7 @@ fn run<W: Watch>(
     };
 
     // A task's own error takes precedence over the observed one.
-    let observed: io::Result<_> = match crew.kind {
+    let observed: io::Result<_> = match contenders.kind {
         Kind::Threads => thread::scope(|scope| {
             let spawn = |task| {
                 let spawned = thread::Builder::new().spawn_scoped(scope, move || life(task));
@@ -366,7 +252,7 @@ fn run<W: Watch>(
         }
     };
     let (window, used, first, last) = observed?;
-    let counts = |(tally, (first, last)): (&Place<Tally>, (u64, u64))| Counts {
+    let counts = |(tally, (first, last)): (&SharedPage<Tally>, (u64, u64))| Counts {
         in_window: last - first,
         // Relaxed, both: the task has ended.
         operations: tally.operations.load(Ordering::Relaxed),
@@ -375,7 +261,7 @@ fn run<W: Watch>(
     let in_window = first.into_iter().zip(last);
     Ok(Counted {
         window,
-        cpu: (crew.kind == Kind::Threads).then_some(used),
+        cpu: (contenders.kind == Kind::Threads).then_some(used),
         tasks: tallies.iter().zip(in_window).map(counts).collect(),
     })
 }
@@ -383,7 +269,12 @@ fn run<W: Watch>(
 /// A task's operations until it is `over`, at least one. Kept out of line, so that the loop's code does not depend on
 /// what surrounds it.
 #[inline(never)]
-fn live<W: Watch>(turn: &impl Turn, worker: &mut Worker<W>, tally: &AtomicU64, over: &AtomicBool) {
+fn live<W: WaitTimer>(
+    turn: &impl Turn,
+    worker: &mut Worker<W>,
+    tally: &AtomicU64,
+    over: &AtomicBool,
+) {
     let mut operations = 0;
     loop {
         turn.turn(worker);
@@ -394,142 +285,5 @@ fn live<W: Watch>(turn: &impl Turn, worker: &mut Worker<W>, tally: &AtomicU64, o
             break;
         }
         pause(BETWEEN);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::process::{Signal, getpid, kill_process};
-
-    use super::*;
-
-    #[test]
-    fn a_sample_has_longs_columns() {
-        let of = |in_window| Counts {
-            in_window,
-            operations: 1000,
-            sleeps: 1,
-        };
-        let sample = Counted {
-            window: Duration::from_millis(500),
-            cpu: Some(Duration::from_millis(800)),
-            tasks: vec![of(100), of(300)],
-        }
-        .sample();
-        assert_eq!(sample.figure, 800.0);
-        let extra = |wanted| {
-            let mut extra = sample.extra.iter();
-            extra.find(|(name, _)| *name == wanted).unwrap().1
-        };
-        assert_eq!(extra("window_ms"), 500.0);
-        assert_eq!(extra("task_min_ops"), 200.0);
-        assert_eq!(extra("task_avg_ops"), 400.0);
-        assert_eq!(extra("task_max_ops"), 600.0);
-        assert_eq!(extra("slowest_pct"), 50.0);
-        assert_eq!(extra("stddev_pct"), 50.0);
-        assert_eq!(extra("sleeps_per_1000"), 1.0);
-        assert_eq!(extra("ops_per_cpu_second"), 500.0);
-    }
-
-    #[test]
-    fn dice_fall_below_their_sides_and_evenly() {
-        let work = Work { load: 0, sleeps: 0 };
-        let mut worker = Worker::new(work, 3, Unwatched);
-        let mut fallen = [0_u32; 4];
-        for _ in 0..4000 {
-            fallen[worker.roll(4) as usize] += 1;
-        }
-        assert!(
-            fallen.iter().all(|times| (900..1100).contains(times)),
-            "{fallen:?}"
-        );
-    }
-
-    #[test]
-    fn a_task_that_panics_is_reported_and_ends_nothing_else() {
-        struct Panicking(AtomicBool);
-        impl Turn for Panicking {
-            fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
-                worker.section();
-                // Relaxed: only which task is first matters.
-                assert!(self.0.swap(true, Ordering::Relaxed), "on purpose");
-            }
-        }
-        let work = Work { load: 1, sleeps: 0 };
-        let turn = Panicking(AtomicBool::new(false));
-        let crew = Crew {
-            kind: Kind::Threads,
-            tasks: 3,
-        };
-        let run = measure(&turn, crew, work, Duration::from_millis(1));
-        assert_eq!(run.err().unwrap().to_string(), "a task panicked");
-    }
-
-    #[test]
-    fn a_task_that_cannot_begin_ends_the_run() {
-        /// The second task cannot begin.
-        struct Refusing(Place<AtomicBool>);
-        impl Turn for Refusing {
-            fn begin(&self) -> io::Result<()> {
-                // Relaxed: nothing else is handed over.
-                match self.0.swap(true, Ordering::Relaxed) {
-                    false => Ok(()),
-                    true => Err(io::ErrorKind::Unsupported.into()),
-                }
-            }
-
-            fn turn<W: Watch>(&self, _: &mut Worker<W>) {
-                unreachable!("a turn without all tasks");
-            }
-        }
-        let work = Work { load: 1, sleeps: 0 };
-        for kind in [Kind::Threads, Kind::Processes] {
-            let turn = Refusing(Place::new(AtomicBool::new(false)).unwrap());
-            let crew = Crew { kind, tasks: 3 };
-            assert!(measure(&turn, crew, work, Duration::from_millis(1)).is_err());
-        }
-    }
-
-    #[test]
-    fn nobody_waits_for_a_process_that_died() {
-        /// The first task dies, and the others wait for it, before they begin or in their turn.
-        struct Dying {
-            at_begin: bool,
-            first: Place<AtomicBool>,
-        }
-        impl Dying {
-            fn die_or_wait(&self) -> ! {
-                // Relaxed: nothing else is handed over.
-                if !self.first.swap(true, Ordering::Relaxed) {
-                    kill_process(getpid(), Signal::KILL).unwrap();
-                }
-                loop {
-                    thread::park();
-                }
-            }
-        }
-        impl Turn for Dying {
-            fn begin(&self) -> io::Result<()> {
-                if self.at_begin {
-                    self.die_or_wait();
-                }
-                Ok(())
-            }
-
-            fn turn<W: Watch>(&self, _: &mut Worker<W>) {
-                self.die_or_wait();
-            }
-        }
-        let work = Work { load: 1, sleeps: 0 };
-        let crew = Crew {
-            kind: Kind::Processes,
-            tasks: 3,
-        };
-        for at_begin in [true, false] {
-            let first = Place::new(AtomicBool::new(false)).unwrap();
-            let turn = Dying { at_begin, first };
-            let run = measure(&turn, crew, work, Duration::from_millis(1));
-            assert!(run.err().unwrap().to_string().contains("status 0x9"));
-        }
     }
 }

@@ -73,14 +73,10 @@ impl Scenario for ContextSwitch {
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let own: &[u32] = if plan.quick { &QUICK_TASKS } else { &TASKS };
-        let chosen = if plan.tasks.is_empty() {
-            own
-        } else {
-            &plan.tasks
-        };
+        let chosen = plan.tasks_or(own);
         if chosen.contains(&1) {
             prepared.warnings.push(Warning::Skipped {
-                text: "a ring of 1 task skipped: it would switch to nobody".into(),
+                text: "a ring of 1 task skipped: there is no other task to switch to".into(),
             });
         }
         let mut makers = vec![Maker::Threads, Maker::Processes];
@@ -126,7 +122,7 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) 
         group,
         is_base: kind == Kind::Threads,
         unit: Unit::Us,
-        beside: published(size, tasks, kind),
+        further: published(size, tasks, kind),
         sampler: Box::new(move || {
             on_thread_placed(placement, || {
                 let overhead = overhead_pace.ns_per_call(Hop::new(tasks, words)?.by_one_task())?;
@@ -437,7 +433,7 @@ mod tests {
 
     /// Whether the largest possible rings work repeatedly: they do not if the tasks of an earlier ring still have their
     /// slots.
-    fn nobody_is_left(maker: &Maker) {
+    fn assert_all_ended(maker: &Maker) {
         for _ in 0..3 {
             runs(maker, MOST).unwrap();
         }
@@ -460,11 +456,11 @@ mod tests {
             let error = runs(&maker, MOST + 5).unwrap_err();
             assert!(error.to_string().contains("region"), "{error}");
         }
-        nobody_is_left(&maker);
+        assert_all_ended(&maker);
     }
 
     #[test]
-    fn a_ring_that_loses_a_coproc_says_so_and_leaves_none() {
+    fn a_ring_that_loses_a_coproc_fails_and_leaves_none() {
         let maker = Maker::Coprocs(start_coprocs(MOST).unwrap());
         let mut ring = Ring::start(&maker, MOST, 16).unwrap();
         for other in &ring.others[1..2] {
@@ -475,6 +471,6 @@ mod tests {
         // The token is lost at the latest when the pipes of the dead tasks have ended.
         while ring.laps(1).is_ok() {}
         ring.stop().unwrap_err();
-        nobody_is_left(&maker);
+        assert_all_ended(&maker);
     }
 }

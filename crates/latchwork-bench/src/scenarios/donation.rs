@@ -30,7 +30,7 @@ use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
-use crate::peers::{CEILING, Lock, Place, enter_fifo, on_thread, pin_to, placed, sleep_until};
+use crate::peers::{CEILING, Lock, SharedPage, enter_fifo, on_thread, pin_to, placed, sleep_until};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Sched, Unit};
 
@@ -51,7 +51,7 @@ const MEDIUM: c_int = HIGH - 1;
 const LOWEST: c_int = HIGH - 9;
 
 /// How often a task polls for another's step; it sleeps in between, since the other may need its CPU.
-const LOOK: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// The time within which a task that is about to sleep does so, and one that begins to compute has begun.
 const SETTLING: Duration = Duration::from_micros(300);
 
@@ -108,7 +108,7 @@ impl Scenario for Donation {
                     group: params.clone(),
                     is_base: peer.name == self.base(),
                     unit: Unit::Us,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler: peer.visit(Between::Threads, chain).ok()?,
                 })
             });
@@ -170,7 +170,7 @@ impl Stage {
 
     /// The owner of this number: it acquires its lock, and waits for the previous one's. The first one computes until
     /// it sees the call, and returns how long that took.
-    fn hold<L: Lock>(&self, number: usize, locks: &[Place<L>]) -> Option<u64> {
+    fn hold<L: Lock>(&self, number: usize, locks: &[SharedPage<L>]) -> Option<u64> {
         look_until(|| self.held.load(Ordering::Relaxed) == number);
         let mine = locks[number].pin().lock();
         self.held.store(number + 1, Ordering::Relaxed);
@@ -212,12 +212,12 @@ impl Stage {
 
 fn look_until(has_come: impl Fn() -> bool) {
     while !has_come() {
-        sleep_until(Deadline::after(LOOK));
+        sleep_until(Deadline::after(POLL_INTERVAL));
     }
 }
 
 impl Chain {
-    fn run<L: Lock>(&self, locks: &[Place<L>]) -> io::Result<Durations> {
+    fn run<L: Lock>(&self, locks: &[SharedPage<L>]) -> io::Result<Durations> {
         let tasks = self.holders + 2;
         let (start, stage, turn) = (Start::default(), Stage::default(), Barrier::new(tasks));
         let [waiters_cpu, holders_cpu] = self.cpus;

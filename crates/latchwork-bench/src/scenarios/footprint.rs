@@ -26,7 +26,8 @@ use std::thread;
 
 use libc::c_int;
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::measure::{Case, Sample};
 use crate::peers::code::{Executable, FastPath};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -95,7 +96,7 @@ impl Scenario for Footprint {
         let mut unlisted: Vec<(String, Vec<&str>)> = Vec::new();
         let mut rows = Vec::new();
         for peer in self.available(plan) {
-            let Ok(code) = peer.visit(Between::Threads, Look(peer.priority)) else {
+            let Ok(code) = peer.visit(Between::Threads, ReadCode(peer.priority)) else {
                 continue;
             };
             rows.push((peer.name, Variant::Size, [code.size, 0.0]));
@@ -140,7 +141,7 @@ impl Scenario for Footprint {
                     let figure = [sizes[index], 0.0];
                     let case = self.case(program.name, case, figure);
                     prepared.cases.push(Case {
-                        beside: published,
+                        further: published,
                         is_base: program.name == program::PROGRAMS[0].name,
                         ..case
                     });
@@ -165,7 +166,7 @@ impl Footprint {
             case: Some(case),
             ..Params::default()
         };
-        let beside = match case {
+        let further = match case {
             Variant::Size => Vec::new(),
             _ => vec![("lock", pair[0]), ("unlock", pair[1])],
         };
@@ -179,7 +180,7 @@ impl Footprint {
             group: params,
             is_base: name == self.base(),
             unit,
-            beside: [published(name, case), beside].concat(),
+            further: [published(name, case), further].concat(),
             sampler: Box::new(move || Ok(Sample::from(pair[0] + pair[1]))),
         }
     }
@@ -216,9 +217,9 @@ impl Code {
 }
 
 /// Examines a lock, in the scheduling class that it needs.
-struct Look(Option<c_int>);
+struct ReadCode(Option<c_int>);
 
-impl Visitor for Look {
+impl Visitor for ReadCode {
     type Output = Code;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Code {

@@ -21,11 +21,11 @@ use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use super::contention::{self, Crew, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::contention::{self, Contenders, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
-use crate::peers::{Lock, Place, placed};
+use crate::peers::{Lock, SharedPage, placed};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Unit};
 
@@ -100,19 +100,23 @@ impl Scenario for FutexLock {
         } else {
             plan.window
         };
-        for (work, crew) in setups(plan, &tasks) {
-            let between = match crew.kind {
+        for (work, contenders) in setups(plan, &tasks) {
+            let between = match contenders.kind {
                 Kind::Threads => Between::Threads,
                 Kind::Processes | Kind::Coprocs => Between::Processes,
             };
             for peer in &peers {
-                let contend = Contend { crew, work, window };
+                let contend = Contend {
+                    contenders,
+                    work,
+                    window,
+                };
                 let params = Params {
-                    tasks: Some(crew.tasks),
+                    tasks: Some(contenders.tasks),
                     load: Some(work.load),
                     sleeps: Some(work.sleeps),
                     placement: Some(Placement::Free),
-                    kind: Some(crew.kind),
+                    kind: Some(contenders.kind),
                     ..Params::default()
                 };
                 let Ok(mut sampler) = peer.visit(between, contend) else {
@@ -129,7 +133,7 @@ impl Scenario for FutexLock {
                     group: params,
                     is_base: peer.name == self.base(),
                     unit: Unit::OpsPerSecond,
-                    beside: published(peer.name, crew, work),
+                    further: published(peer.name, contenders, work),
                     sampler,
                 });
             }
@@ -139,7 +143,7 @@ impl Scenario for FutexLock {
 }
 
 /// Which work is measured with which tasks. The share of sleeps is varied at the usual load.
-fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
+fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Contenders)> {
     let most = tasks.iter().copied().max().unwrap_or(1);
     let loads: &[u32] = if plan.quick { &[USUAL_LOAD] } else { &LOADS };
     let computing = loads.iter().map(|load| Work {
@@ -157,21 +161,23 @@ fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
     let mut setups = Vec::new();
     for kind in [Kind::Threads, Kind::Processes] {
         for &work in &works {
-            let crews = tasks.iter().map(|&tasks| Crew { kind, tasks });
-            setups.extend(crews.map(|crew| (work, crew)));
+            let sets = tasks.iter().map(|&tasks| Contenders { kind, tasks });
+            setups.extend(sets.map(|contenders| (work, contenders)));
         }
     }
-    let quickly = |(work, crew): &(Work, Crew)| match crew.kind {
-        Kind::Threads => work.sleeps == 0 || crew.tasks == most,
-        Kind::Processes | Kind::Coprocs => work.sleeps == 0 && [2, most].contains(&crew.tasks),
+    let quickly = |(work, contenders): &(Work, Contenders)| match contenders.kind {
+        Kind::Threads => work.sleeps == 0 || contenders.tasks == most,
+        Kind::Processes | Kind::Coprocs => {
+            work.sleeps == 0 && [2, most].contains(&contenders.tasks)
+        }
     };
     setups.retain(|setup| !plan.quick || quickly(setup));
     setups
 }
 
 /// Long's published figures for these parameters.
-fn published(contestant: &str, crew: Crew, work: Work) -> Vec<(&'static str, f64)> {
-    if (crew.kind, crew.tasks) != (Kind::Threads, LONG_TASKS) {
+fn published(contestant: &str, contenders: Contenders, work: Work) -> Vec<(&'static str, f64)> {
+    if (contenders.kind, contenders.tasks) != (Kind::Threads, LONG_TASKS) {
         return Vec::new();
     }
     let (load, sleeps) = (work.load, work.sleeps);
@@ -198,7 +204,7 @@ fn published(contestant: &str, crew: Crew, work: Work) -> Vec<(&'static str, f64
 /// Measures a lock.
 #[derive(Clone, Copy)]
 pub(super) struct Contend {
-    pub(super) crew: Crew,
+    pub(super) contenders: Contenders,
     pub(super) work: Work,
     pub(super) window: Duration,
 }
@@ -209,7 +215,7 @@ impl Visitor for Contend {
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = Increment(placed(make()?)?);
-            contention::measure(&lock, self.crew, self.work, self.window)
+            contention::measure(&lock, self.contenders, self.work, self.window)
         })
     }
 }
@@ -224,10 +230,14 @@ impl Visitor for Count {
     type Output = Counter;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Counter {
-        let Contend { crew, work, window } = self.0;
+        let Contend {
+            contenders,
+            work,
+            window,
+        } = self.0;
         Box::new(move || {
             let lock = Increment(placed(make()?)?);
-            let operations = contention::operations(&lock, crew, work, window / 2)?;
+            let operations = contention::operations(&lock, contenders, work, window / 2)?;
             let per_1000 = |count: u64| 1000.0 * count as f64 / operations.max(1) as f64;
             let counts = lock.0.pin().counts();
             Ok(counts
@@ -247,7 +257,7 @@ fn with_counts(mut sampler: Sampler, mut count: Counter) -> Sampler {
 }
 
 /// Increments the datum beside a lock.
-struct Increment<L>(Place<L>);
+struct Increment<L>(SharedPage<L>);
 
 impl<L: Lock> Turn for Increment<L> {
     fn begin(&self) -> io::Result<()> {
@@ -255,7 +265,7 @@ impl<L: Lock> Turn for Increment<L> {
     }
 
     #[inline]
-    fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
+    fn turn<W: WaitTimer>(&self, worker: &mut Worker<W>) {
         let mut held = worker.wait(|| self.0.pin().lock());
         *held += 1;
         worker.section();
@@ -267,10 +277,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_figures_stand_beside_their_kin() {
+    fn published_figures_are_shown_with_the_measured_ones() {
         let at = |name, tasks, load, sleeps| {
             let kind = Kind::Threads;
-            let published = published(name, Crew { kind, tasks }, Work { load, sleeps });
+            let published = published(name, Contenders { kind, tasks }, Work { load, sleeps });
             published.first().map(|(_, figure)| *figure)
         };
         assert_eq!(at("latchwork wait-wake", 36, 10, 0), Some(3_319_315.4));
@@ -283,7 +293,7 @@ mod tests {
     }
 
     /// Checks that each operation that the tasks report has incremented the datum.
-    struct Compare(Crew);
+    struct Compare(Contenders);
 
     impl Visitor for Compare {
         type Output = io::Result<bool>;
@@ -312,7 +322,7 @@ mod tests {
                 locks::INHERIT,
                 locks::ROBUST,
             ] {
-                let compared = peer.visit(between, Compare(Crew { kind, tasks: 3 }));
+                let compared = peer.visit(between, Compare(Contenders { kind, tasks: 3 }));
                 assert!(compared.unwrap().unwrap(), "{} {kind}", peer.name);
             }
         }
@@ -320,17 +330,20 @@ mod tests {
 
     #[test]
     fn processes_are_two_and_the_most_of_a_quick_run() {
-        let crews = |quick| {
+        let sets = |quick| {
             let mut plan = Plan::tiny();
             plan.quick = quick;
-            let mut crews = setups(&plan, &[1, 2, 4, 8]);
-            crews.retain(|(_, crew)| crew.kind == Kind::Processes);
-            crews
+            let mut sets = setups(&plan, &[1, 2, 4, 8]);
+            sets.retain(|(_, contenders)| contenders.kind == Kind::Processes);
+            sets
         };
-        let quick = crews(true);
+        let quick = sets(true);
         assert!(quick.iter().all(|(work, _)| work.sleeps == 0));
-        let tasks: Vec<u32> = quick.iter().map(|(_, crew)| crew.tasks).collect();
+        let tasks: Vec<u32> = quick
+            .iter()
+            .map(|(_, contenders)| contenders.tasks)
+            .collect();
         assert_eq!(tasks, [2, 8]);
-        assert_eq!(crews(false).len(), 4 * (LOADS.len() + SLEEPS.len() - 1));
+        assert_eq!(sets(false).len(), 4 * (LOADS.len() + SLEEPS.len() - 1));
     }
 }

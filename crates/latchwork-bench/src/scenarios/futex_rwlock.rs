@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use super::contention::{self, Crew, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::contention::{self, Contenders, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
 use crate::measure::{Case, Sampler};
 use crate::peers::rwlocks::{self, Peer, Visitor, placed};
-use crate::peers::{Place, RwLock};
+use crate::peers::{RwLock, SharedPage};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Unit};
 
@@ -66,9 +66,9 @@ impl Scenario for FutexRwLock {
                         group: params,
                         is_base: peer.name() == self.base(),
                         unit: Unit::OpsPerSecond,
-                        beside: Vec::new(),
+                        further: Vec::new(),
                         sampler: peer.visit(Contend {
-                            crew: Crew {
+                            contenders: Contenders {
                                 kind: Kind::Threads,
                                 tasks,
                             },
@@ -85,7 +85,7 @@ impl Scenario for FutexRwLock {
 
 /// Measures a lock.
 struct Contend {
-    crew: Crew,
+    contenders: Contenders,
     read_pct: u32,
     window: Duration,
 }
@@ -103,20 +103,20 @@ impl Visitor for Contend {
                 lock: placed(make())?,
                 read_pct: self.read_pct,
             };
-            contention::measure(&turn, self.crew, work, self.window)
+            contention::measure(&turn, self.contenders, work, self.window)
         })
     }
 }
 
 /// Reads the datum beside a lock, or increments it.
 struct ReadOrWrite<L> {
-    lock: Place<L>,
+    lock: SharedPage<L>,
     read_pct: u32,
 }
 
 impl<L: RwLock> Turn for ReadOrWrite<L> {
     #[inline]
-    fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
+    fn turn<W: WaitTimer>(&self, worker: &mut Worker<W>) {
         if worker.roll(100) < self.read_pct {
             let held = worker.wait(|| self.lock.pin().read());
             std::hint::black_box(*held);

@@ -144,7 +144,7 @@ fn measured<H: heap::Heap>(
         params,
         is_base: contestant == scenario.base(),
         unit: Unit::Ns,
-        beside: Vec::new(),
+        further: Vec::new(),
         sampler: Box::new(move || {
             let mut faults = 0.0;
             let figure = pace.ns(|pairs| {

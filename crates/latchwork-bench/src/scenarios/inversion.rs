@@ -30,7 +30,8 @@ use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{
-    BELOW_CEILING, CEILING, Lock, Place, burn, enter_fifo, on_thread, pin_to, placed, sleep_until,
+    BELOW_CEILING, CEILING, Lock, SharedPage, burn, enter_fifo, on_thread, pin_to, placed,
+    sleep_until,
 };
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Sched, Unit, Variant};
@@ -109,7 +110,7 @@ impl Scenario for Inversion {
                     group: params.clone(),
                     is_base: peer.name == self.base(),
                     unit: Unit::Us,
-                    beside: published(peer.name, case),
+                    further: published(peer.name, case),
                     sampler: peer.visit(Between::Threads, periodic).ok()?,
                 })
             });
@@ -159,7 +160,7 @@ impl Visitor for Periodic {
 }
 
 impl Periodic {
-    fn run<L: Lock>(&self, lock: &Place<L>) -> io::Result<Durations> {
+    fn run<L: Lock>(&self, lock: &SharedPage<L>) -> io::Result<Durations> {
         let start = Start::default();
         let lives: &[Life<L>] = &[
             (LOW, |lock, end, _| hold(lock, end)),

@@ -114,7 +114,7 @@ impl Scenario for RtLatency {
                     group: params.clone(),
                     is_base: name == self.base(),
                     unit: Unit::Us,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler,
                 }));
         }

@@ -177,7 +177,7 @@ impl Scenario for Spawn {
                     group: params.clone(),
                     is_base: *name == self.base(),
                     unit: Unit::Us,
-                    beside: Vec::new(),
+                    further: Vec::new(),
                     sampler: Box::new(move || Ok(worker.borrow_mut().measure(index)?.into())),
                 });
             }

@@ -8,8 +8,8 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,27 +18,25 @@ use super::{Prepared, Scenario};
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
-use crate::peers::{Lock, Place, cpu_time, placed};
+use crate::peers::{Lock, SharedPage, cpu_time, placed};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Unit};
+use crate::scratch::ScratchDir;
 
 pub(super) struct Vfs;
 
 /// The original experiment's number.
 const TASKS: u32 = 16;
 
-const PEERS: &[&Peer] = &[
-    locks::GLIBC_SEM,
-    locks::SEMAPHORE_COUNTING,
-    locks::SYSV,
-    locks::WAIT_WAKE,
-    locks::THROUGHPUT,
-    locks::INHERIT,
-    locks::ROBUST,
-    locks::GLIBC,
-    locks::STD,
-    locks::PARKING_LOT,
-];
+/// Three semaphores, then the mutexes.
+const PEERS: [&Peer; 3 + locks::MUTEXES.len()] = {
+    let mut peers = [locks::GLIBC_SEM; 3 + locks::MUTEXES.len()];
+    peers[1] = locks::SEMAPHORE_COUNTING;
+    peers[2] = locks::SYSV;
+    let (_, mutexes) = peers.split_at_mut(3);
+    mutexes.copy_from_slice(&locks::MUTEXES);
+    peers
+};
 
 impl Scenario for Vfs {
     fn name(&self) -> &'static str {
@@ -58,17 +56,13 @@ impl Scenario for Vfs {
     }
 
     fn locks(&self) -> &'static [&'static Peer] {
-        PEERS
+        &PEERS
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let own = [TASKS];
-        let tasks: &[u32] = if plan.tasks.is_empty() {
-            &own
-        } else {
-            &plan.tasks
-        };
+        let tasks = plan.tasks_or(&own);
         for &tasks in tasks {
             for peer in self.available(plan) {
                 let params = Params {
@@ -76,11 +70,11 @@ impl Scenario for Vfs {
                     kind: Some(Kind::Threads),
                     ..Params::default()
                 };
-                let crowd = Crowd {
+                let workload = Workload {
                     tasks,
                     window: plan.window,
                 };
-                let Ok(sampler) = peer.visit(Between::Threads, crowd) else {
+                let Ok(sampler) = peer.visit(Between::Threads, workload) else {
                     continue;
                 };
                 prepared.cases.push(Case {
@@ -89,7 +83,7 @@ impl Scenario for Vfs {
                     group: params,
                     is_base: peer.name == self.base(),
                     unit: Unit::OpsPerSecond,
-                    beside: published(peer.name, tasks),
+                    further: published(peer.name, tasks),
                     sampler,
                 });
             }
@@ -116,34 +110,34 @@ fn published(contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
 
 /// The number of tasks, and the time.
 #[derive(Clone, Copy)]
-struct Crowd {
+struct Workload {
     tasks: u32,
     window: Duration,
 }
 
-impl Visitor for Crowd {
+impl Visitor for Workload {
     type Output = Sampler;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = placed(make()?)?;
-            let folder = Folder::new()?;
-            self.measure(&lock, &folder.0)
+            let scratch = ScratchDir::new("vfs")?;
+            self.measure(&lock, scratch.path())
         })
     }
 }
 
-impl Crowd {
-    fn measure<L: Lock>(self, lock: &Place<L>, folder: &Path) -> io::Result<Sample> {
+impl Workload {
+    fn measure<L: Lock>(self, lock: &SharedPage<L>, scratch: &Path) -> io::Result<Sample> {
         let (start, over) = (Start::default(), AtomicBool::new(false));
-        let everybody = self.tasks as usize + 1;
+        let participants = self.tasks as usize + 1;
         thread::scope(|scope| {
             let work = |number: u32| {
-                let file = folder.join(number.to_string());
+                let file = scratch.join(number.to_string());
                 let (start, over) = (&start, &over);
                 move || {
                     let enlisted = L::enlist().inspect_err(|_| start.give_up())?;
-                    start.wait_for(everybody)?;
+                    start.wait_for(participants)?;
                     let mut loops = 0_u64;
                     // Relaxed: nothing else is handed over.
                     while !over.load(Ordering::Relaxed) {
@@ -173,9 +167,9 @@ impl Crowd {
                 }
             }
             // The tasks begin when this thread arrives: its clock is read first, however late it continues.
-            let here = start.see(self.tasks as usize, || false);
+            let arrived = start.see(self.tasks as usize, || false);
             let (before, begun) = (cpu_time(), Instant::now());
-            let began = here.and_then(|()| start.wait_for(everybody));
+            let began = arrived.and_then(|()| start.wait_for(participants));
             if began.is_ok() {
                 thread::sleep(self.window);
             }
@@ -197,26 +191,5 @@ impl Crowd {
                 ],
             })
         })
-    }
-}
-
-/// A folder that is removed with its files.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> io::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("latchwork-vfs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // An error is ignored: leftovers do no harm.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -27,7 +27,7 @@ use crate::machine;
 use crate::measure::{Case, Pace, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::process::{self, Child};
-use crate::peers::{BELOW_CEILING, Lock, Place, enter_fifo, on_thread, pin_to, placed};
+use crate::peers::{BELOW_CEILING, Lock, SharedPage, enter_fifo, on_thread, pin_to, placed};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Sched, Unit, Warning};
 
@@ -117,7 +117,7 @@ impl Scenario for WaitWakeup {
                             group: params.clone(),
                             is_base: peer.name == self.base(),
                             unit: Unit::Ns,
-                            beside: published(peer.name, &params),
+                            further: published(peer.name, &params),
                             sampler: sampler(peer, hand_over)?,
                         })
                     });
@@ -178,7 +178,7 @@ impl Visitor for HandOver {
                 let new = || placed(make()?);
                 let scene = Scene {
                     locks: [new()?, new()?, new()?],
-                    meeting: Place::new(Meeting::default())?,
+                    meeting: SharedPage::new(Meeting::default())?,
                     steps,
                 };
                 match self.kind {
@@ -194,8 +194,8 @@ impl Visitor for HandOver {
 
 /// Three locks, and two tasks that pass them round.
 struct Scene<L: Lock> {
-    locks: [Place<L>; 3],
-    meeting: Place<Meeting>,
+    locks: [SharedPage<L>; 3],
+    meeting: SharedPage<Meeting>,
     steps: u64,
 }
 
@@ -291,7 +291,7 @@ mod tests {
             let new = || placed(make()?);
             let scene = Scene {
                 locks: [new()?, new()?, new()?],
-                meeting: Place::new(Meeting::default())?,
+                meeting: SharedPage::new(Meeting::default())?,
                 steps: self.1,
             };
             let elapsed = match self.0.kind {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_go_round_and_are_free_in_the_end() {
+    fn locks_are_passed_round_and_free_at_the_end() {
         let cpu = machine::cpus()[0];
         for (kind, between) in [
             (Kind::Threads, Between::Threads),

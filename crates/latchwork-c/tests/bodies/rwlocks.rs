@@ -53,7 +53,7 @@ impl<L: Language, const KIND: usize> Contestant for Of<L, KIND> {
             assert_eq!((kind.read)(lock), 0);
             Finally(move || assert_eq!((kind.leave_read)(lock), 0))
         };
-        // SAFETY: nobody writes.
+        // SAFETY: no task writes.
         body(unsafe { &*self.data.get() })
     }
     fn write<R>(self: Pin<&Self>, body: impl FnOnce(&mut Halves) -> R) -> R {
@@ -63,7 +63,7 @@ impl<L: Language, const KIND: usize> Contestant for Of<L, KIND> {
             assert_eq!((kind.write)(lock), 0);
             Finally(move || assert_eq!((kind.leave_write)(lock), 0))
         };
-        // SAFETY: nobody else is inside.
+        // SAFETY: no other task holds the lock.
         body(unsafe { &mut *self.data.get() })
     }
     fn try_read(self: Pin<&Self>) -> bool {

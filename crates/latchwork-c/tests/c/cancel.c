@@ -61,8 +61,8 @@ COND_TEST(lw_robust_mutex, lw_cond)
 COND_TEST(lw_robust_pi_mutex, lw_shared_cond)
 
 /*
- * One notification, and one of two waiters cancelled at the same moment: unless the cancelled one came back from
- * its wait, the other one is told.
+ * One notification, and one of two waiters cancelled at the same moment: unless the cancelled waiter returned
+ * from its wait, the other one is notified.
  */
 static lw_mutex_t lock;
 static lw_cond_t changed = LW_COND_INITIALIZER;
@@ -74,7 +74,7 @@ static void unlock(void *argument)
 	CHECK_IS(lw_mutex_unlock(&lock), 0);
 }
 
-static void *wait_once(void *told)
+static void *wait_once(void *notified)
 {
 	CHECK_IS(lw_mutex_lock(&lock), 0);
 	pthread_cleanup_push(unlock, NULL);
@@ -83,7 +83,7 @@ static void *wait_once(void *told)
 		CHECK_IS(lw_cond_wait(&changed, &lock), 0);
 	flag--;
 	returned++;
-	*(int *)told = 1;
+	*(int *)notified = 1;
 	pthread_cleanup_pop(1);
 	return NULL;
 }
@@ -92,10 +92,10 @@ static void notifications(void)
 {
 	for (int round = 0; round < 300; round++) {
 		pthread_t threads[2];
-		int told[2] = {0, 0};
+		int notified[2] = {0, 0};
 		waiting = flag = returned = 0;
 		for (int task = 0; task < 2; task++)
-			threads[task] = start(wait_once, &told[task]);
+			threads[task] = start(wait_once, &notified[task]);
 		for (int both = 0; !both; sched_yield()) {
 			lw_mutex_lock(&lock);
 			both = waiting == 2;
@@ -111,7 +111,7 @@ static void notifications(void)
 			pthread_cancel(threads[0]);
 		/* Not what join() says: glibc calls one cancelled, too, whose request comes after it has returned. */
 		join(threads[0]);
-		if (!told[0]) {
+		if (!notified[0]) {
 			/* The other one gets it, or this hangs. */
 			CHECK(join(threads[1]) == NULL);
 		} else {
@@ -250,7 +250,7 @@ struct sleeper {
 	int lingers, has_got;
 };
 
-static void *wait_to_be_told(void *argument)
+static void *wait_for_notification(void *argument)
 {
 	struct sleeper *me = argument;
 	lw__lingers = me->lingers;
@@ -297,17 +297,17 @@ static void cancel_woken(struct sleeper sleepers[2])
 
 int main(int argc, char **argv)
 {
-	struct sleeper told[2] = {{.lingers = 1}, {.lingers = 0}}, woken[2] = {{.lingers = 1}, {.lingers = 0}};
+	struct sleeper notified[2] = {{.lingers = 1}, {.lingers = 0}}, woken[2] = {{.lingers = 1}, {.lingers = 0}};
 	/* For a twin, which hangs. */
 	if (argc > 1)
 		alarm((unsigned)atoi(argv[1]));
 	for (int task = 0; task < 2; task++)
-		let_wait(&told[task], wait_to_be_told);
+		let_wait(&notified[task], wait_for_notification);
 	lw_mutex_lock(&lock);
 	flag = 1;
 	lw_mutex_unlock(&lock);
 	lw_cond_signal(&changed);
-	cancel_woken(told);
+	cancel_woken(notified);
 	CHECK_IS(lw_sem_init(&sem, 0), 0);
 	for (int task = 0; task < 2; task++)
 		let_wait(&woken[task], wait_for_token);

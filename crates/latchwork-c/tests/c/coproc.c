@@ -186,7 +186,7 @@ int main(void)
 	CHECK_IS(errno, ECHILD);
 	CHECK(coproc_create("detached", NULL, COPROC_DETACHED, leave_program, NULL) > 0);
 
-	/* The end of all of them, and of nobody else; nor by a process that is none of theirs. */
+	/* Ends all of them and no other process; another process cannot call it. */
 	*number = 0;
 	pid = coproc_create("left", NULL, 0, hang, number);
 	while (*(volatile int *)number == 0)

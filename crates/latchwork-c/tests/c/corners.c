@@ -18,7 +18,7 @@ static void *die_holding(void *unused)
 }
 
 /* A dead owner's lock that is taken although the time is none is not said to be free. */
-static void told_of_a_death_whatever_the_time(void)
+static void owner_death_is_reported_at_any_deadline(void)
 {
 	struct timespec none = {0, 1000000000};
 	join(start(die_holding, NULL));
@@ -171,7 +171,7 @@ static void one_of_many_initialisations_is_the_first(void)
 
 int main(void)
 {
-	told_of_a_death_whatever_the_time();
+	owner_death_is_reported_at_any_deadline();
 	a_time_before_all_times_has_passed();
 	a_wait_leaves_errno_alone();
 	arguments_are_evaluated_once();

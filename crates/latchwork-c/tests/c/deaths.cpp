@@ -40,7 +40,7 @@ static void kill_an_owner(Field &field)
 	CHECK_IS(exit_of(child), 1000 + SIGKILL);
 }
 
-// Another task can take it at once: nobody holds it, and it is whole.
+// Another task can acquire it at once: it is free and consistent.
 template <class Lock>
 static void is_free(Lock &lock)
 {
@@ -234,7 +234,7 @@ static void a_policy_repairs()
 	each([&] { std::unique_lock<policy> held(lock, 1h); CHECK(held.owns_lock()); });
 	each([&] { CHECK(lock.try_lock_until(std::chrono::steady_clock::now())); lock.unlock(); });
 	each([&] { std::scoped_lock<policy> held(lock); });
-	// One that throws: nothing is held, and the next one repairs.
+	// One that throws: nothing is held, and the next owner repairs.
 	kill_an_owner(field);
 	fails = true;
 	try {
@@ -290,7 +290,7 @@ static void waits()
 	in_a_wait<lw::condition>(lock, field, true);
 	in_a_wait<lw::shared_condition>(lock, field, true);
 	in_a_wait<std::condition_variable_any>(lock, field, true);
-	// One that is given up while somebody waits: the guard owns nothing, and ends quietly.
+	// The lock is given up while another task waits: the guard owns nothing, and its destructor does not throw.
 	lw::condition changed;
 	std::thread other;
 	try {
@@ -344,7 +344,7 @@ static void readers()
 		CHECK(reading.owns_lock());
 	}
 	CHECK_IS(repairs, 2);
-	// A dead reader is nobody's business.
+	// The death of a reader is not reported.
 	pid_t child = fork();
 	if (child == 0) {
 		field.lock.lock_shared();

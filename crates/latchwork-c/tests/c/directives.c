@@ -186,7 +186,7 @@ static void check_cycles(void)
 			CHECK_IS(rtems_task_create(NAME, 255, 0, 0, 0, &task), RTEMS_SUCCESSFUL);
 			if (cycle % 2 == 0)
 				CHECK_IS(rtems_task_start(task, end_at_once, 0), RTEMS_SUCCESSFUL);
-			/* It may have ended by then. */
+			/* It may have ended meanwhile. */
 			rtems_task_delete(task);
 		}
 	}

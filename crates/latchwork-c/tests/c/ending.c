@@ -36,7 +36,7 @@ static int look(void *argument)
 	return 3;
 }
 
-/* A coproc of a coproc: its creator's, and nobody else's. */
+/* A coproc of a coproc belongs to its creator alone. */
 static int nest(void *argument)
 {
 	struct field *shared = (struct field *)argument;
@@ -113,7 +113,7 @@ static void *create_on(void *none)
 	return none;
 }
 
-/* One that was being created when coproc_exit() was called ends, too: by whoever created it. */
+/* One that was being created when coproc_exit() was called ends, too: its creator ends it. */
 static void storm(void)
 {
 	pthread_t creators[2];
@@ -152,7 +152,7 @@ int main(void)
 	kept = (char *)coproc_alloc(16);
 	strcpy(kept, "kept");
 
-	/* Many that end by themselves: nobody joins them, and no zombie is left but for the last few. */
+	/* Many that end by themselves, without a join: only the last few may be zombies. */
 	for (round = 0; round < 50; round++)
 		CHECK(coproc_create("brief", NULL, COPROC_DETACHED, look, field) > 0);
 

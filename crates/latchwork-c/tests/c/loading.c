@@ -137,7 +137,7 @@ static body_t *body_of(void *library)
 	return body;
 }
 
-/* Does what it is told to, until that is nothing. */
+/* Executes commands until there is none. */
 static void *obey(void *unused)
 {
 	for (;;) {

@@ -39,19 +39,19 @@ static void *count(void *argument)
 	return argument;
 }
 
-static char told[8192];
+static char reported[8192];
 
 static void tell(const char *text)
 {
-	snprintf(told, sizeof told, "%s", text);
+	snprintf(reported, sizeof reported, "%s", text);
 }
 
 #define TOLD(text)                                                                                    \
 	do {                                                                                          \
-		if (strstr(told, text) == NULL)                                                       \
-			fprintf(stderr, "told, instead of %s: %s\n", text, told);                     \
-		CHECK(strstr(told, text) != NULL);                                                    \
-		told[0] = 0;                                                                          \
+		if (strstr(reported, text) == NULL)                                                       \
+			fprintf(stderr, "reported, instead of %s: %s\n", text, reported);                     \
+		CHECK(strstr(reported, text) != NULL);                                                    \
+		reported[0] = 0;                                                                          \
 	} while (0)
 
 static void *unlock_others(void *argument)
@@ -101,8 +101,8 @@ static void *cross(void *backwards)
 	return NULL;
 }
 
-/* Tasks that wait for each other: who closes the circle is told, and goes back. */
-static void circle(void)
+/* Tasks that wait for each other: the call that completes the cycle fails. */
+static void deadlock_is_reported(void)
 {
 	pthread_t other = start(cross, &second);
 	cross(NULL);
@@ -147,7 +147,7 @@ static void orders(void)
 	pthread_t other = start(nest_own, NULL);
 	nest_own(NULL);
 	join(other);
-	CHECK_IS(told[0], 0);
+	CHECK_IS(reported[0], 0);
 	nest(&third, &fourth);
 	nest(&fourth, &third);
 	TOLD("[one-task-order]");
@@ -167,14 +167,14 @@ static void rules(void)
 	mutex_init(&other);
 	mutex_lock(&other);
 	CHECK_IS(mutex_lock_interruptible(&other), -EDEADLK);
-	CHECK(strstr(told, "mutex other") != NULL && strstr(told, "migrate.c:") != NULL);
+	CHECK(strstr(reported, "mutex other") != NULL && strstr(reported, "migrate.c:") != NULL);
 	TOLD("[no-recursion]");
 	CHECK_IS(mutex_trylock(&other), 0);
-	CHECK_IS(told[0], 0);
+	CHECK_IS(reported[0], 0);
 	join(start(unlock_others, &other));
 	TOLD("[owner-unlocks]");
 	mutex_unlock(&other);
-	CHECK_IS(told[0], 0);
+	CHECK_IS(reported[0], 0);
 	mutex_unlock(&other);
 	TOLD("[no-double-unlock]");
 	copy = other;
@@ -186,7 +186,7 @@ static void rules(void)
 	mutex_init(&block.lock);
 	mutex_lock(&block.lock);
 	mutex_debug_check_free(memory, sizeof memory);
-	CHECK_IS(told[0], 0);
+	CHECK_IS(reported[0], 0);
 	mutex_init(&block.lock);
 	TOLD("[not-remade-while-held]");
 	mutex_lock(&block.lock);
@@ -207,13 +207,13 @@ static void rules(void)
 	TOLD("to a count that no mutex has");
 	init_MUTEX_LOCKED(&other);
 	CHECK_IS(down_trylock(&other), 1);
-	/* Made locked, by nobody: anybody may release it. */
+	/* Initialised as locked, without an owner: any task may release it. */
 	join(start(unlock_others, &other));
-	CHECK_IS(told[0], 0);
+	CHECK_IS(reported[0], 0);
 	CHECK_IS(down_trylock(&other), 0);
 	up(&other);
-	CHECK_IS(told[0], 0);
-	circle();
+	CHECK_IS(reported[0], 0);
+	deadlock_is_reported();
 	mutex_lock(&checked);
 	mutex_debug_show_held();
 	mutex_unlock(&checked);
@@ -228,7 +228,7 @@ int main(void)
 	struct semaphore counting;
 	struct arch_semaphore slots;
 
-	/* Calls that can fail go back instead of closing a circle. */
+	/* Calls that can fail return an error instead of completing a cycle. */
 	setenv("LATCHWORK_CHECK", "refuse", 1);
 	for (int task = 0; task < 4; task++)
 		threads[task] = start(count, NULL);

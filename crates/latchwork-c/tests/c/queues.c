@@ -156,7 +156,7 @@ static void broadcasts_in_a_loop_succeed(rtems_attribute attributes)
 	}
 	for (int i = 0; i < 3; i++)
 		listeners[i] = start(listen_on, NULL);
-	/* Some of them reach somebody. */
+	/* Some of them reach a receiver. */
 	for (int i = 0; i < 20000 || reached < 100; i++) {
 		CHECK_IS(rtems_message_queue_broadcast(queue, "b", 1, &count), RTEMS_SUCCESSFUL);
 		reached += count;

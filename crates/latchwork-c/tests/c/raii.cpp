@@ -38,16 +38,16 @@ static void waits()
 	Mutex mutex;
 	lw::condition changed;
 	std::condition_variable_any any;
-	bool told = false, answered = false;
+	bool notified = false, answered = false;
 	std::thread other([&] {
 		std::unique_lock<Mutex> held(mutex);
-		changed.wait(held, [&] { return told; });
+		changed.wait(held, [&] { return notified; });
 		answered = true;
 		any.notify_all();
 	});
 	{
 		std::unique_lock<Mutex> held(mutex);
-		told = true;
+		notified = true;
 		changed.notify_one();
 		any.wait(held, [&] { return answered; });
 		CHECK(changed.wait_for(held, 1ms) == std::cv_status::timeout);

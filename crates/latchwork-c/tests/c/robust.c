@@ -55,7 +55,7 @@ static void die(void)
 		CHECK_IS(lw_mutex_trylock(&field->lock), EOWNERDEAD);                                 \
 		CHECK_IS(lw_mutex_consistent(&field->lock), 0);                                       \
 		CHECK_IS(lw_mutex_unlock(&field->lock), 0);                                           \
-		/* Asleep as the owner dies; and given up for good. */                                \
+		/* Asleep as the owner dies; and given up permanently. */                              \
 		child = fork();                                                                       \
 		if (child == 0) {                                                                     \
 			if (lw_mutex_lock(&field->lock) != 0)                                         \

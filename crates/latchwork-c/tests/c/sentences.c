@@ -82,7 +82,7 @@ WITH_CEILING(lw_pp_mutex)
 WITH_CEILING(lw_shared_pp_mutex)
 WITH_CEILING(lw_robust_pp_mutex)
 
-/* "Others stay locked; those that inherit priority tell all who come." */
+/* A lock that is not robust stays locked; one with priority inheritance reports it to each later caller. */
 static void *take_and_end(void *mutex)
 {
 	CHECK_IS(lw_mutex_lock((lw_pi_mutex_t *)mutex), 0);

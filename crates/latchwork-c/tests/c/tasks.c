@@ -23,7 +23,7 @@ static rtems_id make(rtems_task_priority priority, rtems_task_entry entry, rtems
 	return id;
 }
 
-static void tell_mother(rtems_event_set events)
+static void notify_creator(rtems_event_set events)
 {
 	CHECK_IS(rtems_event_send(mother, events), RTEMS_SUCCESSFUL);
 }
@@ -51,7 +51,7 @@ static rtems_task wait_in(rtems_task_argument where)
 	size_t size;
 	CHECK_IS(rtems_semaphore_create(NAME, 1, RTEMS_COUNTING_SEMAPHORE, 0, &answer), RTEMS_SUCCESSFUL);
 	pthread_cleanup_push(handle, &answer);
-	tell_mother(RTEMS_EVENT_0);
+	notify_creator(RTEMS_EVENT_0);
 	switch (where) {
 	case 0:
 		rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT);
@@ -75,7 +75,7 @@ static rtems_task wait_in(rtems_task_argument where)
 		pause();
 		break;
 	case 7:
-		/* Never waits for long, and is to end all the same. */
+		/* Never waits for long, and must end nevertheless. */
 		for (;;)
 			rtems_semaphore_obtain(gate, RTEMS_WAIT, 1);
 	default:
@@ -109,26 +109,26 @@ static rtems_task own(rtems_task_argument unused)
 {
 	(void)unused;
 	CHECK_IS(rtems_semaphore_obtain(owned, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
-	tell_mother(RTEMS_EVENT_1);
+	notify_creator(RTEMS_EVENT_1);
 	rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT);
 	CHECK(0);
 }
 
-static rtems_task inherit_from_dead(rtems_task_argument unused)
+static rtems_task inherit_from_dead_owner(rtems_task_argument unused)
 {
 	(void)unused;
-	tell_mother(RTEMS_EVENT_2);
+	notify_creator(RTEMS_EVENT_2);
 	CHECK_IS(rtems_semaphore_obtain(owned, RTEMS_WAIT, RTEMS_NO_TIMEOUT), LW_RTEMS_OWNER_DIED);
 	CHECK_IS(rtems_semaphore_release(owned), RTEMS_SUCCESSFUL);
-	tell_mother(RTEMS_EVENT_3);
+	notify_creator(RTEMS_EVENT_3);
 }
 
-/* What it owned goes to who waits for it, and to who comes. */
-static void what_it_owned_is_handed_on(void)
+/* What it owned goes to its waiters, and to later callers. */
+static void owned_objects_are_handed_on(void)
 {
 	rtems_id task = make(40, own, 0);
 	hear(RTEMS_EVENT_1);
-	make(41, inherit_from_dead, 0);
+	make(41, inherit_from_dead_owner, 0);
 	hear(RTEMS_EVENT_2);
 	sleep_ms(2);
 	CHECK_IS(rtems_task_delete(task), RTEMS_SUCCESSFUL);
@@ -145,7 +145,7 @@ static rtems_task take(rtems_task_argument which)
 	if (rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT) == RTEMS_SUCCESSFUL)
 		__atomic_fetch_or(&got, 1 << which, __ATOMIC_RELAXED);
 	if (which == 1)
-		tell_mother(RTEMS_EVENT_4);
+		notify_creator(RTEMS_EVENT_4);
 }
 
 /* One token, and one of two waiters deleted at the same moment: the other one gets it, or the deleted one has. */
@@ -173,7 +173,7 @@ static rtems_task do_not_disturb(rtems_task_argument unused)
 {
 	(void)unused;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	tell_mother(RTEMS_EVENT_5);
+	notify_creator(RTEMS_EVENT_5);
 	CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
 	got = 1;
 	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
@@ -181,7 +181,7 @@ static rtems_task do_not_disturb(rtems_task_argument unused)
 	CHECK(0);
 }
 
-static void who_will_not_be_disturbed_is_told(void)
+static void a_task_that_disabled_cancellation_is_notified(void)
 {
 	rtems_id task = make(40, do_not_disturb, 0);
 	rtems_status_code status;
@@ -217,8 +217,8 @@ static rtems_task end_by_itself(rtems_task_argument unused)
 	CHECK_IS(__cxa_thread_atexit_impl(end_slowly, NULL, (void *)&gate), 0);
 }
 
-/* Its handlers have run, and not yet its destructors: its id is nobody's when the answer comes. */
-static void who_is_about_to_end_is_waited_for(void)
+/* Its handlers have run, and not yet its destructors: when the call returns, the id is free. */
+static void an_ending_task_is_waited_for(void)
 {
 	rtems_id task, other;
 	__atomic_store_n(&got, 0, __ATOMIC_RELAXED);
@@ -242,8 +242,8 @@ static void *create_at_the_end(void *created)
 	return NULL;
 }
 
-/* Otherwise it would wait to be started, and nobody knew it. */
-static void who_is_ended_as_it_creates_a_task_leaves_one_that_is_known(void)
+/* Otherwise it would wait to be started, unknown to any task. */
+static void a_task_deleted_while_it_creates_one_leaves_a_known_task(void)
 {
 	rtems_status_code created = RTEMS_INTERNAL_ERROR;
 	rtems_id id;
@@ -282,14 +282,14 @@ static rtems_task wait_in_order(rtems_task_argument which)
 	char buffer[8];
 	size_t size;
 	threads[which % 3] = (int)syscall(SYS_gettid);
-	tell_mother(RTEMS_EVENT_0 << which % 3);
+	notify_creator(RTEMS_EVENT_0 << which % 3);
 	if (which < 3)
 		CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
 	else
 		CHECK_IS(rtems_message_queue_receive(queue, buffer, &size, RTEMS_WAIT, RTEMS_NO_TIMEOUT),
 			 RTEMS_SUCCESSFUL);
 	served[count++] = (int)which % 3;
-	tell_mother(RTEMS_EVENT_8);
+	notify_creator(RTEMS_EVENT_8);
 }
 
 static void until_it_sleeps(int thread)
@@ -344,16 +344,16 @@ static int real_time_of(int thread)
 static rtems_task hold(rtems_task_argument which)
 {
 	threads[which] = (int)syscall(SYS_gettid);
-	tell_mother(RTEMS_EVENT_0);
+	notify_creator(RTEMS_EVENT_0);
 	CHECK_IS(rtems_semaphore_obtain(owned, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
-	tell_mother(RTEMS_EVENT_1);
+	notify_creator(RTEMS_EVENT_1);
 	CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_release(owned), RTEMS_SUCCESSFUL);
-	tell_mother(RTEMS_EVENT_2);
+	notify_creator(RTEMS_EVENT_2);
 	CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
 }
 
-static void the_kernel_is_told(void)
+static void priorities_reach_the_kernel(void)
 {
 	const struct sched_param one = {1}, none = {0};
 	rtems_task_priority old;
@@ -369,7 +369,7 @@ static void the_kernel_is_told(void)
 	CHECK_IS(real_time_of(threads[0]), 10);
 	CHECK_IS(rtems_task_set_priority(low, 85, &old), RTEMS_SUCCESSFUL);
 	CHECK_IS(real_time_of(threads[0]), 15);
-	/* Who waits for what it owns lends it its own. */
+	/* A waiter for a lock that it owns lends it the waiter's priority. */
 	high = make(20, hold, 1);
 	hear(RTEMS_EVENT_0);
 	until_it_sleeps(threads[1]);
@@ -400,7 +400,7 @@ static void create_objects(void)
 	CHECK_IS(rtems_message_queue_create(NAME, 4, 8, RTEMS_PRIORITY, &queue), RTEMS_SUCCESSFUL);
 }
 
-/* Without the right to real-time priorities: that is said once, and the queues go by them all the same. */
+/* Without the right to real-time priorities: that is reported once, and the queues are ordered by them nevertheless. */
 static void without_the_right(void)
 {
 	const struct rlimit none = {0, 0};
@@ -434,8 +434,8 @@ static void without_the_right(void)
 	if (status != 0)
 		fprintf(stderr, "%s", said);
 	CHECK_IS(status, 0);
-	first = strstr(said, "the kernel does not go by them");
-	CHECK(first != NULL && strstr(first + 1, "the kernel does not go by them") == NULL);
+	first = strstr(said, "the kernel does not schedule by them");
+	CHECK(first != NULL && strstr(first + 1, "the kernel does not schedule by them") == NULL);
 }
 
 int main(void)
@@ -443,15 +443,15 @@ int main(void)
 	without_the_right();
 	create_objects();
 	each_wait_ends();
-	what_it_owned_is_handed_on();
+	owned_objects_are_handed_on();
 	no_token_is_lost();
-	who_will_not_be_disturbed_is_told();
-	who_is_about_to_end_is_waited_for();
-	who_is_ended_as_it_creates_a_task_leaves_one_that_is_known();
+	a_task_that_disabled_cancellation_is_notified();
+	an_ending_task_is_waited_for();
+	a_task_deleted_while_it_creates_one_leaves_a_known_task();
 	a_child_of_a_fork_leaves_its_parents_alone();
 	a_waiting_task_is_moved(0);
 	a_waiting_task_is_moved(3);
-	the_kernel_is_told();
+	priorities_reach_the_kernel();
 	puts("ended");
 	return 0;
 }

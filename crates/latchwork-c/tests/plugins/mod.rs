@@ -7,7 +7,7 @@ use std::process::Command;
 /// Constructors, destructors and signal handlers are callers, too: in threads that they start and join, in threads that
 /// are older than the library, and while their thread is inside the allocator.
 #[test]
-fn the_first_use_of_a_lock_waits_for_nobody_and_leaves_nothing() {
+fn the_first_use_of_a_lock_neither_waits_nor_leaks() {
     if !GCC_OPTIMISED.is_there() {
         return;
     }

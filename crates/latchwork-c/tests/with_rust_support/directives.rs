@@ -102,8 +102,8 @@ impl ClassicSemaphores for Directives {
 }
 
 #[test]
-fn directives_of_c_do_as_rtems_tables_say() {
-    let _trial = Trial::begin("directives_of_c_do_as_rtems_tables_say");
+fn directives_of_c_conform_to_rtems_tables() {
+    let _trial = Trial::begin("directives_of_c_conform_to_rtems_tables");
     let options = Options {
         region: ptr::null(),
         memory: 0,

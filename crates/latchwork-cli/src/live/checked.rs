@@ -1,7 +1,7 @@
 //! What checked programs publish: on the board of their process, and in the slots of regions.
 
 use super::gather::{Gathering, Subject};
-use super::picture::{Hold, Key, Kind, Lock, Place, Report, Role, Spot, Waiter};
+use super::picture::{Hold, Key, Kind, Location, Lock, Report, Role, Spot, Waiter};
 use super::regions::Tables;
 use super::word::State;
 use latchwork::check::hook::{self, Held, Mode, RecordedSite, TaskView, Traits};
@@ -94,10 +94,10 @@ impl Gathering {
         let Some(lock) = self.checked_lock(subject, board, &wanted) else {
             return;
         };
-        if by_table && matches!(self.picture.locks[lock].place, Place::Region { .. }) {
+        if by_table && matches!(self.picture.locks[lock].place, Location::Region { .. }) {
             return;
         }
-        self.told.insert(task);
+        self.published.insert(task);
         let role = match wanted.mode {
             _ if !wanted.lock.kind.has_owner() => Role::Event,
             Mode::Exclusive => Role::Exclusive,
@@ -211,7 +211,7 @@ impl Gathering {
         }
         let located = self.locate(subject, site.raw(), true);
         match located.map(|located| (located.key, located.place)) {
-            Some((Key::Private { .. }, Place::Module(module))) => Spot::Code {
+            Some((Key::Private { .. }, Location::Module(module))) => Spot::Code {
                 pid: subject.pid,
                 module,
                 address: site.raw(),

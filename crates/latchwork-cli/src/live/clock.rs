@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// The time limit for all processors together.
-const PATIENCE: Duration = Duration::from_millis(50);
+const READ_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The readings of the processors' clocks, in milliseconds.
 #[derive(Debug)]
@@ -32,21 +32,21 @@ impl Clocks {
         let mut asked = 0;
         for processor in processors.difference(&apart).copied() {
             // A processor whose last reading has not finished is not asked again before it has.
-            if !looks().insert(processor) {
+            if !unfinished_reads().insert(processor) {
                 continue;
             }
             let sender = sender.clone();
-            let look = move || {
+            let read = move || {
                 let time = read_at(processor);
-                looks().remove(&processor);
+                unfinished_reads().remove(&processor);
                 let _ = sender.send((processor, time));
             };
-            match std::thread::Builder::new().spawn(look) {
+            match std::thread::Builder::new().spawn(read) {
                 Ok(_) => asked += 1,
-                Err(_) => _ = looks().remove(&processor),
+                Err(_) => _ = unfinished_reads().remove(&processor),
             }
         }
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + READ_TIMEOUT;
         let answer = |_| {
             let left = limit.saturating_duration_since(Instant::now());
             answers.recv_timeout(left).ok()
@@ -68,7 +68,7 @@ impl Clocks {
 }
 
 /// Processors that a reading thread is on, or would be on if they had time for it.
-fn looks() -> MutexGuard<'static, BTreeSet<usize>> {
+fn unfinished_reads() -> MutexGuard<'static, BTreeSet<usize>> {
     static LOOKS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
     LOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }

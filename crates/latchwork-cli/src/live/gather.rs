@@ -3,10 +3,10 @@
 use super::clock::Clocks;
 use super::maps::Maps;
 use super::memory::Memory;
-use super::picture::{Key, Lock, Module, Picture, Place, Task, Waiter};
+use super::picture::{Absence, Key, Location, Lock, Module, Picture, Task, UnseenOwner, Waiter};
 use super::sleep::{self, Call, Sleep};
 use super::thread::Thread;
-use super::word::{self, Found, Kind, State};
+use super::word::{self, Classified, Kind, State};
 use super::{robust, thread};
 use latchwork::region::inspect::{self, RegionPlace};
 use std::cell::OnceCell;
@@ -26,7 +26,7 @@ pub(super) struct Gathering {
     /// Tasks of processes whose board was read.
     pub(super) on_board: HashSet<usize>,
     /// Tasks that publish themselves what they wait for.
-    pub(super) told: HashSet<usize>,
+    pub(super) published: HashSet<usize>,
     /// Indices of the picture's regions.
     pub(super) regions: HashMap<(u64, u64), usize>,
     /// Threads that were seen asleep, for the second reading.
@@ -58,7 +58,7 @@ impl Asleep {
 }
 
 /// The result of a second reading of a thread that slept on one word.
-pub(super) enum Again {
+pub(super) enum Reread {
     /// It sleeps in the same way for the same lock; the values are for the next reading.
     Asleep(Thread, Option<u64>),
     /// It runs, or is about to: no conclusion is possible.
@@ -86,13 +86,13 @@ impl Subject {
 /// Where a lock is.
 pub(super) struct Located {
     pub(super) key: Key,
-    pub(super) place: Place,
+    pub(super) place: Location,
     /// Whether it protects a region's own tables.
     is_regions_own: bool,
 }
 
 impl Located {
-    fn new(key: Key, place: Place) -> Self {
+    fn new(key: Key, place: Location) -> Self {
         Self {
             key,
             place,
@@ -107,6 +107,9 @@ fn numbers(directory: impl AsRef<Path>) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
 }
+
+/// The number of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel), from which all others are visible.
+const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
 
 /// The number of a process's PID namespace; 0 if it cannot be read.
 fn namespace(pid: &str) -> u64 {
@@ -224,7 +227,7 @@ impl Gathering {
             let Some(asleep) = self.asleep.get_mut(&task) else {
                 continue;
             };
-            if self.told.contains(&task) {
+            if self.published.contains(&task) {
                 continue;
             }
             asleep.words = sleep::of(subject.pid, &asleep.thread, &subject.memory);
@@ -236,7 +239,7 @@ impl Gathering {
                 };
                 let is_private = matches!(located.key, Key::Private { .. });
                 let known = |tid: u32| self.thread_of(subject, is_private, tid).is_some();
-                let found = word::judge(sleep, &subject.memory, &known);
+                let found = word::classify(sleep, &subject.memory, &known);
                 if let Some(located) = self.locate(subject, found.base, sleep.private) {
                     let role = found.role;
                     let lock = self.lock(subject, located, found);
@@ -265,9 +268,9 @@ impl Gathering {
     }
 
     /// Reads the state of a thread again that was seen asleep.
-    pub(super) fn look_again(&self, task: usize) -> Again {
+    pub(super) fn reread(&self, task: usize) -> Reread {
         let Some((seen, word, subject, behind)) = self.slept_on_one(task) else {
-            return Again::Elsewhere;
+            return Reread::Elsewhere;
         };
         // A waiter that has slept at a gate for long enough goes on to the lock's own word.
         let own = Sleep {
@@ -276,16 +279,16 @@ impl Gathering {
         };
         // Read before the call, as in the first reading.
         let turns = thread::turns_of(subject.pid, seen.thread.tid);
-        let thread = seen.thread.again(subject.pid);
+        let thread = seen.thread.reread(subject.pid);
         match &sleep::of(subject.pid, &thread, &subject.memory)[..] {
-            [] if thread.is_between_calls() => Again::Runs,
-            [now] if now.is_like(word) || now.is_like(&own) => Again::Asleep(thread, turns),
-            _ => Again::Elsewhere,
+            [] if thread.is_between_calls() => Reread::Runs,
+            [now] if now.is_like(word) || now.is_like(&own) => Reread::Asleep(thread, turns),
+            _ => Reread::Elsewhere,
         }
     }
 
     /// Whether the lock that a task was seen to wait for, by one word, is still owned by the same task.
-    pub(super) fn is_owner_again(&self, task: usize, owner: usize) -> bool {
+    pub(super) fn is_still_owner(&self, task: usize, owner: usize) -> bool {
         let Some((_, sleep, subject, behind)) = self.slept_on_one(task) else {
             return false;
         };
@@ -293,7 +296,7 @@ impl Gathering {
         let is_private = located.is_none_or(|found| matches!(found.key, Key::Private { .. }));
         let thread_of = |tid| self.thread_of(subject, is_private, tid);
         let now = match behind {
-            0 => word::judge(sleep, &subject.memory, &|tid| thread_of(tid).is_some()).owner,
+            0 => word::classify(sleep, &subject.memory, &|tid| thread_of(tid).is_some()).owner,
             behind => {
                 let lock = sleep.address.wrapping_sub(behind);
                 let word = subject.memory.u32(lock);
@@ -337,7 +340,7 @@ impl Gathering {
                     continue;
                 };
                 // A lock that the thread is about to link, or has just released, is not its own.
-                if let Some(found) = word::judge_held(word, &subject.memory)
+                if let Some(found) = word::classify_held(word, &subject.memory)
                     && found
                         .owner
                         .and_then(|tid| self.threads.get(&(subject.namespace, tid)))
@@ -358,7 +361,7 @@ impl Gathering {
         };
         let maps = subject.maps();
         let Some(mapping) = maps.at(address) else {
-            return Some(Located::new(own, Place::Anonymous));
+            return Some(Located::new(own, Location::Anonymous));
         };
         let offset = mapping.offset_of(address);
         let file = (mapping.device, mapping.inode);
@@ -366,7 +369,7 @@ impl Gathering {
             let place = match maps.module(address) {
                 Some(module) => {
                     let first = maps.first_of(module).unwrap_or(module);
-                    Place::Module(Module {
+                    Location::Module(Module {
                         path: module.path.clone(),
                         device: module.device,
                         inode: module.inode,
@@ -374,9 +377,9 @@ impl Gathering {
                         offset: first.offset,
                     })
                 }
-                None if mapping.path == "[heap]" => Place::Heap,
-                None if mapping.path.starts_with("[stack") => Place::Stack,
-                None => Place::Anonymous,
+                None if mapping.path == "[heap]" => Location::Heap,
+                None if mapping.path.starts_with("[stack") => Location::Stack,
+                None => Location::Anonymous,
             };
             return Some(Located::new(own, place));
         }
@@ -391,7 +394,7 @@ impl Gathering {
         };
         let Some(&region) = self.regions.get(&file) else {
             let path = mapping.path.clone();
-            return Some(Located::new(key, Place::File { path, offset }));
+            return Some(Located::new(key, Location::File { path, offset }));
         };
         let contents = self.picture.regions[region].contents.as_ref().ok();
         let (object, is_regions_own) = match contents.and_then(|contents| contents.place(offset)) {
@@ -405,13 +408,13 @@ impl Gathering {
         };
         Some(Located {
             key,
-            place: Place::Region { region, object },
+            place: Location::Region { region, object },
             is_regions_own,
         })
     }
 
     /// The index of a lock in the picture; updates the entry with the new findings.
-    fn lock(&mut self, subject: &Subject, located: Located, found: Found) -> usize {
+    fn lock(&mut self, subject: &Subject, located: Located, found: Classified) -> usize {
         let is_private = matches!(located.key, Key::Private { .. });
         let owner = found.owner.map(|tid| {
             // None: the ID has been reused by a thread of another process.
@@ -424,11 +427,14 @@ impl Gathering {
             state: found.state,
             ..Lock::new(located.key, located.place)
         });
-        let owner_gone =
-            matches!(owner, Some(Err(tid)) if !self.is_somebody(subject, is_private, tid));
+        let unseen_owner = owner.and_then(Result::err).map(|tid| UnseenOwner {
+            tid,
+            absence: self.absence_of(subject, is_private, tid),
+        });
+        let owner_gone = unseen_owner.is_some_and(|owner| owner.absence != Absence::NotVisible);
         let entry = &mut self.picture.locks[lock];
         // One thread's call may show more of the kind than another's, or than the program's own data.
-        if entry.kind.says_less_than(found.kind) {
+        if entry.kind.is_less_specific_than(found.kind) {
             entry.kind = found.kind;
         }
         if located.is_regions_own {
@@ -440,19 +446,41 @@ impl Gathering {
         }
         entry.state = found.state;
         entry.owners = owner.and_then(Result::ok).into_iter().collect();
-        entry.unseen_owner = owner.and_then(Result::err);
+        entry.unseen_owner = unseen_owner;
         entry.flags.owner_dead = found.state == State::OwnerDied || owner_gone;
         lock
     }
 
-    /// Whether such a thread may exist: one that was created during the reading. An ID of another PID namespace cannot
-    /// be looked up.
-    fn is_somebody(&self, subject: &Subject, in_process: bool, tid: u32) -> bool {
-        let path = match in_process {
-            true => format!("/proc/{}/task/{tid}", subject.pid),
-            false => format!("/proc/{tid}"),
-        };
-        subject.namespace != self.ours || fs::exists(path).unwrap_or(true)
+    /// Why the owner of a lock, by its ID in the namespace of `subject`, is not among the threads that were read.
+    fn absence_of(&self, subject: &Subject, in_process: bool, tid: u32) -> Absence {
+        let is_foreign = subject.namespace != self.ours;
+        if in_process {
+            // It may have been created during the reading.
+            let exists = numbers(format!("/proc/{}/task", subject.pid))
+                .into_iter()
+                .any(|other| {
+                    let thread = || Thread::read(subject.pid, other, true);
+                    other == tid && !is_foreign
+                        || is_foreign && thread().is_none_or(|thread| thread.own_tid == tid)
+                });
+            return match exists {
+                true => Absence::NotVisible,
+                false => Absence::Died,
+            };
+        }
+        let is_elsewhere =
+            |(namespace, other): &(u64, u32)| *other == tid && *namespace != subject.namespace;
+        // An ID of another PID namespace cannot be looked up.
+        if is_foreign
+            || self.threads.keys().any(is_elsewhere)
+            || fs::exists(format!("/proc/{tid}")).unwrap_or(true)
+        {
+            Absence::NotVisible
+        } else if self.ours == INITIAL_NAMESPACE {
+            Absence::Died
+        } else {
+            Absence::DiedOrElsewhere
+        }
     }
 
     pub(super) fn lock_at(&mut self, key: Key, make: impl FnOnce() -> Lock) -> usize {

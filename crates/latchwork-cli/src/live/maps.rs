@@ -137,7 +137,7 @@ garbage
     }
 
     #[test]
-    fn what_is_no_line_of_maps_is_left_out() {
+    fn lines_that_are_not_maps_lines_are_ignored() {
         assert_eq!(Maps::parse(TEXT).0.len(), 4);
         assert!(Maps::parse("-  \n0-0 \u{1f600} x y z").0.is_empty());
     }

@@ -13,7 +13,7 @@
 //! process is stopped or waited for, and nothing is written: a view does no harm, even if it is killed.
 //!
 //! What is read is not of one instant, and may be arbitrary: every number is bounded before it is used, and every
-//! address leads to a read that can fail. Cycles of waits are read twice (see `graph.rs`).
+//! address leads to a read that can fail. Cycles of waits are read twice (see `graph/cycle.rs`).
 //!
 //! If the kernel blocks access to a process's address space (the process sleeps uninterruptibly in a page fault, say),
 //! a view may have to wait, as `ps` does.
@@ -42,12 +42,13 @@ pub(crate) use observer::Observer;
 #[cfg(test)]
 pub(crate) use picture::Waiter;
 pub(crate) use picture::{
-    Key, Kind, Lock, Module, Picture, Place, Report, Role, Spot, State, Task,
+    Absence, DEAD, Key, Kind, Location, Lock, Module, Picture, Report, Role, Spot, State, Task,
+    UnseenOwner,
 };
 pub(crate) use program::{Program, demangled};
 pub(crate) use symbols::Symbols;
 
 /// Takes one view of the whole system, as far as the caller's permissions allow.
-pub(crate) fn look() -> Picture {
-    Observer::default().look()
+pub(crate) fn view() -> Picture {
+    Observer::default().view()
 }

@@ -34,7 +34,7 @@ fn thread(task: &Task) -> Thread {
 }
 
 impl Observer {
-    pub(crate) fn look(&mut self) -> Picture {
+    pub(crate) fn view(&mut self) -> Picture {
         let begun = Instant::now();
         let mut gathering = Gathering::all();
         gathering.add_regions();
@@ -70,13 +70,13 @@ fn wait(picture: &Picture, task: usize) -> Option<Wait> {
         task: thread(&picture.tasks[task]),
         lock: lock.key,
         owners,
-        unseen_owner: lock.unseen_owner,
+        unseen_owner: lock.unseen_owner.map(|owner| owner.tid),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::{Place, Role, Waiter};
+    use super::super::picture::{Location, Role, Waiter};
     use super::*;
     use std::time::Duration;
 
@@ -108,14 +108,14 @@ mod tests {
             locks: vec![Lock {
                 owners: vec![1],
                 waiters: vec![Waiter { task: 0, role }],
-                ..Lock::new(key, Place::Heap)
+                ..Lock::new(key, Location::Heap)
             }],
             ..Picture::default()
         }
     }
 
     #[test]
-    fn a_wait_lasts_while_each_look_finds_the_same_task_lock_and_owner() {
+    fn a_wait_lasts_while_each_view_has_the_same_task_lock_and_owner() {
         let mut observer = Observer::default();
         let first = Instant::now();
         let mut seen = |seconds, mut picture: Picture| {

@@ -44,6 +44,7 @@ pub(crate) struct Task {
     pub(crate) name: String,
     /// The name of its process.
     pub(crate) process: String,
+    /// As ps shows it; [`DEAD`]; '?' if its thread is not visible.
     pub(crate) state: char,
     /// Its processor time, in the kernel's ticks.
     pub(crate) ticks: u64,
@@ -89,7 +90,7 @@ pub(crate) struct Lock {
     pub(crate) address: u64,
     pub(crate) kind: Kind,
     pub(crate) state: State,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// Its name for people.
     pub(crate) name: String,
     /// Where it was initialised or first taken, if it is checked.
@@ -97,14 +98,37 @@ pub(crate) struct Lock {
     pub(crate) owners: Vec<usize>,
     /// What checked owners publish.
     pub(crate) holds: Vec<Hold>,
-    /// The ID of an owner that the word names, if that thread does not exist or is not visible.
-    pub(crate) unseen_owner: Option<u32>,
+    /// An owner that the word names, if that thread does not exist or is not visible.
+    pub(crate) unseen_owner: Option<UnseenOwner>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) flags: Flags,
     /// For a queue: messages that are being written, or that receivers hold.
     pub(crate) in_flight: u32,
     /// Further information: what is waited for, the capacity.
     pub(crate) remark: String,
+}
+
+/// The state of a task that died and is still in a region's table, as ps shows dead tasks.
+pub(crate) const DEAD: char = 'X';
+
+/// An owner that is not among the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct UnseenOwner {
+    /// Its ID in the PID namespace of the lock's users.
+    pub(crate) tid: u32,
+    pub(crate) absence: Absence,
+}
+
+/// Why an owner is not among the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Absence {
+    /// There is no such thread any more.
+    Died,
+    /// No visible thread has the ID, but the lock is in shared memory, and tasks of a PID namespace that is not visible
+    /// from here may use it, too.
+    DiedOrElsewhere,
+    /// The thread may exist: it is of another PID namespace, or was created during the view.
+    NotVisible,
 }
 
 /// Since when, and where, a checked task holds a lock.
@@ -165,7 +189,7 @@ impl Task {
 
 impl Lock {
     /// A lock of which nothing is known yet.
-    pub(crate) fn new(key: Key, place: Place) -> Self {
+    pub(crate) fn new(key: Key, place: Location) -> Self {
         Self {
             key,
             pid: 0,
@@ -223,7 +247,7 @@ pub(crate) enum Key {
 
 /// What a lock lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// A static of a program or library.
     Module(Module),
     /// In a region.
@@ -275,7 +299,7 @@ impl Picture {
         let lock = self.tasks.get(task)?.waits_for.first()?;
         let lock = &self.locks[*lock];
         let name = match &lock.place {
-            Place::Region {
+            Location::Region {
                 object: Some(object),
                 ..
             } => object,
@@ -353,14 +377,14 @@ impl Picture {
     /// Keeps these locks. Tasks keep their indices.
     pub(crate) fn retain_locks(&mut self, keep: &[bool]) {
         let mut places = vec![None; self.locks.len()];
-        let mut kept = Vec::new();
+        let mut retained = Vec::new();
         for (index, lock) in std::mem::take(&mut self.locks).into_iter().enumerate() {
             if keep[index] {
-                places[index] = Some(kept.len());
-                kept.push(lock);
+                places[index] = Some(retained.len());
+                retained.push(lock);
             }
         }
-        self.locks = kept;
+        self.locks = retained;
         for task in &mut self.tasks {
             task.waits_for.retain_mut(|lock| match places[*lock] {
                 Some(place) => {

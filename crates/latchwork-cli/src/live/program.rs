@@ -260,7 +260,7 @@ fn debug_file(pid: u32, module: &Module, elf: &Elf<'_>) -> Option<ReadCache<File
     let linked = linked.and_then(|(name, _)| str::from_utf8(name).ok());
     // It must be a plain file name, without directories.
     let linked = linked.filter(|name| !name.contains('/'));
-    let beside = linked.into_iter().flat_map(|name| {
+    let by_link = linked.into_iter().flat_map(|name| {
         [
             format!("{directory}/.debug/{name}"),
             format!("{directory}/{name}"),
@@ -277,7 +277,7 @@ fn debug_file(pid: u32, module: &Module, elf: &Elf<'_>) -> Option<ReadCache<File
         let (first, rest) = (hex(&[*first]), hex(rest));
         format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")
     });
-    beside.chain(by_id).find_map(|path| {
+    by_link.chain(by_id).find_map(|path| {
         let file = open_plain(pid, &path, None)?;
         let found = object::File::parse(&file).ok()?.build_id().ok()??.to_vec();
         (found == id).then_some(file)
@@ -335,7 +335,7 @@ pub(crate) fn demangled(name: &str) -> String {
 /// Names with more bytes are not demangled.
 const MOST_MANGLED: usize = 1 << 14;
 
-/// The beginning of a name, since a few mangled bytes can stand for billions.
+/// The beginning of a name, since a few mangled bytes can expand to billions.
 #[derive(Default)]
 struct Shown(String);
 
@@ -367,7 +367,7 @@ mod tests {
 
     /// Each argument is a pair of two that equal the one before.
     #[test]
-    fn a_name_that_stands_for_billions_of_bytes_is_cut() {
+    fn a_name_that_expands_to_billions_of_bytes_is_cut() {
         let digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let pairs = digits
             .chars()

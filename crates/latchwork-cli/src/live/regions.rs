@@ -1,7 +1,7 @@
 //! The contents of the regions' tables: tasks, semaphores, queues, events.
 
 use super::gather::Gathering;
-use super::picture::{Key, Kind, Lock, Membership, Place, Role, State, Task, Waiter};
+use super::picture::{DEAD, Key, Kind, Location, Lock, Membership, Role, State, Task, Waiter};
 use latchwork::queue::inspect::{QueueReport, QueueReports as _, QueueWait};
 use latchwork::region::inspect::{Contents, TaskReport, TaskState, TaskWait};
 use latchwork::semaphore::inspect::{SemaphoreReport, SemaphoreReports as _};
@@ -34,7 +34,7 @@ impl Tables<'_> {
     }
 
     pub(super) fn lock(&self, name: &str, address: u64, kind: Kind, state: State) -> Lock {
-        let place = Place::Region {
+        let place = Location::Region {
             region: self.region,
             object: Some(name.to_owned()),
         };
@@ -93,7 +93,10 @@ impl Gathering {
                 tid: task.thread,
                 name: task.name.clone(),
                 process: String::new(),
-                state: '?',
+                state: match task.state {
+                    TaskState::Unswept => DEAD,
+                    _ => '?',
+                },
                 ticks: 0,
                 started: 0,
                 schedule: None,
@@ -219,7 +222,7 @@ impl Gathering {
                 continue;
             };
             let key = tables.entry(report.slot.into());
-            let place = Place::Region {
+            let place = Location::Region {
                 region: tables.region,
                 object: Some(format!("events of {}", report.name)),
             };

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sleep_on_a_word_gives_none() {
+    fn other_system_calls_give_no_sleep() {
         for line in [
             "running",
             "",

@@ -1,7 +1,7 @@
 //! Names of locks: the symbol of a static, the object of a region, or another description of the place. And places in
 //! programs.
 
-use super::picture::{Key, Lock, Module, Picture, Place, Spot};
+use super::picture::{Key, Location, Lock, Module, Picture, Spot};
 use super::program::Program;
 use std::collections::HashMap;
 
@@ -16,17 +16,17 @@ impl Symbols {
     pub(crate) fn name_all(&mut self, picture: &mut Picture) {
         let mut locks = std::mem::take(&mut picture.locks);
         for lock in &mut locks {
-            if let Place::Module(module) = &lock.place
+            if let Location::Module(module) = &lock.place
                 && self
                     .program(lock.pid, module)
                     .ends_before(module, lock.address)
             {
-                lock.place = Place::Anonymous;
+                lock.place = Location::Anonymous;
             }
             // A name that the program gave is better than a place. (On its board, a program's checker names a static by
             // its place, since it reads symbols only for reports.)
             let is_given = match &lock.place {
-                Place::Module(module) => lock.name != place_in(module, lock.address),
+                Location::Module(module) => lock.name != place_in(module, lock.address),
                 _ => true,
             };
             if lock.name.is_empty() || !is_given {
@@ -49,8 +49,8 @@ impl Symbols {
 
     fn name(&mut self, picture: &Picture, lock: &Lock) -> String {
         match &lock.place {
-            Place::Module(module) => self.name_of_static(lock, module),
-            Place::Region { region, object } => {
+            Location::Module(module) => self.name_of_static(lock, module),
+            Location::Region { region, object } => {
                 let region = picture.regions.get(*region);
                 let region = region.map_or("?", |region| &region.name);
                 match object {
@@ -58,7 +58,7 @@ impl Symbols {
                     None => format!("{region}:{:#x}", lock.address),
                 }
             }
-            Place::File { path, offset } => {
+            Location::File { path, offset } => {
                 let path = path.strip_suffix(" (deleted)").unwrap_or(path);
                 match path {
                     // The kernel's name for anonymous shared memory.
@@ -69,9 +69,9 @@ impl Symbols {
                     path => format!("{path}+{offset:#x}"),
                 }
             }
-            Place::Heap => format!("heap {:#x}", lock.address),
-            Place::Stack => format!("stack {:#x}", lock.address),
-            Place::Anonymous => format!("{:#x}", lock.address),
+            Location::Heap => format!("heap {:#x}", lock.address),
+            Location::Stack => format!("stack {:#x}", lock.address),
+            Location::Anonymous => format!("{:#x}", lock.address),
         }
     }
 

@@ -161,7 +161,7 @@ impl Thread {
     }
 
     /// The same thread, with the call that it is in now.
-    pub(crate) fn again(&self, pid: u32) -> Self {
+    pub(crate) fn reread(&self, pid: u32) -> Self {
         Self {
             call: call(pid, self.tid),
             ..self.clone()

@@ -3,7 +3,8 @@
 //!
 //! A word does not contain its kind, so each kind is recognised by conditions that must hold for it (its owner is an
 //! existing thread, its kind field is valid, its counts agree with a sleeping thread), the strictest kind first. A word
-//! that fits none is a plain word. The layouts are glibc's 64-bit ones, and this library's.
+//! that fits none is a plain word, and so is the one on which a waiter of parking_lot sleeps, since that lies in the
+//! waiter's thread and not in the lock. The layouts are glibc's 64-bit ones, and this library's.
 //!
 //! | kind | recognised by |
 //! | --- | --- |
@@ -14,7 +15,7 @@
 //! | pthread condition variable | counts of waiters and the sequence, before the word |
 //! | pthread reader/writer lock | the readers' word, the writer, and the flags around |
 //! | POSIX semaphore | the value is 0, the count of waiters is not |
-//! | mutex without an owner | the expected value is 2, as in wait-wake mutexes, std's, parking_lot's and glibc's internal locks |
+//! | mutex without an owner | the expected value is 2, as in wait-wake mutexes, std's and glibc's internal locks |
 
 use super::memory::{Memory, u32_at, u64_at};
 use super::sleep::{Call, Sleep};
@@ -111,7 +112,7 @@ pub(crate) enum State {
 
 /// The object that a word belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Classified {
     /// Where it begins.
     pub(crate) base: u64,
     pub(crate) kind: Kind,
@@ -177,7 +178,7 @@ impl Kind {
     }
 
     /// Whether the other of two kinds that were determined for one object is the more specific one.
-    pub(crate) fn says_less_than(self, other: Self) -> bool {
+    pub(crate) fn is_less_specific_than(self, other: Self) -> bool {
         let weight = |kind: Self| match kind {
             Self::Word => 0,
             Self::Mutex => 1,
@@ -189,12 +190,16 @@ impl Kind {
     }
 }
 
-/// Judges the word of a sleeping thread. `is_thread` says whether a number is the ID of a thread that could own what
+/// Classifies the word of a sleeping thread. `is_thread` says whether a number is the ID of a thread that could own what
 /// that thread waits for.
-pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Found {
+pub(crate) fn classify(
+    sleep: &Sleep,
+    memory: &Memory,
+    is_thread: &dyn Fn(u32) -> bool,
+) -> Classified {
     let at = sleep.address;
     let word = memory.u32(at).unwrap_or(0);
-    let plain = Found {
+    let plain = Classified {
         base: at,
         kind: Kind::Word,
         state: State::Unknown,
@@ -210,7 +215,7 @@ pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> b
         Call::Wait | Call::WaitMany => {
             let tid = word & TID_MASK;
             if word == sleep.expected && word == tid && !sleep.private && is_thread(word) {
-                return Found {
+                return Classified {
                     kind: Kind::ThreadEnd,
                     state: State::Held,
                     owner: Some(word),
@@ -235,7 +240,7 @@ pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> b
                 .or_else(|| rwlock(sleep, memory, is_thread))
                 .or_else(|| semaphore(sleep, memory))
                 .unwrap_or(if sleep.expected == 2 {
-                    Found {
+                    Classified {
                         kind: Kind::Mutex,
                         state: if word == 0 { State::Free } else { State::Held },
                         role: Role::Exclusive,
@@ -248,8 +253,8 @@ pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> b
     }
 }
 
-/// Judges a lock on a thread's robust list.
-pub(crate) fn judge_held(at: u64, memory: &Memory) -> Option<Found> {
+/// Classifies a lock on a thread's robust list.
+pub(crate) fn classify_held(at: u64, memory: &Memory) -> Option<Classified> {
     let word = memory.u32(at)?;
     pthread_mutex(at, false, memory, &|_| true)
         .or_else(|| pthread_mutex(at, true, memory, &|_| true))
@@ -257,9 +262,9 @@ pub(crate) fn judge_held(at: u64, memory: &Memory) -> Option<Found> {
         .or_else(|| own_robust(at, memory, word))
 }
 
-fn owned(base: u64, kind: Kind, word: u32) -> Found {
+fn owned(base: u64, kind: Kind, word: u32) -> Classified {
     let (state, owner) = by_word(word);
-    Found {
+    Classified {
         base,
         kind,
         state,
@@ -283,7 +288,7 @@ fn pthread_mutex(
     private: bool,
     memory: &Memory,
     is_thread: &dyn Fn(u32) -> bool,
-) -> Option<Found> {
+) -> Option<Classified> {
     /// glibc's owner value for a robust mutex that is unrecoverable, or still inconsistent.
     const INCONSISTENT: u32 = 0x7fff_ffff;
     const NOT_RECOVERABLE: u32 = 0x7fff_fffe;
@@ -313,7 +318,7 @@ fn pthread_mutex(
     if !by_kernel && !tid.is_some_and(|tid| is_thread(tid) || (is_whole && is_id(tid))) {
         return None;
     }
-    Some(Found {
+    Some(Classified {
         base: at,
         kind: Kind::Pthread {
             robust,
@@ -331,13 +336,13 @@ fn is_id(tid: u32) -> bool {
     (1..=1 << 22).contains(&tid)
 }
 
-fn own_robust(at: u64, memory: &Memory, word: u32) -> Option<Found> {
+fn own_robust(at: u64, memory: &Memory, word: u32) -> Option<Classified> {
     let bytes: [u8; MUTEX] = memory.read(at)?;
     let is_ours = u32_at(&bytes, 16) == ROBUST && u32_at(&bytes, 4) <= MOST_STATE;
     is_ours.then(|| {
         let found = owned(at, Kind::Robust, word);
         match u32_at(&bytes, 4) {
-            MOST_STATE => Found {
+            MOST_STATE => Classified {
                 state: State::Unusable,
                 ..found
             },
@@ -348,7 +353,7 @@ fn own_robust(at: u64, memory: &Memory, word: u32) -> Option<Found> {
 
 /// `wseq`, `g1_start`, `g_refs[2]`, `g_size[2]`, `g1_orig_size`, `wrefs`, `g_signals[2]`; threads sleep on the last
 /// two.
-fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
+fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Classified> {
     const SIGNALS: u64 = 40;
     (0..2u64).find_map(|group| {
         let base = sleep.address.checked_sub(SIGNALS + 4 * group)?;
@@ -364,7 +369,7 @@ fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
             && (in_groups == [0, 0] || in_groups[group as usize] > 0)
             && in_groups.iter().sum::<u64>() <= waiters
             && (flags & 1 == 0) == sleep.private;
-        fits.then_some(Found {
+        fits.then_some(Classified {
             base,
             kind: Kind::PthreadCondvar,
             state: State::Unknown,
@@ -376,7 +381,7 @@ fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
 
 /// `readers`, `writers`, `wrphase_futex`, `writers_futex`, two unused words, `cur_writer`, `shared`, …, `flags` at +48.
 /// Threads sleep on the third and the fourth.
-fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Option<Found> {
+fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Option<Classified> {
     const WRITE_PHASE: u32 = 1;
     const WRITE_LOCKED: u32 = 2;
     const READERS_SHIFT: u32 = 3;
@@ -398,7 +403,7 @@ fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Op
             && readers != 0
             && (writer == 0 || is_thread(writer));
         let written = readers & (WRITE_PHASE | WRITE_LOCKED) == WRITE_PHASE | WRITE_LOCKED;
-        fits.then_some(Found {
+        fits.then_some(Classified {
             base,
             kind: Kind::PthreadRwLock,
             state: match readers >> READERS_SHIFT {
@@ -418,14 +423,14 @@ fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Op
 }
 
 /// The value, the number of waiters, `private`, unused.
-fn semaphore(sleep: &Sleep, memory: &Memory) -> Option<Found> {
+fn semaphore(sleep: &Sleep, memory: &Memory) -> Option<Classified> {
     let bytes: [u8; 16] = memory.read(sleep.address)?;
     let waiters = u64::from(u32_at(&bytes, 4));
     let fits = sleep.expected == 0
         && (1..MOST_WAITERS).contains(&waiters)
         && u32_at(&bytes, 8) == if sleep.private { 0 } else { PROCESS_SHARED }
         && u32_at(&bytes, 12) == 0;
-    fits.then(|| Found {
+    fits.then(|| Classified {
         base: sleep.address,
         kind: Kind::PosixSemaphore,
         state: State::Count(u32_at(&bytes, 0).into()),
@@ -441,7 +446,7 @@ mod tests {
 
     /// For arbitrary bytes around a word, and an arbitrary call, the functions return some result.
     #[test]
-    fn any_bytes_are_judged() {
+    fn any_bytes_are_classified() {
         let memory = Memory::of(std::process::id()).unwrap();
         let mut random = Seed::announced().rng(0);
         let mut bytes = vec![0u8; 256];
@@ -460,14 +465,14 @@ mod tests {
                 expected: random.u32(..) >> random.u32(..32),
                 is_limited: random.bool(),
             };
-            let found = judge(&sleep, &memory, &|tid| tid % 2 == 0);
+            let found = classify(&sleep, &memory, &|tid| tid % 2 == 0);
             assert!((begin - 64..begin + 256).contains(&found.base), "{found:?}");
-            let _ = judge_held(sleep.address, &memory);
+            let _ = classify_held(sleep.address, &memory);
         }
     }
 
     #[test]
-    fn addresses_where_nothing_is_are_plain_words() {
+    fn unmapped_addresses_are_plain_words() {
         let memory = Memory::of(std::process::id()).unwrap();
         for address in [0, 1, 4096, 1 << 47, u64::MAX - 8, u64::MAX] {
             let sleep = Sleep {
@@ -477,7 +482,7 @@ mod tests {
                 expected: 1,
                 is_limited: false,
             };
-            let found = judge(&sleep, &memory, &|_| true);
+            let found = classify(&sleep, &memory, &|_| true);
             assert_eq!(
                 (found.kind, found.owner),
                 (Kind::Word, None),

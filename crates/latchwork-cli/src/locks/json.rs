@@ -1,6 +1,6 @@
 //! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are indices into these lists.
 
-use crate::live::{self, Key, Lock, Picture, Place, Role, Spot, State, Task};
+use crate::live::{self, Key, Location, Lock, Picture, Role, Spot, State, Task};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -298,12 +298,12 @@ fn lock_entry<'a>(picture: &'a Picture, lock: &'a Lock) -> LockEntry<'a> {
         pid: lock.pid,
         address: lock.address,
         place: match &lock.place {
-            Place::Module(module) => PlaceEntry::Module { path: &module.path },
-            Place::Region { region, object } => PlaceEntry::Region {
+            Location::Module(module) => PlaceEntry::Module { path: &module.path },
+            Location::Region { region, object } => PlaceEntry::Region {
                 name: region_name(picture, *region),
                 object: object.as_deref(),
             },
-            Place::File { path, offset } => {
+            Location::File { path, offset } => {
                 let (device, inode) = match lock.key {
                     Key::Shared { device, inode, .. } => (Some(device), Some(inode)),
                     _ => (None, None),
@@ -315,9 +315,9 @@ fn lock_entry<'a>(picture: &'a Picture, lock: &'a Lock) -> LockEntry<'a> {
                     offset: *offset,
                 }
             }
-            Place::Heap => PlaceEntry::Heap,
-            Place::Stack => PlaceEntry::Stack,
-            Place::Anonymous => PlaceEntry::Anonymous,
+            Location::Heap => PlaceEntry::Heap,
+            Location::Stack => PlaceEntry::Stack,
+            Location::Anonymous => PlaceEntry::Anonymous,
         },
         owners: lock.owners.clone(),
         made_at: lock.made_at.as_ref().and_then(Spot::text),
@@ -330,7 +330,7 @@ fn lock_entry<'a>(picture: &'a Picture, lock: &'a Lock) -> LockEntry<'a> {
                 at: hold.at.text(),
             })
             .collect(),
-        unseen_owner: lock.unseen_owner,
+        unseen_owner: lock.unseen_owner.map(|owner| owner.tid),
         waiters: lock
             .waiters
             .iter()

@@ -1,6 +1,9 @@
 //! Output for people: the cycles first, then a table, then the waits as trees.
 
-use crate::live::{Lock, Picture, Role, Spot, State, Task};
+#[cfg(test)]
+mod tests;
+
+use crate::live::{Absence, DEAD, Lock, Picture, Role, Spot, State, Task, UnseenOwner};
 use crate::style::{self, Align, Cell, Table};
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -69,14 +72,14 @@ fn print_cycle(
 
 fn print_table(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     // Only checked programs publish the second half.
-    let is_told = picture.locks.iter().any(|lock| !lock.holds.is_empty());
+    let is_checked = picture.locks.iter().any(|lock| !lock.holds.is_empty());
     let mut columns = vec![
         ("LOCK", Align::Left),
         ("TYPE", Align::Left),
         ("STATE", Align::Left),
         ("OWNER", Align::Left),
     ];
-    if is_told {
+    if is_checked {
         columns.extend([("HELD FOR", Align::Right), ("ACQUIRED AT", Align::Left)]);
     }
     columns.extend([("WAITERS", Align::Left), ("FLAGS", Align::Left)]);
@@ -88,7 +91,7 @@ fn print_table(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
             state_cell(lock),
             owner_cell(picture, lock),
         ];
-        if is_told {
+        if is_checked {
             let hold = lock.holds.first();
             row.push(Cell::plain(
                 hold.map(|hold| duration(hold.held_for)).unwrap_or_default(),
@@ -108,7 +111,8 @@ pub(crate) fn task_label(task: &Task) -> String {
     let name = task_name(task);
     match task.schedule {
         Some(schedule) => format!("{name} {schedule}"),
-        None => format!("{name} (not seen)"),
+        None if task.state == DEAD => format!("{name} (has died)"),
+        None => format!("{name} (not visible)"),
     }
 }
 
@@ -162,11 +166,18 @@ pub(crate) fn owner_text(picture: &Picture, lock: &Lock) -> String {
         .iter()
         .map(|owner| task_label(&picture.tasks[*owner]))
         .collect();
-    owners.extend(
-        lock.unseen_owner
-            .map(|tid| format!("thread {tid}, not seen")),
-    );
+    owners.extend(lock.unseen_owner.map(unseen_text));
     owners.join(", ")
+}
+
+/// A thread that owns a lock and is not among the tasks, and why it is not.
+fn unseen_text(UnseenOwner { tid, absence }: UnseenOwner) -> String {
+    let why = match absence {
+        Absence::Died => "has died",
+        Absence::DiedOrElsewhere => "has died, or is in another PID namespace",
+        Absence::NotVisible => "in another PID namespace, or not visible",
+    };
+    format!("thread {tid} ({why})")
 }
 
 fn owner_cell(picture: &Picture, lock: &Lock) -> Cell {
@@ -265,7 +276,7 @@ fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
             .any(|lock| !picture.locks[*lock].waiters.is_empty());
         !waits_for_others && is_waited_for
     };
-    // One task stands for its whole cycle.
+    // One task represents its whole cycle.
     let of_cycles = picture
         .cycles
         .iter()
@@ -309,7 +320,8 @@ fn activity(picture: &Picture, task: &Task) -> String {
         'R' => "runs",
         'D' => "is in an uninterruptible sleep",
         'T' | 't' => "is stopped",
-        '?' => "is not seen",
+        DEAD => "has died",
+        '?' => "is not visible",
         _ => "sleeps",
     }
     .into()
@@ -378,107 +390,5 @@ fn lines(is_last: bool) -> (&'static str, &'static str) {
         ("└─ ", "   ")
     } else {
         ("├─ ", "│  ")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::live::{Key, Kind, Place, Waiter};
-
-    fn task(number: usize, waits_for: Option<usize>) -> Task {
-        Task {
-            pid: 1,
-            tid: number as u32,
-            name: format!("t{number}"),
-            process: String::new(),
-            state: 'S',
-            ticks: 0,
-            started: 0,
-            schedule: None,
-            waited: None,
-            waited_is_exact: false,
-            waited_is_least: false,
-            seen_for: None,
-            waits_at: None,
-            waits_for: waits_for.into_iter().collect(),
-            memberships: Vec::new(),
-        }
-    }
-
-    /// A picture in which `width` tasks own each lock, and wait for the next one.
-    fn layers(depth: usize, width: usize) -> Picture {
-        let mut picture = Picture::default();
-        for layer in 0..depth {
-            let owners: Vec<_> = (layer * width..(layer + 1) * width).collect();
-            let waits_for = (layer + 1 < depth).then_some(layer + 1);
-            let tasks = owners.iter().map(|number| task(*number, waits_for));
-            picture.tasks.extend(tasks);
-            let role = Role::Exclusive;
-            let waiters = owners.iter().filter_map(|owner| owner.checked_sub(width));
-            let waiters = waiters.map(|task| Waiter { task, role }).collect();
-            let key = Key::Private {
-                pid: 1,
-                address: layer as u64,
-            };
-            picture.locks.push(Lock {
-                name: format!("lock {layer}"),
-                kind: Kind::Mutex,
-                owners,
-                waiters,
-                ..Lock::new(key, Place::Heap)
-            });
-        }
-        picture
-    }
-
-    #[test]
-    fn a_time_says_how_it_is_known() {
-        let waiting = |exact, least, seen: Option<u64>| {
-            waited(&Task {
-                waited: Some(Duration::from_millis(700)),
-                waited_is_exact: exact,
-                waited_is_least: least,
-                seen_for: seen.map(Duration::from_secs),
-                ..task(0, None)
-            })
-        };
-        let texts = [
-            waiting(true, false, Some(14)),
-            waiting(false, false, Some(14)),
-            waiting(false, true, None),
-            waiting(false, true, Some(0)),
-            waiting(false, true, Some(14)),
-        ];
-        let expected = [
-            "700 ms",
-            "~700 ms",
-            "≥700 ms",
-            "≥700 ms",
-            "≥700 ms seen 14.0 s",
-        ];
-        assert_eq!(texts.map(Option::unwrap), expected);
-    }
-
-    fn chains(picture: &Picture) -> String {
-        let mut out = anstream::StripStream::new(Vec::new());
-        print_chains(picture, &mut out).unwrap();
-        String::from_utf8(out.into_inner()).unwrap()
-    }
-
-    #[test]
-    fn a_chain_of_any_length_is_shown_with_all_its_tasks() {
-        let text = chains(&layers(20_000, 1));
-        for number in [19_999, 19_998, 10_000, 0] {
-            assert!(text.contains(&format!("t{number} 1/{number}")), "{number}");
-        }
-        assert!(text.lines().all(|line| line.chars().count() < 300));
-    }
-
-    #[test]
-    fn many_ways_to_a_task_are_shown_as_one() {
-        let text = chains(&layers(60, 2));
-        assert!(text.lines().count() < 1000, "{}", text.lines().count());
-        assert!(text.contains("t0 1/0") && text.contains("t119 1/119"));
     }
 }

@@ -81,7 +81,7 @@ const BEGINNING: &[u8] = b"{\"schema\":\"latchwork-order-";
 /// them.
 fn parts(line: &[u8]) -> Vec<&[u8]> {
     let begins = |at: &usize| line[*at..].starts_with(BEGINNING);
-    // In a name, a quote follows a backslash, so that no name looks like a beginning.
+    // In a name, a quote follows a backslash, so that no name views like a beginning.
     let mut starts: Vec<usize> = (1..line.len()).filter(begins).collect();
     starts.insert(0, 0);
     let ends = starts[1..].iter().copied().chain([line.len()]);
@@ -167,11 +167,11 @@ impl Graph {
 
     /// A cycle through each edge that lies on one; each set of classes once. The files do not contain gates and single
     /// tasks, so cycles that the program's checker has dismissed appear here.
-    pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
+    pub(crate) fn cycles(&self) -> Vec<Vec<&str>> {
         let ways = Ways::of(self);
         let parts = ways.parts();
         let mut seen = BTreeSet::new();
-        let mut circles = Vec::new();
+        let mut cycles = Vec::new();
         for edge in self.edges() {
             let [from, to] = [&edge.from, &edge.to].map(|name| ways.numbers[name.as_str()]);
             if parts[from] != parts[to] {
@@ -181,11 +181,11 @@ impl Graph {
                 let classes: BTreeSet<usize> = way.iter().copied().collect();
                 if seen.insert(classes) {
                     let names = std::iter::once(from).chain(way);
-                    circles.push(names.map(|number| ways.names[number]).collect());
+                    cycles.push(names.map(|number| ways.names[number]).collect());
                 }
             }
         }
-        circles
+        cycles
     }
 }
 
@@ -317,10 +317,10 @@ mod tests {
         Edge { from, to, ..edge }.to_json()
     }
 
-    /// Wherever a file is cut off, in mid-character or in a name that looks like a beginning, and wherever the next run
+    /// Wherever a file is cut off, in mid-character or in a name that views like a beginning, and wherever the next run
     /// has appended to it.
     #[test]
-    fn of_a_file_that_is_cut_off_all_whole_lines_are_read() {
+    fn all_complete_lines_of_a_truncated_file_are_read() {
         let name = String::from_utf8_lossy(BEGINNING);
         let lines = [
             line("a", "b"),
@@ -347,21 +347,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_is_gone_along_and_closed() {
+    fn a_long_chain_is_followed_and_closed() {
         const LENGTH: usize = 30_000;
         let chain = (0..LENGTH).map(|number| (number, number + 1));
         let open = graph(chain.clone());
-        assert!(open.circles().is_empty());
+        assert!(open.cycles().is_empty());
         assert!(open.leads("class 0", &format!("class {LENGTH}")));
         assert!(!open.leads("class 1", "class 0"));
         let pair = chain.chain([(7, 6)]);
-        assert_eq!(graph(pair).circles(), [["class 6", "class 7", "class 6"]]);
+        assert_eq!(graph(pair).cycles(), [["class 6", "class 7", "class 6"]]);
     }
 
     #[test]
-    fn the_shortest_circle_through_each_edge_is_named_once() {
-        let circles = graph([(1, 2), (2, 3), (3, 1), (2, 1), (4, 5)]);
-        let found = circles.circles();
+    fn the_shortest_cycle_through_each_edge_is_named_once() {
+        let cycles = graph([(1, 2), (2, 3), (3, 1), (2, 1), (4, 5)]);
+        let found = cycles.cycles();
         let expected: [&[&str]; 2] = [
             &["class 1", "class 2", "class 1"],
             &["class 2", "class 3", "class 1", "class 2"],

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_distinguished() {
         use KeyCode::{BackTab, Backspace, Char, Down, Enter, Esc, F, Home, PageDown, Up};
         let typed = "\x1b[A\x1bOB\x1b[1;5H\x1b[6~\x1b[Z\x1bOP\x1b[[Aqä\r\x7f\x1b";
         let keys = [
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_come_to_an_end() {
+    fn parsing_any_bytes_ends() {
         let mut random = Seed::announced().rng(0);
         for _ in 0..20_000 {
             let some = b"\x1b[O1;~A\xc3\xa4\xe2\xff\x00q";

@@ -58,7 +58,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App) {
 /// The most important counts come first: a count that does not fit is omitted, with all that follow.
 fn summary_line(app: &App, width: u16) -> Line<'static> {
     let Some(view) = &app.view else {
-        return Line::from("latchwork top: looking …");
+        return Line::from("latchwork top: reading …");
     };
     let picture = &view.picture;
     let count = |holds: &dyn Fn(&crate::live::Lock) -> bool| {
@@ -128,13 +128,13 @@ fn tab_line(app: &App, sheet: &Sheet) -> Line<'static> {
     let mut spans = Vec::new();
     for (index, pane) in Pane::ALL.into_iter().enumerate() {
         let text = format!(" {} {} ", index + 1, pane.title());
-        let told = app
+        let reported = app
             .view
             .as_ref()
             .map_or(0, |view| view.picture.reports.len());
         let style = match pane {
             pane if pane == app.pane => CHOSEN,
-            Pane::Findings if told > 0 => BAD,
+            Pane::Findings if reported > 0 => BAD,
             _ => FAINT,
         };
         spans.push(Span::styled(text, style));

@@ -281,17 +281,17 @@ fn owner(picture: &Picture, lock: &Lock) -> String {
             let task = &picture.tasks[*owner];
             format!("{} {}", text::short_name(task), task.tid)
         }
-        (None, Some(tid)) => format!("({tid})"),
+        (None, Some(unseen)) => format!("({})", unseen.tid),
         (None, None) => String::new(),
     }
 }
 
 fn queue_row(picture: &Picture, lock: &Lock) -> Option<Vec<Value>> {
-    use crate::live::{Place, Role};
+    use crate::live::{Location, Role};
     let State::Depth { messages, capacity } = lock.state else {
         return None;
     };
-    let Place::Region { region, object } = &lock.place else {
+    let Location::Region { region, object } = &lock.place else {
         return None;
     };
     let waiting = |role: Role| {
@@ -454,16 +454,16 @@ fn findings(picture: &Picture) -> Vec<Vec<Value>> {
     }
     // Findings of which only the count is kept.
     for (pid, found) in &picture.findings {
-        let told = [
+        let reported = [
             found.deadlocks,
             found.potential_deadlocks,
             found.long_waits,
             found.inversions,
             found.misuse,
         ];
-        let told = told.into_iter().fold(0_u32, u32::saturating_add);
+        let reported = reported.into_iter().fold(0_u32, u32::saturating_add);
         let shown = picture.reports.iter().filter(|report| report.pid == *pid);
-        let older = (told as usize).saturating_sub(shown.count());
+        let older = (reported as usize).saturating_sub(shown.count());
         if older > 0 {
             let task = picture.tasks.iter().find(|task| task.pid == *pid);
             let place = process(task.map_or("", |task| &task.process), *pid);

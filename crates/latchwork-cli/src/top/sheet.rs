@@ -206,10 +206,10 @@ pub(super) fn cut(text: &str, width: u16) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    let Some(kept) = width.checked_sub(1) else {
+    let Some(room) = width.checked_sub(1) else {
         return String::new();
     };
-    text.chars().take(kept).chain(['…']).collect()
+    text.chars().take(room).chain(['…']).collect()
 }
 
 #[cfg(test)]

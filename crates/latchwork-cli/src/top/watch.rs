@@ -18,9 +18,9 @@ pub(super) struct View {
 }
 
 /// Takes one view.
-pub(super) fn look(observer: &mut Observer, symbols: &mut Symbols) -> View {
+pub(super) fn take_view(observer: &mut Observer, symbols: &mut Symbols) -> View {
     let begun = Instant::now();
-    let mut picture = observer.look();
+    let mut picture = observer.view();
     symbols.name_all(&mut picture);
     let mut processes = BTreeMap::new();
     for region in &picture.regions {
@@ -52,10 +52,10 @@ impl Watch {
         let (sender, views) = mpsc::sync_channel(1);
         let (end, ended) = mpsc::channel();
         std::thread::Builder::new()
-            .name("look".into())
+            .name("view".into())
             .spawn(move || {
                 let (mut observer, mut symbols) = (Observer::default(), Symbols::default());
-                while sender.send(look(&mut observer, &mut symbols)).is_ok()
+                while sender.send(take_view(&mut observer, &mut symbols)).is_ok()
                     && ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout)
                 {
                 }

@@ -21,10 +21,10 @@ pub(super) fn alone(
 }
 
 /// A piece of a file: path, offset, length.
-pub(super) type Place<'a> = (&'a PathBuf, u64, u64);
+pub(super) type PieceRange<'a> = (&'a PathBuf, u64, u64);
 
 /// Counts the words of pieces with threads of this process, std's mutex and std's map.
-pub(super) fn with_threads(pieces: &[Place<'_>], workers: usize) -> std::io::Result<Counts> {
+pub(super) fn with_threads(pieces: &[PieceRange<'_>], workers: usize) -> std::io::Result<Counts> {
     let all = Mutex::new(Counts::new());
     let next = AtomicUsize::new(0);
     let work = || -> std::io::Result<()> {

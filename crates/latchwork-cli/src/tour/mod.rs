@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// directory]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Worker processes, 1 to 63 [default: one a CPU, at least 2]
+    /// Worker processes, 1 to 63 [default: one per CPU, at least 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS as i64 - 1))]
     workers: Option<u16>,
     /// Read at most this much text
@@ -188,7 +188,7 @@ struct Worker {
 fn with_coprocs(
     region: &Region,
     coprocs: &Coprocs,
-    places: &[compare::Place<'_>],
+    places: &[compare::PieceRange<'_>],
     trap: usize,
     workers: usize,
 ) -> Result<Report, Box<dyn Error>> {
@@ -199,12 +199,12 @@ fn with_coprocs(
 
     let start = Instant::now();
     let mut show = Show::new(places.len());
-    let mut crew = Crew {
+    let mut pool = WorkerPool {
         coprocs,
         workers: Vec::new(),
     };
     for _ in 0..workers {
-        crew.start(&mut show)?;
+        pool.start(&mut show)?;
     }
     let mut report = Report {
         time: Duration::ZERO,
@@ -219,10 +219,10 @@ fn with_coprocs(
     let mut message = Vec::new();
     let mut next = 0;
     let mut stops = 0;
-    let mut recovery_told = false;
-    while crew.is_at_work() {
+    let mut recovery_reported = false;
+    while pool.is_at_work() {
         // Feed the queue; after the last piece, one stop message for each worker at work.
-        while next < places.len() || stops < crew.at_work() {
+        while next < places.len() || stops < pool.at_work() {
             message.clear();
             if let Some((path, offset, length)) = places.get(next) {
                 worker::Task {
@@ -245,24 +245,24 @@ fn with_coprocs(
         }
         let victim = board.victim.load(SeqCst);
         if victim != 0 && report.victim == 0 {
-            let pid = crew.kill(victim as usize - 1)?;
+            let pid = pool.kill(victim as usize - 1)?;
             report.victim = pid;
             show.event(BAD, &format!("SIGKILL to {NAMES}-{victim}, process {pid}, in its critical section: it holds the mutex, and piece {trap} is half counted"));
-            let pid = crew.start(&mut show)?;
+            let pid = pool.start(&mut show)?;
             show.event(
                 FAINT,
                 &format!(
                     "{NAMES}-{}, process {pid}, takes its place",
-                    crew.workers.len()
+                    pool.workers.len()
                 ),
             );
         }
         let recovered_by = board.recovered_by.load(SeqCst);
-        if recovered_by != 0 && !recovery_told {
-            recovery_told = true;
+        if recovered_by != 0 && !recovery_reported {
+            recovery_reported = true;
             show.event(GOOD, &format!("{NAMES}-{recovered_by} got the mutex from the dead, and rolled its half-done changes back"));
         }
-        crew.look(&mut report, &board, &show, TICK)?;
+        pool.refresh(&mut report, &board, &show, TICK)?;
         show.whole(pieces_done(&board));
     }
     report.time = start.elapsed();
@@ -280,12 +280,12 @@ fn pieces_done(board: &Board) -> u64 {
 }
 
 /// The workers.
-struct Crew<'a> {
+struct WorkerPool<'a> {
     coprocs: &'a Coprocs,
     workers: Vec<Worker>,
 }
 
-impl Crew<'_> {
+impl WorkerPool<'_> {
     fn start(&mut self, show: &mut Show) -> Result<u32, Box<dyn Error>> {
         let number = self.workers.len() as u32;
         let name = format!("{NAMES}-{}", number + 1);
@@ -326,7 +326,7 @@ impl Crew<'_> {
     }
 
     /// Waits for a moment for a worker to end, and refreshes the display.
-    fn look(
+    fn refresh(
         &mut self,
         report: &mut Report,
         board: &Board,
@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tour_in_which_nobody_can_be_killed_ends() {
+    fn a_tour_without_a_task_to_kill_ends() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let places = [(&path, 0, 10), (&path, 10, 10)];
         let options = RegionOptions::new();

@@ -36,7 +36,7 @@ pub fn run(args: &[&str]) -> Output {
     output_of(command().args(args).spawn().unwrap())
 }
 
-/// Runs the command as nobody, if it lies where nobody can.
+/// Runs the command as the user nobody, if that user can access it.
 pub fn run_as_nobody(args: &[&str]) -> Option<Output> {
     match command().args(args).uid(65534).gid(65534).spawn() {
         Ok(child) => Some(output_of(child)),
@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// The bytes of a small region with an object that nobody has any more.
+/// The bytes of a small region with an object that no process uses any more.
 pub fn region_bytes() -> Vec<u8> {
     let named = Named::new("model");
     let options = RegionOptions::new()

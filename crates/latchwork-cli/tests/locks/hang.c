@@ -48,14 +48,14 @@ TASK(counter, sem_wait(&semaphore))
 TASK(dies, pthread_mutex_lock(&dead))
 TASK(joiner, pthread_join(*(pthread_t *)argument, NULL))
 
-/* Keeps a robust mutex in a process of its own, of which the list is all that tells. */
+/* Keeps a robust mutex in a process of its own, which is visible only in its robust list. */
 struct page {
 	pthread_mutex_t mutex[3];
 	pthread_barrier_t all;
 };
 
-/* Three processes in a circle, through a file that nobody else has. */
-static void circle(void)
+/* Three processes in a cycle, through a file that no other process has open. */
+static void cycle(void)
 {
 	struct page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_mutexattr_t attributes;
@@ -123,7 +123,7 @@ int main(int count, char **arguments)
 		return 0;
 	}
 	if (count > 1) {
-		circle();
+		cycle();
 		return 0;
 	}
 	make(&inherit, PTHREAD_PRIO_INHERIT, PTHREAD_MUTEX_STALLED, PTHREAD_MUTEX_NORMAL);
@@ -152,7 +152,7 @@ int main(int count, char **arguments)
 	start(counter, NULL);
 	puts("ready");
 	fflush(stdout);
-	/* Its owner is gone, and nobody is told. */
+	/* Its owner has ended, and no task is notified. */
 	pthread_mutex_lock(&dead);
 	return 0;
 }

@@ -1,5 +1,6 @@
-//! The programs that are looked at: each plants its situation, says "ready", and stays until it is dropped.
+//! The roles of inspected programs: each creates its situation, prints "ready", and stays until it is dropped.
 
+use super::actor::{NAME, ROLE};
 use latchwork::check::{self, Checked, CheckedRwLock, hook, set_on};
 use latchwork::coproc::{Attributes, Coprocs};
 use latchwork::event::{EventSet, Events};
@@ -12,179 +13,11 @@ use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
 };
 use latchwork::sharing::Shared;
-use latchwork_testkit::Leftover;
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::io::Read;
 use std::pin::Pin;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
-
-const ROLE: &str = "LATCHWORK_TEST_ROLE";
-const NAME: &str = "LATCHWORK_TEST_NAME";
-
-/// The C program, which goes with what is beside it; `None` without a compiler.
-pub fn c_program() -> Option<(PathBuf, Leftover)> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/hang.c");
-    latchwork_testkit::compile(source.as_ref(), "hang", &[])
-}
-
-/// What the command says, as JSON.
-pub struct Look(pub Value);
-
-impl Look {
-    pub fn locks(&self) -> impl Iterator<Item = &Value> {
-        self.0["locks"].as_array().unwrap().iter()
-    }
-
-    /// The lock of this name, or nothing.
-    pub fn lock(&self, name: &str) -> Value {
-        self.locks()
-            .find(|lock| lock["name"] == name)
-            .cloned()
-            .unwrap_or(Value::Null)
-    }
-
-    fn name_of(&self, task: &Value) -> String {
-        let task = &self.0["tasks"][task.as_u64().unwrap() as usize];
-        let own = task["name"].as_str().unwrap();
-        let joined = task["regions"][0]["name"]
-            .as_str()
-            .filter(|name| !name.is_empty());
-        joined.unwrap_or(own).to_owned()
-    }
-
-    pub fn owner(&self, lock: &Value) -> Option<String> {
-        lock["owners"]
-            .as_array()?
-            .first()
-            .map(|owner| self.name_of(owner))
-    }
-
-    pub fn waiters(&self, lock: &str) -> Vec<String> {
-        let lock = self.lock(lock);
-        let waiters = lock["waiters"].as_array().cloned().unwrap_or_default();
-        waiters
-            .iter()
-            .map(|waiter| self.name_of(&waiter["task"]))
-            .collect()
-    }
-
-    /// The task of this name, or nothing.
-    pub fn task(&self, name: &str) -> Value {
-        let tasks = self.0["tasks"].as_array().unwrap();
-        let none = serde_json::json!({ "waits_for": [] });
-        tasks
-            .iter()
-            .find(|task| task["name"] == name)
-            .cloned()
-            .unwrap_or(none)
-    }
-
-    /// The lock that a task waits for.
-    pub fn wanted_by(&self, task: &str) -> &Value {
-        let lock = self.task(task)["waits_for"][0].as_u64();
-        &self.0["locks"][lock.unwrap_or_else(|| panic!("{task} in {:#}", self.0)) as usize]
-    }
-
-    /// The names of the tasks of each circle, sorted.
-    pub fn cycles(&self) -> Vec<Vec<String>> {
-        let cycles = self.0["cycles"].as_array().unwrap();
-        let names = |cycle: &Value| {
-            let mut names: Vec<_> = cycle
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|step| self.name_of(&step["task"]))
-                .collect();
-            names.sort_unstable();
-            names
-        };
-        cycles.iter().map(names).collect()
-    }
-}
-
-/// A process that plays a part, until it is dropped. It leads a group, which is killed with it.
-pub struct Actor {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<std::process::ChildStdout>,
-    region: Option<Region>,
-}
-
-impl Actor {
-    pub fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let ready = stdout
-            .by_ref()
-            .lines()
-            .map_while(Result::ok)
-            .any(|line| line.ends_with("ready"));
-        let stdin = child.stdin.take();
-        let actor = Self {
-            child,
-            stdin,
-            stdout,
-            region: None,
-        };
-        assert!(ready, "the actor failed");
-        actor
-    }
-
-    /// One of the parts below, in a copy of this program.
-    pub fn role(role: &str, name: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "roles::role", "--nocapture"])
-            .env(ROLE, role)
-            .env(NAME, name);
-        let mut actor = Self::start(command);
-        if role == "busy" {
-            actor.region = RegionOptions::new().attach(name).ok();
-        }
-        actor
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// How far the busy one has come.
-    pub fn progress(&self) -> u64 {
-        let region = self.region.as_ref().expect("a busy one");
-        *region
-            .find::<Mutex<u64, Robust>>("table")
-            .unwrap()
-            .lock()
-            .unwrap()
-    }
-
-    /// Has it end; whether it did so in good order.
-    pub fn finish(mut self) -> bool {
-        drop(self.stdin.take());
-        let _ = self.stdout.read_to_end(&mut Vec::new());
-        self.child.wait().unwrap().success()
-    }
-}
-
-impl Drop for Actor {
-    fn drop(&mut self) {
-        let group = rustix::process::Pid::from_child(&self.child);
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
-}
 
 /// No test: what an [`Actor`] plays.
 #[test]
@@ -290,7 +123,7 @@ fn limited() {
     until_the_end();
 }
 
-/// A program that tells the checker what it does.
+/// A program that reports its locking to the checker.
 fn checked() {
     set_on(true);
     let address = std::ptr::from_ref(&PLAIN).addr();
@@ -373,7 +206,7 @@ fn region(name: &str) {
     until_the_end();
 }
 
-/// A semaphore whose owner is killed while nobody looks.
+/// A semaphore whose owner is killed while no task sweeps the region.
 fn deaths(name: &str) {
     let region = RegionOptions::new()
         .max_bytes(4 << 20)
@@ -389,7 +222,7 @@ fn deaths(name: &str) {
     until_the_end();
 }
 
-/// One of two readers waits for who waits for both.
+/// One of two readers waits for the writer, which waits for both.
 fn readers() {
     static TABLE: CheckedRwLock<()> =
         CheckedRwLock::const_new(Checked::named("table", RawRwLock::new()), ());
@@ -416,7 +249,7 @@ fn readers() {
     until_the_end();
 }
 
-/// Locks, allocates and sends, until it is told to end. Its locks are checked, and nothing is found.
+/// Locks, allocates and sends, until its standard input is closed. Its locks are checked, without findings.
 fn busy(name: &str) {
     static ROUNDS: AtomicU64 = AtomicU64::new(0);
     // However slow the machine is.
@@ -493,7 +326,7 @@ fn reported() {
     until_the_end();
 }
 
-/// A hundred tasks and a thousand locks, held, waited for, with a circle among them, queues of all depths, coprocs.
+/// A hundred tasks and a thousand locks, held, waited for, with a cycle among them, queues of all depths, coprocs.
 fn crowd(name: &str) {
     const TASKS: usize = 100;
     const LOCKS: usize = 1000;
@@ -536,7 +369,7 @@ fn crowd(name: &str) {
                 let _held: Vec<_> = locks[own].iter().map(|lock| lock.lock().unwrap()).collect();
                 all_hold.wait();
                 match index {
-                    // A circle of three.
+                    // A cycle of three.
                     0..3 => drop(locks[(index + 1) % 3 * 10].lock()),
                     // One that many want, and chains.
                     3..40 => drop(locks[400].lock()),

@@ -9,7 +9,7 @@ use latchwork_testkit::Seed;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Waits for a word in a file that it has mapped as its own, and whose name is a FIFO's by then.
+/// Waits for a word in a file that it has mapped as its own, and whose name is then that of a FIFO.
 pub fn module(path: &str) {
     std::fs::write(path, [0; 4096]).unwrap();
     let file = std::fs::File::open(path).unwrap();
@@ -18,7 +18,7 @@ pub fn module(path: &str) {
     // SAFETY: a fresh mapping, which stays.
     let word = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, rights, kind, &file, 0) };
     let word = word.unwrap().cast::<u32>();
-    // SAFETY: as above; nobody else knows it.
+    // SAFETY: as above; no other code knows it.
     let word = unsafe { AtomicU32::from_ptr(word) };
     word.store(2, Ordering::Relaxed);
     std::fs::remove_file(path).unwrap();

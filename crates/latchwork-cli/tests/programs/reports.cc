@@ -28,7 +28,7 @@ static void fault() { unlock_free(&mutex); }
 
 static volatile int told;
 static void child_ended(int) { told = 1; }
-/* The process that prints is nobody's child. */
+/* The process that prints is not a child of this one. */
 static void waits() {
     signal(SIGCHLD, child_ended);
     fault();

@@ -1,5 +1,5 @@
 /* A library that was there before the checker, and holds its mutexes across forks, as allocators do: in the child one is
- * released, and others are made anew. */
+ * released, and others are reinitialised. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static void unlock(void) {
     pthread_mutex_unlock(&made);
     pthread_mutex_unlock(&mutex);
 }
-static void begin_anew(void) {
+static void reinitialise(void) {
     static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     assigned = fresh;
     pthread_mutex_lock(&assigned);
@@ -26,4 +26,4 @@ static void begin_anew(void) {
     lock();
     unlock();
 }
-__attribute__((constructor)) static void construct(void) { pthread_atfork(lock, unlock, begin_anew); }
+__attribute__((constructor)) static void construct(void) { pthread_atfork(lock, unlock, reinitialise); }

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../latchwork-preload/tests/programs/told.h"
+#include "../../../latchwork-preload/tests/programs/notified.h"
 
 #define CHECK(what) \
     do { \
@@ -85,7 +85,7 @@ static void take_in_thread(const pthread_attr_t *attributes, void *from_the_end)
     CHECK(pthread_create(&thread, attributes, take_both, from_the_end) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-/* Threads with as little stack as there can be, one of them with something to be told. */
+/* Threads with the smallest possible stack, one of which causes a finding. */
 static void small(void) {
     pthread_attr_t attributes;
     size_t size;
@@ -111,7 +111,7 @@ static void closed(void) {
 }
 
 /* Standard error is closed, and its number a file's, which has what the program has written. */
-static void find_beside(FILE *file, int first) {
+static void find_in_directory(FILE *file, int first) {
     struct stat status;
     CHECK(file != NULL);
     take_in_thread(NULL, NULL);
@@ -130,9 +130,9 @@ static void replaced(void) {
     CHECK(fstat(2, &status) == 0 && status.st_size == 0);
 }
 /* It has closed all that it does not know; and standard error, too. */
-static void left(void) { find_beside(tmpfile(), 3); }
-static void none_left(void) { find_beside(tmpfile(), 2); }
-/* Nobody reads what is said. */
+static void left(void) { find_in_directory(tmpfile(), 3); }
+static void none_left(void) { find_in_directory(tmpfile(), 2); }
+/* The output has no reader. */
 static void unread(void) {
     int ends[2];
     CHECK(pipe(ends) == 0 && close(ends[0]) == 0);
@@ -140,15 +140,15 @@ static void unread(void) {
     if (child == 0) {
         signal(SIGPIPE, SIG_DFL);
         dup2(ends[1], 2);
-        execl("/proc/self/exe", "corners", "told_of_order", NULL);
+        execl("/proc/self/exe", "corners", "reported_order", NULL);
     }
     wait_for_child(child);
 }
-static void told_of_order(void) { take_in_thread(NULL, NULL), take_in_thread(NULL, &other); }
+static void reported_order(void) { take_in_thread(NULL, NULL), take_in_thread(NULL, &other); }
 /* No file may grow any more. */
 static void limited(void) {
     CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
-    told_of_order();
+    reported_order();
 }
 
 /* What the libraries loaded before it do is enough. */
@@ -203,11 +203,11 @@ static void ceiling(void) {
 }
 
 /* Condition variables of both worlds. */
-static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREAD_PROCESS_SHARED) == 0); }
+static void notified(void) { CHECK(notify_each_way(PTHREAD_PROCESS_PRIVATE) == 0 && notify_each_way(PTHREAD_PROCESS_SHARED) == 0); }
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"told_of_order", told_of_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told}, {"ceiling", ceiling},
+        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"reported_order", reported_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"notified", notified}, {"ceiling", ceiling},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

@@ -1,4 +1,4 @@
-/* A library that is at work before the checker: with the text of an error that nobody has asked for. */
+/* A library that runs before the checker, and leaves the text of a loader error pending. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -50,7 +50,7 @@ static struct timespec late(void) {
 }
 static _Atomic int waiter;
 static void say_id(void) { waiter = (int)syscall(SYS_gettid); }
-/* Until who has said its number sleeps. */
+/* Waits until the thread with the published ID sleeps. */
 static void until_it_sleeps(void) {
     for (int call = -1; call != SYS_futex; sched_yield()) {
         char path[64], text[32] = "";
@@ -106,7 +106,7 @@ static void *ab_timed(void *x) {
 }
 static void order_timed(void) { apart(ab_timed, 0), apart(ba, 0); }
 
-/* In a frame of the same place each time, as C++'s std::mutex: nobody is told of its beginning and end. */
+/* In a frame of the same place each time, as C++'s std::mutex: its beginning and end are not reported. */
 struct frame { pthread_mutex_t mutex; pthread_rwlock_t rw; };
 static void *frame_a(void *x) { return pair(&((struct frame *)x)->mutex, &a), x; }
 static void *a_frame(void *x) {
@@ -143,7 +143,7 @@ static void take_both(pthread_mutex_t *first, pthread_mutex_t *second) {
     pthread_mutex_unlock(second), pthread_mutex_unlock(first);
 }
 static void *take_back(void *x) { return take_both((pthread_mutex_t *)x + 1, x), x; }
-static void order_made_anew(void) {
+static void order_reinitialised(void) {
     pthread_mutex_t *both = calloc(2, sizeof *both);
     for (int i = 0; i < 4; i++) {
         both[0] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -152,7 +152,7 @@ static void order_made_anew(void) {
     apart(take_back, both);
 }
 
-static void *circle(void *number) {
+static void *cycle(void *number) {
     pthread_mutex_t *each[] = {&a, &b};
     long i = (long)number;
     pthread_mutex_lock(each[i]);
@@ -161,17 +161,17 @@ static void *circle(void *number) {
     pthread_mutex_unlock(each[i]);
     return NULL;
 }
-static void deadlock(void) { together(2, circle); }
+static void deadlock(void) { together(2, cycle); }
 /* As most threads do, they give themselves names after they have begun. */
 static void *named_ab(void *x) { pthread_setname_np(pthread_self(), "name 0"); return ab(x); }
 static void *named_ba(void *x) { pthread_setname_np(pthread_self(), "name 1"); return ba(x); }
 static void order_named(void) { apart(named_ab, 0), apart(named_ba, 0); }
-static void *named_circle(void *number) {
+static void *named_cycle(void *number) {
     pthread_setname_np(pthread_self(), number ? "name 1" : "name 0");
-    return circle(number);
+    return cycle(number);
 }
-static void deadlock_named(void) { together(2, named_circle); }
-static void *circle_of_three(void *number) {
+static void deadlock_named(void) { together(2, named_cycle); }
+static void *cycle_of_three(void *number) {
     pthread_mutex_t *each[] = {&a, &b, &c};
     long i = (long)number;
     pthread_mutex_lock(each[i]);
@@ -180,7 +180,7 @@ static void *circle_of_three(void *number) {
     pthread_mutex_unlock(each[i]);
     return NULL;
 }
-static void deadlock_of_three(void) { together(3, circle_of_three); }
+static void deadlock_of_three(void) { together(3, cycle_of_three); }
 static void *mixed(void *number) {
     if (number) pthread_mutex_lock(&a); else pthread_rwlock_wrlock(&rw);
     pthread_barrier_wait(&both);
@@ -376,11 +376,11 @@ static void child(void (*body)(void)) {
 }
 static void take_two(void) { pthread_mutex_lock(&a), pthread_mutex_lock(&b); }
 static void give_two(void) { pthread_mutex_unlock(&b), pthread_mutex_unlock(&a); }
-static void make_two_anew(void) { pthread_mutex_init(&a, NULL), pthread_mutex_destroy(&b), pthread_mutex_init(&b, NULL); }
-static void assign_two_anew(void) { a = b = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+static void reinitialise_two(void) { pthread_mutex_init(&a, NULL), pthread_mutex_destroy(&b), pthread_mutex_init(&b, NULL); }
+static void assign_two(void) { a = b = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 static void give_and_take(void) { take_two(), give_two(); }
-static void fine_made_anew_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(give_and_take); }
-static void fine_assigned_in_child(void) { pthread_atfork(take_two, give_two, assign_two_anew), child(give_and_take); }
+static void fine_reinitialised_in_child(void) { pthread_atfork(take_two, give_two, reinitialise_two), child(give_and_take); }
+static void fine_assigned_in_child(void) { pthread_atfork(take_two, give_two, assign_two), child(give_and_take); }
 /* More than there is room for. */
 static pthread_mutex_t many[80];
 static void give_many(void) { for (int i = 79; i >= 0; i--) pthread_mutex_unlock(&many[i]); }
@@ -389,7 +389,7 @@ static void fine_many_in_child(void) {
     child(give_many), give_many();
 }
 static void init_twice(void) { pthread_mutex_init(&a, NULL), pthread_mutex_lock(&a), pthread_mutex_init(&a, NULL); }
-static void init_held_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(init_twice); }
+static void init_held_in_child(void) { pthread_atfork(take_two, give_two, reinitialise_two), child(init_twice); }
 static pthread_spinlock_t *common;
 static void spin_in_child(void) { pthread_spin_lock(common), pthread_spin_unlock(common); }
 static void fine_shared_spin(void) {
@@ -418,7 +418,7 @@ static void fine_mapped_again(void) {
 static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(order, "one-order"), CASE(order_of_three, "one-order"), CASE(order_rwlock, "one-order"), CASE(order_reader, "one-order"),
     CASE(order_recursive, "one-order"), CASE(order_c11, "one-order"), CASE(order_spin, "one-order"), CASE(order_timed, "one-order"),
-    CASE(order_on_stack, "one-order"), CASE(order_on_stack_rwlock, "one-order"), CASE(order_made_anew, "one-order"),
+    CASE(order_on_stack, "one-order"), CASE(order_on_stack_rwlock, "one-order"), CASE(order_reinitialised, "one-order"),
     CASE(order_named, "one-order"), CASE(deadlock_named, "no-deadlock"), CASE(order_of_readers, "one-order"), CASE(init_held_in_child, "not-remade-while-held"),
     CASE(deadlock, "no-deadlock"), CASE(deadlock_of_three, "no-deadlock"), CASE(deadlock_mixed, "no-deadlock"), CASE(deadlock_timed, "no-deadlock"),
     CASE(again, "no-recursion"), CASE(again_timed, "no-recursion"), CASE(again_c11, "no-recursion"), CASE(again_write, "no-recursion"), CASE(again_spin, "no-recursion"),
@@ -432,7 +432,7 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
     CASE(again_checked, "no-failed-call"), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_reused_in_one_place, ""), CASE(fine_assigned, ""),
     CASE(fine_two_of_three_guarded, ""), CASE(fine_guarded_by_writer, ""), CASE(fine_condition_deeper, ""),
-    CASE(fine_made_anew_in_child, ""), CASE(fine_assigned_in_child, ""), CASE(fine_many_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
+    CASE(fine_reinitialised_in_child, ""), CASE(fine_assigned_in_child, ""), CASE(fine_many_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
 };
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

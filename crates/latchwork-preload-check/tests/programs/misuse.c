@@ -24,7 +24,7 @@ static pthread_cond_t cond, fresh = PTHREAD_COND_INITIALIZER;
 static pthread_spinlock_t spin;
 static pthread_barrier_t barrier;
 static sem_t sem;
-static _Atomic int sleeper, told;
+static _Atomic int sleeper, notified;
 
 static void until_it_sleeps(void) {
     for (int call = -1; call != SYS_futex; sched_yield()) {
@@ -36,7 +36,7 @@ static void until_it_sleeps(void) {
         fclose(file);
     }
 }
-/* The call that was told of never returns. */
+/* The reported call never returns. */
 static void leave_when_found(void) {
     struct stat status;
     while (stat(findings, &status) != 0 || status.st_size == 0) sched_yield();
@@ -116,7 +116,7 @@ static void *wait_at_barrier(void *x) { sleeps(), pthread_barrier_wait(&barrier)
 static void *wait_at_sem(void *x) { sleeps(), sem_wait(&sem); return x; }
 static void *wait_for_cond(void *x) {
     pthread_mutex_lock(&other), sleeps();
-    while (!told) pthread_cond_wait(&fresh, &other);
+    while (!notified) pthread_cond_wait(&fresh, &other);
     pthread_mutex_unlock(&other);
     return x;
 }
@@ -179,7 +179,7 @@ static void long_enough(void) { hold_for(60), pthread_mutex_unlock(&other); }
 static void notify(int held) {
     pthread_t thread = begin(wait_for_cond);
     until_it_sleeps();
-    pthread_mutex_lock(&other), told = 1;
+    pthread_mutex_lock(&other), notified = 1;
     if (!held) pthread_mutex_unlock(&other);
     pthread_cond_signal(&fresh);
     if (held) pthread_mutex_unlock(&other);
@@ -225,13 +225,13 @@ __attribute__((noinline)) static void frame(void) {
     pthread_mutex_lock(&here), pthread_mutex_unlock(&here), pthread_cond_signal(&there);
 }
 static void fine_frames(void) { for (int i = 0; i < 4; i++) frame(); }
-/* All are told, and the condition is destroyed before any of them has gone. */
-static void fine_told(void) {
+/* All are notified, and the condition is destroyed before any of them has left. */
+static void fine_notified(void) {
     for (int i = 0; i < 20; i++) {
         pthread_t threads[4];
-        told = 0;
+        notified = 0;
         for (int t = 0; t < 4; t++) sleeper = 0, threads[t] = begin(wait_for_cond), until_it_sleeps();
-        pthread_mutex_lock(&other), told = 1, pthread_cond_broadcast(&fresh), pthread_mutex_unlock(&other);
+        pthread_mutex_lock(&other), notified = 1, pthread_cond_broadcast(&fresh), pthread_mutex_unlock(&other);
         pthread_cond_destroy(&fresh), pthread_cond_init(&fresh, NULL);
         for (int t = 0; t < 4; t++) pthread_join(threads[t], NULL);
     }
@@ -294,7 +294,7 @@ static const struct { const char *name, *rule, *words; void (*run)(void); } case
     FAILS(fails_count), FAILS(fails_value), FAILS(fails_again), FAILS(fails_time), FAILS(fails_sem_time), FAILS(fails_join), FAILS(fails_kind),
     CASE(long_unlock, "no-long-hold", "long-hold=20"), CASE(long_wait, "no-long-hold", "long-hold=20"), CASE(long_enough, "", ""),
     CASE(notify_without, "notifies-with-mutex", "hints"), CASE(notify_without, "", ""), CASE(notify_with, "", "hints"),
-    FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_told),
+    FINE(fine_ends), FINE(fine_static), FINE(fine_zeroed), FINE(fine_assigned), FINE(fine_freed), FINE(fine_frames), FINE(fine_notified),
     FINE(fine_barrier), FINE(fine_refused), FINE(fine_child), FINE(fine_shared), {"fails_often", "-", "", fails_often},
 };
 int main(int count, char **names) {

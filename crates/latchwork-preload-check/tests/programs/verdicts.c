@@ -30,7 +30,7 @@ static void until_it_sleeps(_Atomic int *who) {
         fclose(file);
     }
 }
-/* What the caller is to wait for is in a call that was told of. */
+/* The object that the caller will wait for is in a reported call. */
 static void until_found(void) {
     struct stat status;
     while (stat(findings, &status) != 0 || status.st_size == 0) sched_yield();

@@ -108,7 +108,7 @@ static void clocks(void) {
     CHECK(pthread_cond_wait(&cond, &mutex) == EPERM); /* it is not held */
 }
 
-/* Who is cancelled in a wait has the mutex when its handler runs. */
+/* A thread that is cancelled in a wait holds the mutex when its handler runs. */
 struct cancelled { pthread_mutex_t mutex; pthread_cond_t cond, here; int waiting, cleaned, timed; };
 static void clean(void *argument) {
     struct cancelled *it = argument;
@@ -179,7 +179,7 @@ static void cancel(void) {
     }
 }
 
-/* A notification that reaches one who is being cancelled reaches another one, or was used by that one. */
+/* A notification of a waiter that is being cancelled reaches another waiter, or was used by the first. */
 struct token { pthread_mutex_t mutex; pthread_cond_t cond, here; int waiting, tokens, took[2]; };
 static void give_back(void *token) { pthread_mutex_unlock(&((struct token *)token)->mutex); }
 static void *want(void *argument) {

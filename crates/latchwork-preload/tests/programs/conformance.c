@@ -307,7 +307,7 @@ static void *await_round(void *argument) {
     unlock(task->it);
     return NULL;
 }
-static void a_broadcast_releases_everybody(struct thing *it) {
+static void a_broadcast_releases_all_waiters(struct thing *it) {
     for (int round = 1; round <= 50; round++) {
         struct task tasks[6] = {0};
         it->started = round;
@@ -413,7 +413,7 @@ static const struct { const char *name; void (*run)(struct thing *); } bodies[] 
     BODY(tasks_exclude_each_other), BODY(all_ways_in_exclude_each_other), BODY(try_fails_while_held_and_only_then),
     BODY(a_timed_lock_gives_up_at_its_deadline_and_not_before), BODY(waiters_that_give_up_leave_the_others_their_turn),
     BODY(processes_exclude_each_other), BODY(two_tasks_take_turns), BODY(two_processes_take_turns),
-    BODY(each_token_finds_a_taker), BODY(a_broadcast_releases_everybody), BODY(a_timed_wait_ends_at_its_deadline_and_not_before),
+    BODY(each_token_finds_a_taker), BODY(a_broadcast_releases_all_waiters), BODY(a_timed_wait_ends_at_its_deadline_and_not_before),
     BODY(a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it),
     BODY(no_token_is_lost_among_deadlines_and_signals),
 };

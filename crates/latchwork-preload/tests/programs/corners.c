@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "told.h"
+#include "notified.h"
 
 #define CHECK(what) \
     do { \
@@ -38,7 +38,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Who waits for as long as a waiter ever does before it asks for the lock, and gives up, leaves it destroyable. */
+/* A waiter that times out after its longest poll, just before it requests the lock, leaves the mutex destroyable. */
 static void *give_up(void *unused) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
@@ -114,7 +114,7 @@ static void replaced(void) {
     CHECK(fstat(8, &status) == 0 && status.st_size == 0);
 }
 
-/* It ends as it would, also if nobody reads what is said. */
+/* It exits the same way if its output has no reader. */
 static void end(void) {
     CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
     exit(7);
@@ -125,7 +125,7 @@ static void unread(void) {
     CHECK(end_of("end", ends[1]) == 7);
 }
 
-/* Where the kernel has no futexes that inherit priority, nobody is let in who has not got the mutex. */
+/* Without priority-inheritance futexes in the kernel, no thread enters without the mutex. */
 static long inside;
 static void *enter(void *unused) {
     for (int round = 0; round < 300; round++) {
@@ -222,11 +222,11 @@ static void goes_on(pthread_mutex_t *it) {
 }
 static void passed(void) {
     pthread_t thread, other;
-    /* Nobody waits. */
+    /* Without a waiter. */
     CHECK(pthread_mutex_lock(&mutex) == 0);
     unlock_elsewhere(&mutex);
     goes_on(&mutex);
-    /* Somebody does. */
+    /* With a waiter. */
     memset(&mutex, 0, sizeof mutex);
     CHECK(pthread_mutex_lock(&mutex) == 0);
     CHECK(pthread_create(&thread, NULL, wait_for_it, &mutex) == 0);
@@ -273,11 +273,11 @@ static void refused(void) {
 }
 
 /* Condition variables of both worlds. */
-static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREAD_PROCESS_SHARED) == 0); }
+static void notified(void) { CHECK(notify_each_way(PTHREAD_PROCESS_PRIVATE) == 0 && notify_each_way(PTHREAD_PROCESS_SHARED) == 0); }
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"told", told},
+        {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"notified", notified},
         {"lock_each", lock_each}, {"counted", counted}, {"passed", passed}, {"keys", keys},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)

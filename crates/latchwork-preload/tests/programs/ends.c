@@ -1,4 +1,4 @@
-/* Ways to end a program, in the midst of its threads' work: one, by its name. Whose name is known to nobody ends with 99. */
+/* Ways to end a program, in the midst of its threads' work: one, by its name. An unknown name exits with 99. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

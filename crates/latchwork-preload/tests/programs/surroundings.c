@@ -67,20 +67,20 @@ static void forks(void) {
 }
 
 static mtx_t plain;
-static cnd_t told;
+static cnd_t notified;
 static int turns;
 static int take_turns(void *odd) {
     for (int i = 0; i < ROUNDS; i++) {
         CHECK(mtx_lock(&plain) == thrd_success);
-        while (turns % 2 != (odd != NULL)) CHECK(cnd_wait(&told, &plain) == thrd_success);
+        while (turns % 2 != (odd != NULL)) CHECK(cnd_wait(&notified, &plain) == thrd_success);
         turns++;
-        CHECK(cnd_broadcast(&told) == thrd_success);
+        CHECK(cnd_broadcast(&notified) == thrd_success);
         CHECK(mtx_unlock(&plain) == thrd_success);
     }
     return 7;
 }
 static void c11(void) {
-    CHECK(mtx_init(&plain, mtx_plain) == thrd_success && cnd_init(&told) == thrd_success);
+    CHECK(mtx_init(&plain, mtx_plain) == thrd_success && cnd_init(&notified) == thrd_success);
     thrd_t threads[2];
     int result;
     for (int i = 0; i < 2; i++) CHECK(thrd_create(&threads[i], take_turns, i ? &plain : NULL) == thrd_success);
@@ -92,13 +92,13 @@ static void c11(void) {
     CHECK(mtx_lock(&timed) == thrd_success && mtx_trylock(&timed) == thrd_busy);
     CHECK(mtx_timedlock(&timed, &soon) == thrd_timedout);
     soon = in(CLOCK_REALTIME, 15);
-    while ((result = cnd_timedwait(&told, &timed, &soon)) == thrd_success) {}
+    while ((result = cnd_timedwait(&notified, &timed, &soon)) == thrd_success) {}
     CHECK(result == thrd_timedout);
     CHECK(mtx_unlock(&timed) == thrd_success);
     CHECK(mtx_lock(&recursive) == thrd_success && mtx_trylock(&recursive) == thrd_success);
     CHECK(mtx_unlock(&recursive) == thrd_success && mtx_unlock(&recursive) == thrd_success);
     CHECK(mtx_unlock(&recursive) == thrd_error);
-    cnd_signal(&told), cnd_destroy(&told);
+    cnd_signal(&notified), cnd_destroy(&notified);
     mtx_destroy(&plain), mtx_destroy(&timed), mtx_destroy(&recursive);
 }
 

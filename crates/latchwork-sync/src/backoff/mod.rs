@@ -3,13 +3,13 @@
 //!
 //! A poll costs processor time that other tasks could use, and takes the cache line from the task that is about to
 //! write it. A sleep costs a system call, a wake-up, and the time in which no task has the lock. A wait polls by one of
-//! the policies below, and then sleeps. (`spin.rs`, whose lock never sleeps, has a loop of its own, and so has the
-//! checking interposer.)
+//! the policies below, and then sleeps. (A spinlock's waiter never sleeps: it repeats its burst after a yield.)
 //!
 //! | policy | used by | what it does |
 //! | --- | --- | --- |
 //! | spin | every wait; alone: events, and a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls ([`FIRST_POLLS`], [`pause`]) |
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
+//! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores | a thread learns for each lock whether polls pay ([`Budget`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond, where tasks do little but move the lock between processors ([`rest_if_contended`]) |
 //! | exponential | message queues | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`ExponentialBackoff`]) |
@@ -26,6 +26,8 @@
 
 mod budget;
 #[cfg(not(loom))]
+mod burst;
+#[cfg(not(loom))]
 mod exponential;
 mod rest;
 #[cfg(not(loom))]
@@ -34,9 +36,10 @@ mod yields;
 
 pub use budget::Budget;
 #[cfg(not(loom))]
+pub use burst::Burst;
+#[cfg(not(loom))]
 pub use exponential::ExponentialBackoff;
-pub use rest::REST;
-pub use rest::rest_if_contended;
+pub use rest::{REPORTED_REST, REST, rest_if_contended};
 #[cfg(not(loom))]
 pub use yields::poll_briefly;
 pub use yields::yield_if_brief;

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_speaks_of_every_table_and_of_nothing_else() {
+    fn it_covers_exactly_the_tables() {
         let applicable = Applicable::get();
         let mut used: Vec<&String> = Vec::new();
         assert_eq!(applicable.actions.len(), Table::all().len());

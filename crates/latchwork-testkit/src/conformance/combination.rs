@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_of_no_matter_is_run_once() {
+    fn an_irrelevant_condition_is_run_once() {
         assert_eq!(
             expected("rtems/sem/flush", &["N/A", "N/A", "Invalid"], "Action"),
             Some("InvId")

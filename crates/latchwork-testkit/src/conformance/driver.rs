@@ -49,7 +49,7 @@ impl Seen {
         self.one_of(condition, [state])
     }
 
-    /// One of these states holds; the driver cannot tell which.
+    /// One of these states holds; the driver cannot determine which.
     #[must_use]
     pub fn one_of<S: Into<String>>(
         mut self,

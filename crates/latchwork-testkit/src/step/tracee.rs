@@ -17,7 +17,7 @@ const FORBIDDEN: i32 = 77;
 
 /// One execution of an instruction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Execution {
     /// How many instructions were executed before.
     at: u64,
     address: u64,
@@ -31,8 +31,8 @@ pub(super) struct Place {
 pub(super) struct Recording {
     pub(super) instructions: u64,
     visits: HashMap<u64, u8>,
-    pub(super) points: Vec<Place>,
-    last: Option<Place>,
+    pub(super) points: Vec<Execution>,
+    last: Option<Execution>,
 }
 
 impl Recording {
@@ -41,7 +41,7 @@ impl Recording {
         self.instructions += 1;
         let place = match self.last {
             // A string instruction repeats itself; a breakpoint stops it only once.
-            Some(last) if last.address == address => Place {
+            Some(last) if last.address == address => Execution {
                 at,
                 round: last.round.saturating_add(1),
                 ..last
@@ -49,7 +49,7 @@ impl Recording {
             _ => {
                 let visits = self.visits.entry(address).or_default();
                 *visits = visits.saturating_add(1);
-                Place {
+                Execution {
                     at,
                     address,
                     visit: *visits - 1,
@@ -115,8 +115,8 @@ impl Tracee {
     }
 
     /// Runs to a place by a breakpoint.
-    pub(super) fn run_to(&mut self, place: Place, unblock: &mut dyn FnMut() -> bool) -> Point {
-        let Place {
+    pub(super) fn run_to(&mut self, place: Execution, unblock: &mut dyn FnMut() -> bool) -> Point {
+        let Execution {
             at,
             address,
             visit,

@@ -10,8 +10,8 @@ use mock::{Fault, Mock};
 use std::sync::Arc;
 
 #[test]
-fn semaphores_that_do_as_rtems_says_pass() {
-    let _watchdog = Watchdog::start("semaphores_that_do_as_rtems_says_pass".to_owned());
+fn conforming_semaphores_pass() {
+    let _watchdog = Watchdog::start("conforming_semaphores_pass".to_owned());
     let report = semaphores::run(&Arc::new(Mock::new(None)));
     report.assert_passed();
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
@@ -56,8 +56,8 @@ const FAULTS: [(Fault, &str); 13] = [
 ];
 
 #[test]
-fn each_mistake_is_found_by_its_action() {
-    let _watchdog = Watchdog::start("each_mistake_is_found_by_its_action".to_owned());
+fn each_mistake_is_detected_by_its_action() {
+    let _watchdog = Watchdog::start("each_mistake_is_detected_by_its_action".to_owned());
     for (fault, action) in FAULTS {
         let mock = Arc::new(Mock::new(Some(fault)));
         let report = semaphores::run_action(&mock, Table::named(action));

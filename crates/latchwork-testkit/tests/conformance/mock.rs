@@ -1,5 +1,5 @@
-//! Classic semaphores as RTEMS describes them, in the simplest way: one lock, and priorities worked out
-//! anew whenever somebody asks. For testing the drivers.
+//! Classic semaphores as RTEMS describes them, in the simplest form: one lock, and priorities that are computed at each
+//! request. For testing the drivers.
 
 use latchwork_testkit::conformance::semaphores::{ClassicSemaphores, attribute, status};
 use std::cell::Cell;
@@ -30,7 +30,7 @@ pub struct Mock {
     state: Mutex<State>,
     changed: Condvar,
     fault: Option<Fault>,
-    /// Who waits for a MrsP semaphore does not sleep.
+    /// A waiter for a MrsP semaphore does not sleep.
     spins: bool,
 }
 

@@ -118,7 +118,7 @@ pub(super) fn prepare(plan: &Plan, cases: &mut Vec<Case>, warnings: &mut Vec<War
             let package = program.package;
             warnings.push(Warning::Skipped {
                 text: format!(
-                    "{} skipped: {} is not installed; the Debian package {package} brings it",
+                    "{} skipped: {} is not installed; the Debian package {package} provides it",
                     program.case, program.needs
                 ),
             });
@@ -135,7 +135,7 @@ pub(super) fn prepare(plan: &Plan, cases: &mut Vec<Case>, warnings: &mut Vec<War
                 group: params,
                 is_base: way == Way::Glibc,
                 unit: Unit::OpsPerSecond,
-                beside: Vec::new(),
+                further: Vec::new(),
                 sampler: sampler(command, way, plan.quick, program.do_it),
             });
         }

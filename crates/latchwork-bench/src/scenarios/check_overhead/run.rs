@@ -1,15 +1,16 @@
-//! One run of a whole program with given locks, in a folder of its own, which is removed afterwards; the program is
+//! One run of a whole program with given locks, in a scratch of its own, which is removed afterwards; the program is
 //! killed if it does not end.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::scratch::ScratchDir;
 
 /// A program that has not ended after this time hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,17 +40,17 @@ pub(super) struct Run {
     command: &'static Path,
     way: Way,
     pub(super) quick: bool,
-    folder: Folder,
+    scratch: ScratchDir,
 }
 
 impl Run {
     pub(super) fn new(command: &'static Path, way: Way, quick: bool) -> io::Result<Self> {
-        let folder = Folder::new()?;
+        let scratch = ScratchDir::new("programs")?;
         Ok(Self {
             command,
             way,
             quick,
-            folder,
+            scratch,
         })
     }
 
@@ -60,10 +61,10 @@ impl Run {
 
     /// A file that is removed after the run.
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.folder.0.join(name)
+        self.scratch.path().join(name)
     }
 
-    /// Starts a program in a folder of its own.
+    /// Starts a program in a scratch of its own.
     pub(super) fn start(&self, program: &str, arguments: &[&str]) -> io::Result<Running> {
         let mut command = match self.way {
             Way::Glibc => Command::new(program),
@@ -80,7 +81,7 @@ impl Run {
         };
         let child = command
             .args(arguments)
-            .current_dir(&self.folder.0)
+            .current_dir(self.scratch.path())
             .stdin(Stdio::null())
             .stdout(File::create(self.file("stdout"))?)
             .stderr(File::create(self.file("stderr"))?)
@@ -147,26 +148,5 @@ impl Drop for Running {
         // Both fail, harmlessly, if it has ended and was waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// A folder that is removed with its files.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> io::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("latchwork-programs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // An error is ignored: leftovers do no harm.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

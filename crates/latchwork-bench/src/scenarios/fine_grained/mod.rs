@@ -28,9 +28,9 @@
 //!
 //! `each` in the results holds what each task did; `--rtems-json` gives that in RTEMS's format ([`rtems`]).
 
-mod crew;
 mod published;
 pub(crate) mod rtems;
+mod tasks;
 mod work;
 
 use std::cell::Cell;
@@ -40,9 +40,10 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::crew::Crew;
+use self::tasks::TaskSet;
 use self::work::{Free, Locks, Messages, OneLock, OurQueues, PosixQueues, Signals, To, Under};
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::machine;
 use crate::measure::{Case, Sampler};
 use crate::peers::Lock;
@@ -173,7 +174,7 @@ impl Entrant {
         tasks: u32,
         window: Duration,
     ) -> Option<Sampler> {
-        let crew = Crew {
+        let task_set = TaskSet {
             tasks,
             priority: self.priority(),
             window,
@@ -190,18 +191,18 @@ impl Entrant {
                 };
                 let take = Take {
                     locks,
-                    crew,
+                    task_set,
                     under: PhantomData::<U>,
                 };
                 return peer.visit(Between::Threads, take).ok();
             }
-            Event => Box::new(move || crew::measure(&Signals::<U>::new(tasks, to)?, crew)),
-            Queue => {
-                Box::new(move || crew::measure(&Messages::<OurQueues, U>::new(tasks, to)?, crew))
-            }
-            PosixMq => {
-                Box::new(move || crew::measure(&Messages::<PosixQueues, U>::new(tasks, to)?, crew))
-            }
+            Event => Box::new(move || tasks::measure(&Signals::<U>::new(tasks, to)?, task_set)),
+            Queue => Box::new(move || {
+                tasks::measure(&Messages::<OurQueues, U>::new(tasks, to)?, task_set)
+            }),
+            PosixMq => Box::new(move || {
+                tasks::measure(&Messages::<PosixQueues, U>::new(tasks, to)?, task_set)
+            }),
             // `Giant` does not contain another `Giant`.
             Giant(..) => return None,
         })
@@ -211,7 +212,7 @@ impl Entrant {
 /// Has tasks take locks.
 struct Take<U> {
     locks: u32,
-    crew: Crew,
+    task_set: TaskSet,
     under: PhantomData<U>,
 }
 
@@ -219,8 +220,10 @@ impl<U: Under> Visitor for Take<U> {
     type Output = Sampler;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
-        let Self { locks, crew, .. } = self;
-        Box::new(move || crew::measure(&Locks::<L, U>::new(locks, &make)?, crew))
+        let Self {
+            locks, task_set, ..
+        } = self;
+        Box::new(move || tasks::measure(&Locks::<L, U>::new(locks, &make)?, task_set))
     }
 }
 
@@ -319,7 +322,7 @@ impl Scenario for FineGrained {
                         group,
                         is_base: name == self.base(),
                         unit: Unit::OpsPerSecond,
-                        beside: published::beside(case, name, tasks),
+                        further: published::figures(case, name, tasks),
                         sampler,
                     });
                 }

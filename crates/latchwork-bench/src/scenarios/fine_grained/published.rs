@@ -118,7 +118,7 @@ const FALL: (&str, f64) = ("published_t4240-2017_fall_to_24", 4.93 / 0.058);
 const INHERIT: &str = "latchwork semaphore-inherit";
 
 /// The published figures for a row.
-pub(super) fn beside(case: Variant, contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
+pub(super) fn figures(case: Variant, contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
     let rows = ALL
         .iter()
         .filter(|row| (row.0, row.1) == (case, contestant));
@@ -135,17 +135,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_figures_stand_beside_their_kin() {
-        let one = beside(EventSelf, "latchwork event", 1);
+    fn published_figures_are_shown_with_the_measured_ones() {
+        let one = figures(EventSelf, "latchwork event", 1);
         assert_eq!(
             one,
             [(T2015, 2_439_242.0), (T2017, 4.68e6), (NGMP, 82_150.0)]
         );
-        let many = beside(ContestedMutex, INHERIT, 24);
+        let many = figures(ContestedMutex, INHERIT, 24);
         assert_eq!(many, [(T2015, 0.126e6), (T2017, 0.058e6), FALL]);
-        assert_eq!(beside(ContestedMutex, INHERIT, 2), [FALL]);
+        assert_eq!(figures(ContestedMutex, INHERIT, 2), [FALL]);
         assert!((84.5..85.5).contains(&FALL.1));
         // In RTEMS's benchmark the many tasks send to themselves.
-        assert!(beside(Variant::EventManyToOne, "latchwork event", 24).is_empty());
+        assert!(figures(Variant::EventManyToOne, "latchwork event", 24).is_empty());
     }
 }

@@ -10,9 +10,9 @@ use latchwork::queue::{Queue, QueueOptions, SendError};
 use latchwork::region::{Region, RegionOptions, TaskId};
 use latchwork::sharing::Shared;
 
-use super::crew::{Tally, Work};
-use crate::peers::mail::ShallowMq;
-use crate::peers::{Lock, Place, placed};
+use super::tasks::{Tally, Work};
+use crate::peers::queues::ShallowMq;
+use crate::peers::{Lock, SharedPage, placed};
 
 /// As in RTEMS's benchmark: the capacity of a queue, and the size of a message.
 const PLACES: u32 = 3;
@@ -62,7 +62,7 @@ impl Under for OneLock {
 
 /// Increments the datum beside a lock: one lock for all tasks, or one for each.
 pub(super) struct Locks<L, U> {
-    locks: Vec<Place<L>>,
+    locks: Vec<SharedPage<L>>,
     under: U,
 }
 
@@ -360,17 +360,17 @@ impl<Q: Queues, U: Under> Work for Messages<Q, U> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::crew::{Crew, run};
+    use super::super::tasks::{TaskSet, run};
     use super::*;
 
     /// The numbers of sent and received messages, of all tasks.
     fn counts(work: &impl Work, tasks: u32) -> (u64, u64) {
-        let crew = Crew {
+        let task_set = TaskSet {
             tasks,
             priority: None,
             window: Duration::from_millis(2),
         };
-        let (tallies, _) = run(work, crew).unwrap();
+        let (tallies, _) = run(work, task_set).unwrap();
         let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum();
         (sum(|tally| tally.operations), sum(|tally| tally.received))
     }
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_one_lock_the_same_is_done() {
+    fn operations_behind_one_lock_have_the_same_results() {
         let (sent, received) = counts(&Signals::<OneLock>::new(2, To::Self_).unwrap(), 2);
         assert!(sent > 0 && sent == received);
         let messages = Messages::<OurQueues, OneLock>::new(2, To::Self_).unwrap();

@@ -1,6 +1,6 @@
 //! `rtems/sem/create`
 
-use super::crew::{CALLER, Crew, LOW, LOWER, Member, NAME};
+use super::group::{CALLER, LOW, LOWER, Member, NAME, TaskGroup};
 use super::{ClassicSemaphores, NO_PRIORITY, attribute, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver +
 
 fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
     let is = |condition: &str, state: &str| combination.pre(condition) == state;
-    let crew = Crew::new(semaphores);
-    let caller = crew.member(CALLER);
+    let group = TaskGroup::new(semaphores);
+    let caller = group.member(CALLER);
     if is("Free", "No") {
-        fill(&crew, caller);
+        fill(&group, caller);
     }
     let mut attributes = 0;
     for (condition, bit) in [
@@ -50,7 +50,7 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
         _ => NO_PRIORITY,
     };
     let has_place = is("Id", "Valid");
-    let (answer, id, ident, found) = crew.call(caller, move |semaphores| {
+    let (answer, id, ident, found) = group.call(caller, move |semaphores| {
         let (mut id, mut found) = (UNTOUCHED, UNTOUCHED);
         let place = has_place.then_some(&mut id);
         let answer = semaphores.create(name, count, attributes, ceiling, place);
@@ -83,7 +83,7 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
         .state("IdVar", if id == UNTOUCHED { "Nop" } else { "Set" })
         .state(
             "Prio",
-            match crew.priority(caller) {
+            match group.priority(caller) {
                 CALLER => "Nop".to_owned(),
                 priority if priority == ceiling => "Ceiling".to_owned(),
                 priority => format!("{priority}"),
@@ -92,14 +92,14 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
     if answer != status::SUCCESSFUL {
         return seen;
     }
-    crew.keep(id);
-    look_at(&crew, caller, id, count, seen)
+    group.keep(id);
+    look_at(&group, caller, id, count, seen)
 }
 
 /// Allocates all remaining semaphores.
-fn fill<S: ClassicSemaphores>(crew: &Crew<S>, member: Member) {
-    for _ in 0..=crew.capacity() {
-        let (answer, id) = crew.call(member, |semaphores| {
+fn fill<S: ClassicSemaphores>(group: &TaskGroup<S>, member: Member) {
+    for _ in 0..=group.capacity() {
+        let (answer, id) = group.call(member, |semaphores| {
             let mut id = 0;
             let name = u32::from_be_bytes(*b"FILL");
             let answer = semaphores.create(name, 1, 0, 0, Some(&mut id));
@@ -109,42 +109,42 @@ fn fill<S: ClassicSemaphores>(crew: &Crew<S>, member: Member) {
             return;
         }
         assert_eq!(answer, status::SUCCESSFUL);
-        crew.keep(id);
+        group.keep(id);
     }
     panic!("there are more semaphores than the capacity");
 }
 
 /// Determines what kind of semaphore was made.
 fn look_at<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     caller: Member,
     id: u32,
     count: u32,
     seen: Seen,
 ) -> Seen {
-    let other = crew.member(LOW);
-    let third = crew.member(LOW);
-    let free = crew.drain(other, id, 5);
-    if crew.release(third, id) == status::NOT_OWNER_OF_RESOURCE {
+    let other = group.member(LOW);
+    let third = group.member(LOW);
+    let free = group.drain(other, id, 5);
+    if group.release(third, id) == status::NOT_OWNER_OF_RESOURCE {
         let owner = if free > 0 {
-            (0..free).for_each(|_| assert_eq!(crew.release(other, id), status::SUCCESSFUL));
+            (0..free).for_each(|_| assert_eq!(group.release(other, id), status::SUCCESSFUL));
             "No"
-        } else if crew.release(caller, id) == status::SUCCESSFUL {
+        } else if group.release(caller, id) == status::SUCCESSFUL {
             "Caller"
         } else {
             "somebody else"
         };
-        let variant = variant_of_mutex(crew, caller, other, id);
-        assert_eq!(crew.try_obtain(other, id), status::SUCCESSFUL);
+        let variant = variant_of_mutex(group, caller, other, id);
+        assert_eq!(group.try_obtain(other, id), status::SUCCESSFUL);
         let seen = seen.state("Owner", owner).state("Variant", variant);
-        return match (variant, discipline(crew, other, id)) {
+        return match (variant, discipline(group, other, id)) {
             ("MrsP", "FIFO") => seen.one_of("Disc", ["FIFO", "Prio"]),
             (_, discipline) => seen.state("Disc", discipline),
         };
     }
     // It has been released once.
-    crew.release(third, id);
-    let variant = match crew.drain(other, id, 3) {
+    group.release(third, id);
+    let variant = match group.drain(other, id, 3) {
         1 => "SB",
         2 => "Cnt",
         _ => "neither",
@@ -153,17 +153,17 @@ fn look_at<S: ClassicSemaphores>(
     seen.state("Count", initial)
         .state("Owner", "No")
         .state("Variant", variant)
-        .state("Disc", discipline(crew, other, id))
+        .state("Disc", discipline(group, other, id))
 }
 
 fn variant_of_mutex<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     caller: Member,
     low: Member,
     id: u32,
 ) -> &'static str {
-    let scheduler = crew.scheduler();
-    let (asked, flushed) = crew.call(caller, move |semaphores| {
+    let scheduler = group.scheduler();
+    let (asked, flushed) = group.call(caller, move |semaphores| {
         let asked = semaphores.set_priority(id, scheduler, 0, Some(&mut 0));
         (asked, semaphores.flush(id))
     });
@@ -173,26 +173,26 @@ fn variant_of_mutex<S: ClassicSemaphores>(
         (status::NOT_DEFINED, status::SUCCESSFUL) => {}
         _ => return "none that is known",
     }
-    assert_eq!(crew.try_obtain(low, id), status::SUCCESSFUL);
-    let waiting = crew.obtain(caller, id);
-    let variant = match crew.priority(low) {
+    assert_eq!(group.try_obtain(low, id), status::SUCCESSFUL);
+    let waiting = group.obtain(caller, id);
+    let variant = match group.priority(low) {
         CALLER => "PI",
         LOW => "Bin",
         _ => "none that is known",
     };
-    assert_eq!(crew.release(low, id), status::SUCCESSFUL);
-    crew.settle();
+    assert_eq!(group.release(low, id), status::SUCCESSFUL);
+    group.settle();
     assert_eq!(waiting.result(), Some(status::SUCCESSFUL));
-    assert_eq!(crew.release(caller, id), status::SUCCESSFUL);
+    assert_eq!(group.release(caller, id), status::SUCCESSFUL);
     variant
 }
 
 /// Which of two waiters is served first when `holder` releases the semaphore, whose count is 0.
-fn discipline<S: ClassicSemaphores>(crew: &Crew<S>, holder: Member, id: u32) -> &'static str {
-    let members = [crew.member(LOWER), crew.member(LOW)];
-    let waiting = members.map(|member| crew.obtain(member, id));
-    assert_eq!(crew.release(holder, id), status::SUCCESSFUL);
-    crew.settle();
+fn discipline<S: ClassicSemaphores>(group: &TaskGroup<S>, holder: Member, id: u32) -> &'static str {
+    let members = [group.member(LOWER), group.member(LOW)];
+    let waiting = members.map(|member| group.obtain(member, id));
+    assert_eq!(group.release(holder, id), status::SUCCESSFUL);
+    group.settle();
     match waiting.map(|begun| begun.result()) {
         [Some(status::SUCCESSFUL), None] => "FIFO",
         [None, Some(status::SUCCESSFUL)] => "Prio",

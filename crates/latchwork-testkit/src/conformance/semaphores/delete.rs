@@ -1,6 +1,6 @@
 //! `rtems/sem/delete`
 
-use super::crew::{CALLER, Crew, LOW, LOWER, NAME};
+use super::group::{CALLER, LOW, LOWER, NAME, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NO_ID, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver +
 }
 
 fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
-    let crew = Crew::new(semaphores);
-    let [caller, holder] = [CALLER, LOW].map(|priority| crew.member(priority));
+    let group = TaskGroup::new(semaphores);
+    let [caller, holder] = [CALLER, LOW].map(|priority| group.member(priority));
     let (class, no_object) = match combination.pre("Id") {
         "NoObj" => (Class::Counting, true),
         name => (Class::named(name), false),
     };
     let discipline = Discipline::named(combination.pre("Discipline"));
-    let id = crew.create(caller, class, discipline, 1);
+    let id = group.create(caller, class, discipline, 1);
     let state = combination.pre("State");
     if state != "GtZeroOrNoOwner" {
-        assert_eq!(crew.try_obtain(holder, id), status::SUCCESSFUL);
+        assert_eq!(group.try_obtain(holder, id), status::SUCCESSFUL);
     }
     let waiting = if state == "Blocked" {
         vec![LOWER, LOW]
@@ -29,13 +29,13 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
         vec![]
     }
     .into_iter()
-    .map(|priority| crew.obtain(crew.member(priority), id))
+    .map(|priority| group.obtain(group.member(priority), id))
     .collect::<Vec<_>>();
-    let (answer, ident) = crew.call(caller, move |semaphores| {
+    let (answer, ident) = group.call(caller, move |semaphores| {
         let answer = semaphores.delete(if no_object { NO_ID } else { id });
         (answer, semaphores.ident(NAME, Some(&mut 0)))
     });
-    crew.settle();
+    group.settle();
     let results: Vec<Option<u32>> = waiting.iter().map(|begun| begun.result()).collect();
     let seen = Seen::new()
         .state(

@@ -1,20 +1,20 @@
 //! `score/tq/enqueue-…`: the place in the queue of a task that begins to wait, and what the owner inherits from it.
 
-use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
+use super::group::{Begun, CALLER, CEILING, HIGH, LOW, LOWER, Member, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// The order in which the waiters of a semaphore get it, as each holder in turn releases it.
 pub(super) fn order<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     id: u32,
     mut holder: Member,
     waiting: &[(Member, Begun)],
 ) -> Vec<usize> {
     let mut order = Vec::new();
     while order.len() < waiting.len() {
-        assert_eq!(crew.release(holder, id), status::SUCCESSFUL);
-        crew.settle();
+        assert_eq!(group.release(holder, id), status::SUCCESSFUL);
+        group.settle();
         let served = waiting
             .iter()
             .position(|(_, begun)| begun.result() == Some(status::SUCCESSFUL));
@@ -36,17 +36,17 @@ fn position(order: &[usize]) -> &'static str {
 
 /// A semaphore with count 0, a task that may release it, and waiters that are added one by one.
 fn queue<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     waiters: impl IntoIterator<Item = u32>,
 ) -> (u32, Member, Vec<(Member, Begun)>) {
-    let holder = crew.member(LOWER + 5);
-    let id = crew.create(holder, class, discipline, 1);
-    assert_eq!(crew.try_obtain(holder, id), status::SUCCESSFUL);
+    let holder = group.member(LOWER + 5);
+    let id = group.create(holder, class, discipline, 1);
+    assert_eq!(group.try_obtain(holder, id), status::SUCCESSFUL);
     let waiting = waiters.into_iter().map(|priority| {
-        let member = crew.member(priority);
-        let begun = crew.obtain(member, id);
+        let member = group.member(priority);
+        let begun = group.obtain(member, id);
         assert!(begun.result().is_none(), "a task that does not wait");
         (member, begun)
     });
@@ -65,7 +65,7 @@ fn earlier(combination: &Combination) -> Option<u32> {
 
 /// `score/tq/enqueue-fifo`
 pub(super) fn fifo<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -74,8 +74,13 @@ pub(super) fn fifo<S: ClassicSemaphores>(
         return Err(NOT_CLASSIC);
     }
     let earlier = (combination.pre("Queue") == "NonEmpty").then_some(LOWER);
-    let (id, holder, waiting) = queue(crew, class, discipline, earlier.into_iter().chain([CALLER]));
-    let place = match order(crew, id, holder, &waiting)[..] {
+    let (id, holder, waiting) = queue(
+        group,
+        class,
+        discipline,
+        earlier.into_iter().chain([CALLER]),
+    );
+    let place = match order(group, id, holder, &waiting)[..] {
         [0] => "First",
         [0, 1] => "Last",
         _ => "not the last",
@@ -84,25 +89,25 @@ pub(super) fn fifo<S: ClassicSemaphores>(
 }
 
 fn by_priority<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     combination: &Combination,
 ) -> Seen {
     let waiters = earlier(combination).into_iter().chain([CALLER]);
-    let (id, holder, waiting) = queue(crew, class, Discipline::Priority, waiters);
-    Seen::new().state("Position", position(&order(crew, id, holder, &waiting)))
+    let (id, holder, waiting) = queue(group, class, Discipline::Priority, waiters);
+    Seen::new().state("Position", position(&order(group, id, holder, &waiting)))
 }
 
 /// `score/tq/enqueue-priority`
 pub(super) fn priority<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
     match (class, discipline) {
         (Class::Counting | Class::Simple | Class::Binary, Discipline::Priority) => {
-            Ok(by_priority(crew, class, combination))
+            Ok(by_priority(group, class, combination))
         }
         _ => Err(NOT_CLASSIC),
     }
@@ -110,33 +115,33 @@ pub(super) fn priority<S: ClassicSemaphores>(
 
 /// `score/tq/enqueue-ceiling`
 pub(super) fn ceiling<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     _: Discipline,
     combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
     match class {
-        Class::PrioCeiling => Ok(by_priority(crew, class, combination)),
+        Class::PrioCeiling => Ok(by_priority(group, class, combination)),
         _ => Err(NOT_CLASSIC),
     }
 }
 
 /// `score/tq/enqueue-mrsp`
 pub(super) fn mrsp<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     _: Discipline,
     combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
     match class {
-        Class::MrsP => Ok(by_priority(crew, class, combination)),
+        Class::MrsP => Ok(by_priority(group, class, combination)),
         _ => Err(NOT_CLASSIC),
     }
 }
 
 /// `score/tq/enqueue-deadlock`: the owner waits for the caller, or for a task that does.
 pub(super) fn deadlock<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -150,26 +155,26 @@ pub(super) fn deadlock<S: ClassicSemaphores>(
         4
     };
     // Each owns a semaphore and waits for that of the one before.
-    let members: Vec<Member> = (0..length).map(|_| crew.member(CALLER)).collect();
+    let members: Vec<Member> = (0..length).map(|_| group.member(CALLER)).collect();
     let own: Vec<u32> = members
         .iter()
         .map(|member| {
-            let id = crew.create(*member, class, discipline, 1);
-            assert_eq!(crew.try_obtain(*member, id), status::SUCCESSFUL);
+            let id = group.create(*member, class, discipline, 1);
+            assert_eq!(group.try_obtain(*member, id), status::SUCCESSFUL);
             id
         })
         .collect();
     for index in 1..members.len() {
-        let begun = crew.obtain(members[index], own[index - 1]);
+        let begun = group.obtain(members[index], own[index - 1]);
         assert_eq!(begun.result(), None);
     }
-    let result = match crew.obtain(members[0], own[own.len() - 1]).result() {
+    let result = match group.obtain(members[0], own[own.len() - 1]).result() {
         Some(status::INCORRECT_STATE) => "Status".to_owned(),
         other => format!("{other:?}"),
     };
     if result != "Status" {
         // The tasks of a cycle cannot be freed.
-        crew.abandon();
+        group.abandon();
     }
     Ok(Seen::new().state("Result", result))
 }
@@ -183,10 +188,10 @@ pub(super) struct Chain {
 
 impl Chain {
     /// An inheriting semaphore and its owner; there are no waiters yet.
-    pub(super) fn new<S: ClassicSemaphores>(crew: &Crew<S>, owner: u32) -> Self {
-        let owner = crew.member(owner);
-        let id = crew.create(owner, Class::PrioInherit, Discipline::Priority, 1);
-        assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL);
+    pub(super) fn new<S: ClassicSemaphores>(group: &TaskGroup<S>, owner: u32) -> Self {
+        let owner = group.member(owner);
+        let id = group.create(owner, Class::PrioInherit, Discipline::Priority, 1);
+        assert_eq!(group.try_obtain(owner, id), status::SUCCESSFUL);
         Self {
             id,
             owner,
@@ -197,7 +202,7 @@ impl Chain {
     /// Lets the owner wait, as the table says, for a semaphore of a task of this priority.
     pub(super) fn let_owner_wait<S: ClassicSemaphores>(
         &mut self,
-        crew: &Crew<S>,
+        group: &TaskGroup<S>,
         state: &str,
         priority: u32,
     ) {
@@ -207,23 +212,28 @@ impl Chain {
             "Priority" => (Class::Binary, Discipline::Priority),
             _ => (Class::PrioInherit, Discipline::Priority),
         };
-        let member = crew.member(priority);
-        let id = crew.create(member, class, discipline, 1);
-        assert_eq!(crew.try_obtain(member, id), status::SUCCESSFUL);
-        assert_eq!(crew.obtain(self.owner, id).result(), None);
+        let member = group.member(priority);
+        let id = group.create(member, class, discipline, 1);
+        assert_eq!(group.try_obtain(member, id), status::SUCCESSFUL);
+        assert_eq!(group.obtain(self.owner, id).result(), None);
         self.owner_of_owner = Some((id, member));
     }
 
     /// The priorities of both owners.
-    pub(super) fn priorities<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> [Option<u32>; 2] {
-        let other = self.owner_of_owner.map(|(_, member)| crew.priority(member));
-        [Some(crew.priority(self.owner)), other]
+    pub(super) fn priorities<S: ClassicSemaphores>(
+        &self,
+        group: &TaskGroup<S>,
+    ) -> [Option<u32>; 2] {
+        let other = self
+            .owner_of_owner
+            .map(|(_, member)| group.priority(member));
+        [Some(group.priority(self.owner)), other]
     }
 }
 
 /// `score/tq/enqueue-priority-inherit`
 pub(super) fn inherit<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     _: Discipline,
     combination: &Combination,
@@ -233,34 +243,34 @@ pub(super) fn inherit<S: ClassicSemaphores>(
     }
     // If an earlier waiter has the same priority, the owner gains nothing more.
     let gains = combination.pre("PriorityForOwner") == "Vital";
-    let mut chain = Chain::new(crew, if gains { LOW } else { HIGH });
+    let mut chain = Chain::new(group, if gains { LOW } else { HIGH });
     let mut waiting: Vec<(Member, Begun)> = Vec::new();
     let mut enqueue = |chain: &Chain, priority: u32| {
-        let member = crew.member(priority);
-        waiting.push((member, crew.obtain(member, chain.id)));
+        let member = group.member(priority);
+        waiting.push((member, group.obtain(member, chain.id)));
     };
     if let Some(earlier) = earlier(combination) {
         enqueue(&chain, earlier);
     }
-    chain.let_owner_wait(crew, combination.pre("OwnerState"), LOWER);
-    let before = chain.priorities(crew);
+    chain.let_owner_wait(group, combination.pre("OwnerState"), LOWER);
+    let before = chain.priorities(group);
     enqueue(&chain, CALLER);
-    let after = chain.priorities(crew);
+    let after = chain.priorities(group);
     let change = |place: usize| match (before[place], after[place]) {
         (before, after) if before == after => "Nop".to_owned(),
         (Some(_), Some(CALLER)) => "Raise".to_owned(),
         other => format!("{other:?}"),
     };
     if let Some((id, member)) = chain.owner_of_owner {
-        assert_eq!(crew.release(member, id), status::SUCCESSFUL);
-        crew.settle();
+        assert_eq!(group.release(member, id), status::SUCCESSFUL);
+        group.settle();
     }
     Ok(Seen::new()
         .state("OwnerPriority", change(0))
         .state("OwnerOwnerPriority", change(1))
         .state(
             "Position",
-            position(&order(crew, chain.id, chain.owner, &waiting)),
+            position(&order(group, chain.id, chain.owner, &waiting)),
         ))
 }
 

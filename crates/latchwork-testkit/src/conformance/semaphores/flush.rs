@@ -1,6 +1,6 @@
 //! `rtems/sem/flush`
 
-use super::crew::{CALLER, Crew, HIGH, LOW, LOWER};
+use super::group::{CALLER, HIGH, LOW, LOWER, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NO_ID, status};
 use crate::conformance::{Combination, Driver, NOT_APPLICABLE, Seen};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver +
 }
 
 fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
-    let crew = Crew::new(semaphores);
-    let caller = crew.member(HIGH);
-    let holder = crew.member(LOWER);
+    let group = TaskGroup::new(semaphores);
+    let caller = group.member(HIGH);
+    let holder = group.member(LOWER);
     let (class, discipline) = match combination.pre("Class") {
         NOT_APPLICABLE => (Class::Counting, Discipline::Fifo),
         class => (
@@ -21,23 +21,23 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
             Discipline::named(combination.pre("Discipline")),
         ),
     };
-    let id = crew.create(caller, class, discipline, 1);
-    assert_eq!(crew.try_obtain(holder, id), status::SUCCESSFUL);
-    let own = crew.priority(holder);
-    let waiting = [LOW, CALLER].map(|priority| crew.obtain(crew.member(priority), id));
-    let inherited = crew.priority(holder);
+    let id = group.create(caller, class, discipline, 1);
+    assert_eq!(group.try_obtain(holder, id), status::SUCCESSFUL);
+    let own = group.priority(holder);
+    let waiting = [LOW, CALLER].map(|priority| group.obtain(group.member(priority), id));
+    let inherited = group.priority(holder);
     let is_valid = combination.pre("Id") == "Valid";
-    let answer = crew.call(caller, move |semaphores| {
+    let answer = group.call(caller, move |semaphores| {
         semaphores.flush(if is_valid { id } else { NO_ID })
     });
-    crew.settle();
+    group.settle();
     let results = waiting.map(|begun| begun.result());
     let seen = Seen::new();
     match answer {
         status::INVALID_ID => seen.state("Action", "InvId"),
         status::NOT_DEFINED => seen.state("Action", "NotDef"),
         status::SUCCESSFUL
-            if results == [Some(status::UNSATISFIED); 2] && crew.priority(holder) == own =>
+            if results == [Some(status::UNSATISFIED); 2] && group.priority(holder) == own =>
         {
             if inherited == own {
                 seen.one_of(

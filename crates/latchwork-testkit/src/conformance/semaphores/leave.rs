@@ -1,32 +1,32 @@
 //! `score/tq/{flush,surrender,timeout}…`: how waiters stop waiting, and what then happens to the priorities that their
 //! owner inherits.
 
-use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
 use super::enqueue::Chain;
+use super::group::{Begun, CALLER, CEILING, HIGH, LOW, LOWER, Member, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// Lets a member wait for a semaphore until its time-out, and makes observations during the wait and after it. The
 /// time-out is doubled until it is long enough for the observation.
 pub(super) fn expire<S: ClassicSemaphores, T>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     member: Member,
     id: u32,
     look: impl Fn() -> T,
 ) -> (u32, [T; 2]) {
     let mut ticks = 4;
     loop {
-        let begun = crew.obtain_for(member, id, ticks);
+        let begun = group.obtain_for(member, id, ticks);
         let meanwhile = look();
         let answer = match begun.result() {
-            None => crew.wait(&begun),
+            None => group.wait(&begun),
             Some(status::TIMEOUT) => {
                 ticks *= 2;
                 continue;
             }
             Some(other) => other,
         };
-        crew.settle();
+        group.settle();
         return (answer, [meanwhile, look()]);
     }
 }
@@ -38,45 +38,45 @@ struct Waiter {
 
 /// A held semaphore with two waiters, the first of which has the lower priority.
 fn with_waiters<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     holder: u32,
 ) -> (u32, Member, [Waiter; 2]) {
-    let holder = crew.member(holder);
-    let id = crew.create(holder, class, discipline, 1);
-    assert_eq!(crew.try_obtain(holder, id), status::SUCCESSFUL);
+    let holder = group.member(holder);
+    let id = group.create(holder, class, discipline, 1);
+    assert_eq!(group.try_obtain(holder, id), status::SUCCESSFUL);
     let waiting = [LOW, CALLER].map(|priority| {
-        let member = crew.member(priority);
-        let begun = crew.obtain(member, id);
+        let member = group.member(priority);
+        let begun = group.obtain(member, id);
         Waiter { member, begun }
     });
     (id, holder, waiting)
 }
 
-fn flush<S: ClassicSemaphores>(crew: &Crew<S>, id: u32) -> u32 {
-    let answer = crew.call(crew.member(CALLER), move |semaphores| semaphores.flush(id));
-    crew.settle();
+fn flush<S: ClassicSemaphores>(group: &TaskGroup<S>, id: u32) -> u32 {
+    let answer = group.call(group.member(CALLER), move |semaphores| semaphores.flush(id));
+    group.settle();
     answer
 }
 
 /// The effect of a flush on waiters, if there are any.
 fn flushed<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     is_empty: bool,
     [nothing, all]: [&'static str; 2],
 ) -> String {
     if is_empty {
-        let id = crew.create(crew.member(CALLER), class, discipline, 1);
-        return match flush(crew, id) {
+        let id = group.create(group.member(CALLER), class, discipline, 1);
+        return match flush(group, id) {
             status::SUCCESSFUL => nothing.to_owned(),
             other => format!("status {other}"),
         };
     }
-    let (id, _, waiting) = with_waiters(crew, class, discipline, LOWER);
-    let answer = flush(crew, id);
+    let (id, _, waiting) = with_waiters(group, class, discipline, LOWER);
+    let answer = flush(group, id);
     match (answer, waiting.map(|waiter| waiter.begun.result())) {
         (status::SUCCESSFUL, [Some(status::UNSATISFIED), Some(status::UNSATISFIED)]) => {
             all.to_owned()
@@ -87,7 +87,7 @@ fn flushed<S: ClassicSemaphores>(
 
 /// `score/tq/flush-fifo`
 pub(super) fn flush_fifo<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -96,13 +96,13 @@ pub(super) fn flush_fifo<S: ClassicSemaphores>(
         return Err(NOT_CLASSIC);
     }
     let is_empty = combination.pre("QueueEmpty") == "Yes";
-    let operation = flushed(crew, class, discipline, is_empty, ["Nop", "ExtractAll"]);
+    let operation = flushed(group, class, discipline, is_empty, ["Nop", "ExtractAll"]);
     Ok(Seen::new().state("Operation", operation))
 }
 
 /// `score/tq/flush-priority`
 pub(super) fn flush_priority<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -111,13 +111,13 @@ pub(super) fn flush_priority<S: ClassicSemaphores>(
         return Err(NOT_CLASSIC);
     }
     let is_empty = combination.pre("Queue") == "Empty";
-    let operation = flushed(crew, class, discipline, is_empty, ["Nop", "TryExtract"]);
+    let operation = flushed(group, class, discipline, is_empty, ["Nop", "TryExtract"]);
     Ok(Seen::new().state("Operation", operation))
 }
 
 /// `score/tq/flush-priority-inherit`
 pub(super) fn flush_inherit<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -126,7 +126,7 @@ pub(super) fn flush_inherit<S: ClassicSemaphores>(
         return Err(NOT_CLASSIC);
     }
     if combination.pre("Queue") == "Empty" {
-        let extract = flushed(crew, class, discipline, true, ["Nop", "All"]);
+        let extract = flushed(group, class, discipline, true, ["Nop", "All"]);
         return Ok(Seen::new()
             .state("Extract", extract)
             .state("PriorityUpdate", "No"));
@@ -136,16 +136,16 @@ pub(super) fn flush_inherit<S: ClassicSemaphores>(
     } else {
         HIGH
     };
-    let (id, owner, waiting) = with_waiters(crew, class, discipline, own);
-    let before = crew.priority(owner);
-    let answer = flush(crew, id);
+    let (id, owner, waiting) = with_waiters(group, class, discipline, own);
+    let before = group.priority(owner);
+    let answer = flush(group, id);
     let extract = match (answer, waiting.map(|waiter| waiter.begun.result())) {
         (status::SUCCESSFUL, [Some(status::UNSATISFIED), Some(status::UNSATISFIED)]) => {
             "All".to_owned()
         }
         other => format!("{other:?}"),
     };
-    let update = match (before, crew.priority(owner)) {
+    let update = match (before, group.priority(owner)) {
         (before, after) if before == after => "No".to_owned(),
         (CALLER, LOWER) => "Yes".to_owned(),
         other => format!("{other:?}"),
@@ -167,7 +167,7 @@ fn dequeued(waiting: &[Waiter; 2]) -> (&'static str, &'static str) {
 
 /// `score/tq/surrender`
 pub(super) fn surrender<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -181,9 +181,9 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     {
         return Err(NOT_CLASSIC);
     }
-    let (id, holder, waiting) = with_waiters(crew, class, discipline, CALLER);
-    assert_eq!(crew.release(holder, id), status::SUCCESSFUL);
-    crew.settle();
+    let (id, holder, waiting) = with_waiters(group, class, discipline, CALLER);
+    assert_eq!(group.release(holder, id), status::SUCCESSFUL);
+    group.settle();
     let (who, unblocked) = dequeued(&waiting);
     Ok(Seen::new()
         .state("Dequeue", who)
@@ -192,7 +192,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
 
 /// `score/tq/surrender-mrsp`
 pub(super) fn surrender_mrsp<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -200,8 +200,8 @@ pub(super) fn surrender_mrsp<S: ClassicSemaphores>(
     if class != Class::MrsP {
         return Err(NOT_CLASSIC);
     }
-    let (id, owner, waiting) = with_waiters(crew, class, discipline, CALLER);
-    let seen = previous_owner(crew, id, owner, combination);
+    let (id, owner, waiting) = with_waiters(group, class, discipline, CALLER);
+    let seen = previous_owner(group, id, owner, combination);
     Ok(match dequeued(&waiting) {
         ("FIFO" | "Priority", _) => seen.one_of("Dequeue", ["FIFO", "Priority"]),
         (other, _) => seen.state("Dequeue", other),
@@ -210,7 +210,7 @@ pub(super) fn surrender_mrsp<S: ClassicSemaphores>(
 
 /// `score/tq/surrender-priority-inherit`
 pub(super) fn surrender_inherit<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -218,12 +218,12 @@ pub(super) fn surrender_inherit<S: ClassicSemaphores>(
     if class != Class::PrioInherit {
         return Err(NOT_CLASSIC);
     }
-    let (id, owner, waiting) = with_waiters(crew, class, discipline, LOWER);
+    let (id, owner, waiting) = with_waiters(group, class, discipline, LOWER);
     let new_owner = waiting[1].member;
-    let before = crew.priority(new_owner);
-    let seen = previous_owner(crew, id, owner, combination);
+    let before = group.priority(new_owner);
+    let seen = previous_owner(group, id, owner, combination);
     let (who, unblocked) = dequeued(&waiting);
-    let change = match crew.priority(new_owner) {
+    let change = match group.priority(new_owner) {
         after if after == before => "Nop".to_owned(),
         other => format!("{other}"),
     };
@@ -235,18 +235,18 @@ pub(super) fn surrender_inherit<S: ClassicSemaphores>(
 
 /// Releases a semaphore, and observes what priority the owner loses by that.
 fn previous_owner<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     id: u32,
     owner: Member,
     combination: &Combination,
 ) -> Seen {
     if combination.pre("InheritedPriority") == "Dispensable" {
-        crew.set_own_priority(owner, HIGH);
+        group.set_own_priority(owner, HIGH);
     }
-    let before = crew.priority(owner);
-    assert_eq!(crew.release(owner, id), status::SUCCESSFUL);
-    crew.settle();
-    let after = crew.priority(owner);
+    let before = group.priority(owner);
+    assert_eq!(group.release(owner, id), status::SUCCESSFUL);
+    group.settle();
+    let after = group.priority(owner);
     Seen::new().state(
         "PreviousOwnerPriority",
         match after {
@@ -259,7 +259,7 @@ fn previous_owner<S: ClassicSemaphores>(
 
 /// `score/tq/timeout`
 pub(super) fn timeout<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     _: &Combination,
@@ -267,8 +267,8 @@ pub(super) fn timeout<S: ClassicSemaphores>(
     if matches!(class, Class::PrioInherit | Class::MrsP) {
         return Err(NOT_CLASSIC);
     }
-    let (id, ..) = with_waiters(crew, class, discipline, LOWER);
-    let (answer, _) = expire(crew, crew.member(CALLER), id, || ());
+    let (id, ..) = with_waiters(group, class, discipline, LOWER);
+    let (answer, _) = expire(group, group.member(CALLER), id, || ());
     Ok(timed_out(answer))
 }
 
@@ -280,7 +280,7 @@ fn timed_out(answer: u32) -> Seen {
 
 /// `score/tq/timeout-mrsp`
 pub(super) fn timeout_mrsp<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     _: &Combination,
@@ -288,14 +288,14 @@ pub(super) fn timeout_mrsp<S: ClassicSemaphores>(
     if class != Class::MrsP {
         return Err(NOT_CLASSIC);
     }
-    let (id, ..) = with_waiters(crew, class, discipline, LOWER);
-    let (answer, _) = expire(crew, crew.member(CALLER), id, || ());
+    let (id, ..) = with_waiters(group, class, discipline, LOWER);
+    let (answer, _) = expire(group, group.member(CALLER), id, || ());
     Ok(timed_out(answer))
 }
 
 /// `score/tq/timeout-priority-inherit`
 pub(super) fn timeout_inherit<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     _: Discipline,
     combination: &Combination,
@@ -305,7 +305,7 @@ pub(super) fn timeout_inherit<S: ClassicSemaphores>(
     }
     let is = |condition: &str, state: &str| combination.pre(condition) == state;
     let mut chain = Chain::new(
-        crew,
+        group,
         if is("OwnerPriority", "Vital") {
             LOW
         } else {
@@ -314,24 +314,24 @@ pub(super) fn timeout_inherit<S: ClassicSemaphores>(
     );
     match combination.pre("Queue") {
         "Only" => {}
-        "Vital" => wait_for(crew, chain.id, CALLER + 5),
-        _ => wait_for(crew, chain.id, CEILING),
+        "Vital" => wait_for(group, chain.id, CALLER + 5),
+        _ => wait_for(group, chain.id, CEILING),
     }
     let owners_owner = if is("OwnerOwnerPriority", "Dispensable") {
         HIGH / 4
     } else {
         LOWER
     };
-    chain.let_owner_wait(crew, combination.pre("OwnerState"), owners_owner);
+    chain.let_owner_wait(group, combination.pre("OwnerState"), owners_owner);
     if let Some((id, _)) = chain.owner_of_owner {
         match combination.pre("OwnerQueue") {
-            "Vital" => wait_for(crew, id, LOW + 1),
-            "Dispensable" => wait_for(crew, id, HIGH / 2),
+            "Vital" => wait_for(group, id, LOW + 1),
+            "Dispensable" => wait_for(group, id, HIGH / 2),
             _ => {}
         }
     }
-    let (answer, [before, after]) = expire(crew, crew.member(CALLER), chain.id, || {
-        chain.priorities(crew)
+    let (answer, [before, after]) = expire(group, group.member(CALLER), chain.id, || {
+        chain.priorities(group)
     });
     let change = |place: usize| match (before[place], after[place]) {
         (before, after) if before == after => "Nop".to_owned(),
@@ -344,7 +344,7 @@ pub(super) fn timeout_inherit<S: ClassicSemaphores>(
 }
 
 /// A further task that waits for a semaphore.
-fn wait_for<S: ClassicSemaphores>(crew: &Crew<S>, id: u32, priority: u32) {
-    let begun = crew.obtain(crew.member(priority), id);
+fn wait_for<S: ClassicSemaphores>(group: &TaskGroup<S>, id: u32, priority: u32) {
+    let begun = group.obtain(group.member(priority), id);
     assert_eq!(begun.result(), None);
 }

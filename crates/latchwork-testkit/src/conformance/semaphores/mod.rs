@@ -4,11 +4,13 @@
 //! read, except for the tasks' priorities: the drivers observe a semaphore's class, count, owner and discipline by the
 //! results of calls, and by which tasks they wake.
 
+mod class;
+mod classic;
 mod create;
-mod crew;
 mod delete;
 mod enqueue;
 mod flush;
+mod group;
 mod leave;
 mod mutex;
 mod plain;
@@ -17,186 +19,10 @@ mod sub_actions;
 mod timeout;
 
 use super::{ActionReport, Combination, Driver, NotApplicable, Report, Seen, Table};
+use class::{Class, Discipline, NOT_CLASSIC, text_of};
+pub use classic::{ClassicSemaphores, attribute, status};
+use classic::{NO_ID, NO_PRIORITY};
 use std::sync::Arc;
-
-/// RTEMS's numbers of its status codes.
-#[allow(missing_docs, reason = "RTEMS's names")]
-pub mod status {
-    pub const SUCCESSFUL: u32 = 0;
-    pub const INVALID_NAME: u32 = 3;
-    pub const INVALID_ID: u32 = 4;
-    pub const TOO_MANY: u32 = 5;
-    pub const TIMEOUT: u32 = 6;
-    pub const OBJECT_WAS_DELETED: u32 = 7;
-    pub const INVALID_ADDRESS: u32 = 9;
-    pub const INVALID_NUMBER: u32 = 10;
-    pub const NOT_DEFINED: u32 = 11;
-    pub const RESOURCE_IN_USE: u32 = 12;
-    pub const UNSATISFIED: u32 = 13;
-    pub const INCORRECT_STATE: u32 = 14;
-    pub const INVALID_PRIORITY: u32 = 19;
-    pub const NOT_OWNER_OF_RESOURCE: u32 = 23;
-}
-
-/// RTEMS's numbers of attributes of semaphores, and options of obtaining them.
-#[allow(missing_docs, reason = "RTEMS's names")]
-pub mod attribute {
-    pub const FIFO: u32 = 0;
-    pub const PRIORITY: u32 = 4;
-    pub const BINARY: u32 = 0x10;
-    pub const SIMPLE_BINARY: u32 = 0x20;
-    pub const INHERIT: u32 = 0x40;
-    pub const CEILING: u32 = 0x80;
-    pub const MRSP: u32 = 0x100;
-    pub const WAIT: u32 = 0;
-    pub const NO_WAIT: u32 = 1;
-}
-
-/// No class of semaphores has these properties.
-const NOT_CLASSIC: NotApplicable = NotApplicable("NotClassic");
-
-/// A table's name for a result: "Ok" for success, else one of these.
-fn text_of(answer: u32, others: &[(u32, &str)]) -> String {
-    match others.iter().find(|(status, _)| *status == answer) {
-        _ if answer == status::SUCCESSFUL => "Ok".to_owned(),
-        Some((_, text)) => (*text).to_owned(),
-        None => format!("status {answer}"),
-    }
-}
-
-/// RTEMS's classic semaphores, with the signatures of their directives. Priorities are RTEMS's: 1 is the highest.
-///
-/// The calling thread makes each call as a task, and gets RTEMS's [`status`] numbers.
-pub trait ClassicSemaphores: Send + Sync + 'static {
-    /// Makes the calling thread a task of this priority, before its first call; returns the task's number.
-    fn join(&self, priority: u32) -> u64;
-    /// Changes the calling task's own priority.
-    fn set_own_priority(&self, priority: u32);
-    /// The current priority of a task, including what it inherits and the ceilings of the semaphores that it holds.
-    fn priority_of(&self, task: u64) -> u32;
-    /// `rtems_semaphore_create`
-    fn create(
-        &self,
-        name: u32,
-        count: u32,
-        attributes: u32,
-        ceiling: u32,
-        id: Option<&mut u32>,
-    ) -> u32;
-    /// `rtems_semaphore_ident`, on all nodes.
-    fn ident(&self, name: u32, id: Option<&mut u32>) -> u32;
-    /// `rtems_semaphore_delete`
-    fn delete(&self, id: u32) -> u32;
-    /// `rtems_semaphore_obtain`; 0 ticks mean no time-out.
-    fn obtain(&self, id: u32, options: u32, ticks: u32) -> u32;
-    /// `rtems_semaphore_release`
-    fn release(&self, id: u32) -> u32;
-    /// `rtems_semaphore_flush`
-    fn flush(&self, id: u32) -> u32;
-    /// `rtems_semaphore_set_priority`
-    fn set_priority(&self, id: u32, scheduler: u32, priority: u32, old: Option<&mut u32>) -> u32;
-    /// The ID of the tasks' scheduler.
-    fn scheduler(&self) -> u32;
-    /// The most semaphores that can exist.
-    fn capacity(&self) -> u32;
-    /// Whether there are MrsP semaphores.
-    fn has_mrsp(&self) -> bool {
-        true
-    }
-    /// How many tasks wait for a semaphore, if waiters may spin instead of sleeping.
-    fn waiters(&self, _id: u32) -> Option<u32> {
-        None
-    }
-}
-
-/// An ID that no object has.
-const NO_ID: u32 = u32::MAX;
-/// A priority that no task can have.
-const NO_PRIORITY: u32 = u32::MAX;
-
-/// The class of a semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    Counting,
-    Simple,
-    Binary,
-    PrioCeiling,
-    PrioInherit,
-    MrsP,
-}
-
-impl Class {
-    const ALL: [Self; 6] = [
-        Self::Counting,
-        Self::Simple,
-        Self::Binary,
-        Self::PrioCeiling,
-        Self::PrioInherit,
-        Self::MrsP,
-    ];
-
-    /// The class that tables call by this name.
-    fn named(name: &str) -> Self {
-        let class = Self::ALL.into_iter().find(|class| class.name() == name);
-        class.unwrap_or_else(|| panic!("there is no class {name}"))
-    }
-
-    fn name(self) -> String {
-        format!("{self:?}")
-    }
-
-    fn is_mutex(self) -> bool {
-        !matches!(self, Self::Counting | Self::Simple)
-    }
-
-    fn has_ceiling(self) -> bool {
-        matches!(self, Self::PrioCeiling | Self::MrsP)
-    }
-
-    fn attributes(self) -> u32 {
-        match self {
-            Self::Counting => 0,
-            Self::Simple => attribute::SIMPLE_BINARY,
-            Self::Binary => attribute::BINARY,
-            Self::PrioCeiling => attribute::BINARY | attribute::CEILING,
-            Self::PrioInherit => attribute::BINARY | attribute::INHERIT,
-            Self::MrsP => attribute::BINARY | attribute::MRSP,
-        }
-    }
-}
-
-/// The order in which waiters are queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Discipline {
-    Fifo,
-    Priority,
-}
-
-impl Discipline {
-    const ALL: [Self; 2] = [Self::Fifo, Self::Priority];
-
-    fn named(name: &str) -> Self {
-        match name {
-            "FIFO" => Self::Fifo,
-            "Priority" => Self::Priority,
-            other => panic!("there is no discipline {other}"),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Fifo => "FIFO",
-            Self::Priority => "Priority",
-        }
-    }
-
-    fn attribute(self) -> u32 {
-        match self {
-            Self::Fifo => attribute::FIFO,
-            Self::Priority => attribute::PRIORITY,
-        }
-    }
-}
 
 /// Runs all tables against semaphores; combinations that no driver runs yet are counted.
 pub fn run<S: ClassicSemaphores>(semaphores: &Arc<S>) -> Report {

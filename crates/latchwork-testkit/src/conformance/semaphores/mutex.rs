@@ -1,6 +1,6 @@
 //! `score/mtx/…`: semaphores with an owner.
 
-use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
+use super::group::{Begun, CALLER, CEILING, HIGH, LOW, LOWER, Member, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, attribute, status, text_of};
 use crate::conformance::{Combination, NOT_APPLICABLE, NotApplicable, Seen};
 
@@ -44,40 +44,40 @@ struct Scene {
 }
 
 fn set_up<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
 ) -> Scene {
-    let [caller, owner] = [CALLER, LOW].map(|priority| crew.member(priority));
-    let id = crew.create(owner, class, discipline, 1);
+    let [caller, owner] = [CALLER, LOW].map(|priority| group.member(priority));
+    let id = group.create(owner, class, discipline, 1);
     let with = combination.pre("Owner");
     match with {
-        "Caller" => assert_eq!(crew.try_obtain(caller, id), status::SUCCESSFUL),
+        "Caller" => assert_eq!(group.try_obtain(caller, id), status::SUCCESSFUL),
         "None" => {}
-        _ => assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL),
+        _ => assert_eq!(group.try_obtain(owner, id), status::SUCCESSFUL),
     }
-    crew.set_own_priority(caller, relative(combination.pre("Priority")));
+    group.set_own_priority(caller, relative(combination.pre("Priority")));
     if with == "Deadlock" {
-        let other = crew.create(caller, Class::Binary, Discipline::Priority, 1);
-        assert_eq!(crew.try_obtain(caller, other), status::SUCCESSFUL);
-        assert_eq!(crew.obtain(owner, other).result(), None);
+        let other = group.create(caller, Class::Binary, Discipline::Priority, 1);
+        assert_eq!(group.try_obtain(caller, other), status::SUCCESSFUL);
+        assert_eq!(group.obtain(owner, other).result(), None);
     }
     Scene {
         id,
         caller,
         owner,
         uses_ceiling: class.has_ceiling() && with == "Caller",
-        priority: crew.priority(caller),
+        priority: group.priority(caller),
     }
 }
 
 impl Scene {
     /// The effect on the priority of the caller, which does not wait.
-    fn priority<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> String {
-        let now = crew.priority(self.caller);
-        crew.set_own_priority(self.caller, LOWER);
-        let uses_ceiling = crew.priority(self.caller) == CEILING;
+    fn priority<S: ClassicSemaphores>(&self, group: &TaskGroup<S>) -> String {
+        let now = group.priority(self.caller);
+        group.set_own_priority(self.caller, LOWER);
+        let uses_ceiling = group.priority(self.caller) == CEILING;
         if uses_ceiling && !self.uses_ceiling {
             "Ceiling".to_owned()
         } else if now == self.priority {
@@ -88,10 +88,10 @@ impl Scene {
     }
 
     /// Determines who owns the semaphore, by taking it from the owner.
-    fn owner<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> &'static str {
-        if crew.release(self.caller, self.id) == status::SUCCESSFUL {
+    fn owner<S: ClassicSemaphores>(&self, group: &TaskGroup<S>) -> &'static str {
+        if group.release(self.caller, self.id) == status::SUCCESSFUL {
             "Caller"
-        } else if crew.try_obtain(crew.member(LOW), self.id) == status::SUCCESSFUL {
+        } else if group.try_obtain(group.member(LOW), self.id) == status::SUCCESSFUL {
             "None"
         } else {
             "Other"
@@ -101,7 +101,7 @@ impl Scene {
 
 /// `score/mtx/seize-try`
 pub(super) fn seize_try<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -109,9 +109,9 @@ pub(super) fn seize_try<S: ClassicSemaphores>(
     if !is_about(class, discipline, combination) {
         return Err(NOT_CLASSIC);
     }
-    let scene = set_up(crew, class, discipline, combination);
-    let answer = crew.try_obtain(scene.caller, scene.id);
-    let priority = scene.priority(crew);
+    let scene = set_up(group, class, discipline, combination);
+    let answer = group.try_obtain(scene.caller, scene.id);
+    let priority = scene.priority(group);
     Ok(Seen::new()
         .state(
             "Status",
@@ -125,12 +125,12 @@ pub(super) fn seize_try<S: ClassicSemaphores>(
             ),
         )
         .state("Priority", priority)
-        .state("Owner", scene.owner(crew)))
+        .state("Owner", scene.owner(group)))
 }
 
 /// `score/mtx/seize-wait`
 pub(super) fn seize_wait<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -138,12 +138,12 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
     if !is_about(class, discipline, combination) {
         return Err(NOT_CLASSIC);
     }
-    let scene = set_up(crew, class, discipline, combination);
-    let before = crew.priority(scene.owner);
-    let begun = crew.obtain(scene.caller, scene.id);
+    let scene = set_up(group, class, discipline, combination);
+    let before = group.priority(scene.owner);
+    let begun = group.obtain(scene.caller, scene.id);
     let seen = Seen::new();
     if let Some(answer) = begun.result() {
-        let priority = scene.priority(crew);
+        let priority = scene.priority(group);
         return Ok(seen
             .state(
                 "Status",
@@ -157,25 +157,25 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
             )
             .state("Enqueued", "No")
             .state("Priority", priority)
-            .state("Owner", scene.owner(crew)));
+            .state("Owner", scene.owner(group)));
     }
-    let now = crew.priority(scene.caller);
+    let now = group.priority(scene.caller);
     let priority = match now {
         CEILING if class == Class::MrsP => "Ceiling".to_owned(),
         _ if now == scene.priority => "Nop".to_owned(),
         other => format!("{other}"),
     };
-    let inherits = crew.priority(scene.owner) != before;
+    let inherits = group.priority(scene.owner) != before;
     let seen = seen.state("Priority", priority);
     // A later waiter of higher priority; useless where the ceiling makes all equal.
     let order = (class != Class::MrsP && scene.priority == CALLER).then(|| {
-        let rival = crew.obtain(crew.member(CALLER - 5), scene.id);
-        let owner = owner_of(crew, &scene);
-        (served(crew, [&begun, &rival]), owner)
+        let rival = group.obtain(group.member(CALLER - 5), scene.id);
+        let owner = owner_of(group, &scene);
+        (served(group, [&begun, &rival]), owner)
     });
     let (order, owner) = match order {
         Some((order, owner)) => (order, owner),
-        None => ("Priority", owner_of(crew, &scene)),
+        None => ("Priority", owner_of(group, &scene)),
     };
     let seen = seen.state("Owner", owner);
     Ok(match (order, inherits) {
@@ -189,9 +189,9 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
 }
 
 /// Whether the semaphore still belongs to its owner, which releases it.
-fn owner_of<S: ClassicSemaphores>(crew: &Crew<S>, scene: &Scene) -> &'static str {
-    let released = crew.release(scene.owner, scene.id);
-    crew.settle();
+fn owner_of<S: ClassicSemaphores>(group: &TaskGroup<S>, scene: &Scene) -> &'static str {
+    let released = group.release(scene.owner, scene.id);
+    group.settle();
     if released == status::SUCCESSFUL {
         "Other"
     } else {
@@ -200,8 +200,8 @@ fn owner_of<S: ClassicSemaphores>(crew: &Crew<S>, scene: &Scene) -> &'static str
 }
 
 /// The order of service of two waiters, the later of which has the higher priority.
-fn served<S: ClassicSemaphores>(crew: &Crew<S>, waiting: [&Begun; 2]) -> &'static str {
-    crew.settle();
+fn served<S: ClassicSemaphores>(group: &TaskGroup<S>, waiting: [&Begun; 2]) -> &'static str {
+    group.settle();
     match waiting.map(Begun::result) {
         [Some(status::SUCCESSFUL), None] => "FIFO",
         [None, Some(status::SUCCESSFUL)] => "Priority",
@@ -212,7 +212,7 @@ fn served<S: ClassicSemaphores>(crew: &Crew<S>, waiting: [&Begun; 2]) -> &'stati
 
 /// `score/mtx/surrender`
 pub(super) fn surrender<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -220,15 +220,15 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     if !is_about(class, discipline, combination) {
         return Err(NOT_CLASSIC);
     }
-    let [caller, owner] = [CALLER, CALLER].map(|priority| crew.member(priority));
-    let id = crew.create(caller, class, discipline, 1);
+    let [caller, owner] = [CALLER, CALLER].map(|priority| group.member(priority));
+    let id = group.create(caller, class, discipline, 1);
     match combination.pre("Owner") {
-        "Caller" => assert_eq!(crew.try_obtain(caller, id), status::SUCCESSFUL),
-        "Other" => assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL),
+        "Caller" => assert_eq!(group.try_obtain(caller, id), status::SUCCESSFUL),
+        "Other" => assert_eq!(group.try_obtain(owner, id), status::SUCCESSFUL),
         _ => {}
     }
     if combination.pre("Nested") == "Yes" {
-        let again = crew.call(caller, move |semaphores| {
+        let again = group.call(caller, move |semaphores| {
             semaphores.obtain(id, attribute::WAIT, 0)
         });
         assert_eq!(again, status::SUCCESSFUL);
@@ -239,22 +239,22 @@ pub(super) fn surrender<S: ClassicSemaphores>(
         _ => LOW,
     };
     let waiting = (combination.pre("Blocked") == "Yes")
-        .then(|| [LOWER, highest].map(|priority| crew.obtain(crew.member(priority), id)));
+        .then(|| [LOWER, highest].map(|priority| group.obtain(group.member(priority), id)));
     let own = relative(combination.pre("Priority"));
-    crew.set_own_priority(caller, own);
-    let before = crew.priority(caller);
-    let answer = crew.release(caller, id);
-    crew.settle();
-    let after = crew.priority(caller);
+    group.set_own_priority(caller, own);
+    let before = group.priority(caller);
+    let answer = group.release(caller, id);
+    group.settle();
+    let after = group.priority(caller);
     let order = match &waiting {
-        Some([low, high]) => served(crew, [low, high]),
+        Some([low, high]) => served(group, [low, high]),
         None => "Nop",
     };
     let holder = if order != "Nop" {
         "First"
-    } else if crew.release(caller, id) == status::SUCCESSFUL {
+    } else if group.release(caller, id) == status::SUCCESSFUL {
         "Caller"
-    } else if crew.release(owner, id) == status::SUCCESSFUL {
+    } else if group.release(owner, id) == status::SUCCESSFUL {
         "Other"
     } else {
         "None"

@@ -1,6 +1,6 @@
 //! `score/sem/…`: semaphores without an owner.
 
-use super::crew::{CALLER, Crew, LOW, LOWER};
+use super::group::{CALLER, LOW, LOWER, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
@@ -26,7 +26,7 @@ fn change(before: u32, after: u32) -> String {
 
 /// `score/sem/seize-try`
 pub(super) fn seize_try<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -34,11 +34,11 @@ pub(super) fn seize_try<S: ClassicSemaphores>(
     if class.is_mutex() {
         return Err(NOT_CLASSIC);
     }
-    let caller = crew.member(CALLER);
+    let caller = group.member(CALLER);
     let count = initial(class, combination);
-    let id = crew.create(caller, class, discipline, count);
-    let answer = crew.try_obtain(caller, id);
-    let left = crew.drain(caller, id, 5);
+    let id = group.create(caller, class, discipline, count);
+    let answer = group.try_obtain(caller, id);
+    let left = group.drain(caller, id, 5);
     Ok(Seen::new()
         .state("Status", text_of(answer, &[(status::UNSATISFIED, "Unsat")]))
         .state("Count", change(count, left)))
@@ -46,7 +46,7 @@ pub(super) fn seize_try<S: ClassicSemaphores>(
 
 /// `score/sem/seize-wait`
 pub(super) fn seize_wait<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -54,13 +54,13 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
     if class.is_mutex() {
         return Err(NOT_CLASSIC);
     }
-    let caller = crew.member(CALLER);
-    let other = crew.member(CALLER);
+    let caller = group.member(CALLER);
+    let other = group.member(CALLER);
     let count = initial(class, combination);
-    let id = crew.create(caller, class, discipline, count);
-    let begun = crew.obtain(caller, id);
+    let id = group.create(caller, class, discipline, count);
+    let begun = group.obtain(caller, id);
     let result = begun.result();
-    let left = crew.drain(other, id, 5);
+    let left = group.drain(other, id, 5);
     Ok(Seen::new()
         .state(
             "Status",
@@ -71,7 +71,7 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
 
 /// `score/sem/surrender`
 pub(super) fn surrender<S: ClassicSemaphores>(
-    crew: &Crew<S>,
+    group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
     combination: &Combination,
@@ -83,26 +83,26 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     if class != wanted || discipline.name() != combination.pre("Discipline") {
         return Err(NOT_CLASSIC);
     }
-    let caller = crew.member(CALLER);
+    let caller = group.member(CALLER);
     let before = match (combination.pre("Count"), class) {
         ("Max", Class::Counting) => u32::MAX,
         ("Max", _) | ("LessMax", Class::Counting) => 1,
         _ => 0,
     };
-    let id = crew.create(caller, class, discipline, before);
+    let id = group.create(caller, class, discipline, before);
     let waiting = if combination.pre("Count") == "Blocked" {
         vec![LOWER, LOW]
     } else {
         vec![]
     }
     .into_iter()
-    .map(|priority| crew.obtain(crew.member(priority), id))
+    .map(|priority| group.obtain(group.member(priority), id))
     .collect::<Vec<_>>();
-    let answer = crew.release(caller, id);
-    crew.settle();
+    let answer = group.release(caller, id);
+    group.settle();
     let results: Vec<Option<u32>> = waiting.iter().map(|begun| begun.result()).collect();
     // As many as can be counted.
-    let count = match crew.drain(caller, id, 5) {
+    let count = match group.drain(caller, id, 5) {
         5 if before == u32::MAX => "Nop".to_owned(),
         after if class == Class::Counting && after == before + 1 => "PlusOne".to_owned(),
         0 => "Zero".to_owned(),

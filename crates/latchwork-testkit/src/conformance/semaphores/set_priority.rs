@@ -1,6 +1,6 @@
 //! `rtems/sem/set-priority`
 
-use super::crew::{CALLER, CEILING, Crew};
+use super::group::{CALLER, CEILING, TaskGroup};
 use super::{Class, ClassicSemaphores, Discipline, NO_ID, NO_PRIORITY, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver +
 
 fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
     let is = |condition: &str, state: &str| combination.pre(condition) == state;
-    let crew = Crew::new(semaphores);
-    let [caller, owner] = [(); 2].map(|()| crew.member(CALLER));
+    let group = TaskGroup::new(semaphores);
+    let [caller, owner] = [(); 2].map(|()| group.member(CALLER));
     let class = match combination.pre("Class") {
         "PrioCeilingNoOwner" | "PrioCeilingOwner" => Class::PrioCeiling,
         name => Class::named(name),
     };
-    let id = crew.create(caller, class, Discipline::Priority, 1);
+    let id = group.create(caller, class, Discipline::Priority, 1);
     if is("Class", "PrioCeilingOwner") {
-        assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL);
+        assert_eq!(group.try_obtain(owner, id), status::SUCCESSFUL);
     }
-    let before = crew.priority(owner);
-    let own_scheduler = crew.scheduler();
+    let before = group.priority(owner);
+    let own_scheduler = group.scheduler();
     let scheduler = if is("SchedId", "Create") {
         own_scheduler
     } else {
@@ -40,14 +40,14 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
         _ => NO_PRIORITY,
     };
     let has_place = is("OldPrio", "Valid");
-    let (answer, old, asked, now) = crew.call(caller, move |semaphores| {
+    let (answer, old, asked, now) = group.call(caller, move |semaphores| {
         let (mut old, mut now) = (UNTOUCHED, UNTOUCHED);
         let place = has_place.then_some(&mut old);
         let answer = semaphores.set_priority(semaphore, scheduler, new, place);
         let asked = semaphores.set_priority(id, own_scheduler, 0, Some(&mut now));
         (answer, old, asked, now)
     });
-    let after = crew.priority(owner);
+    let after = group.priority(owner);
     Seen::new()
         .state(
             "Status",

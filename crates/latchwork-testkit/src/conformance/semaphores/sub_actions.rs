@@ -3,7 +3,7 @@
 //! A sub-action (`SemSeizeTry`, say) is observed if all combinations of its own table that apply to the class and
 //! discipline pass.
 
-use super::crew::{CALLER, Crew};
+use super::group::{CALLER, TaskGroup};
 use super::{
     Class, ClassicSemaphores, Discipline, NO_ID, NOT_CLASSIC, attribute, mutex, plain, status,
 };
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Runs a combination of a sub-action's table with a semaphore of a class and discipline.
 pub(super) type SubAction<S> =
-    fn(&Crew<S>, Class, Discipline, &Combination) -> Result<Seen, NotApplicable>;
+    fn(&TaskGroup<S>, Class, Discipline, &Combination) -> Result<Seen, NotApplicable>;
 
 /// Runs a sub-action's combination with all classes and disciplines that it applies to.
 pub(super) fn each<S: ClassicSemaphores>(
@@ -28,7 +28,7 @@ pub(super) fn each<S: ClassicSemaphores>(
                 if is_missing || !exists(class, discipline) {
                     continue;
                 }
-                let seen = action(&Crew::new(&semaphores), class, discipline, combination);
+                let seen = action(&TaskGroup::new(&semaphores), class, discipline, combination);
                 // The observation is the first result that is not as expected.
                 match seen {
                     Ok(seen) if !seen.meets(combination) => return Ok(seen),
@@ -56,7 +56,7 @@ fn tried<S: ClassicSemaphores>(
 ) -> String {
     let ActionReport { passed, failed, .. } =
         Table::named(table).conform(&mut |combination: &Combination| {
-            action(&Crew::new(semaphores), class, discipline, combination)
+            action(&TaskGroup::new(semaphores), class, discipline, combination)
         });
     match failed.first() {
         None if passed > 0 => name.to_owned(),
@@ -140,10 +140,10 @@ fn invalid<S: ClassicSemaphores>(
     discipline: Discipline,
     call: impl FnOnce(&S) -> u32 + Send + 'static,
 ) -> String {
-    let crew = Crew::new(semaphores);
-    let caller = crew.member(CALLER);
-    crew.create(caller, class, discipline, 1);
-    match crew.call(caller, call) {
+    let group = TaskGroup::new(semaphores);
+    let caller = group.member(CALLER);
+    group.create(caller, class, discipline, 1);
+    match group.call(caller, call) {
         status::INVALID_ID => "InvId".to_owned(),
         other => format!("status {other}"),
     }

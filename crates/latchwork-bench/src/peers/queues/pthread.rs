@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::super::{cvt, errno};
-use super::{CAPACITY, Mail, Receives, Sends};
+use super::{CAPACITY, MessageQueue, Receives, Sends};
 
 /// Memory that forked children share.
 struct Shared {
@@ -94,7 +94,7 @@ pub(crate) type MutexSem = Places<Semaphores>;
 
 pub(crate) struct End<'a, W>(&'a Places<W>);
 
-impl<W: Waits> Mail for Places<W> {
+impl<W: Waits> MessageQueue for Places<W> {
     type Sender<'a> = End<'a, W>;
     type Receiver<'a> = End<'a, W>;
 

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use super::case::{Case, Sample};
 use crate::disturbance::{self, Watch};
-use crate::measure::{Case, Sample};
 use crate::result::{Row, Warning};
 
 /// How many times a disturbed sample is repeated.
@@ -16,11 +16,11 @@ pub(crate) fn take(
     watch: &mut dyn Watch,
     spare: &mut usize,
 ) -> io::Result<(Sample, f64)> {
-    let can_tell = disturbance::can_tell(&case.params);
+    let is_measurable = disturbance::is_measurable(&case.params);
     let mut sample = || {
         watch.begin();
         let sample = (case.sampler)()?;
-        Ok::<_, io::Error>((sample, if can_tell { watch.end() } else { 0.0 }))
+        Ok::<_, io::Error>((sample, if is_measurable { watch.end() } else { 0.0 }))
     };
     let mut best = sample()?;
     for _ in 0..REPEATS {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_round_is_taken_again() {
+    fn a_disturbed_round_is_repeated() {
         // The second round is disturbed twice.
         let mut watch = Scripted(vec![0.0, 0.5, 0.3, 0.05]);
         let cases = vec![case("a", 1, true, counting())];
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_round_that_stays_disturbed_the_best_is_kept() {
+    fn the_least_disturbed_sample_of_a_round_is_used() {
         let mut watch = Scripted(vec![0.9, 0.8, 0.2, 0.7]);
         let cases = vec![case("a", 1, true, counting())];
         let (rows, _) = run_rounds("test", cases, 6, &mut watch);

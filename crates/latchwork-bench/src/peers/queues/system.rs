@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, fs::File, ptr};
 
 use super::super::cvt;
-use super::{CAPACITY, MOST, Mail, Receives, Sends};
+use super::{CAPACITY, MOST, MessageQueue, Receives, Sends};
 
 /// Both ends, in every task.
 struct Ends {
@@ -68,7 +68,7 @@ impl Receives for End {
 
 pub(crate) struct PosixMq(OwnedFd);
 
-impl Mail for PosixMq {
+impl MessageQueue for PosixMq {
     type Sender<'a> = End;
     type Receiver<'a> = End;
 
@@ -184,7 +184,7 @@ fn open_queue(name: &CStr, capacity: usize, size: usize) -> io::Result<OwnedFd> 
 
 pub(crate) struct SeqPacket(Ends);
 
-impl Mail for SeqPacket {
+impl MessageQueue for SeqPacket {
     type Sender<'a> = End;
     type Receiver<'a> = End;
 
@@ -219,7 +219,7 @@ impl Pipe {
     }
 }
 
-impl Mail for Pipe {
+impl MessageQueue for Pipe {
     type Sender<'a> = PipeEnd;
     type Receiver<'a> = PipeEnd;
 

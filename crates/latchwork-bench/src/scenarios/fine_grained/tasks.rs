@@ -23,7 +23,7 @@ const BATCH: u32 = 64;
 
 /// The tasks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Crew {
+pub(super) struct TaskSet {
     pub(super) tasks: u32,
     /// Their priority in SCHED_FIFO, if they run in it.
     pub(super) priority: Option<c_int>,
@@ -64,9 +64,9 @@ pub(super) struct Tally {
     pub(super) refused: u64,
 }
 
-/// All of `crew` does `work`; returns operations per second, and the further counts.
-pub(super) fn measure<W: Work>(work: &W, crew: Crew) -> io::Result<Sample> {
-    let (tallies, elapsed) = run(work, crew)?;
+/// All of `task_set` does `work`; returns operations per second, and the further counts.
+pub(super) fn measure<W: Work>(work: &W, task_set: TaskSet) -> io::Result<Sample> {
+    let (tallies, elapsed) = run(work, task_set)?;
     let seconds = elapsed.as_secs_f64();
     let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum::<u64>() as f64;
     let operations = sum(|tally| tally.operations);
@@ -91,8 +91,8 @@ pub(super) fn measure<W: Work>(work: &W, crew: Crew) -> io::Result<Sample> {
 }
 
 /// The results of each task, and the time from their start to the end of the last.
-pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Duration)> {
-    let tasks = crew.tasks as usize;
+pub(super) fn run<W: Work>(work: &W, task_set: TaskSet) -> io::Result<(Vec<Tally>, Duration)> {
+    let tasks = task_set.tasks as usize;
     let cpus = machine::cpus();
     let (start, begun) = (Start::default(), OnceLock::new());
     // Set when all others have ended: the first task has nothing more to wait for.
@@ -103,7 +103,7 @@ pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Dura
             if tasks <= cpus.len() {
                 pin_to(cpus[number])?;
             }
-            if let Some(priority) = crew.priority {
+            if let Some(priority) = task_set.priority {
                 enter_fifo(priority)?;
             }
             work.enter(number)
@@ -121,7 +121,7 @@ pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Dura
                 !alone.load(Ordering::Relaxed)
             } {}
         } else {
-            live(work, &mut task, &mut tally, begun + crew.window)?;
+            live(work, &mut task, &mut tally, begun + task_set.window)?;
         }
         Ok((tally, begun.elapsed()))
     };
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    const CREW: Crew = Crew {
+    const TASK_SET: TaskSet = TaskSet {
         tasks: 3,
         priority: None,
         window: Duration::from_millis(1),
@@ -231,10 +231,10 @@ mod tests {
     fn every_step_of_every_task_is_counted() {
         for first_serves in [false, true] {
             let work = work(first_serves);
-            let (tallies, elapsed) = run(&work, CREW).unwrap();
+            let (tallies, elapsed) = run(&work, TASK_SET).unwrap();
             let counted: u64 = tallies.iter().map(|tally| tally.operations).sum();
             assert_eq!(counted, work.steps.load(Ordering::Relaxed));
-            assert!(elapsed >= CREW.window);
+            assert!(elapsed >= TASK_SET.window);
             assert_eq!(tallies[0].operations == 0, first_serves);
             assert!(tallies[1..].iter().all(|tally| tally.operations > 0));
         }
@@ -248,7 +248,7 @@ mod tests {
                     stranger: Some(stranger),
                     ..work(first_serves)
                 };
-                assert!(measure(&work, CREW).is_err());
+                assert!(measure(&work, TASK_SET).is_err());
                 assert_eq!(work.steps.load(Ordering::Relaxed), 0);
             }
         }
@@ -262,7 +262,7 @@ mod tests {
                     failing: Some(failing),
                     ..work(first_serves)
                 };
-                let error = measure(&work, CREW).err().unwrap();
+                let error = measure(&work, TASK_SET).err().unwrap();
                 assert_eq!(error.to_string(), "on purpose");
             }
         }

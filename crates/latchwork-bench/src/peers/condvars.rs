@@ -23,21 +23,21 @@ pub(crate) enum On {
 }
 
 /// Which waiters to notify, still under the mutex, as in the example of std's documentation.
-pub(crate) enum Tell {
-    Nobody,
+pub(crate) enum Notify {
+    None,
     /// One task that waits for this.
     One(On),
     /// All tasks that wait for this.
     All(On),
 }
 
-pub(crate) trait Board: Sync {
+pub(crate) trait Condvars: Sync {
     /// Under the mutex: waits until `ready`, then continues with `then`.
     fn pass(
         &self,
         on: On,
         ready: impl FnMut(&State) -> bool,
-        then: impl FnOnce(&mut State) -> Tell,
+        then: impl FnOnce(&mut State) -> Notify,
     );
 }
 
@@ -55,12 +55,12 @@ macro_rules! sure {
         }
     )*};
 }
-const NOBODY_DIES: &str = "no deadlock, and nobody dies";
+const NO_OWNER_DIES: &str = "no deadlock, and no owner dies";
 sure! {
     WaitWake, std::convert::identity;
     Throughput, std::convert::identity;
-    Inherit, |outcome: Result<G, _>| outcome.expect(NOBODY_DIES);
-    InheritPlain, |outcome: Result<G, _>| outcome.expect(NOBODY_DIES);
+    Inherit, |outcome: Result<G, _>| outcome.expect(NO_OWNER_DIES);
+    InheritPlain, |outcome: Result<G, _>| outcome.expect(NO_OWNER_DIES);
 }
 
 pub(crate) struct Ours<P: Sure> {
@@ -77,20 +77,20 @@ impl<P: Sure> Default for Ours<P> {
     }
 }
 
-impl<P: Sure> Board for Ours<P> {
+impl<P: Sure> Condvars for Ours<P> {
     fn pass(
         &self,
         on: On,
         mut ready: impl FnMut(&State) -> bool,
-        then: impl FnOnce(&mut State) -> Tell,
+        then: impl FnOnce(&mut State) -> Notify,
     ) {
         let state = P::get(self.state.lock());
         let waited = self.conditions[on as usize].wait_while(state, |state| !ready(state));
         let mut state = P::get(waited);
         match then(&mut state) {
-            Tell::Nobody => {}
-            Tell::One(on) => self.conditions[on as usize].notify_one(),
-            Tell::All(on) => self.conditions[on as usize].notify_all(),
+            Notify::None => {}
+            Notify::One(on) => self.conditions[on as usize].notify_one(),
+            Notify::All(on) => self.conditions[on as usize].notify_all(),
         }
     }
 }
@@ -101,21 +101,21 @@ pub(crate) struct Std {
     conditions: [std::sync::Condvar; 2],
 }
 
-impl Board for Std {
+impl Condvars for Std {
     fn pass(
         &self,
         on: On,
         mut ready: impl FnMut(&State) -> bool,
-        then: impl FnOnce(&mut State) -> Tell,
+        then: impl FnOnce(&mut State) -> Notify,
     ) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.conditions[on as usize]
             .wait_while(state, |state| !ready(state))
             .unwrap_or_else(PoisonError::into_inner);
         match then(&mut state) {
-            Tell::Nobody => {}
-            Tell::One(on) => self.conditions[on as usize].notify_one(),
-            Tell::All(on) => self.conditions[on as usize].notify_all(),
+            Notify::None => {}
+            Notify::One(on) => self.conditions[on as usize].notify_one(),
+            Notify::All(on) => self.conditions[on as usize].notify_all(),
         }
     }
 }
@@ -126,19 +126,19 @@ pub(crate) struct ParkingLot {
     conditions: [parking_lot::Condvar; 2],
 }
 
-impl Board for ParkingLot {
+impl Condvars for ParkingLot {
     fn pass(
         &self,
         on: On,
         mut ready: impl FnMut(&State) -> bool,
-        then: impl FnOnce(&mut State) -> Tell,
+        then: impl FnOnce(&mut State) -> Notify,
     ) {
         let mut state = self.state.lock();
         self.conditions[on as usize].wait_while(&mut state, |state| !ready(state));
         match then(&mut state) {
-            Tell::Nobody => {}
-            Tell::One(on) => drop(self.conditions[on as usize].notify_one()),
-            Tell::All(on) => drop(self.conditions[on as usize].notify_all()),
+            Notify::None => {}
+            Notify::One(on) => drop(self.conditions[on as usize].notify_one()),
+            Notify::All(on) => drop(self.conditions[on as usize].notify_all()),
         }
     }
 }
@@ -162,12 +162,12 @@ impl Default for Pthread {
     }
 }
 
-impl Board for Pthread {
+impl Condvars for Pthread {
     fn pass(
         &self,
         on: On,
         mut ready: impl FnMut(&State) -> bool,
-        then: impl FnOnce(&mut State) -> Tell,
+        then: impl FnOnce(&mut State) -> Notify,
     ) {
         // SAFETY: all objects are initialised, and do not move while threads borrow them; the state is accessed between
         // lock and unlock.
@@ -177,9 +177,9 @@ impl Board for Pthread {
                 libc::pthread_cond_wait(self.conditions[on as usize].get(), self.mutex.get());
             }
             match then(&mut *self.state.get()) {
-                Tell::Nobody => 0,
-                Tell::One(on) => libc::pthread_cond_signal(self.conditions[on as usize].get()),
-                Tell::All(on) => libc::pthread_cond_broadcast(self.conditions[on as usize].get()),
+                Notify::None => 0,
+                Notify::One(on) => libc::pthread_cond_signal(self.conditions[on as usize].get()),
+                Notify::All(on) => libc::pthread_cond_broadcast(self.conditions[on as usize].get()),
             };
             libc::pthread_mutex_unlock(self.mutex.get());
         }

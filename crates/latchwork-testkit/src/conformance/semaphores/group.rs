@@ -1,7 +1,7 @@
 //! The tasks of one combination: threads that make one call at a time, as the driver requests.
 //!
 //! A call has *settled* when it has returned, or when its task waits in it: the task sleeps in a futex call, or the
-//! semaphore counts it among its waiters. When all calls of a crew have settled, nothing changes any more by itself
+//! semaphore counts it among its waiters. When all calls of a group have settled, nothing changes any more by itself
 //! (except for time-outs).
 #![allow(unsafe_code)]
 
@@ -28,14 +28,14 @@ type Job<S> = Box<dyn FnOnce(&S) + Send>;
 
 const IDLE: u8 = 0;
 /// It has a job, and may still be asleep.
-const TOLD: u8 = 1;
+const ASSIGNED: u8 = 1;
 const WORKING: u8 = 2;
 
-/// A member of the crew, by number.
+/// A member of the group, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member(usize);
 
-struct Hand<S> {
+struct TaskThread<S> {
     jobs: Option<Sender<Job<S>>>,
     shared: Arc<Shared>,
     task: u64,
@@ -62,19 +62,19 @@ impl Begun {
     }
 }
 
-pub(super) struct Crew<S: ClassicSemaphores> {
+pub(super) struct TaskGroup<S: ClassicSemaphores> {
     semaphores: Arc<S>,
-    hands: RefCell<Vec<Hand<S>>>,
-    /// Semaphores that are deleted with the crew.
+    task_threads: RefCell<Vec<TaskThread<S>>>,
+    /// Semaphores that are deleted with the group.
     ids: RefCell<Vec<u32>>,
     is_abandoned: Cell<bool>,
 }
 
-impl<S: ClassicSemaphores> Crew<S> {
+impl<S: ClassicSemaphores> TaskGroup<S> {
     pub(super) fn new(semaphores: &Arc<S>) -> Self {
         Self {
             semaphores: Arc::clone(semaphores),
-            hands: RefCell::default(),
+            task_threads: RefCell::default(),
             ids: RefCell::default(),
             is_abandoned: Cell::new(false),
         }
@@ -89,7 +89,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         let own = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             own.thread.store(thread_id(), Ordering::Release);
-            // The crew may be gone, after a panic.
+            // The group may be gone, after a panic.
             let _ = tell.send(semaphores.join(priority));
             for job in todo {
                 own.state.store(WORKING, Ordering::Release);
@@ -98,15 +98,15 @@ impl<S: ClassicSemaphores> Crew<S> {
                 own.state.store(IDLE, Ordering::Release);
             }
         });
-        let mut hands = self.hands.borrow_mut();
-        hands.push(Hand {
+        let mut task_threads = self.task_threads.borrow_mut();
+        task_threads.push(TaskThread {
             jobs: Some(jobs),
             shared,
             task: told.recv().expect("a thread that joins"),
             thread: Some(thread),
             obtains: Cell::new(None),
         });
-        Member(hands.len() - 1)
+        Member(task_threads.len() - 1)
     }
 
     /// Lets a member begin a call that may wait, and waits until it has settled.
@@ -118,15 +118,15 @@ impl<S: ClassicSemaphores> Crew<S> {
     ) -> Receiver<T> {
         let (tell, told) = channel();
         {
-            let hands = self.hands.borrow();
-            let hand = &hands[member.0];
-            assert!(!hand.is_busy(), "the task waits in a call");
-            hand.obtains.set(obtains);
-            hand.shared.state.store(TOLD, Ordering::Relaxed);
+            let task_threads = self.task_threads.borrow();
+            let task_thread = &task_threads[member.0];
+            assert!(!task_thread.is_busy(), "the task waits in a call");
+            task_thread.obtains.set(obtains);
+            task_thread.shared.state.store(ASSIGNED, Ordering::Relaxed);
             let job: Job<S> = Box::new(move |semaphores| {
                 let _ = tell.send(call(semaphores));
             });
-            let jobs = hand.jobs.as_ref().expect("a living member");
+            let jobs = task_thread.jobs.as_ref().expect("a living member");
             jobs.send(job).expect("a living member");
         }
         self.settle();
@@ -174,7 +174,7 @@ impl<S: ClassicSemaphores> Crew<S> {
 
     pub(super) fn priority(&self, member: Member) -> u32 {
         self.semaphores
-            .priority_of(self.hands.borrow()[member.0].task)
+            .priority_of(self.task_threads.borrow()[member.0].task)
     }
 
     pub(super) fn set_own_priority(&self, member: Member, priority: u32) {
@@ -191,7 +191,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         self.semaphores.capacity()
     }
 
-    /// Makes a semaphore under test, which is deleted with the crew. If its count is 0, the member becomes its owner,
+    /// Makes a semaphore under test, which is deleted with the group. If its count is 0, the member becomes its owner,
     /// where the class has owners.
     pub(super) fn create(
         &self,
@@ -211,7 +211,7 @@ impl<S: ClassicSemaphores> Crew<S> {
         id
     }
 
-    /// The semaphore will be deleted with the crew.
+    /// The semaphore will be deleted with the group.
     pub(super) fn keep(&self, id: u32) {
         self.ids.borrow_mut().push(id);
     }
@@ -229,16 +229,19 @@ impl<S: ClassicSemaphores> Crew<S> {
     }
 
     fn has_settled(&self) -> bool {
-        let hands = self.hands.borrow();
-        hands.iter().all(|hand| {
-            !hand.is_busy() || hand.is_asleep() || {
-                let obtain =
-                    |other: &&Hand<S>| other.is_busy() && other.obtains.get() == hand.obtains.get();
-                let waiting = hand
+        let task_threads = self.task_threads.borrow();
+        task_threads.iter().all(|task_thread| {
+            !task_thread.is_busy() || task_thread.is_asleep() || {
+                let obtain = |other: &&TaskThread<S>| {
+                    other.is_busy() && other.obtains.get() == task_thread.obtains.get()
+                };
+                let waiting = task_thread
                     .obtains
                     .get()
                     .and_then(|id| self.semaphores.waiters(id));
-                waiting.is_some_and(|count| count as usize >= hands.iter().filter(obtain).count())
+                waiting.is_some_and(|count| {
+                    count as usize >= task_threads.iter().filter(obtain).count()
+                })
             }
         })
     }
@@ -256,7 +259,7 @@ impl<S: ClassicSemaphores> Crew<S> {
     /// Ends all calls and removes all semaphores.
     fn clean_up(&self) {
         let janitor = self.member(u32::from(u8::MAX) - 1);
-        let members = self.hands.borrow().len();
+        let members = self.task_threads.borrow().len();
         let mut ids = self.ids.take();
         for round in 0.. {
             ids.retain(|id| {
@@ -270,19 +273,19 @@ impl<S: ClassicSemaphores> Crew<S> {
             assert!(round < 100, "a semaphore cannot be deleted");
             for id in &ids {
                 for member in (0..members).map(Member) {
-                    let is_busy = || self.hands.borrow()[member.0].is_busy();
+                    let is_busy = || self.task_threads.borrow()[member.0].is_busy();
                     while !is_busy() && self.release(member, *id) == status::SUCCESSFUL {}
                 }
             }
         }
         self.settle();
-        for hand in &*self.hands.borrow() {
-            assert!(!hand.is_busy(), "a task waits for nothing");
+        for task_thread in &*self.task_threads.borrow() {
+            assert!(!task_thread.is_busy(), "a task waits for nothing");
         }
     }
 }
 
-impl<S: ClassicSemaphores> Drop for Crew<S> {
+impl<S: ClassicSemaphores> Drop for TaskGroup<S> {
     fn drop(&mut self) {
         if self.is_abandoned.get() {
             return;
@@ -293,16 +296,16 @@ impl<S: ClassicSemaphores> Drop for Crew<S> {
             return;
         }
         self.clean_up();
-        for mut hand in self.hands.take() {
-            drop(hand.jobs.take());
-            if let Some(thread) = hand.thread.take() {
+        for mut task_thread in self.task_threads.take() {
+            drop(task_thread.jobs.take());
+            if let Some(thread) = task_thread.thread.take() {
                 thread.join().expect("a member that ends");
             }
         }
     }
 }
 
-impl<S> Hand<S> {
+impl<S> TaskThread<S> {
     fn state(&self) -> u8 {
         // Acquire: pairs with the Release of the member.
         self.shared.state.load(Ordering::Acquire)

@@ -10,14 +10,14 @@ use std::ptr::{self, NonNull};
 ///
 /// Every contestant lives in one, so that its address gives no contestant an advantage: a lock and its datum share a
 /// cache line if they fit, and share it with nothing else.
-pub(crate) struct Place<T>(NonNull<T>);
+pub(crate) struct SharedPage<T>(NonNull<T>);
 
 // SAFETY: a place owns its value, as a box does.
-unsafe impl<T: Send> Send for Place<T> {}
+unsafe impl<T: Send> Send for SharedPage<T> {}
 // SAFETY: a place owns its value, as a box does.
-unsafe impl<T: Sync> Sync for Place<T> {}
+unsafe impl<T: Sync> Sync for SharedPage<T> {}
 
-impl<T> Place<T> {
+impl<T> SharedPage<T> {
     /// Places `value`. It is dropped with the place, except in forked children, which leave by `_exit`.
     pub(crate) fn new(value: T) -> io::Result<Self> {
         // SAFETY: the value is written before it is read.
@@ -64,7 +64,7 @@ impl<T> Place<T> {
     }
 }
 
-impl<T> Deref for Place<T> {
+impl<T> Deref for SharedPage<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -73,7 +73,7 @@ impl<T> Deref for Place<T> {
     }
 }
 
-impl<T> Drop for Place<T> {
+impl<T> Drop for SharedPage<T> {
     fn drop(&mut self) {
         // SAFETY: `new` mapped and initialised it, and no borrow of it is left.
         unsafe {

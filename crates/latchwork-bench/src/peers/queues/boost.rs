@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, mem};
 
-use super::{CAPACITY, Mail, Receives, Sends};
+use super::{CAPACITY, MessageQueue, Receives, Sends};
 
 type Make = unsafe extern "C" fn(*const c_char, usize, usize) -> *mut c_void;
 type Unmake = unsafe extern "C" fn(*mut c_void);
@@ -102,7 +102,7 @@ fn load(library: &Path) -> io::Result<Functions> {
     }
 }
 
-impl Mail for Boost {
+impl MessageQueue for Boost {
     type Sender<'a> = &'a Self;
     type Receiver<'a> = &'a Self;
 

@@ -1,16 +1,4 @@
-//! Ways to pass messages from one task to another.
-
-mod boost;
-mod floor;
-mod ours;
-mod pthread;
-mod system;
-
-pub(crate) use boost::Boost;
-pub(crate) use floor::{Memcpy, SpinningRing};
-pub(crate) use ours::{Batched, Copied, HandedOver, InPlace, Ring, RingBatched, RingInPlace};
-pub(crate) use pthread::{MutexCond, MutexSem};
-pub(crate) use system::{Pipe, PosixMq, SeqPacket, ShallowMq};
+//! What every message queue of the benchmark implements, and the work that is done on a message.
 
 use std::io;
 
@@ -22,7 +10,7 @@ pub(crate) const CAPACITY: usize = 10;
 pub(crate) const MOST: usize = 64 << 10;
 
 /// A queue from one task to another, which threads and forked children share.
-pub(crate) trait Mail: Send + Sync + Sized + 'static {
+pub(crate) trait MessageQueue: Send + Sync + Sized + 'static {
     type Sender<'a>: Sends
     where
         Self: 'a;
@@ -71,12 +59,12 @@ pub(crate) trait Receives {
 }
 
 /// Writes a message whose bytes depend on its number.
-fn compute(message: &mut [u8], number: u64) {
+pub(super) fn compute(message: &mut [u8], number: u64) {
     message.fill(number as u8);
 }
 
 /// Reads all bytes of a message.
-fn add_up(message: &[u8]) {
+pub(super) fn add_up(message: &[u8]) {
     let (words, rest) = message.as_chunks::<8>();
     let sum = words.iter().fold(0_u64, |sum, word| {
         sum.wrapping_add(u64::from_ne_bytes(*word))
@@ -88,7 +76,7 @@ fn add_up(message: &[u8]) {
 }
 
 /// Reads a byte of each cache line, so that a message that is not copied is transferred between caches nevertheless.
-fn look_at(message: &[u8]) {
+pub(super) fn read_lines(message: &[u8]) {
     let sum = message
         .iter()
         .step_by(64)

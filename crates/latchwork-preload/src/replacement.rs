@@ -46,7 +46,7 @@ pub(crate) fn release_free(mutex: &Mutex, mark: u32) -> bool {
 
 /// A protocol's lock in a program's mutex; `me` is the calling thread. Each function is the slow path after
 /// [`take_free`] or [`release_free`] has failed.
-pub(crate) trait Inside {
+pub(crate) trait Replacement {
     /// Acquires the lock if that needs no waiting.
     fn try_lock(mutex: &Mutex, me: u32) -> bool;
     /// Waits for the lock. Returns 0, `ETIMEDOUT`, or the reason why it can never be acquired.
@@ -68,12 +68,12 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
-            polls_learned: &mutex.mood,
+            polls_learned: &mutex.spin_gain,
         }
     }
 }
 
-impl Inside for Throughput {
+impl Replacement for Throughput {
     fn try_lock(mutex: &Mutex, me: u32) -> bool {
         Self::words(mutex).try_lock(me)
     }
@@ -112,7 +112,7 @@ impl WaitWake {
     }
 }
 
-impl Inside for WaitWake {
+impl Replacement for WaitWake {
     fn try_lock(mutex: &Mutex, _: u32) -> bool {
         wait_wake(&mutex.word).try_lock()
     }
@@ -142,9 +142,9 @@ impl Inherit {
 /// How long a thread sleeps before it checks whether the lock has moved to another word.
 const NAP: Duration = Duration::from_secs(1);
 
-impl Inside for Inherit {
+impl Replacement for Inherit {
     fn try_lock(mutex: &Mutex, me: u32) -> bool {
-        match mutex.instead() {
+        match mutex.second_word() {
             Some(word) => wait_wake(word).try_lock(),
             None => take_free(mutex, me),
         }
@@ -153,14 +153,14 @@ impl Inside for Inherit {
     fn wait(mutex: &Mutex, me: u32, deadline: Option<Deadline>) -> c_int {
         let mut is_said = false;
         loop {
-            if let Some(word) = mutex.instead() {
+            if let Some(word) = mutex.second_word() {
                 return WaitWake::wait_for(word, deadline);
             }
             let end = Deadline::after(NAP);
             let end = deadline.map_or(end, |deadline| deadline.min(end));
             let in_vain = match Self::words(mutex).lock_contended(me, Some(end)) {
                 // The word is no longer the lock: the kernel gives it to a waiter when its owner ends.
-                _ if mutex.instead().is_some() => continue,
+                _ if mutex.second_word().is_some() => continue,
                 Ok(true) => return 0,
                 Ok(false) => false,
                 // As with glibc's mutex, whose owner may be this thread, or have ended.
@@ -182,7 +182,7 @@ impl Inside for Inherit {
     }
 
     fn release(mutex: &Mutex, me: u32, at: usize) -> c_int {
-        if let Some(word) = mutex.instead() {
+        if let Some(word) = mutex.second_word() {
             WaitWake::release_word(word);
             return 0;
         }
@@ -190,13 +190,13 @@ impl Inside for Inherit {
         match words.owner_thread(me) {
             Some(OwnerThread::Running(owner)) => {
                 counts::released_by_other(mutex, me, owner, at);
-                mutex.release_elsewhere();
+                mutex.release_to_second_word();
                 return 0;
             }
             // Its joiner may release what it has held.
             Some(OwnerThread::Exiting(owner)) => {
                 if !words.unlock_of_exiting(owner) {
-                    mutex.release_elsewhere();
+                    mutex.release_to_second_word();
                 }
                 return 0;
             }

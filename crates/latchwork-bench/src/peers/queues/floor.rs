@@ -5,8 +5,8 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::Place;
-use super::{CAPACITY, MOST, Mail, Receives, Sends};
+use super::super::SharedPage;
+use super::{CAPACITY, MOST, MessageQueue, Receives, Sends};
 
 #[repr(C, align(128))]
 struct Line(AtomicUsize);
@@ -23,7 +23,7 @@ unsafe impl Sync for Words {}
 
 /// One sender and one receiver, which never sleep.
 pub(crate) struct SpinningRing {
-    words: Place<Words>,
+    words: SharedPage<Words>,
     size: usize,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct End<'a> {
     others: usize,
 }
 
-impl Mail for SpinningRing {
+impl MessageQueue for SpinningRing {
     type Sender<'a> = End<'a>;
     type Receiver<'a> = End<'a>;
 
     fn make(size: usize) -> io::Result<Self> {
         // SAFETY: zero is a valid value of all fields.
-        let words = unsafe { Place::zeroed()? };
+        let words = unsafe { SharedPage::zeroed()? };
         Ok(Self { words, size })
     }
 
@@ -115,7 +115,7 @@ pub(crate) struct Memcpy(usize);
 pub(crate) struct Nothing;
 pub(crate) struct Copies(Vec<u8>, Vec<u8>);
 
-impl Mail for Memcpy {
+impl MessageQueue for Memcpy {
     type Sender<'a> = Nothing;
     type Receiver<'a> = Copies;
 

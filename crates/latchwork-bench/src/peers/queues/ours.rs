@@ -6,7 +6,7 @@ use latchwork::queue::spsc::{self, Spsc};
 use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region, RegionOptions};
 
-use super::{CAPACITY, Mail, Receives, Sends, add_up, compute, look_at};
+use super::{CAPACITY, MessageQueue, Receives, Sends, add_up, compute, read_lines};
 
 const NAME: &str = "mail";
 
@@ -37,7 +37,7 @@ macro_rules! by_queue {
         pub(crate) struct $sender<'a>(Queue<'a>);
         pub(crate) struct $receiver<'a>(Queue<'a>);
 
-        impl Mail for $name {
+        impl MessageQueue for $name {
             type Sender<'a> = $sender<'a>;
             type Receiver<'a> = $receiver<'a>;
 
@@ -109,7 +109,7 @@ by_queue!(
     },
     |end, _, times| {
         (0..times).try_for_each(|_| {
-            look_at(&end.0.receive_held().map_err(other)?);
+            read_lines(&end.0.receive_held().map_err(other)?);
             Ok(())
         })
     },
@@ -199,7 +199,7 @@ impl Ring {
     }
 }
 
-impl Mail for Ring {
+impl MessageQueue for Ring {
     type Sender<'a> = spsc::Sender<'a>;
     type Receiver<'a> = spsc::Receiver<'a>;
 
@@ -242,7 +242,7 @@ macro_rules! by_ring {
         pub(crate) struct $sender<'a>(spsc::Sender<'a>);
         pub(crate) struct $receiver<'a>(spsc::Receiver<'a>);
 
-        impl Mail for $name {
+        impl MessageQueue for $name {
             type Sender<'a> = $sender<'a>;
             type Receiver<'a> = $receiver<'a>;
 
@@ -318,7 +318,7 @@ impl Sends for RingInPlaceSender<'_> {
 impl Receives for RingInPlaceReceiver<'_> {
     fn receive(&mut self, _: &mut [u8], times: u64) -> io::Result<()> {
         (0..times).try_for_each(|_| {
-            look_at(&self.0.receive_held(Wait::Forever).map_err(other)?);
+            read_lines(&self.0.receive_held(Wait::Forever).map_err(other)?);
             Ok(())
         })
     }

@@ -1,0 +1,16 @@
+//! Ways to pass messages from one task to another.
+
+mod boost;
+mod floor;
+mod ours;
+mod pthread;
+mod queue;
+mod system;
+
+pub(crate) use boost::Boost;
+pub(crate) use floor::{Memcpy, SpinningRing};
+pub(crate) use ours::{Batched, Copied, HandedOver, InPlace, Ring, RingBatched, RingInPlace};
+pub(crate) use pthread::{MutexCond, MutexSem};
+pub(crate) use queue::{CAPACITY, MOST, MessageQueue, Receives, Sends};
+use queue::{add_up, compute, read_lines};
+pub(crate) use system::{Pipe, PosixMq, SeqPacket, ShallowMq};

@@ -1,0 +1,121 @@
+//! The attributes and flags of `coproc_create`.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_int};
+use latchwork::coproc::{Attributes, Scheduling};
+use libc::{EINVAL, ENOTSUP, cpu_set_t, rlim_t};
+
+/// The flags of `coproc.h`.
+pub(super) mod flag {
+    pub(crate) const NOTIFY_PARENT: i32 = 0x0001;
+    pub(crate) const SHARE_FS: i32 = 0x0002;
+    pub(crate) const DETACHED: i32 = 0x0004;
+    pub(crate) const SHARE_SYSVSEM: i32 = 0x0008;
+    pub(crate) const SET_AS_SIZE: i32 = 0x0010;
+    pub(crate) const SET_CORE_SIZE: i32 = 0x0020;
+    pub(crate) const SET_CPU_TIME: i32 = 0x0040;
+    pub(crate) const SET_STACK_SIZE: i32 = 0x0080;
+    pub(crate) const SET_SCHED: i32 = 0x0100;
+    pub(crate) const SET_CPU_AFFINITY: i32 = 0x0200;
+    pub(crate) const SNAPSHOT: i32 = 0x0400;
+    pub(crate) const DIE_WITH_PARENT: i32 = 0x0800;
+    pub(crate) const SET: i32 = 0x03f0;
+    pub(crate) const ALL: i32 = 0x0fff;
+}
+
+#[repr(C)]
+pub(super) struct CoprocAttributes {
+    address_space_size: rlim_t,
+    core_file_size: rlim_t,
+    cpu_time: rlim_t,
+    stack_size: rlim_t,
+    scheduling_policy: c_int,
+    scheduling_param: c_int,
+    cpu_affinity_mask: cpu_set_t,
+}
+
+pub(super) fn attributes_of(
+    name: Option<&CStr>,
+    set: Option<&CoprocAttributes>,
+    flags: c_int,
+) -> Result<Attributes, c_int> {
+    if flags & !flag::ALL != 0 || flags & flag::SET != 0 && set.is_none() {
+        return Err(EINVAL);
+    }
+    if flags & flag::NOTIFY_PARENT != 0 {
+        return Err(ENOTSUP);
+    }
+    let mut attributes = Attributes::new();
+    if let Some(name) = name {
+        attributes = attributes.name(&name.to_string_lossy());
+    }
+    if let Some(set) = set {
+        let wants = |flag| flags & flag != 0;
+        if wants(flag::SET_AS_SIZE) {
+            attributes = attributes.address_space(set.address_space_size);
+        }
+        if wants(flag::SET_CORE_SIZE) {
+            attributes = attributes.core_size(set.core_file_size);
+        }
+        if wants(flag::SET_CPU_TIME) {
+            attributes = attributes.cpu_time(set.cpu_time);
+        }
+        if wants(flag::SET_STACK_SIZE) {
+            attributes = attributes.stack_size(set.stack_size as usize);
+        }
+        if wants(flag::SET_SCHED) {
+            attributes = attributes.scheduling(scheduling_of(set)?);
+        }
+        if wants(flag::SET_CPU_AFFINITY) {
+            let mask = &set.cpu_affinity_mask;
+            // SAFETY: all numbers are below the size of the set.
+            let is_in = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, mask) };
+            attributes = attributes.affinity((0..libc::CPU_SETSIZE as usize).filter(is_in));
+        }
+    }
+    if flags & flag::DIE_WITH_PARENT != 0 {
+        attributes = attributes.die_with_parent();
+    }
+    if flags & flag::SNAPSHOT != 0 {
+        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
+        attributes = unsafe { attributes.snapshot() };
+    }
+    if flags & flag::SHARE_SYSVSEM != 0 {
+        // SAFETY: a program in C is responsible for which copied objects its coprocs use.
+        attributes = unsafe { attributes.share_sysv_undo() };
+    }
+    if flags & flag::SHARE_FS != 0 {
+        // SAFETY: by its manual page, the program's coprocs close no descriptor that belongs to their creator.
+        attributes = unsafe { attributes.share_fs().share_files() };
+    }
+    Ok(attributes)
+}
+
+fn scheduling_of(set: &CoprocAttributes) -> Result<Scheduling, c_int> {
+    let param = set.scheduling_param;
+    Ok(match set.scheduling_policy {
+        libc::SCHED_OTHER => Scheduling::Other { nice: param },
+        libc::SCHED_BATCH => Scheduling::Batch { nice: param },
+        libc::SCHED_IDLE => Scheduling::Idle,
+        libc::SCHED_FIFO => Scheduling::Fifo { priority: param },
+        libc::SCHED_RR => Scheduling::RoundRobin { priority: param },
+        _ => return Err(EINVAL),
+    })
+}
+
+/// The names of attributes in C.
+pub(super) fn c_name_of(attribute: &str) -> Option<&'static CStr> {
+    Some(match attribute {
+        "address_space" => c"address_space_size",
+        "core_size" => c"core_file_size",
+        "cpu_time" => c"cpu_time",
+        "stack_size" => c"stack_size",
+        "scheduling" => c"scheduling_policy",
+        "nice" => c"scheduling_param",
+        "affinity" => c"cpu_affinity_mask",
+        "name" => c"coproc_name",
+        "region" => c"shm_max_size",
+        "process" => return None,
+        _ => c"flags",
+    })
+}

@@ -1,0 +1,129 @@
+//! The machine code of the inline functions, and the symbols of the shared library.
+
+use super::support::{by, compiler, has, installed, run, source};
+use std::process::Command;
+
+/// The instructions of a function up to its first return: those of a free lock, for what is not likely stands
+/// behind.
+#[cfg(target_arch = "x86_64")]
+fn straight(assembly: &str, function: &str) -> Vec<String> {
+    let label = format!("{function}:");
+    let lines = assembly
+        .lines()
+        .skip_while(|line| !line.starts_with(&label));
+    let mut instructions = Vec::new();
+    for line in lines.skip(1).map(str::trim) {
+        let is_label = line
+            .split_whitespace()
+            .next()
+            .is_none_or(|word| word.ends_with(':'));
+        // "lock" may stand on a line of its own, before its instruction.
+        if is_label || line.starts_with(['.', '#']) || line == "lock" {
+            continue;
+        }
+        instructions.push(line.to_owned());
+        if line.starts_with("ret") {
+            return instructions;
+        }
+    }
+    panic!("{function} does not return")
+}
+
+/// Each kind's pair, with the most instructions that it may have.
+#[cfg(target_arch = "x86_64")]
+const PAIRS: [(&str, usize, usize); 10] = [
+    ("lw_mutex", 10, 14),
+    ("lw_shared_mutex", 10, 14),
+    ("lw_tp_mutex", 14, 14),
+    ("lw_pi_mutex", 14, 14),
+    ("lw_plain_pi_mutex", 14, 14),
+    ("lw_recursive_mutex", 20, 26),
+    ("lw_robust_mutex", 36, 36),
+    ("lw_robust_tp_mutex", 36, 36),
+    ("lw_robust_pi_mutex", 42, 36),
+    ("lw_spin", 10, 12),
+];
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
+    for how in [
+        by("gcc", &["-std=c11", "-O2"]),
+        by("clang", &["-std=c11", "-O2"]),
+    ] {
+        if !how.is_there() {
+            continue;
+        }
+        let mut command = compiler(how);
+        command.args(["-S", "-o", "-"]).arg(source("fast.c"));
+        let assembly = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        for (kind, lock, unlock) in PAIRS {
+            for (function, most) in [("lock", lock), ("unlock", unlock)] {
+                let name = format!("{kind}_pair_{function}");
+                let path = straight(&assembly, &name);
+                let atomic = |line: &&String| {
+                    line.contains("cmpxchg") || line.starts_with("xchg") || line.contains("xadd")
+                };
+                // A spinlock is released by a plain store.
+                let expected = usize::from(name != "lw_spin_pair_unlock");
+                assert_eq!(
+                    path.iter().filter(atomic).count(),
+                    expected,
+                    "{name}: {path:#?}"
+                );
+                assert!(
+                    !path.iter().any(|line| line.starts_with("call")),
+                    "{name}: {path:#?}"
+                );
+                assert!(path.len() <= most, "{name} has {}: {path:#?}", path.len());
+            }
+        }
+    }
+}
+
+/// What the shared library exports, by name.
+fn exported() -> Vec<String> {
+    let library = installed().join("lib/liblatchwork.so");
+    let mut command = Command::new("objdump");
+    command.arg("-T").arg(library);
+    let listed = run(command);
+    let defined = listed.lines().filter(|line| !line.contains("*UND*"));
+    let names = defined.filter(|line| line.contains("LATCHWORK_0.1"));
+    names
+        .filter_map(|line| Some(line.split_whitespace().last()?.to_owned()))
+        .collect()
+}
+
+#[test]
+fn only_inline_functions_are_versioned_symbols() {
+    if !has("objdump") {
+        eprintln!("skipped: objdump is not installed");
+        return;
+    }
+    let exported = exported();
+    for name in [
+        "lw_mutex_lock",
+        "lw_robust_pi_mutex_unlock",
+        "lw_shared_sem_post",
+        "lw_rf_rwlock_tryrdlock",
+        "lw_cond_wait",
+        "lw_once",
+        "lw_robust_rwlock_unlock_inconsistent",
+        "lw_cond_has_waiters",
+        "lw_this_task",
+        "coproc_create",
+        "mutex_debug_lock",
+    ] {
+        assert!(
+            exported.iter().any(|known| known == name),
+            "{name} is missing"
+        );
+    }
+    let ours = ["lw_", "coproc_", "mutex_debug_", "rtems_", "LATCHWORK_"];
+    for name in &exported {
+        assert!(
+            ours.iter().any(|start| name.starts_with(start)),
+            "{name} is exported"
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Which process, and which threads of it, are checked.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use latchwork::check::hook;
+use latchwork_interpose::errno::keeping_errno;
+
+/// Whether the process is checked.
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// The ID of that process, or of the child of a fork that continues it.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The ID of the first process.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the calling thread is checked.
+#[inline]
+pub(crate) fn this_thread() -> bool {
+    hook::knows_this_thread() || resume()
+}
+
+/// In the child of a fork, before the handler of this library has run: fork handlers that were registered earlier release locks that
+/// their counterparts took before the fork. (Resuming the check of a thread that was checked before needs no memory
+/// from the allocator.)
+#[cold]
+fn resume() -> bool {
+    // Relaxed: set by this thread, or before there was another one.
+    if !STARTED.load(Ordering::Relaxed) || PROCESS.load(Ordering::Relaxed) == process_id() {
+        return false;
+    }
+    begin_process();
+    hook::knows_this_thread()
+}
+
+/// Whether this is the process as which the program began, and not the child of a fork.
+pub(crate) fn is_first() -> bool {
+    FIRST.load(Ordering::Relaxed) == PROCESS.load(Ordering::Relaxed)
+}
+
+fn process_id() -> u32 {
+    // SAFETY: `getpid` takes no arguments and cannot fail. (A direct system call, since a cached ID would be wrong
+    // after a fork.)
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
+
+/// The calling thread's ID.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: `gettid` takes no arguments and cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Checks the calling thread from now on.
+pub(crate) fn begin_thread() {
+    // Relaxed: the state that it guards existed before this thread, or is this thread's own.
+    if STARTED.load(Ordering::Relaxed) {
+        keeping_errno(hook::forked);
+    }
+}
+
+/// Checks the calling thread, the first one of its process.
+pub(crate) fn begin_process() {
+    PROCESS.store(process_id(), Ordering::Relaxed);
+    begin_thread();
+}
+
+/// Checks this process from now on, whose only thread calls this.
+pub(crate) fn begin() {
+    STARTED.store(true, Ordering::Relaxed);
+    FIRST.store(process_id(), Ordering::Relaxed);
+    begin_process();
+}
