@@ -133,7 +133,7 @@ fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
 }
 
 /// Two tasks take two locks in opposite order; other tasks take one of them only.
-fn a_deadlock<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
+fn a_deadlock<P: Lock, const N: usize>(bystanders: [usize; N]) -> impl Fn() {
     move || {
         let (left, right) = (Arc::<Shared<P>>::default(), Arc::<Shared<P>>::default());
         let reports = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
@@ -151,7 +151,7 @@ fn a_deadlock<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
                 }
             })
         });
-        let others = innocent.map(|number| {
+        let others = bystanders.map(|number| {
             let left = Arc::clone(&left);
             spawn(number, move || {
                 let taken = left.lock.acquire();
@@ -339,7 +339,7 @@ negative_twin!(
 negative_twin!(
     twin_owner_of_the_gate_that_blames_itself_is_found,
     InheritBlamesGate,
-    "an innocent task",
+    "a task outside the cycle",
     Some(2),
     a_deadlock::<Inherit, 1>([0])
 );
