@@ -441,35 +441,3 @@ impl Me {
         unsafe { thread::unmap_record(NonNull::from(record).cast()) };
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Forks without libc, which would register its robust list for the child; the child exits with what `body` returns.
-    /// Returns the child's exit status.
-    fn raw_clone(body: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child calls nothing that another thread could have locked, and exits.
-        unsafe {
-            let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
-            if child == 0 {
-                libc::_exit(body());
-            }
-            let mut status = 0;
-            libc::waitpid(child as i32, &raw mut status, 0);
-            status
-        }
-    }
-
-    /// The first clone's list lies in its record, which the second one finds wiped.
-    #[test]
-    fn a_raw_clone_of_a_raw_clone_can_own_robust_locks() {
-        let of_a_new_thread = || {
-            raw_clone(|| match Me::get() {
-                Ok(_) => (raw_clone(|| Me::get().is_err().into()) != 0).into(),
-                Err(_) => 2,
-            })
-        };
-        assert_eq!(std::thread::spawn(of_a_new_thread).join().ok(), Some(0));
-    }
-}
