@@ -28,11 +28,12 @@
 //! condition variable; for inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
 //!
 //! Waiters sleep in one of two places. The *crowd* is for shared condition variables, and for waiters of a
-//! [`Private`](crate::sharing::Private) one that use another mutex than the gathering's. There a `notify_all` wakes all waiters, which
-//! then contend for the mutex. The *gathering* is for the waiters of a private condition variable that use the
-//! same mutex. There a notification *releases* waiters: each is woken when it can have the mutex, or shortly
-//! before. Until then it is *requeued*: the kernel moves it to another word without waking it. That word is the
-//! mutex's, or the *relay*, a word of the condition variable on which each woken waiter wakes the next.
+//! [`Private`](crate::sharing::Private) one that use another mutex than the gathering's. There a `notify_all`
+//! wakes all waiters, which then contend for the mutex. The *gathering* is for the waiters of a private
+//! condition variable that use the same mutex. There a notification *releases* waiters: each is woken when it
+//! can have the mutex, or shortly before. Until then it is *requeued*: the kernel moves it to another word
+//! without waking it. That word is the mutex's, or the *relay*, a word of the condition variable on which each
+//! woken waiter wakes the next.
 //!
 //! | mutex | `notify_one` | `notify_all` | a released waiter |
 //! | --- | --- | --- | --- |

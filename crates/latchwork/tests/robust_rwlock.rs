@@ -314,7 +314,7 @@ fn a_child_cannot_repair_data_that_was_reported_to_its_parent() {
     let lock = lock.pin();
     leave_dead_writer(lock, 7);
     let Err(LockError::OwnerDied(died)) = lock.write() else {
-        panic!("nobody said so");
+        panic!("the death was not reported");
     };
     let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
     aborts(Child::fork(|| forget(inherited(&died).make_consistent())));
@@ -322,6 +322,21 @@ fn a_child_cannot_repair_data_that_was_reported_to_its_parent() {
     assert_eq!(*died, 7);
     drop(died);
     assert!(matches!(lock.read(), Err(LockError::NotRecoverable)));
+}
+
+/// The first clone's robust list lies in its thread's record, which the second one finds wiped.
+#[test]
+fn a_raw_clone_of_a_raw_clone_can_lock_if_the_thread_had_used_no_lock() {
+    let _trial = Trial::begin("a_raw_clone_of_a_raw_clone_can_lock_if_the_thread_had_used_no_lock");
+    let lock = lock();
+    let lock = lock.pin();
+    in_a_thread(|| {
+        Child::clone_raw(|| {
+            drop(lock.write().unwrap());
+            Child::clone_raw(|| drop(lock.write().unwrap())).succeed();
+        })
+        .succeed();
+    });
 }
 
 #[test]
