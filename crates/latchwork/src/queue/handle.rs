@@ -26,8 +26,9 @@ pub struct QueueOptions {
 impl QueueOptions {
     /// A queue for `capacity` messages of at most `max_message` bytes each. Creation allocates its memory, except for
     /// messages on their way to waiting receivers that have not run yet: where several receivers wait, one more may
-    /// allocate memory for one more message when it begins to wait (and fails with [`ReceiveError::Storage`] if the
-    /// region has none). The memory is freed when the queue is deleted.
+    /// allocate memory for one more message when it begins to wait (and fails with
+    /// [`ReceiveError::Storage`](super::ReceiveError::Storage) if the region has none). The memory is freed when the
+    /// queue is deleted.
     #[must_use]
     pub const fn new(capacity: u32, max_message: u32) -> Self {
         Self {
@@ -339,7 +340,7 @@ impl<'r> Queue<'r> {
     /// flight](Self::in_flight). So if no task sends any more, nothing is left to do, and no message comes again.
     ///
     /// [`Self::receive`] is done with a message when it returns. A task that is not done before it has processed the
-    /// message receives with [`Self::receive_held`], and drops the [`Message`] after that.
+    /// message receives with [`Self::receive_held`], and drops the [`Message`](super::Message) after that.
     ///
     /// # Errors
     /// As for [`Self::in_flight`].
