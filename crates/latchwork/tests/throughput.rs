@@ -228,11 +228,13 @@ fn a_signal_during_a_hand_off_loses_no_lock() {
     assert_eq!(*mutex.try_lock().expect("free"), entered);
 }
 
+type SharedMutex = Mutex<u64, Throughput<Shared>>;
+
 /// A hand-off to a top waiter that was killed keeps out neither `try_lock` nor waits that are shorter than a nap.
 #[test]
 fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
     let trial = Trial::begin("reserved_for_a_killed_top_waiter");
-    let attempts: [fn(&Mutex<u64, Throughput<Shared>>) -> bool; 2] = [
+    let attempts: [fn(&SharedMutex) -> bool; 2] = [
         |mutex| mutex.try_lock().is_some(),
         |mutex| {
             mutex
@@ -241,7 +243,7 @@ fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
         },
     ];
     for attempt in attempts {
-        let mutex: Mapped<Mutex<u64, Throughput<Shared>>> = Mapped::new(Mutex::from_raw(
+        let mutex: Mapped<SharedMutex> = Mapped::new(Mutex::from_raw(
             Throughput::new().hand_off_after(AT_ONCE),
             0,
         ));
