@@ -1,6 +1,6 @@
 //! `latchwork bench`: the experiments, which are in a crate of their own.
 
-use crate::Failure;
+use crate::failure::Failure;
 use std::process::ExitCode;
 
 /// Measures and prints, or lists.

@@ -1,6 +1,6 @@
 //! `latchwork gc`: removing the named regions that no process uses any more.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::status::Problems;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::leftovers::{Caution, Leftover, Outcome, remove_unused};

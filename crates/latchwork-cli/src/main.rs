@@ -5,6 +5,7 @@
 
 mod bench;
 mod doctor;
+mod failure;
 mod gc;
 mod live;
 mod locks;
@@ -23,6 +24,7 @@ mod top;
 mod tour;
 
 use clap::{Parser, Subcommand};
+use failure::Failure;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -69,37 +71,6 @@ enum Verb {
     Order(order::Args),
     /// Measure this library against others
     Bench(latchwork_bench::Args),
-}
-
-/// Why a verb failed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-    #[error("top: there is no terminal: try --once")]
-    NoTerminal,
-    #[error("cannot list /dev/shm: {0}")]
-    Directory(rustix::io::Errno),
-    #[error("order: {0}")]
-    Order(#[from] order::Unreadable),
-    #[error("the tour failed: {0}")]
-    Tour(Box<dyn std::error::Error>),
-    #[error(transparent)]
-    Bench(#[from] latchwork_bench::Error),
-    #[error(transparent)]
-    Run(#[from] run::Error),
-}
-
-impl Failure {
-    /// Whether the reader of the output has closed the pipe.
-    fn is_closed_pipe(&self) -> bool {
-        let error = match self {
-            Self::Output(error) | Self::Bench(latchwork_bench::Error::Output(error)) => Some(error),
-            Self::Tour(error) => error.downcast_ref(),
-            _ => None,
-        };
-        error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    }
 }
 
 fn main() -> ExitCode {

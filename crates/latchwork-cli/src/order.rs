@@ -5,7 +5,7 @@
 
 mod graph;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::style::printable;
 use graph::{Edge, Graph};
 use std::io::{self, Write};

@@ -18,7 +18,7 @@ mod panes;
 mod sheet;
 mod watch;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::terminal::{self, Keyboard, keys};
 use app::App;
 use panes::Pane;

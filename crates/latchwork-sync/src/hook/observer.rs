@@ -9,6 +9,7 @@
 //!
 //! A lock names the type of its observer, not a value: a lock may lie in shared memory, where a pointer to an observer
 //! means nothing. Only [`Registered`] looks one up, in a table of functions that is made from the trait.
+#![allow(unsafe_code)]
 
 use super::{How, Lock, Misuse, Mode, Site, Verdict};
 #[cfg(not(loom))]

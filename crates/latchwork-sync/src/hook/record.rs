@@ -400,7 +400,7 @@ impl TaskView {
     #[must_use]
     pub fn needs(&self) -> Option<u64> {
         let wants = self.wants?;
-        Some(self.also.unwrap_or(wants.lock.address as u64))
+        Some(self.also.unwrap_or(wants.lock.address() as u64))
     }
 
     /// The locks that it holds, oldest first.

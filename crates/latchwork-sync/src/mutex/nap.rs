@@ -98,12 +98,12 @@ pub(super) fn sleep(
     let ended = if nap == Nap::RobustWord {
         futex::nap(word, expected, deadline)
     } else {
-        let ends = nap == Nap::AtGate && crate::model::scene().naps_end;
+        let ends = nap == Nap::AtGate && latchwork_sys::model::scene().naps_end;
         futex::wait(
             word,
             expected,
             sharing,
-            deadline.or(ends.then_some(crate::model::SOON)),
+            deadline.or(ends.then_some(latchwork_sys::model::SOON)),
         )
     };
     if ended != Wait::TimedOut || deadline.is_some() {

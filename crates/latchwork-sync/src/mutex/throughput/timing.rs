@@ -100,7 +100,7 @@ pub(super) struct Timing {
 impl Timing {
     pub(super) fn start(threshold: Option<u32>) -> Self {
         Self {
-            at_once: threshold == Some(0) || crate::model::scene().hands_off,
+            at_once: threshold == Some(0) || latchwork_sys::model::scene().hands_off,
         }
     }
 
