@@ -2,7 +2,8 @@
 
 use std::io;
 
-use crate::{order, run};
+use crate::order::Unreadable;
+use crate::run;
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +15,7 @@ pub(crate) enum Failure {
     #[error("cannot list /dev/shm: {0}")]
     Directory(rustix::io::Errno),
     #[error("order: {0}")]
-    Order(#[from] order::Unreadable),
+    Order(#[from] Unreadable),
     #[error("the tour failed: {0}")]
     Tour(Box<dyn std::error::Error>),
     #[error(transparent)]

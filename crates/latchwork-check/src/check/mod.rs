@@ -77,7 +77,7 @@
 //! | `observer.rs`, [`hook`], `configure.rs` | the functions by which locks report, and the variable `LATCHWORK_CHECK` | `observe/` |
 //! | `checked.rs`, `rwlock.rs`, `robust.rs`, `tagged.rs`, `kinds.rs` | [`Checked`] and its forms | `observer.rs` |
 //!
-//! No arrow leads back: `ci/layers.sh` checks it. Detection returns what it has detected; an event reports it.
+//! No arrow leads back: a test that parses the source checks it. Detection returns what it has detected; an event reports it.
 //!
 //! A call for a lock goes this way: `observer.rs` tries `observe/fast_path.rs`. If anything about the call is new or
 //! unusual, it enters the calling thread into the checker and calls the event, for instance `observe/acquire.rs`. The

@@ -1,6 +1,7 @@
 //! Reports other than those of locks: waits for objects without an owner, freed memory, ends of threads.
 
-use super::{Kind, Lock, Observer, Registered, Site, is_observed};
+use super::observer::{Observer, Registered, is_observed};
+use super::{Kind, Lock, Site};
 use core::ops::Range;
 
 /// Reports that memory is about to be freed: a region's block, or a region.
