@@ -67,7 +67,7 @@ fn a_rule_can_be_excluded_and_a_potential_deadlock_is_a_finding() {
     let told = errors(&found);
     assert!(told.contains("ONE TASK SO FAR [one-task-order]"), "{told}");
     assert!(
-        told.contains("(suspected, if another task does the same)"),
+        told.contains("(suspected: possible if a second task does the same)"),
         "{told}"
     );
     assert!(found.status.success(), "{}", found.status);
