@@ -130,7 +130,7 @@ impl Debug {
             return EDEADLK;
         }
         loop {
-            let look = hook::patience();
+            let look = hook::next_report_time();
             let wait = match (how, look) {
                 (INTERRUPTIBLE, look) => {
                     Blocking::Interruptible(look.map(Deadline::from_nanoseconds))

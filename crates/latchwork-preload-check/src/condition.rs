@@ -95,7 +95,7 @@ fn is_new(object: *const Opaque, kind: Kind) -> bool {
 /// A condition variable is about to be initialised.
 pub(crate) fn check_init(cond: *const Opaque, at: usize) {
     if words(cond).is_some_and(|(_, uses)| uses & (DESTROYED | SHARED) == 0) {
-        object::made_again(cond, Kind::Condvar, at);
+        object::initialised_again(cond, Kind::Condvar, at);
     }
 }
 

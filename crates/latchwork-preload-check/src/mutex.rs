@@ -182,7 +182,7 @@ unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usiz
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         if (*mutex).is_marked() {
-            object::made_again(mutex, Kind::Mutex, at);
+            object::initialised_again(mutex, Kind::Mutex, at);
         }
         let result = make(
             || object::mutex_to_take(mutex, at),
@@ -214,7 +214,7 @@ unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_in
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         if (*mutex).is_marked() {
-            object::made_again(mutex, Kind::Mutex, at);
+            object::initialised_again(mutex, Kind::Mutex, at);
         }
         make(
             || object::mutex_to_take(mutex, at),

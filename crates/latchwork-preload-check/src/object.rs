@@ -149,9 +149,9 @@ pub(crate) fn uses_no_lock<T>(object: *const T, kind: Kind, what: NoLock, use_at
 
 /// Reports a second initialisation of an object that may have had one. (In the child of a fork, objects of the parent
 /// may be initialised again.)
-pub(crate) fn made_again<T>(object: *const T, kind: Kind, init_at: usize) {
+pub(crate) fn initialised_again<T>(object: *const T, kind: Kind, init_at: usize) {
     if let Some(lock) = at(object, kind).filter(|_| checked::is_first()) {
-        keeping_errno(|| hook::made_again(lock, task::sees_frees(), site(init_at)));
+        keeping_errno(|| hook::initialised_again(lock, task::sees_frees(), site(init_at)));
     }
 }
 

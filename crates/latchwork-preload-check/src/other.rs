@@ -103,7 +103,7 @@ unsafe extern "C" fn barrier_init(
 ) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        object::made_again(barrier, Kind::Barrier, at);
+        object::initialised_again(barrier, Kind::Barrier, at);
         let result = make(
             || object::at(barrier, Kind::Barrier),
             at,
@@ -161,7 +161,7 @@ unsafe extern "C" fn sem_init_checked(
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         if shared == 0 {
-            object::made_again(semaphore, Kind::Semaphore, at);
+            object::initialised_again(semaphore, Kind::Semaphore, at);
         }
         let result = make(
             || object::at(semaphore, Kind::Semaphore),

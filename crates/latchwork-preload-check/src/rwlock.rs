@@ -257,7 +257,7 @@ unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: us
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         if (*rwlock).is_marked() {
-            object::made_again(rwlock, Kind::RwLock, at);
+            object::initialised_again(rwlock, Kind::RwLock, at);
         }
         let result = make(
             || object::rwlock_to_take(rwlock, at),

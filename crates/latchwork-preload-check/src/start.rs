@@ -22,7 +22,7 @@ extern "C" fn start() {
         if is_on() {
             // SAFETY: a function of this library, which is never unloaded.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-            hook::joins_are_told();
+            hook::joins_are_reported();
             checked::begin();
         }
     });

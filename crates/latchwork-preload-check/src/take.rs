@@ -230,7 +230,7 @@ pub(crate) fn wait_checking(wait: impl Fn(&timespec) -> c_int) -> Option<c_int> 
         return None;
     }
     loop {
-        let look = hook::patience()?;
+        let look = hook::next_report_time()?;
         let until = timespec {
             tv_sec: (look / 1_000_000_000) as _,
             tv_nsec: (look % 1_000_000_000) as _,

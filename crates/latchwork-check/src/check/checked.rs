@@ -251,7 +251,7 @@ impl<P: Checkable, A> Checked<P, A> {
             return Err(Failed::Deadlock);
         }
         loop {
-            let report = observer::patience().map(Deadline::from_nanoseconds);
+            let report = observer::next_report_time().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
             let ended = wait(report.or(deadline));
             match ended {

@@ -107,7 +107,7 @@ pub use configure::{
 };
 pub use kinds::Checkable;
 pub use observer::begin;
-pub use record::bounded::{Few, Text};
+pub use record::bounded::{BoundedList, Text};
 pub use record::layout;
 #[doc(hidden)]
 pub use record::order_graph::level::order_work;

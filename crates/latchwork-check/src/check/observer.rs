@@ -169,7 +169,7 @@ events! {
     #[inline(never)]
     pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) = acquire::taken, else ();
 
-    /// The wait that [`patience`] refers to goes on, and has lasted until then.
+    /// The wait that [`next_report_time`] refers to goes on, and has lasted until then.
     pub fn still_waits() = acquire::still_waits, else ();
 
     /// As [`releasing`], by the slow path.
@@ -226,7 +226,7 @@ events! {
 
     /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory
     /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
-    pub fn made_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::made_again, else ();
+    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::initialised_again, else ();
 
     /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
     /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
@@ -270,7 +270,7 @@ pub(super) fn holds(lock: Lock) -> bool {
 /// The time at which something will have to be reported about the current wait, in nanoseconds on CLOCK_MONOTONIC: a
 /// call that can is to call [`still_waits`] then, and to go on waiting.
 #[must_use]
-pub fn patience() -> Option<u64> {
+pub fn next_report_time() -> Option<u64> {
     enter()?.wait.get()?.next()
 }
 

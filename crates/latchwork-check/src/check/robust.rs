@@ -18,8 +18,8 @@ unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
     const MARK: usize = P::MARK;
     const HIDES_STATE: bool = P::HIDES_STATE;
 
-    fn take(node: &Node, me: Me, patience: WaitMode) -> Result<(), RawError<P::Fault>> {
-        P::take(node, me, patience)
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
+        P::take(node, me, wait_mode)
     }
 
     fn free(node: &Node, head: &Head, before: usize) {
@@ -30,8 +30,8 @@ unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
         P::pass_on(node);
     }
 
-    fn enter(node: &Node, patience: WaitMode) -> Result<(), RawError<P::Fault>> {
-        P::enter(node, patience)
+    fn enter(node: &Node, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
+        P::enter(node, wait_mode)
     }
 
     fn ceiling(node: &Node) -> u8 {

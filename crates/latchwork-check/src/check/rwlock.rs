@@ -74,12 +74,12 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
     /// Waits; the inner call returns at the times at which something may have to be reported.
     fn wait(&self, mode: Mode, deadline: Option<Deadline>) -> bool {
         loop {
-            let report = observer::patience().map(Deadline::from_nanoseconds);
+            let report = observer::next_report_time().map(Deadline::from_nanoseconds);
             let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
-            let patience = WaitMode::until(report.or(deadline));
+            let wait_mode = WaitMode::until(report.or(deadline));
             let entered = match mode {
-                Mode::Shared => self.inner().read(patience),
-                Mode::Exclusive => self.inner().write(patience),
+                Mode::Shared => self.inner().read(wait_mode),
+                Mode::Exclusive => self.inner().write(wait_mode),
             };
             match entered {
                 Ok(()) => return true,

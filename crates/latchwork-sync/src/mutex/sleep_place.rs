@@ -6,6 +6,7 @@ use crate::atomic::AtomicU32;
 ///
 /// For locks of this process only: the private condition variable that requeues waiters makes private futex calls.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
 pub struct SleepPlace<'a>(pub(crate) SleepWord<'a>);
 
 /// The futex that waiters sleep on.
@@ -28,6 +29,7 @@ impl SleepPlace<'_> {
 
 /// How a task acquires a lock again after a wait for a condition variable.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
 pub struct Relock(pub(crate) RelockAs);
 
 /// The task that acquires a lock again.

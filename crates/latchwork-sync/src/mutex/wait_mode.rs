@@ -25,6 +25,7 @@ const TRY: u32 = 4;
 
 /// Wait mode: try, for ever, until a deadline, interruptible. (Two registers: fast paths pass it on.)
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
 pub struct WaitMode {
     end: u64,
     kind: u32,

@@ -138,21 +138,21 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     #[inline]
     #[doc(hidden)]
-    pub fn read(&self, patience: WaitMode) -> Result<(), Unfinished> {
+    pub fn read(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
         if self.read_free() {
             Ok(())
         } else {
-            self.contend::<false>(patience)
+            self.contend::<false>(wait_mode)
         }
     }
 
     #[inline]
     #[doc(hidden)]
-    pub fn write(&self, patience: WaitMode) -> Result<(), Unfinished> {
+    pub fn write(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
         if self.write_free() {
             Ok(())
         } else {
-            self.contend::<true>(patience)
+            self.contend::<true>(wait_mode)
         }
     }
 
@@ -274,7 +274,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[cold]
-    fn contend<const WRITES: bool>(&self, patience: WaitMode) -> Result<(), Unfinished> {
+    fn contend<const WRITES: bool>(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
         let mut me = Waiter::NEWCOMER;
         let mut starves_at = None;
         let mut starves = false;
@@ -286,7 +286,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                 let Some(state) = self.register_to_sleep::<WRITES>(&mut me, starves) else {
                     return Ok(());
                 };
-                let end = patience.deadline();
+                let end = wait_mode.deadline();
                 let until = if me.starves() {
                     end
                 } else {
@@ -305,7 +305,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                 if ended == Wait::TimedOut && until != end {
                     starves = true;
                     starves_at = None;
-                } else if let Err(unfinished) = patience.check(ended) {
+                } else if let Err(unfinished) = wait_mode.check(ended) {
                     return self.give_up::<WRITES>(me).then_some(()).ok_or(unfinished);
                 }
             }

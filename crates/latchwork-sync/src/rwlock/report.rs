@@ -28,21 +28,21 @@ const fn mode(writes: bool) -> Mode {
 #[track_caller]
 pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
-    patience: WaitMode,
+    wait_mode: WaitMode,
 ) -> Result<(), Unfinished> {
     if ByFeature::IS_ON {
-        return enter_reported::<_, _, WRITES>(lock, patience, Site::caller());
+        return enter_reported::<_, _, WRITES>(lock, wait_mode, Site::caller());
     }
     if WRITES {
-        lock.write(patience)
+        lock.write(wait_mode)
     } else {
-        lock.read(patience)
+        lock.read(wait_mode)
     }
 }
 
 fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
-    patience: WaitMode,
+    wait_mode: WaitMode,
     site: Site,
 ) -> Result<(), Unfinished> {
     let lock_report = lock_of(lock);
@@ -56,13 +56,13 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
         let _ = ByFeature::wants(
             lock_report,
             mode(WRITES),
-            patience.deadline().is_some(),
+            wait_mode.deadline().is_some(),
             site,
         );
         let entered = if WRITES {
-            lock.write(patience)
+            lock.write(wait_mode)
         } else {
-            lock.read(patience)
+            lock.read(wait_mode)
         };
         if entered.is_err() {
             ByFeature::gave_up(lock_report);

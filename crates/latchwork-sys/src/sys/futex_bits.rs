@@ -1,8 +1,11 @@
 //! The bits of a futex word that the kernel knows: for inheriting futexes, and for words on a robust list.
 
 /// The thread ID of the owner.
+#[doc(hidden)]
 pub const TID_MASK: u32 = 0x3fff_ffff;
 /// The owner died.
+#[doc(hidden)]
 pub const OWNER_DIED: u32 = 0x4000_0000;
 /// A task sleeps on the word, or may.
+#[doc(hidden)]
 pub const WAITERS: u32 = 0x8000_0000;

@@ -1,7 +1,7 @@
 //! Threads that have ended with locks held.
 //!
 //! When a process ends, its locks end with it, and some processes end a thread first: a Java virtual machine ends a
-//! thread that keeps the world stopped, and exits. So where joins are reported to the checker ([`joins_are_told`]), the
+//! thread that keeps the world stopped, and exits. So where joins are reported to the checker ([`joins_are_reported`]), the
 //! end of a thread is kept here, and reported when the process is seen to go on: when the thread is joined, or when one
 //! of the locks is wanted. With the setting `exit`, entries that remain at the process's end are reported then,
 //! together with all locks that are held at that time. Where joins are not reported, an end is reported at once.
@@ -54,7 +54,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static JOINS_ARE_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Declares that each join of a thread will be reported by [`joined`]. Meant for the start of a program.
-pub fn joins_are_told() {
+pub fn joins_are_reported() {
     JOINS_ARE_REPORTED.store(true, Ordering::Relaxed);
 }
 

@@ -32,6 +32,7 @@ use crate::sys::clock;
 /// It is inlined into its callers (an interposer, and `observer.rs`), so that it lies in a few cache lines: programs
 /// that return from a system call find nothing else in the cache.
 #[inline(always)]
+#[doc(hidden)]
 pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
     let tried = if how == How::Tried { TRIED } else { 0 };
     take(lock, pack(lock, mode) | tried, how, site)
@@ -106,6 +107,7 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
 /// The time at which a lock that is being released was taken.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
+#[doc(hidden)]
 pub struct Since(u64);
 
 impl Since {
@@ -126,6 +128,7 @@ impl Since {
 /// was recorded.
 #[inline(always)]
 #[must_use]
+#[doc(hidden)]
 pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
     release(lock, site)
 }

@@ -43,7 +43,7 @@ pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
 
 /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory was
 /// certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
-pub(crate) fn made_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
+pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
     let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
     if marks_of(object).is_some_and(is_made)
         && introspect::keeps_what_it_is(object.address() as u64, sees_frees)

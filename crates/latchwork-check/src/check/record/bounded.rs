@@ -56,13 +56,13 @@ impl<const N: usize> fmt::Debug for Text<N> {
 
 /// Up to `N` elements; more are dropped. Zeroed memory is an empty list.
 #[derive(Clone, Copy)]
-pub struct Few<T: Copy, const N: usize> {
+pub struct BoundedList<T: Copy, const N: usize> {
     /// The elements below `count` are initialised.
     things: [MaybeUninit<T>; N],
     count: usize,
 }
 
-impl<T: Copy, const N: usize> Few<T, N> {
+impl<T: Copy, const N: usize> BoundedList<T, N> {
     /// Appends an element. Returns whether there was room.
     pub(crate) fn push(&mut self, thing: T) -> bool {
         let fits = self.count < N;
@@ -99,7 +99,7 @@ impl<T: Copy, const N: usize> Few<T, N> {
     }
 }
 
-impl<T: Copy + fmt::Debug, const N: usize> fmt::Debug for Few<T, N> {
+impl<T: Copy + fmt::Debug, const N: usize> fmt::Debug for BoundedList<T, N> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.iter()).finish()
     }

@@ -239,6 +239,7 @@ fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
 /// Whether there may be a lock in a range of memory.
 #[inline]
 #[must_use]
+#[doc(hidden)]
 pub fn may_be_in(range: &Range<usize>) -> bool {
     let first = range.start % PAGE;
     let last = first + range.len().saturating_sub(1);

@@ -1,6 +1,6 @@
 //! The contents of a report, as one value from which text and JSON are made.
 
-use crate::check::record::bounded::{Few, Text};
+use crate::check::record::bounded::{BoundedList, Text};
 use crate::check::record::layout::{ASSUMED, FOLLOWS, SUSPECTED};
 use crate::check::record::rule::{Rule, Severity};
 use crate::hook::{Kind, Mode};
@@ -127,14 +127,14 @@ pub struct Finding {
     /// What happened, in one line.
     pub summary: Text<384>,
     /// The tasks that matter, and only those: in a cycle, each waits for what the next one holds.
-    pub tasks: Few<TaskText, TASKS>,
+    pub tasks: BoundedList<TaskText, TASKS>,
     /// The task that released the lock before, if the finding is a release of a lock that the task does not hold.
     pub released: Option<Released>,
     /// Why it was not taken for harmless, or what else to know.
     pub note: Text<256>,
     /// The calling task's stack, innermost frame first, without this library's frames: module, offset and, if the
     /// module's file names it, the function.
-    pub stack: Few<PlaceText, 12>,
+    pub stack: BoundedList<PlaceText, 12>,
 }
 
 impl Finding {

@@ -13,6 +13,7 @@ use crate::task::Me;
 ///
 /// # Safety
 /// When `take` succeeds, no other task has the lock until `free`, `pass_on` or the fast path of the release.
+#[doc(hidden)]
 pub unsafe trait RobustOps: Protocol {
     /// The mark of links to nodes of this protocol on the robust list.
     const MARK: usize = 0;

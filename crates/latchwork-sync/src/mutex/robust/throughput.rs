@@ -47,13 +47,13 @@ use core::marker::PhantomData;
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
 unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, patience: WaitMode) -> Result<(), RawError> {
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
         // Relaxed: only a compare-and-swap takes the lock.
         let mut word = node.word.load(Ordering::Relaxed);
         if word & TID_MASK == me.tid() {
             return Err(RawError::Deadlock);
         }
-        if patience.is_try() {
+        if wait_mode.is_try() {
             while word & TID_MASK != 0 || !take(&node.word, me.tid(), word) {
                 if word & TID_MASK != 0 {
                     return Err(RawError::WouldBlock);
@@ -70,7 +70,7 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
                 counts: &Uncounted,
                 sharing: PhantomData,
             };
-            words.lock(me.tid(), patience)?;
+            words.lock(me.tid(), wait_mode)?;
         }
         // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {

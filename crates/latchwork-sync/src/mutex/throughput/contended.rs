@@ -51,14 +51,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     pub(in crate::mutex) fn lock(
         &self,
         me: u32,
-        patience: WaitMode,
+        wait_mode: WaitMode,
     ) -> Result<Acquisition, Unfinished> {
         let mut sleeps = 0_u32;
         let ends_turn = !C::FOREIGN && end_turn_if_due() && self.gate.wake_another::<S>();
         let entered = if !ends_turn && self.steal_in_first_polls(me) {
             Ok(Entry::Stolen)
         } else {
-            self.enter(me, ends_turn, patience, &mut sleeps)
+            self.enter(me, ends_turn, wait_mode, &mut sleeps)
         };
         let event = match entered {
             Ok(Entry::Free) => None,
@@ -80,19 +80,19 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         &self,
         me: u32,
         ends_turn: bool,
-        patience: WaitMode,
+        wait_mode: WaitMode,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         if !ends_turn && self.steal_by_polling(me) {
             return Ok(Entry::Stolen);
         }
         if !ROBUST && !C::FOREIGN {
-            self.refuse_recursion(me, patience);
+            self.refuse_recursion(me, wait_mode);
         }
         // Real-time tasks bypass the gate and sleep on the word: the kernel wakes them in the order of their
         // priorities.
         if !self.gate.is_free() && is_real_time() {
-            let entered = self.wait_as_top_waiter(me, true, patience, sleeps);
+            let entered = self.wait_as_top_waiter(me, true, wait_mode, sleeps);
             self.gate.leave::<S>(me);
             return entered;
         }
@@ -111,12 +111,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         };
         let at_gate = self
             .gate
-            .enter::<S>(me, ends_turn, patience, is_dead, before_sleep);
+            .enter::<S>(me, ends_turn, wait_mode, is_dead, before_sleep);
         if let Err(unfinished) = at_gate {
             // The word may be reserved for a top waiter that is dead: if all waits are short, no nap ends.
             return self.try_lock(me).then_some(Entry::Stolen).ok_or(unfinished);
         }
-        let entered = self.wait_as_top_waiter(me, false, patience, sleeps);
+        let entered = self.wait_as_top_waiter(me, false, wait_mode, sleeps);
         if unless_fault!(ThroughputKeepsGate, true, false) {
             self.gate.leave::<S>(me);
         }
@@ -170,9 +170,9 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// Aborts if the task holds the lock: it would wait for itself for ever. Private locks only: IDs are unique within
     /// a process, but a task of another PID namespace may have the same one.
-    fn refuse_recursion(&self, me: u32, patience: WaitMode) {
+    fn refuse_recursion(&self, me: u32, wait_mode: WaitMode) {
         let is_mine = self.word.load(Ordering::Relaxed) & TID_MASK == me;
-        if is_mine && patience.deadline().is_none() && S::FLAG == Flag::Private {
+        if is_mine && wait_mode.deadline().is_none() && S::FLAG == Flag::Private {
             crate::fatal(format_args!(
                 "a throughput mutex was locked again by task {me}, which holds it"
             ));

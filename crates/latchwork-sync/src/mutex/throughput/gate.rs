@@ -55,7 +55,7 @@ impl Gate {
         &self,
         me: u32,
         ends_turn: bool,
-        patience: WaitMode,
+        wait_mode: WaitMode,
         is_dead: impl Fn(u32) -> bool,
         mut before_sleep: impl FnMut(),
     ) -> Result<(), Unfinished> {
@@ -88,7 +88,7 @@ impl Gate {
             before_sleep();
             let seen = gate | WAITERS;
             let end = *nap.get_or_insert_with(|| Nap::AtGate.end());
-            match sleep(&self.0, seen, S::FLAG, patience, end)? {
+            match sleep(&self.0, seen, S::FLAG, wait_mode, end)? {
                 Wait::TimedOut => {
                     // The top waiter has not changed during the nap: it may be dead or stopped, so this task takes its
                     // gate. If it is neither, there are two top waiters now.

@@ -174,7 +174,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, patience: WaitMode) -> Result<Acquisition, Unfinished> {
+    fn lock_contended(&self, wait_mode: WaitMode) -> Result<Acquisition, Unfinished> {
         let mut me = Me::current_or_none().tid();
         // A thread's first lock call comes here although the lock may be free: it had no ID yet.
         if me == 0 {
@@ -183,7 +183,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
                 return Ok(Acquisition::FREE);
             }
         }
-        self.words().lock(me, patience)
+        self.words().lock(me, wait_mode)
     }
 
     /// A `try_lock` whose CAS 0→TID failed: the lock is held, the thread has no ID yet, or the word is reserved.

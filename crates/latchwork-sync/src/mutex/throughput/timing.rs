@@ -27,8 +27,8 @@ pub(super) fn micros(threshold: u32) -> Option<u32> {
 const DIVISOR_AFTER_SLEEP: u32 = 8;
 
 #[cfg(not(loom))]
-pub(super) fn deadline_has_passed(patience: WaitMode) -> bool {
-    patience
+pub(super) fn deadline_has_passed(wait_mode: WaitMode) -> bool {
+    wait_mode
         .deadline()
         .is_some_and(crate::time::Deadline::has_passed)
 }

@@ -22,7 +22,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         &self,
         me: u32,
         at_once: bool,
-        patience: WaitMode,
+        wait_mode: WaitMode,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         let threshold = super::timing::micros(*self.threshold);
@@ -34,7 +34,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         });
         let mut nap = None;
         loop {
-            if let Some(entry) = self.poll_while_owner_runs(me, &timing, patience) {
+            if let Some(entry) = self.poll_while_owner_runs(me, &timing, wait_mode) {
                 return Ok(entry);
             }
             // This task may have bypassed the gate, or lost it (invariant 6). With the gate at 0, newcomers would take
@@ -63,7 +63,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
             let end = *nap.get_or_insert_with(|| timing.end_of_nap(is_overdue));
-            match sleep(self.word, seen, S::FLAG, patience, end) {
+            match sleep(self.word, seen, S::FLAG, wait_mode, end) {
                 Ok(Wait::Interrupted) => {}
                 Ok(ended) => {
                     nap = None;
@@ -106,7 +106,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 
     /// Polls as long as the owner runs and polling pays, until it is time to set the request at the latest.
-    fn poll_while_owner_runs(&self, me: u32, timing: &Timing, patience: WaitMode) -> Option<Entry> {
+    fn poll_while_owner_runs(
+        &self,
+        me: u32,
+        timing: &Timing,
+        wait_mode: WaitMode,
+    ) -> Option<Entry> {
         for _ in 0..FIRST_POLLS {
             if let Some(entry) = self.try_take(me) {
                 return Some(entry);
@@ -142,7 +147,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                     Runs::Yes => true,
                 };
             // If the deadline has passed, the sleep that follows reports it.
-            if !goes_on || timing.has_polled_enough() || deadline_has_passed(patience) {
+            if !goes_on || timing.has_polled_enough() || deadline_has_passed(wait_mode) {
                 if let Polls::OfThread(budget) = polls {
                     budget.made(made, false);
                 }

@@ -139,30 +139,30 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     }
 
     #[inline(always)]
-    fn read_with(self: Pin<&Self>, patience: WaitMode) -> ReadResult<'_, T, READERS> {
+    fn read_with(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS> {
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw.read_free() } {
             Some((seat, owner)) => Ok(RobustReadGuard::new(self.get_ref(), seat, owner)),
-            None => self.read_slowly(patience),
+            None => self.read_slowly(wait_mode),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_slowly(self: Pin<&Self>, patience: WaitMode) -> ReadResult<'_, T, READERS> {
+    fn read_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS> {
         let lock = self.get_ref();
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
-        match unsafe { lock.raw.read(patience) } {
+        match unsafe { lock.raw.read(wait_mode) } {
             Ok(Entered::Reading(seat)) => Ok(RobustReadGuard::new(lock, seat, my_id())),
             Ok(Entered::Torn) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn write_with(self: Pin<&Self>, patience: WaitMode) -> WriteResult<'_, T, READERS> {
+    fn write_with(self: Pin<&Self>, wait_mode: WaitMode) -> WriteResult<'_, T, READERS> {
         let lock = self.get_ref();
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
-        match unsafe { lock.raw.write(patience) } {
+        match unsafe { lock.raw.write(wait_mode) } {
             Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock)),
             Ok(Acquired::OwnerDied) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),

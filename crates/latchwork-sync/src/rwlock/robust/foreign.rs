@@ -14,14 +14,14 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     pub(crate) unsafe fn enter(
         &self,
         writes: bool,
-        patience: WaitMode,
+        wait_mode: WaitMode,
     ) -> Result<libc::c_int, RawError> {
         // SAFETY: by the caller's contract.
         let torn = unsafe {
             if writes {
-                self.raw.write(patience)? == Acquired::OwnerDied
+                self.raw.write(wait_mode)? == Acquired::OwnerDied
             } else {
-                self.raw.read_free().is_none() && self.raw.read(patience)? == Entered::Torn
+                self.raw.read_free().is_none() && self.raw.read(wait_mode)? == Entered::Torn
             }
         };
         if torn {

@@ -19,8 +19,8 @@ mod nap {
         Some(Deadline::after(core::time::Duration::from_millis(1)))
     }
 
-    pub(super) fn was_the_last(patience: WaitMode) -> bool {
-        patience.deadline().is_some_and(Deadline::has_passed)
+    pub(super) fn was_the_last(wait_mode: WaitMode) -> bool {
+        wait_mode.deadline().is_some_and(Deadline::has_passed)
     }
 }
 
@@ -76,9 +76,9 @@ impl Seat {
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
-    unsafe fn take(&self, patience: WaitMode) -> Result<(), RawError> {
+    unsafe fn take(&self, wait_mode: WaitMode) -> Result<(), RawError> {
         // SAFETY: by the caller's contract.
-        if unsafe { self.0.acquire(patience) }? == Acquired::OwnerDied {
+        if unsafe { self.0.acquire(wait_mode) }? == Acquired::OwnerDied {
             self.0.mark_consistent();
         }
         Ok(())
@@ -88,10 +88,10 @@ impl Seat {
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
-    unsafe fn wait_until_free(&self, patience: WaitMode) -> Result<(), RawError> {
+    unsafe fn wait_until_free(&self, wait_mode: WaitMode) -> Result<(), RawError> {
         // SAFETY: by the caller's contract; `take` has acquired the seat that `unlock_raw` releases.
         unsafe {
-            self.take(patience)?;
+            self.take(wait_mode)?;
             self.0.unlock_raw();
         }
         Ok(())
@@ -170,17 +170,17 @@ impl<const READERS: usize> RawRobust<READERS> {
     ///
     /// # Safety
     /// As for [`Self::read_free`].
-    unsafe fn take_seat(&self, me: Me, patience: WaitMode) -> Result<usize, RawError> {
+    unsafe fn take_seat(&self, me: Me, wait_mode: WaitMode) -> Result<usize, RawError> {
         let favourite = me.tid() as usize % READERS;
         loop {
             // SAFETY: by the caller's contract.
             match unsafe { self.take_free_seat(me) } {
-                Err(RawError::WouldBlock) if !patience.is_try() => {}
+                Err(RawError::WouldBlock) if !wait_mode.is_try() => {}
                 taken => return taken,
             }
             // SAFETY: by the caller's contract.
-            match unsafe { self.seats[favourite].take(patience.at_most(nap::end())) } {
-                Err(RawError::TimedOut) if !nap::was_the_last(patience) => {}
+            match unsafe { self.seats[favourite].take(wait_mode.at_most(nap::end())) } {
+                Err(RawError::TimedOut) if !nap::was_the_last(wait_mode) => {}
                 taken => return taken.map(|()| favourite),
             }
         }
@@ -188,7 +188,7 @@ impl<const READERS: usize> RawRobust<READERS> {
 
     /// # Safety
     /// As for [`Self::read_free`].
-    pub(crate) unsafe fn read(&self, patience: WaitMode) -> Result<Entered, RawError> {
+    pub(crate) unsafe fn read(&self, wait_mode: WaitMode) -> Result<Entered, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -205,19 +205,19 @@ impl<const READERS: usize> RawRobust<READERS> {
                     Err(error) => return Err(error),
                 }
             }
-            if polls == HAND_OVER || patience.is_try() {
+            if polls == HAND_OVER || wait_mode.is_try() {
                 break;
             }
             pause(polls);
             polls += 1;
         }
-        self.may_wait(patience)?;
+        self.may_wait(wait_mode)?;
         // SAFETY: by the caller's contract; the gate is released after this task acquired it.
         unsafe {
-            if self.finds_torn_data(self.gate.acquire(patience)?) {
+            if self.finds_torn_data(self.gate.acquire(wait_mode)?) {
                 return Ok(Entered::Torn);
             }
-            let index = self.take_seat(me, patience);
+            let index = self.take_seat(me, wait_mode);
             self.gate.unlock_raw();
             index.map(Entered::Reading)
         }
@@ -239,8 +239,8 @@ impl<const READERS: usize> RawRobust<READERS> {
 
     /// Before each wait: a task that has a seat must not wait for others, since they may wait for that seat.
     #[cold]
-    fn may_wait(&self, patience: WaitMode) -> Result<(), RawError> {
-        if patience.is_try() {
+    fn may_wait(&self, wait_mode: WaitMode) -> Result<(), RawError> {
+        if wait_mode.is_try() {
             return Ok(());
         }
         let me = Some(Me::get().map_err(RawError::Unavailable)?.tid());
@@ -254,14 +254,14 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// # Safety
     /// As for [`Self::read_free`].
     #[inline]
-    pub(crate) unsafe fn write(&self, patience: WaitMode) -> Result<Acquired, RawError> {
+    pub(crate) unsafe fn write(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
         // SAFETY: by the caller's contract; the gate is released after this task acquired it.
         unsafe {
             let taken = match self.gate.acquire_free() {
                 Some(_) => Acquired::Clean,
                 None => {
-                    self.may_wait(patience)?;
-                    self.gate.acquire_in_budget(patience)?
+                    self.may_wait(wait_mode)?;
+                    self.gate.acquire_in_budget(wait_mode)?
                 }
             };
             if self.finds_torn_data(taken) {
@@ -275,8 +275,8 @@ impl<const READERS: usize> RawRobust<READERS> {
                 if is_free(&seat.0) {
                     continue;
                 }
-                let waited = self.may_wait(patience);
-                if let Err(error) = waited.and_then(|()| seat.wait_until_free(patience)) {
+                let waited = self.may_wait(wait_mode);
+                if let Err(error) = waited.and_then(|()| seat.wait_until_free(wait_mode)) {
                     self.gate.unlock_raw();
                     return Err(error);
                 }
