@@ -168,13 +168,22 @@ impl Me {
     /// A wrong count breaks no memory: locks that exceed the kernel's limit are not marked when the thread dies.
     #[inline]
     pub fn spend(self) {
-        self.record.budget.set(self.budget() - 1);
+        self.set_budget(self.budget() - 1);
     }
 
     /// To be called when a lock that counts has been unlinked.
     #[inline]
     pub fn refund(self) {
-        self.record.budget.set(self.budget() + 1);
+        self.set_budget(self.budget() + 1);
+    }
+
+    /// Sets the budget, unless the record was wiped: in the child of a fork a budget would claim that the record has a
+    /// robust list; see [`CurrentOrNone::task_with_budget`].
+    #[inline]
+    fn set_budget(self, budget: i32) {
+        if self.record.head.get().is_some() {
+            self.record.budget.set(budget);
+        }
     }
 
     /// Sets the address of the checker's data for this thread.
@@ -186,11 +195,12 @@ impl Me {
         self.record.checked.set(address);
     }
 
-    /// Counts the entries of the robust list, and returns the corrected budget.
+    /// Counts the entries of the robust list, and returns the corrected budget; 0 in the child of a fork, where the
+    /// record is wiped.
     #[cold]
     pub fn recount(self) -> i32 {
-        let budget = MAX_HELD - self.with_list(0, |head| head.links().count() as i32);
-        self.record.budget.set(budget);
+        let budget = self.with_list(0, |head| MAX_HELD - head.links().count() as i32);
+        self.set_budget(budget);
         budget
     }
 
@@ -200,7 +210,8 @@ impl Me {
         struct Relying(&'static Cell<u32>);
         impl Drop for Relying {
             fn drop(&mut self) {
-                self.0.set(self.0.get() - 1);
+                // The child of a fork in the operation begins at 0 again.
+                self.0.set(self.0.get().saturating_sub(1));
             }
         }
         let relying = Relying(&self.record.relying);

@@ -178,3 +178,34 @@ fn exec_counts_as_death_of_all_threads() {
     .succeed();
     assert!(locks.iter().all(Lock::recover));
 }
+
+/// A signal handler that forks, in the middle of a lock call, goes on in the child with the parent's `Me`. Its record
+/// is wiped there: no correction of the budget may claim that it has a robust list.
+#[test]
+fn a_wiped_record_gets_no_budget() {
+    let _trial = Trial::begin("a_wiped_record_gets_no_budget");
+    let lock = Mapped::new(Mutex::robust(0_u32));
+    let me = latchwork_sync::task::Me::get().unwrap();
+    let corrections: [fn(latchwork_sync::task::Me); 3] =
+        [|me| _ = me.recount(), |me| me.refund(), |me| me.spend()];
+    for correct in corrections {
+        Child::fork(|| {
+            correct(me);
+            assert_eq!(me.budget(), 0);
+            *lock.pin().lock().unwrap() += 1;
+        })
+        .succeed();
+    }
+    Child::fork(|| {
+        // SAFETY: the child only returns from the operation, and ends.
+        let child = me.rely_on_attachment(|| unsafe { libc::fork() });
+        if child != 0 {
+            let mut status = 0;
+            // SAFETY: a child of this process, and a place for its status.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+    })
+    .succeed();
+    assert_eq!(*lock.pin().lock().unwrap(), 3);
+}

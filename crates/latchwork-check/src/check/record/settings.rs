@@ -1,7 +1,7 @@
 //! The settings: what is checked, and where findings go. `configure.rs` makes them.
 #![allow(unsafe_code)]
 
-use super::report_fd::ReportFd;
+use super::report_fd::{ReportFd, ReportFile};
 use super::rule::Rule;
 use super::standard_error::complain;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::sys::helper::{self, Helper};
 use crate::sys::{board as memory, introspect};
 use core::ffi::CStr;
 use core::ptr;
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 
 /// Nothing is checked.
 pub(crate) const OFF: u32 = 1;
@@ -170,7 +170,7 @@ pub(crate) fn keep_order_path(path: &str) -> bool {
 
 /// Findings are appended to this file from now on. Returns whether it could be opened.
 pub(crate) fn append_json_to(path: &str) -> bool {
-    JSON_PATH.keep(path) && open_json().is_some()
+    JSON_PATH.keep(path) && open_json(JSON.descriptor()).is_some()
 }
 
 /// The helper program is at this path.
@@ -181,25 +181,25 @@ pub(crate) fn choose_helper(path: &str) {
     }
 }
 
-fn open_json() -> Option<BorrowedFd<'static>> {
+/// Opens the file for JSON in place of the descriptor `before`, unless another thread has done so.
+fn open_json(before: Option<u32>) -> Option<ReportFile> {
     let file = introspect::append_to(JSON_PATH.get()?)?;
-    JSON.keep(file.into_raw_fd().cast_unsigned());
+    if JSON.keep(before, file.as_raw_fd().cast_unsigned()) {
+        let _kept = file.into_raw_fd();
+    }
     JSON.get()
 }
 
-/// The descriptor for JSON. It is reopened if the program has closed it, even if its number names another file now.
-pub(crate) fn json() -> Option<BorrowedFd<'static>> {
-    if !JSON.is_set() {
-        return None;
-    }
-    let descriptor = JSON.get().or_else(open_json);
-    if descriptor.is_none() {
-        JSON.forget();
+/// The file for JSON. It is reopened if the program has closed it, even if its number names another file now.
+pub(crate) fn json() -> Option<ReportFile> {
+    let descriptor = JSON.descriptor()?;
+    let file = JSON.at(descriptor).or_else(|| open_json(Some(descriptor)));
+    if file.is_none() && JSON.forget(descriptor) {
         complain(format_args!(
             "LATCHWORK_CHECK: the file for findings was closed, and cannot be reopened: no further findings are written to it"
         ));
     }
-    descriptor
+    file.or_else(|| JSON.get())
 }
 
 /// Makes the helper program write a report to a descriptor, with names that this process cannot look up. Returns

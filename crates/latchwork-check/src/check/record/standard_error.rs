@@ -1,9 +1,9 @@
 //! Standard error, to which the checker writes reports, and messages that something could not be done.
 
-use crate::check::record::report_fd::ReportFd;
+use crate::check::record::report_fd::{ReportFd, ReportFile};
 use crate::sys::introspect;
 use core::fmt::{self, Write};
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// The file that standard error was when the checker began.
 static ERRORS: ReportFd = ReportFd::new();
@@ -13,22 +13,28 @@ const STANDARD_ERROR: u32 = 2;
 
 /// Keeps a duplicate of the current standard error for reports, in case the program replaces that descriptor later.
 pub(crate) fn keep() {
-    if !ERRORS.is_set() {
-        let own = introspect::duplicate(std::io::stderr());
-        ERRORS.keep(own.map_or(STANDARD_ERROR, |file| file.into_raw_fd().cast_unsigned()));
+    if ERRORS.descriptor().is_some() {
+        return;
+    }
+    match introspect::duplicate(std::io::stderr()) {
+        Some(own) if ERRORS.keep(None, own.as_raw_fd().cast_unsigned()) => {
+            let _kept = own.into_raw_fd();
+        }
+        Some(_) => {}
+        None => _ = ERRORS.keep(None, STANDARD_ERROR),
     }
 }
 
-/// The descriptor for text.
-pub(crate) fn errors() -> Option<BorrowedFd<'static>> {
+/// The file for text.
+pub(crate) fn errors() -> Option<ReportFile> {
     keep();
     // The program may have closed the duplicate, and kept its own descriptor.
     ERRORS.get().or_else(|| ERRORS.at(STANDARD_ERROR))
 }
 
 pub(crate) fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
-    if let Some(descriptor) = errors() {
-        write(descriptor, room, text);
+    if let Some(file) = errors() {
+        introspect::write(file, render(room, text).as_bytes());
     }
 }
 
@@ -58,8 +64,4 @@ pub(crate) fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r st
     let _ = fmt::write(&mut buffer, text);
     // Only whole characters were stored.
     str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
-}
-
-fn write(descriptor: BorrowedFd<'_>, room: &mut [u8], text: fmt::Arguments<'_>) {
-    introspect::write(descriptor, render(room, text).as_bytes());
 }

@@ -10,7 +10,7 @@ use crate::check::report::finding::{Confidence, Finding};
 use crate::check::report::json::Json;
 use crate::check::report::words;
 use crate::sys::{board as memory, introspect};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Room for a finding and its text, which is written in one piece.
 const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
@@ -136,8 +136,8 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
         let reporter: fn(&Finding) = unsafe { core::mem::transmute(reporter) };
         reporter(finding);
     }
-    if let Some(descriptor) = settings::json() {
-        write_json(descriptor, text, finding);
+    if let Some(file) = settings::json() {
+        write_json(file.as_fd(), text, finding);
     }
     let fatal = settings::has(settings::FATAL);
     if fatal || !settings::has(settings::QUIET) {
@@ -181,10 +181,10 @@ fn write_json(descriptor: BorrowedFd<'_>, room: &mut [u8], finding: &Finding) {
 }
 
 fn write_report(room: &mut [u8], finding: &Finding) {
-    if let Some(descriptor) = errors() {
+    if let Some(file) = errors() {
         let text = render(room, format_args!("{finding}")).as_bytes();
-        if !settings::convey(text, false, descriptor) {
-            introspect::write(descriptor, text);
+        if !settings::convey(text, false, file.as_fd()) {
+            introspect::write(file, text);
         }
     }
 }

@@ -12,6 +12,8 @@ pub use self::error_name::error_name;
 pub use self::maps::{
     is_shared_memory, keeps_what_it_is, write_place, write_static, write_variable,
 };
-pub use self::output::{append_to, duplicate, identity, with_variable, write, write_directory};
+pub use self::output::{
+    append_to, duplicate, duplicate_number, identity, with_variable, write, write_directory,
+};
 pub use self::stack::stack;
 pub use self::thread::{priority_of, read_beginning, sleeps_at, thread_state};

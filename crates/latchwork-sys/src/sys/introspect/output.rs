@@ -44,6 +44,12 @@ pub fn duplicate(file: impl AsFd) -> Option<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(file, HIGH).ok()
 }
 
+/// As [`duplicate`], for a number at which nothing may be open.
+pub fn duplicate_number(descriptor: u32) -> Option<OwnedFd> {
+    // SAFETY: the borrow is not kept; the call fails if nothing is open there.
+    duplicate(unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) })
+}
+
 /// Writes the current directory and a slash; returns the number of bytes, or 0 if there is no such path or no
 /// room.
 pub fn write_directory(room: &mut [u8]) -> usize {
