@@ -87,7 +87,7 @@ impl Sleepers {
     #[cfg(not(loom))]
     #[allow(unsafe_code, reason = "half of a word, for a wait")]
     pub(crate) fn word(&self) -> &crate::atomic::AtomicU32 {
-        // SAFETY: the callers in this module sleep on the half, and do not access it.
+        // SAFETY: its callers, in `attempt.rs`, `receive.rs` and `watch.rs`, sleep on the half, and do not access it.
         unsafe { futex::high_word(&self.state) }
     }
 
