@@ -5,6 +5,7 @@
 //! | one mutex | give it a [`Checked`] protocol: `Mutex<T, Checked<WaitWake>>`, `Mutex<T, Robust<Checked<WaitWake<Shared>>>>` |
 //! | one reader/writer lock | [`CheckedRwLock`] |
 //! | all mutexes and reader/writer locks of a program, semaphores and queues | the feature `check` |
+//! | the same in a static library that a C linker links | the feature `check`, and call [`begin`] once: the linker leaves out what nothing names |
 //! | semaphores, queues and events alone | call [`begin`] before any is made or opened |
 //! | foreign locks | report them through [`hook`] |
 //!
