@@ -41,6 +41,9 @@ pub struct Options {
     /// Run only these contestants, and the base, which the ratios need
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Run N other programs that spin meanwhile; `busy` has such programs of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub beside: Option<u32>,
     /// Also write the results to FILE, one JSON object per line and scenario
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

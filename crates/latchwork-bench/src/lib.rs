@@ -44,6 +44,8 @@ use std::path::{Path, PathBuf};
 pub use args::{Args, Options, Verb};
 pub use error::Error;
 
+use measure::Case;
+use peers::background::Spinners;
 use plan::Plan;
 use report::Report;
 use result::{SCHEMA, ScenarioResult, Warning};
@@ -160,6 +162,31 @@ fn find(name: &str) -> Result<&'static dyn Scenario, Error> {
         })
 }
 
+/// Starts the programs that the plan wants beside the cases, and records their number, unless the cases have such
+/// programs of their own.
+fn spin_beside(cases: &mut [Case], plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Spinners> {
+    let count = plan.beside?;
+    let has_own = |case: &Case| case.params.beside.is_some() || case.params.quota_pct.is_some();
+    if cases.iter().any(has_own) {
+        return None;
+    }
+    match Spinners::start(count) {
+        Ok(spinners) => {
+            for case in cases {
+                case.params.beside = Some(count);
+                case.group.beside = Some(count);
+            }
+            Some(spinners)
+        }
+        Err(error) => {
+            warnings.push(Warning::Skipped {
+                text: format!("{count} programs beside skipped: {error}"),
+            });
+            None
+        }
+    }
+}
+
 fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioResult {
     let mut warnings = machine::warnings();
     for contestant in scenario.contestants() {
@@ -172,14 +199,15 @@ fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioRes
         }
     }
     let Prepared {
-        cases,
+        mut cases,
         warnings: left_out,
         background,
     } = scenario.prepare(plan);
     warnings.extend(left_out);
+    let spinners = spin_beside(&mut cases, plan, &mut warnings);
     let (rows, noticed) =
         measure::run_rounds(scenario.name(), cases, plan.rounds, &mut *plan.watch());
-    drop(background);
+    drop((background, spinners));
     warnings.extend(noticed);
     ScenarioResult {
         schema: SCHEMA,

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) tasks: Vec<u32>,
     /// Resident sizes of the parent in `spawn`.
     pub(crate) parents_mib: &'static [u64],
+    /// How many other programs spin during the run, except in scenarios that have their own.
+    pub(crate) beside: Option<u32>,
     only: Vec<String>,
     /// Whether other programs' use of the CPUs is measured.
     watches: bool,
@@ -45,6 +47,7 @@ impl Plan {
             } else {
                 &[10, 1024, 8192]
             },
+            beside: options.beside,
             only: options.only.clone(),
             watches: true,
         })
@@ -94,6 +97,7 @@ impl Plan {
             window: Duration::from_millis(2),
             tasks: Vec::new(),
             parents_mib: &[1, 2],
+            beside: None,
             only: Vec::new(),
             watches: false,
         }

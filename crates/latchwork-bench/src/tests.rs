@@ -95,6 +95,17 @@ fn busy_accounts_for_all_contestants() {
 }
 
 #[test]
+fn any_scenario_can_run_beside_programs_that_spin() {
+    let mut plan = Plan::tiny();
+    plan.beside = Some(1);
+    let rows = measure_scenario(find("wait-wakeup").unwrap(), &plan).rows;
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.params.beside == Some(1)));
+    // Those of `busy` are its own.
+    let rows = measure_scenario(find("busy").unwrap(), &plan).rows;
+    assert!(rows.iter().any(|row| row.params.beside == Some(0)));
+}
+
+#[test]
 fn check_overhead_accounts_for_all_contestants() {
     accounts_for_all_contestants("check-overhead");
 }

@@ -233,6 +233,8 @@ pub enum Variant {
     MessageSelf,
     /// fine-grained: messages of many tasks to one.
     MessageManyToOne,
+    /// busy: a message sent, and one received.
+    Message,
 }
 words!(Variant {
     Pair => "pair",
@@ -267,6 +269,7 @@ words!(Variant {
     ContestedMutex => "contested-mutex",
     MessageSelf => "message-self",
     MessageManyToOne => "message-many-to-one",
+    Message => "message",
 });
 
 /// Whether a feature was on.

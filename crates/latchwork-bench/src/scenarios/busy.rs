@@ -2,13 +2,15 @@
 //! many, or a quota of half a processor.
 //!
 //! The figure is the 99th percentile of the time of an operation, as one task measures it: a lock acquired and
-//! released, or a block of 1 KiB allocated and freed. Further figures are the median, the 99.99th percentile (about as
+//! released, a block of 1 KiB allocated and freed, or a message sent and one received. Further figures are the median, the 99.99th percentile (about as
 //! few operations meet the end of a time slice), the maximum, operations per second, and operations per second of
 //! processor time: a lock whose waiters spin is fast on a quiet machine, and here consumes time that others could have
 //! used.
 //!
 //! The spinning programs are children of this process (see `background.rs`), and end with each sample.
 #![allow(unsafe_code)]
+
+mod queues;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +53,7 @@ impl Scenario for Busy {
     }
 
     fn about(&self) -> &'static str {
-        "locks and heaps beside programs that spin, or with half a processor; ns that 99 of 100 operations take at most"
+        "locks, heaps and queues beside programs that spin, or with half a processor; ns that 99 of 100 operations take at most"
     }
 
     fn base(&self) -> &'static str {
@@ -69,7 +71,7 @@ impl Scenario for Busy {
     fn contestants(&self) -> Vec<Contestant> {
         let locks = PEERS.iter().map(|peer| peer.contestant());
         let heaps = [MALLOC, HEAP].map(Contestant::ready);
-        locks.chain(heaps).collect()
+        locks.chain(heaps).chain(queues::contestants()).collect()
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
@@ -107,6 +109,10 @@ impl Scenario for Busy {
                     prepared
                         .cases
                         .push(workload.case(Variant::Pair, name, MALLOC, sampler));
+                }
+                for (name, sampler) in queues::samplers(plan, workload) {
+                    let case = workload.case(Variant::Message, name, queues::BASE, sampler);
+                    prepared.cases.push(case);
                 }
             }
         }
