@@ -44,6 +44,7 @@ pub(super) fn created(core: &Core, site: Site) {
 }
 
 /// Obtains a semaphore with an owner by `obtain`, which is called twice if it has to wait, and reports it.
+#[inline]
 pub(super) fn obtain(
     core: &Core,
     limit: WaitLimit,
@@ -117,6 +118,7 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
 }
 
 /// Reports that the calling task is about to release a semaphore, if it owns it.
+#[inline]
 pub(super) fn releasing(core: &Core, key: u64, caller: Caller<'_>, site: Site) {
     if hook::is_observed() && owned::word_if_owned(core, key, caller).is_ok() {
         Registered::releases(lock_of(core), site);
@@ -124,6 +126,7 @@ pub(super) fn releasing(core: &Core, key: u64, caller: Caller<'_>, site: Site) {
 }
 
 /// Reports a release that was not a guard's, if it failed. (A guard's may come too late, and then does nothing.)
+#[inline]
 pub(super) fn released<T>(core: &Core, key: u64, released: &Result<T, ReleaseError>, site: Site) {
     match released {
         Err(ReleaseError::NotOwner) => {

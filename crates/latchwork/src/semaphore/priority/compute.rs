@@ -10,6 +10,7 @@ use crate::region::wait_record::{BUSY, STATE, Standing, WAITING, WaitRecord};
 const MAX_LIST: usize = 1 << 16;
 
 /// The best of a task's own priority, ceilings, and inherited priorities.
+#[inline]
 pub(super) fn compute<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord) -> u32 {
     let mut best = record.standing.base.load(SeqCst);
     let is_owned = |core: &Core| owner_of(core.word.load(SeqCst)) == task;
@@ -52,6 +53,7 @@ pub(super) fn compute<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord) -
 }
 
 /// The best priority of the tasks that wait for inheriting semaphores of this task. Under the lock of its standing.
+#[inline]
 fn inherited<T: TaskTable>(tasks: &T, task: u64, standing: &Standing) -> Option<u32> {
     // SeqCst, here and below: see the head.
     if standing.inherits.load(SeqCst) == 0 {
@@ -97,6 +99,7 @@ fn inherited<T: TaskTable>(tasks: &T, task: u64, standing: &Standing) -> Option<
 }
 
 /// The ceiling that the owner of `core` has at present.
+#[inline]
 pub(super) fn ceiling_in_force(core: &Core) -> u32 {
     if core.form().kind() == Kind::Mrsp {
         core.in_force.load(SeqCst)

@@ -13,12 +13,14 @@ pub(super) struct LockedStanding<'a>(&'a Standing);
 
 impl<'a> LockedStanding<'a> {
     /// `None` if there is no such task.
+    #[inline]
     pub(super) fn new<T: TaskTable>(tasks: &'a T, task: u64) -> Option<Self> {
         let standing = &tasks.record(slot_of(task))?.standing;
         let held = Self::take(standing)?;
         living(tasks, task).map(|_| held)
     }
 
+    #[inline]
     fn take(standing: &'a Standing) -> Option<Self> {
         // SAFETY: a slot stays where it is, as long as the region is mapped.
         match unsafe { standing.lock.lock_raw(None) } {
@@ -40,12 +42,14 @@ impl<'a> LockedStanding<'a> {
 impl Deref for LockedStanding<'_> {
     type Target = Standing;
 
+    #[inline]
     fn deref(&self) -> &Standing {
         self.0
     }
 }
 
 impl Drop for LockedStanding<'_> {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: `take` has locked it, and only this value unlocks it.
         unsafe { self.0.lock.unlock_raw() };
@@ -53,6 +57,7 @@ impl Drop for LockedStanding<'_> {
 }
 
 /// The record of a living task.
+#[inline]
 pub(crate) fn living<T: TaskTable>(tasks: &T, task: u64) -> Option<&WaitRecord> {
     let record = tasks.record(slot_of(task))?;
     (record.task.load(Acquire) == task && tasks.is_alive(task)).then_some(record)
