@@ -10,8 +10,8 @@ use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
 use syn::{
-    Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, LitStr, Result,
-    TypeParamBound, parse_macro_input, parse_quote,
+    Data, DataEnum, DeriveInput, Error, Field, Fields, Generics, Ident, Index, Lifetime, LitStr,
+    Result, TypeParamBound, parse_macro_input, parse_quote,
 };
 
 /// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum with a fixed
@@ -21,6 +21,8 @@ use syn::{
 /// struct) offsets, and the variants' names and discriminants. It also covers the package and its major version (the
 /// minor version, too, if the major one is 0), the module, and the parameters: two types with the same layout may
 /// make different promises. So a type parameter must be `Shareable`.
+///
+/// The type is also `latchwork::region::Relocatable` if all its fields are.
 ///
 /// Programs that share a type should take it from one crate. If instead each program includes the same source file,
 /// or if a parameter is not `Shareable`, give the type a name, which replaces the package, the module, its own name
@@ -46,7 +48,10 @@ pub fn derive_shareable(input: TokenStream) -> TokenStream {
 }
 
 /// Derives `latchwork::region::TornSafe` for a struct all of whose fields are `TornSafe`.
-#[proc_macro_derive(TornSafe)]
+///
+/// A field that is not `Unpin`, such as a container, must be marked `#[pin]`, and the struct must derive `PinnedFields`,
+/// too: safe code can then change the container in its place, but not copy it to another place.
+#[proc_macro_derive(TornSafe, attributes(pin))]
 pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     torn_safe(input)
@@ -63,6 +68,10 @@ pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
 /// The macro works for any struct with named fields, in a region or not. The struct is `Unpin` only if its pinned
 /// fields are, which other code cannot change, and it cannot have a `Drop` of its own: either could move a lock that
 /// is held.
+///
+/// A second method for each such field, `name_mut`, leads from the pinned struct to the field for changes. The macro
+/// also implements `latchwork::region::Edit`, which gives access to all fields at a time: `guard.edit()` of a robust
+/// lock's guard returns a struct with the same fields, `Pin<&mut F>` for those that are marked, `&mut F` for the others.
 #[proc_macro_derive(PinnedFields, attributes(pin))]
 pub fn derive_pinned_fields(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -232,6 +241,7 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
     let mut parameters: Vec<Ident> = (input.generics.type_params())
         .map(|parameter| parameter.ident.clone())
         .collect();
+    let given_generics = input.generics.clone();
     let clause = input.generics.make_where_clause();
     for parameter in &parameters {
         let bound: TypeParamBound = match given {
@@ -250,6 +260,7 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
             .predicates
             .push(parse_quote!(#ty: ::latchwork::region::Shareable));
     }
+    let relocatable = relocatable(&input, &given_generics, &fields);
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
     let path = match &given {
@@ -299,7 +310,31 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
                 ],
             );
         }
+
+        #relocatable
     })
+}
+
+/// The implementation of `Relocatable`, which has effect if all fields are `Relocatable`.
+fn relocatable(input: &DeriveInput, generics: &Generics, fields: &[(Field, String)]) -> Tokens {
+    let name = &input.ident;
+    let (_, arguments, _) = generics.split_for_impl();
+    let mut generics = generics.clone();
+    let part = Lifetime::new("'__part", name.span());
+    generics.params.insert(0, parse_quote!(#part));
+    let clause = generics.make_where_clause();
+    for (field, _) in fields {
+        let ty = &field.ty;
+        clause.predicates.push(parse_quote!(
+            ::latchwork::region::PinnedParts<#part, #ty>: ::latchwork::region::Relocatable
+        ));
+    }
+    let (implementation, _, clause) = generics.split_for_impl();
+    quote! {
+        // SAFETY: every field is Relocatable.
+        #[allow(private_bounds)]
+        unsafe impl #implementation ::latchwork::region::Relocatable for #name #arguments #clause {}
+    }
 }
 
 fn torn_safe(mut input: DeriveInput) -> Result<Tokens> {
@@ -309,17 +344,33 @@ fn torn_safe(mut input: DeriveInput) -> Result<Tokens> {
             "only a struct can be TornSafe: a torn enum may have the tag of one variant and the data of another",
         ));
     };
-    let types: Vec<_> = data.fields.iter().map(|field| field.ty.clone()).collect();
+    let fields: Vec<_> = data.fields.iter().cloned().collect();
+    let name = &input.ident;
+    let (_, arguments, _) = input.generics.split_for_impl();
+    let this = quote!(#name #arguments);
     let clause = input.generics.make_where_clause();
-    for ty in &types {
+    for field in &fields {
+        let ty = &field.ty;
+        let bounds: TypeParamBound = parse_quote!(::latchwork::region::TornSafe);
+        if pinned::is_marked(field) {
+            clause.predicates.push(parse_quote!(#ty: #bounds));
+        } else {
+            // Otherwise safe code could copy the field, or make the struct `Unpin` and copy the struct.
+            clause
+                .predicates
+                .push(parse_quote!(#ty: #bounds + ::latchwork::region::NoContainer));
+        }
+    }
+    if fields.iter().any(pinned::is_marked) {
         clause
             .predicates
-            .push(parse_quote!(#ty: ::latchwork::region::TornSafe));
+            .push(parse_quote!(#this: ::latchwork::region::PinsFields));
     }
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
     Ok(quote! {
-        // SAFETY: every field is TornSafe, and no field's validity depends on another's.
+        // SAFETY: every field is TornSafe, and no field's validity depends on another's. A field that is not `Unpin` is
+        // pinned structurally.
         unsafe impl #implementation ::latchwork::region::TornSafe for #name #arguments #clause {}
     })
 }

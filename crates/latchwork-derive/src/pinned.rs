@@ -3,10 +3,16 @@
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, Error, Field, Fields, Lifetime, Result, parse_quote};
+use syn::ext::IdentExt;
+use syn::{Data, DeriveInput, Error, Field, Fields, GenericParam, Lifetime, Result, parse_quote};
 
-/// The marked fields of a struct whose fields have names.
-fn marked(input: &DeriveInput) -> Result<Vec<&Field>> {
+/// Whether a field is marked `#[pin]`.
+pub(crate) fn is_marked(field: &Field) -> bool {
+    field.attrs.iter().any(|attr| attr.path().is_ident("pin"))
+}
+
+/// The fields of a struct whose fields have names, some of which are marked.
+fn all_fields(input: &DeriveInput) -> Result<Vec<&Field>> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(
             &input.ident,
@@ -19,24 +25,92 @@ fn marked(input: &DeriveInput) -> Result<Vec<&Field>> {
             "name the fields: each accessor is called as its field is",
         ));
     };
-    let is_marked = |field: &&Field| field.attrs.iter().any(|attr| attr.path().is_ident("pin"));
-    let marked: Vec<_> = fields.named.iter().filter(is_marked).collect();
-    if marked.is_empty() {
+    let fields: Vec<_> = fields.named.iter().collect();
+    if !fields.iter().any(|field| is_marked(field)) {
         return Err(Error::new_spanned(
             &input.ident,
             "mark the fields that are used pinned, such as robust locks, with #[pin]",
         ));
     }
-    Ok(marked)
+    Ok(fields)
+}
+
+/// The implementation of `Edit`: a struct that lends all fields.
+fn editor(input: &DeriveInput, fields: &[&Field]) -> Tokens {
+    let name = &input.ident;
+    let editor = format_ident!("__{name}Editor");
+    let edit = Lifetime::new("'__edit", name.span());
+    let (implementation, arguments, clause) = input.generics.split_for_impl();
+    let mut generics = input.generics.clone();
+    generics.params.insert(0, parse_quote!(#edit));
+    for parameter in generics.params.iter_mut() {
+        match parameter {
+            GenericParam::Type(parameter) => parameter.default = None,
+            GenericParam::Const(parameter) => parameter.default = None,
+            GenericParam::Lifetime(_) => {}
+        }
+    }
+    generics
+        .make_where_clause()
+        .predicates
+        .push(parse_quote!(#name #arguments: #edit));
+    let parameters = &generics.params;
+    let editor_clause = &generics.where_clause;
+    let (_, editor_arguments, _) = generics.split_for_impl();
+    let mut elided = input.generics.clone();
+    elided.params.insert(0, parse_quote!('_));
+    let (_, elided_arguments, _) = elided.split_for_impl();
+    let members = fields.iter().map(|field| {
+        let (name, ty, vis) = (&field.ident, &field.ty, &field.vis);
+        if is_marked(field) {
+            quote!(#vis #name: ::core::pin::Pin<&#edit mut #ty>)
+        } else {
+            quote!(#vis #name: &#edit mut #ty)
+        }
+    });
+    let lent = fields.iter().map(|field| {
+        let name = &field.ident;
+        if is_marked(field) {
+            quote!(#name: ::core::pin::Pin::new_unchecked(&mut this.#name))
+        } else {
+            quote!(#name: &mut this.#name)
+        }
+    });
+    quote! {
+        #[allow(missing_docs, dead_code, unnameable_types, unreachable_pub, non_camel_case_types, private_interfaces)]
+        const _: () = {
+            pub struct #editor<#parameters> #editor_clause {
+                #(#members,)*
+            }
+
+            impl #implementation ::latchwork::region::Edit for #name #arguments #clause {
+                type Editor<#edit> = #editor #editor_arguments where Self: #edit;
+
+                #[inline]
+                fn edit(self: ::core::pin::Pin<&mut Self>) -> #editor #elided_arguments {
+                    // SAFETY: the marked fields move only with the struct; the others are never pinned.
+                    unsafe {
+                        let this = self.get_unchecked_mut();
+                        #editor { #(#lent,)* }
+                    }
+                }
+            }
+        };
+    }
 }
 
 pub(crate) fn fields(input: DeriveInput) -> Result<Tokens> {
     let name = &input.ident;
-    let marked = marked(&input)?;
+    let all = all_fields(&input)?;
+    let editor = editor(&input, &all);
+    let marked: Vec<_> = all.into_iter().filter(|field| is_marked(field)).collect();
     let types: Vec<_> = marked.iter().map(|field| &field.ty).collect();
     let accessors = marked.iter().map(|field| {
         let (name, ty, vis) = (&field.ident, &field.ty, &field.vis);
         let text = format!("The field `{}`, pinned.", quote!(#name));
+        let changed_text = format!("The field `{}`, pinned, for changes.", quote!(#name));
+        let plain = name.as_ref().map(IdentExt::unraw);
+        let name_mut = format_ident!("{}_mut", plain.unwrap_or_else(|| format_ident!("_")));
         quote! {
             #[doc = #text]
             #[must_use]
@@ -45,6 +119,15 @@ pub(crate) fn fields(input: DeriveInput) -> Result<Tokens> {
             #vis fn #name(self: ::core::pin::Pin<&Self>) -> ::core::pin::Pin<&#ty> {
                 // SAFETY: the field moves only with the struct: see below.
                 unsafe { self.map_unchecked(|this| &this.#name) }
+            }
+
+            #[doc = #changed_text]
+            #[must_use]
+            #[inline]
+            #[allow(dead_code)]
+            #vis fn #name_mut(self: ::core::pin::Pin<&mut Self>) -> ::core::pin::Pin<&mut #ty> {
+                // SAFETY: the field moves only with the struct: see below.
+                unsafe { self.map_unchecked_mut(|this| &mut this.#name) }
             }
         }
     });
@@ -65,6 +148,11 @@ pub(crate) fn fields(input: DeriveInput) -> Result<Tokens> {
         // Unpin only if the pinned fields are: no other implementation can be added.
         #[allow(private_bounds)]
         impl #unpin_implementation ::core::marker::Unpin for #name #arguments #unpin_clause {}
+
+        // SAFETY: see above.
+        unsafe impl #implementation ::latchwork::region::PinsFields for #name #arguments #clause {}
+
+        #editor
 
         const _: () = {
             // Whatever has a `Drop` has this trait already.

@@ -46,7 +46,8 @@ pub mod region {
 
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
 use latchwork_sync::{
-    backoff, completion, condvar, hook, mutex, rwlock, sharing, sleep, task, time, torn_safe,
+    backoff, completion, condvar, edit, hook, mutex, relocatable, rwlock, sharing, sleep, task,
+    time, torn_safe,
 };
 #[cfg(not(loom))]
 #[allow(unused_imports, reason = "each file names them by `crate::`")]

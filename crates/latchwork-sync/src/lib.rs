@@ -35,6 +35,8 @@ pub mod backoff;
 pub mod barrier;
 pub mod completion;
 pub mod condvar;
+#[doc(hidden)]
+pub mod edit;
 #[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]
 pub mod foreign;
@@ -46,6 +48,8 @@ pub mod model;
 pub mod mutex;
 #[cfg(not(loom))]
 pub mod once;
+#[doc(hidden)]
+pub mod relocatable;
 pub mod rwlock;
 pub mod sharing;
 #[doc(hidden)]
@@ -58,8 +62,10 @@ pub mod task;
 #[doc(hidden)]
 pub mod torn_safe;
 
+pub use edit::Edit;
 #[doc(inline)]
 pub use latchwork_sys::time;
+pub use relocatable::Relocatable;
 pub use task::TaskError;
 pub use torn_safe::TornSafe;
 

@@ -1,6 +1,7 @@
 //! What a robust lock may hand on as its dead owner left it.
 #![allow(unsafe_code)]
 
+use crate::atomic::{Ordering, compiler_fence};
 use core::mem::MaybeUninit;
 
 /// A type that stays valid when its writer stops between any two instructions.
@@ -10,14 +11,17 @@ use core::mem::MaybeUninit;
 /// this crate's containers, which commit each change by one store, qualify. Derive the trait for structs of such
 /// fields.
 ///
-/// A container is `TornSafe` as long as only its own methods change it. Safe code can also copy a whole container, by
-/// an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that may leave two owners of the same
-/// memory, or none. In data that must survive a kill, change the contents of containers, and leave the containers
-/// where they are. (A type could prevent this only by refusing the `&mut` that a guard gives.)
+/// A container is `TornSafe` because only its own methods change it. It is not `Unpin`, and a robust lock lends data
+/// that is not `Unpin` as a `Pin<&mut T>` only. So safe code cannot copy a container in shared memory, by `mem::swap`,
+/// `mem::replace` or a sort: a kill in the middle would leave two owners of its memory. It can assign a new container,
+/// by [`Pin::set`](core::pin::Pin::set): the old one gives up its memory first. (If the task is killed in the
+/// assignment, the container may be empty and belong to no region: its methods return
+/// `StorageError::NotMapped` until another one is assigned.)
 ///
 /// # Safety
-/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a valid value. For a
-/// container: every combination that its own methods can leave.
+/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a valid value; so is
+/// every combination of a value's bytes with zeros. For a type that is not `Unpin`: every combination that safe code
+/// with a `Pin<&mut Self>` can leave, where stores of whole aligned words are not interrupted.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may be invalid when its owner died in the middle of a change",
     label = "not `TornSafe`",
@@ -92,3 +96,21 @@ tuples!(A B C D E F G H);
 
 // SAFETY: no byte has a meaning.
 unsafe impl<T> TornSafe for MaybeUninit<T> {}
+
+/// Writes a value in place of torn data, which is not dropped. The place is zeroed first: a kill in between leaves
+/// no mixture of the torn data with the new.
+///
+/// # Safety
+/// As for [`ptr::write`](core::ptr::write).
+pub(crate) unsafe fn overwrite<T>(place: *mut T, value: T) {
+    // SAFETY: the caller guarantees that the place may be written; any bytes are a `MaybeUninit`. Volatile: the bytes
+    // are stored although others follow.
+    unsafe {
+        place
+            .cast::<MaybeUninit<T>>()
+            .write_volatile(MaybeUninit::zeroed());
+    }
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { place.write(value) };
+}

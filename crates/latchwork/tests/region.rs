@@ -99,7 +99,7 @@ fn unlink_at_last_detach_removes_the_name() {
             Mutex::robust(latchwork::region::String::new_in(&region))
         })
         .unwrap();
-    words.lock().unwrap().push_str("still here").unwrap();
+    words.lock().unwrap().edit().push_str("still here").unwrap();
     region.detach().unwrap();
     assert!(path.exists());
     again.detach().unwrap();

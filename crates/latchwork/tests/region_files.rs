@@ -63,7 +63,7 @@ fn a_trimmed_region_has_its_memory_again_where_it_is_needed() {
             .unwrap();
         let mut numbers = numbers.lock().unwrap();
         let block = latchwork::region::Box::zeroed_in(16 << 20, &region).unwrap();
-        numbers.extend_from_slice(&[7; 1000]).unwrap();
+        numbers.edit().extend_from_slice(&[7; 1000]).unwrap();
         let large = memory_of(&region);
         assert!(large >= small + (16 << 20), "{large} {small}");
         drop(block);

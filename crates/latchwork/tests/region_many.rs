@@ -56,9 +56,9 @@ fn use_containers(region: &Region) {
         value.push(number).unwrap();
         value.extend_from_slice(&[number; 9]).unwrap();
         assert_eq!((value.len(), key.capacity() >= 5), (10, true));
-        map.insert(key, value).unwrap();
+        map.edit().insert(key, value).unwrap();
     }
-    let taken = map.remove("key 7").unwrap();
+    let taken = map.edit().remove("key 7").unwrap();
     assert_eq!(taken.iter().sum::<u64>(), 70);
     assert_eq!(map.get("key 3").unwrap()[9], 3);
     let mut list = List::new_in(region);
@@ -99,9 +99,9 @@ fn any_number_of_named_regions_come_and_go_and_come_again() {
             let mut counts = counts.lock().unwrap();
             assert_eq!(counts.len() as u64, round % 200);
             if counts.len() == 199 {
-                counts.clear();
+                counts.edit().clear();
             } else {
-                counts.push(round).unwrap();
+                counts.edit().push(round).unwrap();
             }
             drop(counts);
             // Some rounds another region is in between, at another address.
@@ -166,9 +166,11 @@ fn threads_that_live_on_let_go_of_regions_that_are_gone() {
 fn count_in_map(region: &Region, key: i32) -> i32 {
     let map: Pin<&Map> = region.find("map").unwrap();
     let mut map = map.lock().unwrap();
-    let values = map
-        .get_or_insert_str_with("coproc", || Vec::new_in(region))
-        .unwrap();
+    let mut map = map.edit();
+    let mut values = map
+        .get_pin_mut_or_insert_str_with("coproc", || Vec::new_in(region))
+        .unwrap()
+        .edit();
     values.push(key as u64).unwrap();
     values.len() as i32
 }
@@ -362,8 +364,8 @@ fn a_container_that_was_read_outside_keeps_its_region_until_it_is_dropped() {
                 .unwrap();
             let mut value = Vec::new_in(&region);
             value.extend_from_slice(&[7u64; 100]).unwrap();
-            map.lock().unwrap().insert_str("key", value).unwrap();
-            let taken = map.lock().unwrap().remove("key").unwrap();
+            map.lock().unwrap().edit().insert_str("key", value).unwrap();
+            let taken = map.lock().unwrap().edit().remove("key").unwrap();
             assert_eq!(taken[99], 7);
             taken
         };
@@ -413,8 +415,8 @@ fn a_container_whose_region_is_gone_says_so_also_where_another_region_is_now() {
         let place = successor.object("list", || Mutex::robust(list)).unwrap();
         let mut place = place.lock().unwrap();
         assert!(refuses(&|| _ = place.front()));
-        drop(core::mem::replace(&mut *place, List::new_in(&successor)));
-        place.push_back(2).unwrap();
+        place.as_mut().set(List::new_in(&successor));
+        place.edit().push_back(2).unwrap();
         assert_eq!(place.front(), Some(&2));
         successor.check_heap().unwrap();
     })

@@ -16,7 +16,7 @@ use crate::check::kinds::Checkable;
 use crate::check::record::tag::Tag;
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Interruptible, Protocol, Relock, SleepPlace, Unfinished};
-use crate::region::{Shareable, fingerprint};
+use crate::region::{Relocatable, Shareable, fingerprint};
 use crate::time::Deadline;
 use core::error::Error;
 use core::fmt;
@@ -434,6 +434,9 @@ unsafe impl<P: Shareable, A: 'static> Shareable for Checked<P, A> {
         &[P::FINGERPRINT],
     );
 }
+
+// SAFETY: the inner lock may move; the tag in front of it is about the lock at its address, and is made anew elsewhere.
+unsafe impl<P: Relocatable, A> Relocatable for Checked<P, A> {}
 
 impl<P, A> Drop for Checked<P, A> {
     fn drop(&mut self) {

@@ -9,8 +9,8 @@
 
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork::region::{
-    HashMap, Region, Shareable, StorageError, String as RegionString, TornSafe, Undo, UndoError,
-    Vec as RegionVec,
+    HashMap, PinnedFields, Region, Shareable, StorageError, String as RegionString, TornSafe, Undo,
+    UndoError, Vec as RegionVec,
 };
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -21,11 +21,13 @@ use super::words::MAX_WORDS;
 const CHANGES: usize = MAX_WORDS + 4;
 
 /// The index proper.
-#[derive(Shareable, TornSafe)]
+#[derive(Shareable, TornSafe, PinnedFields)]
 #[repr(C)]
 pub(super) struct Index {
+    #[pin]
     words: HashMap<RegionString, AtomicU64>,
     /// A bit for each piece.
+    #[pin]
     done: RegionVec<AtomicU64>,
     /// Words counted, and bytes of text that they came from.
     pub(super) total: AtomicU64,
@@ -94,7 +96,7 @@ impl Index {
     }
 
     /// The words with their counts.
-    pub(super) fn words(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub(super) fn counted(&self) -> impl Iterator<Item = (&str, u64)> {
         self.words
             .iter()
             .map(|(word, count)| (word.as_str(), count.load(Relaxed)))
@@ -108,7 +110,7 @@ pub(super) fn lock(index: Pin<&Guarded>) -> Result<(Held<'_>, Found), IndexError
         Ok(held) => Ok((held, Found::Clean)),
         Err(LockError::OwnerDied(died)) => {
             let mut held = died.make_consistent();
-            let rolled_back = held.roll_back();
+            let rolled_back = held.edit().roll_back();
             Ok((held, Found::OwnerDied { rolled_back }))
         }
         Err(error) => Err(IndexError::Lock(error.to_string())),
@@ -122,16 +124,16 @@ pub(super) fn add(
     piece: Piece<'_>,
     mut halfway: impl FnMut(),
 ) -> Result<bool, IndexError> {
-    let index = held.get_mut();
+    let mut guarded = held.edit();
+    let index = guarded.get_pin_mut();
     if index.is_done(piece.number) {
         return Ok(false);
     }
+    let mut words = index.words_mut().edit();
     for word in piece.counts.keys() {
-        index
-            .words
-            .get_or_insert_str_with(word, || AtomicU64::new(0))?;
+        words.get_or_insert_str_with(word, || AtomicU64::new(0))?;
     }
-    let mut change = held.begin();
+    let mut change = guarded.begin();
     let middle = piece.counts.len().saturating_sub(1) / 2;
     let mut sum = 0;
     for (step, (word, count)) in piece.counts.iter().enumerate() {

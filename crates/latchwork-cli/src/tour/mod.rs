@@ -382,7 +382,7 @@ fn conclude(
     let (held, _) = index::lock(index)?;
     let index = held.get();
     let words: compare::Counts = index
-        .words()
+        .counted()
         .map(|(word, count)| (word.to_owned(), count))
         .collect();
     let total: u64 = words.values().sum();

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::container;
-use super::{Inner, PushError, Region, Shareable, StorageError};
+use super::{Inner, PushError, Region, Relocatable, Shareable, StorageError};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -149,7 +149,7 @@ impl<'r, T> Box<'r, T> {
     #[must_use]
     pub fn into_inner(self) -> T
     where
-        T: Unpin,
+        T: Relocatable,
     {
         let this = ManuallyDrop::new(self);
         // SAFETY: the box owns the value, which is not used in the block any more.
@@ -176,7 +176,7 @@ impl<'r, T: ?Sized> Box<'r, T> {
     #[must_use]
     pub fn as_pin(&self) -> Pin<&T> {
         // SAFETY: the value stays in its block until it is dropped; `&mut T` is given out, and the value moved out,
-        // only if it is `Unpin`.
+        // only if it is `Relocatable`.
         unsafe { Pin::new_unchecked(self) }
     }
 
@@ -201,7 +201,7 @@ impl<T: ?Sized> Deref for Box<'_, T> {
     }
 }
 
-impl<T: Unpin + ?Sized> DerefMut for Box<'_, T> {
+impl<T: Relocatable + ?Sized> DerefMut for Box<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the box owns the value, the region outlives it, and the box is borrowed exclusively.

@@ -21,5 +21,5 @@ mod heap;
 mod mapping;
 
 pub(super) use super::word::{address, commit, drop_part, pointer, read};
-pub(super) use heap::{unlink_and_free, with_heap};
+pub(super) use heap::{end, unlink_and_free, with_heap};
 pub(super) use mapping::{MappingGuard, guard, keep_mapped, try_guard};

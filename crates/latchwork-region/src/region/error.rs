@@ -200,7 +200,8 @@ pub enum StorageError {
     /// More elements than a container can count (2³² − 2).
     #[error("a container has at most 2^32 - 2 elements")]
     TooLong,
-    /// The container is outside its region, which this process has not attached, or not any more.
+    /// The container is outside its region, which this process has not attached, or not any more; or it belongs to
+    /// no region, since a kill interrupted its assignment.
     #[error("the container's region is not mapped in this process")]
     NotMapped,
 }

@@ -36,15 +36,16 @@ mod hasher;
 mod insert;
 mod iter;
 mod lookup;
+pub(super) mod pinned;
 mod table;
 
 use super::container::{self, MappingGuard, commit, read};
 use super::region_id::RegionId;
-use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
 use core::hash::Hash;
-use core::marker::PhantomData;
+use core::marker::{PhantomData, PhantomPinned};
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
@@ -59,10 +60,11 @@ use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_f
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let ages = region.object("ages", || Mutex::robust(HashMap::<String, u32>::new_in(&region)))?;
 /// let mut ages = ages.lock().unwrap();
-/// ages.insert_str("Ada", 36)?;
-/// ages.insert_str("Alan", 41)?;
-/// assert_eq!(ages.get("Ada"), Some(&36));
-/// assert_eq!(ages.remove("Alan"), Some(41));
+/// let mut all = ages.edit();
+/// all.insert_str("Ada", 36)?;
+/// all.insert_str("Alan", 41)?;
+/// assert_eq!(all.get("Ada"), Some(&36));
+/// assert_eq!(all.remove("Alan"), Some(41));
 /// # drop(ages);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -77,15 +79,14 @@ use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_f
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all. A key or value on the dead task's stack, on its
 /// way in or out, is lost together with the blocks that it owns: they are leaked. ([`Self::insert_str`] builds its
-/// key in place.) For assigning whole maps see [`Vec`](super::Vec).
+/// key in place.) In shared memory the map is changed in its place, through [`HashMapMut`](super::HashMapMut).
 #[repr(C)]
 pub struct HashMap<K, V> {
     region: RegionId,
     table: AtomicUsize,
     entries: PhantomData<(K, V)>,
+    pinned: PhantomPinned,
 }
-
-impl<K, V> Unpin for HashMap<K, V> {}
 
 // SAFETY: addresses in the region are the same everywhere, and keys and values are Shareable.
 unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
@@ -103,6 +104,8 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
 }
 // SAFETY: every change is one store (see the module's documentation), and keys and values are TornSafe.
 unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
+// SAFETY: nothing contains its address.
+unsafe impl<K, V> Relocatable for HashMap<K, V> {}
 
 impl<K, V> HashMap<K, V> {
     /// Keeps the region mapped while a method runs.
@@ -250,6 +253,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             region: region.inner().id,
             table: AtomicUsize::new(0),
             entries: PhantomData,
+            pinned: PhantomPinned,
         }
     }
 
@@ -260,7 +264,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// If the region has no room or the thread cannot become a task of it; the error contains key and value.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>>
     where
-        V: Unpin,
+        V: Relocatable,
     {
         let _guard = self.guard();
         let (view, hash) = match self.make_room(1) {
@@ -304,8 +308,17 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         make: impl FnOnce() -> V,
     ) -> Result<&mut V, PushError<K>>
     where
-        V: Unpin,
+        V: Relocatable,
     {
+        self.find_or_insert_mut(key, make)
+    }
+
+    /// The caller does not lend a `&mut V` that must not move.
+    fn find_or_insert_mut(
+        &mut self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, PushError<K>> {
         let mut node = self.find_or_insert(key, make)?;
         // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         Ok(unsafe { node.as_mut().value.assume_init_mut() })
@@ -365,7 +378,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
-        V: Unpin,
+        V: Relocatable,
     {
         self.remove_with(key, take_value)
     }
@@ -428,10 +441,17 @@ impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        let Some(_guard) = container::try_guard(self.region, &self.table) else {
+        struct Ending<'a, K, V>(&'a mut HashMap<K, V>);
+        impl<K, V> Drop for Ending<'_, K, V> {
+            fn drop(&mut self) {
+                container::end(&mut self.0.region, &self.0.table);
+            }
+        }
+        let this = Ending(self);
+        let Some(_guard) = container::try_guard(this.0.region, &this.0.table) else {
             return;
         };
-        self.clear();
-        let _ = self.free_table();
+        this.0.clear();
+        let _ = this.0.free_table();
     }
 }

@@ -25,13 +25,14 @@
 #![allow(unsafe_code)]
 
 mod iter;
+pub(super) mod pinned;
 
 use super::container::{self, MappingGuard, commit, read};
 use super::region_id::RegionId;
-use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
-use core::marker::PhantomData;
+use core::marker::{PhantomData, PhantomPinned};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
@@ -44,6 +45,7 @@ use core::ptr::NonNull;
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let jobs = region.object("jobs", || Mutex::robust(List::<u32>::new_in(&region)))?;
 /// let mut jobs = jobs.lock().unwrap();
+/// let mut jobs = jobs.edit();
 /// jobs.push_back(2)?;
 /// jobs.push_front(1)?;
 /// jobs.retain(|job| *job != 2);
@@ -56,12 +58,13 @@ use core::ptr::NonNull;
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each element). A value
 /// on the dead task's stack, on its way in or out, is lost together with the blocks that it owns: they are leaked.
-/// For assigning whole lists see [`Vec`](super::Vec).
+/// In shared memory the list is changed in its place, through [`ListMut`](super::ListMut).
 #[repr(C)]
 pub struct List<T> {
     region: RegionId,
     root: AtomicUsize,
     elements: PhantomData<T>,
+    pinned: PhantomPinned,
 }
 
 #[repr(C)]
@@ -84,8 +87,6 @@ struct Node<T> {
 const VALUE: usize = 1;
 
 type Link<T> = Option<NonNull<Node<T>>>;
-
-impl<T> Unpin for List<T> {}
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for List<T> {
@@ -110,6 +111,8 @@ unsafe impl<T: Shareable> Shareable for List<T> {
 }
 // SAFETY: every change is one store (see the module's documentation), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for List<T> {}
+// SAFETY: nothing contains its address.
+unsafe impl<T> Relocatable for List<T> {}
 
 impl<T> List<T> {
     /// Keeps the region mapped while a method runs.
@@ -283,6 +286,7 @@ impl<T: Shareable> List<T> {
             region: region.inner().id,
             root: AtomicUsize::new(0),
             elements: PhantomData,
+            pinned: PhantomPinned,
         }
     }
 
@@ -381,7 +385,7 @@ impl<T: Shareable> List<T> {
 
     fn take(&self, node: Link<T>) -> Option<T>
     where
-        T: Unpin,
+        T: Relocatable,
     {
         let (root, node) = (self.root()?, node?);
         Some(self.unlink(root, node, |mut node| {
@@ -399,7 +403,7 @@ impl<T: Shareable> List<T> {
     /// Removes and returns the first element.
     pub fn pop_front(&mut self) -> Option<T>
     where
-        T: Unpin,
+        T: Relocatable,
     {
         let _guard = self.guard();
         self.finish_pending();
@@ -409,7 +413,7 @@ impl<T: Shareable> List<T> {
     /// Removes and returns the last element.
     pub fn pop_back(&mut self) -> Option<T>
     where
-        T: Unpin,
+        T: Relocatable,
     {
         let _guard = self.guard();
         self.finish_pending();
@@ -420,7 +424,7 @@ impl<T: Shareable> List<T> {
     #[must_use]
     pub fn front_mut(&mut self) -> Option<&mut T>
     where
-        T: Unpin,
+        T: Relocatable,
     {
         self.iter_mut().next()
     }
@@ -429,8 +433,13 @@ impl<T: Shareable> List<T> {
     #[must_use]
     pub fn back_mut(&mut self) -> Option<&mut T>
     where
-        T: Unpin,
+        T: Relocatable,
     {
+        self.last_mut()
+    }
+
+    /// The caller does not lend a `&mut T` that must not move.
+    fn last_mut(&mut self) -> Option<&mut T> {
         self.keep_mapped();
         self.finish_pending();
         // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
@@ -459,13 +468,20 @@ impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        let Some(_guard) = container::try_guard(self.region, &self.root) else {
+        struct Ending<'a, T>(&'a mut List<T>);
+        impl<T> Drop for Ending<'_, T> {
+            fn drop(&mut self) {
+                container::end(&mut self.0.region, &self.0.root);
+            }
+        }
+        let this = Ending(self);
+        let Some(_guard) = container::try_guard(this.0.region, &this.0.root) else {
             return;
         };
-        self.clear();
-        if let Some(root) = container::pointer(read(&self.root)) {
+        this.0.clear();
+        if let Some(root) = container::pointer(read(&this.0.root)) {
             // SAFETY: `&mut self` is exclusive, and no node is left.
-            let _ = unsafe { container::unlink_and_free(self.region, &self.root, root) };
+            let _ = unsafe { container::unlink_and_free(this.0.region, &this.0.root, root) };
         }
     }
 }

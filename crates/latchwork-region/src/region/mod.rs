@@ -10,6 +10,7 @@
 //! | find each other's data | [`Region::object`]; in a struct, [`Object`] |
 //! | say which types may be in it | [`Shareable`], [`TornSafe`]: derive them; [`PinnedFields`] for robust locks in fields |
 //! | store growing data | [`Vec`], [`String`], [`HashMap`], [`List`], [`Box`] |
+//! | change data in a robust lock | [`Edit`]: `lock.lock()?.edit().push(1)` |
 //! | change several numbers atomically | [`Undo`] |
 //! | return memory | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
 //! | inspect from outside, clean up | [`inspect`], [`leftovers`] |
@@ -100,6 +101,10 @@ mod vec;
 pub mod wait_record;
 mod word;
 
+pub use crate::edit::Edit;
+pub use crate::relocatable::Relocatable;
+#[doc(hidden)]
+pub use crate::relocatable::{NoContainer, PinsFields};
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
 pub use create::RegionOptions;
@@ -107,9 +112,11 @@ pub use detach::DetachError;
 pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError};
 pub use handle::Region;
 pub use hash_map::HashMap;
+pub use hash_map::pinned::HashMapMut;
 pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
+pub use list::pinned::ListMut;
 #[doc(hidden)]
 pub use names::SpareKind;
 pub use object::Object;
@@ -117,16 +124,19 @@ pub use object::Object;
 pub use objects::Reused;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
-pub use pinned::{PinnedFields, each_pinned};
+pub use pinned::{PinnedFields, each_pinned, each_pinned_mut};
 #[doc(hidden)]
 pub use shareable::type_path;
 pub use shareable::{Shareable, fingerprint};
 pub use string::String;
+pub use string::pinned::StringMut;
 pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
+pub use undo::pinned::UndoMut;
 pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
+pub use vec::pinned::VecMut;
 
 #[doc(hidden)]
 pub use inbox::{Inbox, LOCK as QUEUE_LOCK};

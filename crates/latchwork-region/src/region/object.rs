@@ -35,7 +35,7 @@ use core::ptr::NonNull;
 ///
 ///     fn log_in(&self, name: &str) -> Result<u64, Box<dyn std::error::Error>> {
 ///         let mut users = self.users.get().lock()?;
-///         *users.get_or_insert_str_with(name, || 0)? += 1;
+///         *users.edit().get_or_insert_str_with(name, || 0)? += 1;
 ///         let mut hits = self.hits.get().lock()?;
 ///         *hits += 1;
 ///         Ok(*hits)

@@ -1,4 +1,4 @@
-//! Pinned projection: how to use a robust lock in a struct or an array.
+//! Pinned projection: how to use a robust lock, or to change a container, in a struct or an array.
 //!
 //! *Why the derived accessors are sound.* A pinned struct does not move before it is dropped, unless it is `Unpin`;
 //! nor does a field of it, unless code moves the field separately. The macro writes the `Unpin` of the struct: it is
@@ -8,6 +8,7 @@
 //! `unsafe` code in the struct's own module: a `&mut` can be made from a pinned reference in no other way.
 #![allow(unsafe_code)]
 
+use super::Relocatable;
 use core::marker::PhantomData;
 use core::pin::Pin;
 
@@ -35,13 +36,51 @@ use core::pin::Pin;
 /// *bank.log().lock()? += 1;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The data of a robust lock can be such a struct itself. Its containers are marked, and changed in their place:
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{HashMap, List, PinnedFields, RegionOptions, Shareable, String, TornSafe};
+///
+/// #[derive(Shareable, TornSafe, PinnedFields)]
+/// #[repr(C)]
+/// struct Stock {
+///     #[pin]
+///     pieces: HashMap<String, u64>,
+///     #[pin]
+///     orders: List<u64>,
+///     sold: u64,
+/// }
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let stock = region.object("stock", || Mutex::robust(Stock {
+///     pieces: HashMap::new_in(&region),
+///     orders: List::new_in(&region),
+///     sold: 0,
+/// }))?;
+/// let mut stock = stock.lock()?;
+/// // All fields at a time:
+/// let fields = stock.edit();
+/// fields.pieces.edit().insert_str("nails", 100)?;
+/// fields.orders.edit().push_back(30)?;
+/// *fields.sold += 30;
+/// // Or one:
+/// *stock.as_mut().pieces_mut().edit().get_mut("nails").unwrap() -= 30;
+/// assert_eq!((stock.pieces.get("nails"), stock.sold), (Some(&70), 30));
+/// # drop(stock);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub use latchwork_derive::PinnedFields;
 
-/// Used by the derive macro for the pinned fields of a struct: `Unpin` if all of them are.
+/// Used by the derive macros for the fields of a struct: `Unpin` and `Relocatable` if all of them are.
 ///
 /// It has a lifetime, so that the compiler does not evaluate such a bound on concrete types at once.
 #[doc(hidden)]
 pub struct PinnedParts<'pin, T: ?Sized>(PhantomData<&'pin ()>, PhantomData<T>);
+
+// SAFETY: it exists as a type only; as a bound it stands for its parameter.
+unsafe impl<T: Relocatable + ?Sized> Relocatable for PinnedParts<'_, T> {}
 
 /// The elements of an array, pinned: how to use one of several robust locks.
 ///
@@ -60,4 +99,33 @@ pub fn each_pinned<T>(elements: Pin<&[T]>) -> impl ExactSizeIterator<Item = Pin<
     // SAFETY: an array moves only as a whole.
     let pin = |element| unsafe { Pin::new_unchecked(element) };
     elements.get_ref().iter().map(pin)
+}
+
+/// The elements of a pinned slice or array, for changes: how to use one of several containers.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{List, RegionOptions, each_pinned_mut};
+///
+/// type Lanes = [List<u32>; 4];
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let lanes = region.object::<Mutex<Lanes, Robust>>("lanes", || {
+///     Mutex::robust(core::array::from_fn(|_| List::new_in(&region)))
+/// })?;
+/// let mut lanes = lanes.lock()?;
+/// for (number, lane) in each_pinned_mut(lanes.as_mut()).enumerate() {
+///     lane.edit().push_back(number as u32)?;
+/// }
+/// assert_eq!(lanes[3].front(), Some(&3));
+/// # drop(lanes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn each_pinned_mut<T>(
+    elements: Pin<&mut [T]>,
+) -> impl DoubleEndedIterator<Item = Pin<&mut T>> + ExactSizeIterator {
+    // SAFETY: an array moves only as a whole.
+    let elements = unsafe { elements.get_unchecked_mut() };
+    // SAFETY: as above.
+    let pin = |element| unsafe { Pin::new_unchecked(element) };
+    elements.iter_mut().map(pin)
 }

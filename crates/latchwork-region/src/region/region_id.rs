@@ -22,6 +22,9 @@ const ADDRESS: usize = 0x7fff_ffff_0000;
 pub(super) struct RegionId(usize);
 
 impl RegionId {
+    /// The ID of no region: of a container that was dropped, or of a place that was zeroed.
+    pub(super) const NONE: Self = Self(0);
+
     /// The ID of the region at `base` with this number.
     pub(super) fn new(base: usize, number: u64) -> Self {
         let number = number as usize;
@@ -40,7 +43,7 @@ impl RegionId {
         self.0 & !ADDRESS
     }
 
-    /// The ID as one number, which is never 0.
+    /// The ID as one number, which is 0 for no region.
     #[inline]
     pub(super) fn raw(self) -> usize {
         self.0
@@ -98,6 +101,8 @@ pub(super) fn remove(id: usize) {
     for entry in ways(&MAPPED, id) {
         if entry.id.load(Ordering::Relaxed) == id {
             entry.id.store(0, Ordering::Release);
+            // No container is inside of [`RegionId::NONE`].
+            entry.bytes.store(0, Ordering::Release);
         }
     }
 }

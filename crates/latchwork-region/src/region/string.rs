@@ -3,8 +3,10 @@
 //! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
 //! contains part of a character. Truncating is one store.
 
+pub(super) mod pinned;
+
 use super::region_id::RegionId;
-use super::{Region, Shareable, StorageError, TornSafe, Vec, fingerprint};
+use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint};
 use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
@@ -45,6 +47,9 @@ unsafe impl Shareable for String {
 // SAFETY: its only field is TornSafe, and each commit is at a character boundary.
 #[allow(unsafe_code)]
 unsafe impl TornSafe for String {}
+// SAFETY: its only field is Relocatable.
+#[allow(unsafe_code)]
+unsafe impl Relocatable for String {}
 
 impl String {
     /// An empty string for this region. Takes no memory before the first push.

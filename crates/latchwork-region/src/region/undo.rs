@@ -24,12 +24,13 @@
 #![allow(unsafe_code)]
 
 use super::container::{self, commit, read};
-use super::{HashMap, Inner, Shareable, TornSafe, Vec, fingerprint};
+use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
+use core::marker::PhantomPinned;
 use core::ptr::{self, NonNull};
 
 /// Data whose 64-bit cells can be changed several at a time, all or none, even if the task is killed: an undo log of
@@ -52,12 +53,12 @@ use core::ptr::{self, NonNull};
 /// let mut accounts = match accounts.lock() {
 ///     Err(LockError::OwnerDied(died)) => {
 ///         let mut accounts = died.make_consistent();
-///         accounts.roll_back();
+///         accounts.edit().roll_back();
 ///         accounts
 ///     }
 ///     other => other.unwrap(),
 /// };
-/// let mut update = accounts.begin();
+/// let mut update = accounts.edit().begin();
 /// update.store(|accounts| &accounts[0], 70)?;
 /// update.store(|accounts| &accounts[1], 30)?;
 /// update.commit();
@@ -76,6 +77,7 @@ pub struct Undo<T, const N: usize = 16> {
     place: AtomicUsize,
     records: [Record; N],
     data: T,
+    pinned: PhantomPinned,
 }
 
 #[repr(C)]
@@ -95,6 +97,8 @@ unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
 }
 // SAFETY: the data is TornSafe; records become valid by one store (see the module's documentation).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}
+// SAFETY: the data is Relocatable; records are valid only at the address at which they were made.
+unsafe impl<T: Relocatable, const N: usize> Relocatable for Undo<T, N> {}
 
 /// Why a change could not be logged. The cell is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,6 +124,8 @@ pub trait Cells<Q: ?Sized>: sealed::Sealed {
     /// The cell of a key.
     fn cell(&self, key: &Q) -> Option<&AtomicU64>;
 }
+
+pub(super) mod pinned;
 
 mod sealed {
     pub trait Sealed {}
@@ -159,6 +165,7 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
             place: AtomicUsize::new(0),
             records,
             data,
+            pinned: PhantomPinned,
         }
     }
 
@@ -186,11 +193,18 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
 }
 
 /// A forgotten transaction has left records. If the data is dropped in place, behind a guard, and the task is killed
-/// in the middle, a successor finds the log there: it must not contain a record of a cell that no longer exists.
+/// in the middle, a successor finds the log there: it must not contain a record of a cell that no longer exists. Nor
+/// may the records of a log that is assigned to this place be taken for records that were made here.
 impl<T, const N: usize> Drop for Undo<T, N> {
     #[inline]
     fn drop(&mut self) {
         commit(&self.count, 0);
+        if read(&self.place) != 0 {
+            self.records
+                .iter()
+                .for_each(|record| commit(&record.cell, 0));
+        }
+        commit(&self.place, 0);
     }
 }
 
@@ -313,8 +327,8 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     /// # let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
     /// # let stock = region.object("stock", || Mutex::robust(Stock::new(HashMap::new_in(&region))))?;
     /// # let mut stock = stock.lock().unwrap();
-    /// stock.get_mut().insert_str("nails", AtomicU64::new(100))?;
-    /// let mut update = stock.begin();
+    /// stock.edit().get_pin_mut().edit().insert_str("nails", AtomicU64::new(100))?;
+    /// let mut update = stock.edit().begin();
     /// update.store_at(|stock| stock, "nails", 90)?;
     /// update.commit();
     /// # drop(stock);

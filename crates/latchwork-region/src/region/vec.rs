@@ -24,14 +24,15 @@
 
 mod capacity;
 mod edit;
+pub(super) mod pinned;
 mod traits;
 
 use super::container::{self, MappingGuard};
 use super::region_id::RegionId;
-use super::{PushError, Region, Shareable, StorageError, TornSafe, fingerprint};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::alloc::Layout;
-use core::marker::PhantomData;
+use core::marker::{PhantomData, PhantomPinned};
 use core::ptr::NonNull;
 use core::slice;
 
@@ -47,8 +48,8 @@ use core::slice;
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let primes = region.object("primes", || Mutex::robust(Vec::<u32>::new_in(&region)))?;
 /// let mut primes = primes.lock().unwrap();
-/// primes.push(2)?;
-/// primes.push(3)?;
+/// primes.edit().push(2)?;
+/// primes.edit().push(3)?;
 /// assert_eq!(primes.iter().sum::<u32>(), 5);
 /// # drop(primes);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,14 +58,14 @@ use core::slice;
 /// *Cost.* Two words; the buffer has two more. A push is a branch and two stores, amortised O(1).
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all. A value on the dead task's stack, on its way in
-/// or out, is lost together with the blocks that it owns: they are leaked. Assigning or swapping whole containers
-/// (`a = b`, `mem::swap`) in shared memory copies several words, which no container can do in one step: avoid it
-/// where a kill matters. After a kill in the middle of it, two containers may own one buffer (see [`TornSafe`]).
+/// or out, is lost together with the blocks that it owns: they are leaked. In shared memory the container itself is not
+/// copied, by `mem::swap` for example: it is changed in its place, through [`VecMut`](super::VecMut) (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
     region: RegionId,
     buffer: AtomicUsize,
     elements: PhantomData<T>,
+    pinned: PhantomPinned,
 }
 
 #[repr(C)]
@@ -75,9 +76,6 @@ struct Head {
 
 /// The maximum number of elements: their count and an index + 1 fit half a word each.
 const MAX: usize = u32::MAX as usize - 1;
-
-// The elements are not stored inside, so they do not move with the container.
-impl<T> Unpin for Vec<T> {}
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for Vec<T> {
@@ -95,6 +93,8 @@ unsafe impl<T: Shareable> Shareable for Vec<T> {
 }
 // SAFETY: every change is one store (see the module's documentation), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for Vec<T> {}
+// SAFETY: nothing contains its address.
+unsafe impl<T> Relocatable for Vec<T> {}
 
 impl<T> Vec<T> {
     const OFFSET: usize = size_of::<Head>().next_multiple_of(align_of::<T>());
@@ -220,6 +220,12 @@ impl<T> Vec<T> {
     #[inline(never)]
     fn fill_hole(&mut self) {
         let (hole, last) = ((self.state() >> 32) as usize - 1, self.count() - 1);
+        if core::mem::needs_drop::<T>() {
+            // A kill in the copy leaves no mixture of two containers.
+            // SAFETY: the place of the element that was taken; `TornSafe` allows a mixture with zeros.
+            unsafe { self.first().add(hole).write_bytes(0, 1) };
+            compiler_fence(Ordering::SeqCst);
+        }
         // SAFETY: both are places of elements; the last one is a value, and the hole is not one any more.
         unsafe { self.first().add(last).copy_to(self.first().add(hole), 1) };
         self.set_state(last as u64);
@@ -262,7 +268,7 @@ impl<T> Vec<T> {
     }
 }
 
-impl<T: Shareable + Unpin> Vec<T> {
+impl<T: Shareable + Relocatable> Vec<T> {
     /// An empty array for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
@@ -274,6 +280,7 @@ impl<T: Shareable + Unpin> Vec<T> {
             region,
             buffer: AtomicUsize::new(0),
             elements: PhantomData,
+            pinned: PhantomPinned,
         }
     }
 
@@ -334,7 +341,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     }
 }
 
-impl<T: Shareable + Unpin + Copy> Vec<T> {
+impl<T: Shareable + Relocatable + Copy> Vec<T> {
     /// Appends copies of all elements of a slice, in one step.
     ///
     /// # Errors
@@ -359,10 +366,17 @@ impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region leaks the buffer; a
     /// process that has not attached the region leaks buffer and elements.
     fn drop(&mut self) {
-        let Some(_guard) = container::try_guard(self.region, &self.buffer) else {
+        struct Ending<'a, T>(&'a mut Vec<T>);
+        impl<T> Drop for Ending<'_, T> {
+            fn drop(&mut self) {
+                container::end(&mut self.0.region, &self.0.buffer);
+            }
+        }
+        let this = Ending(self);
+        let Some(_guard) = container::try_guard(this.0.region, &this.0.buffer) else {
             return;
         };
-        self.clear();
-        let _ = self.free_buffer();
+        this.0.clear();
+        let _ = this.0.free_buffer();
     }
 }

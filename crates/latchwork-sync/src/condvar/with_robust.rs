@@ -46,16 +46,17 @@ impl<S: Sharing> Condvar<S> {
         self.wait_robust_until(guard, Deadline::after(timeout))
     }
 
-    /// As [`Condvar::wait_while`], with a robust mutex.
+    /// As [`Condvar::wait_while`], with a robust mutex. The condition only reads the data: data that is not `Unpin`
+    /// must not be lent as a `&mut T`.
     ///
     /// # Errors
     /// As for [`Self::wait_robust`]. Once the data is repaired, wait again: the condition is checked first.
     pub fn wait_robust_while<'a, T: ?Sized, P: RobustProtocol>(
         &self,
         mut guard: RobustGuard<'a, T, P>,
-        mut condition: impl FnMut(&mut T) -> bool,
+        mut condition: impl FnMut(&T) -> bool,
     ) -> Result<RobustGuard<'a, T, P>, LockError<'a, T, P>> {
-        while condition(&mut guard) {
+        while condition(&guard) {
             guard = self.wait_robust(guard)?;
         }
         Ok(guard)

@@ -1,13 +1,14 @@
 //! Containers in a region behave like std's, and give back what they took.
 
 mod like_std;
+mod pinned;
 mod undo;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork::mutex::{Mutex, Robust};
 use latchwork::region::{
-    Box, HashMap, List, Region, RegionOptions, Shareable, String, TornSafe, Vec,
+    Box, HashMap, List, PinnedFields, Region, RegionOptions, Shareable, String, TornSafe, Vec,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -145,11 +146,14 @@ fn an_element_that_does_not_fit_is_returned() {
     assert!(region.heap_stats().allocated_bytes > before);
 }
 
-#[derive(Shareable, TornSafe)]
+#[derive(Shareable, TornSafe, PinnedFields)]
 #[repr(C)]
 struct Library {
+    #[pin]
     names: HashMap<String, Vec<u32>>,
+    #[pin]
     queue: List<String>,
+    #[pin]
     title: String,
 }
 
@@ -170,17 +174,18 @@ fn containers_nest_and_live_in_objects() {
     let before = region.heap_stats().allocated_bytes;
     {
         let mut library = library.lock().unwrap();
-        library.title.push_str("Faust").unwrap();
+        let all = library.edit();
+        all.title.edit().push_str("Faust").unwrap();
+        let (mut names, mut queue) = (all.names.edit(), all.queue.edit());
         for number in 0..100u32 {
             let name = number.to_string();
-            library
-                .names
-                .get_or_insert_str_with(&name, || Vec::new_in(&region))
+            names
+                .get_pin_mut_or_insert_str_with(&name, || Vec::new_in(&region))
                 .unwrap()
+                .edit()
                 .push(number)
                 .unwrap();
-            library
-                .queue
+            queue
                 .push_back(String::from_str_in(&name, &region).unwrap())
                 .unwrap();
         }
@@ -192,8 +197,8 @@ fn containers_nest_and_live_in_objects() {
         scope.spawn(|| {
             let mut library = library.lock().unwrap();
             assert_eq!(library.queue.iter().count(), 100);
-            library.names.clear();
-            library.queue.clear();
+            library.as_mut().names_mut().edit().clear();
+            library.as_mut().queue_mut().edit().clear();
         });
     });
     // SAFETY: no task uses it any more.

@@ -337,7 +337,11 @@ fn use_container_from_abroad(region: &Region) -> &'static str {
         return "no panic";
     };
     // What it cannot reach it cannot free.
-    *died.make_consistent() = latchwork::region::Vec::new_in(region);
+    let mut repaired = died.make_consistent();
+    repaired
+        .as_mut()
+        .set(latchwork::region::Vec::new_in(region));
+    drop(repaired);
     match looked {
         Ok(_) => "followed",
         Err(_) => "panicked",
@@ -354,7 +358,7 @@ fn a_container_of_a_region_that_is_not_attached_is_not_followed() {
             Abroad::robust(latchwork::region::Vec::new_in(&home))
         })
         .unwrap();
-    abroad.lock().unwrap().push(5).unwrap();
+    abroad.lock().unwrap().edit().push(5).unwrap();
     assert_eq!(abroad.lock().unwrap()[0], 5);
     assert_eq!(attach_as("abroad", &named), "panicked");
     assert!(abroad.lock().unwrap().is_empty());

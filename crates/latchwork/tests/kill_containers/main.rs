@@ -3,6 +3,7 @@
 //! What the successor finds must be what was there before the operation or what it makes, nothing
 //! may be leaked, and the heap must be sound.
 
+mod assign;
 mod moments;
 mod steps;
 mod things;
@@ -43,7 +44,7 @@ impl World {
             Ok(things) => things,
             Err(LockError::OwnerDied(died)) => {
                 let mut things = died.make_consistent();
-                things.repair();
+                things.as_mut().repair();
                 things
             }
             Err(error) => panic!("{error}"),
@@ -53,7 +54,7 @@ impl World {
     fn reset(&self) {
         let things = self.things();
         let mut things = self.lock(things);
-        *things = Things::new(&self.region);
+        things.as_mut().set(Things::new(&self.region));
         drop(things);
         self.region.sweep().unwrap();
         self.region.check_heap().unwrap();

@@ -1,7 +1,7 @@
 //! Random operations, killed at random moments.
 
 use super::World;
-use super::things::{Model, Things};
+use super::things::{Editors, Model};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork::mutex::LockError;
 use latchwork::region::{Region, Vec};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 fn advance(
     (kind, number): (u32, u64),
     model: &mut Model,
-    mut ours: Option<(&mut Things, &Region)>,
+    mut ours: Option<(&mut Editors<'_>, &Region)>,
 ) {
     let key = number % 24;
     let name = "ß".repeat(key as usize) + &key.to_string();
@@ -70,14 +70,20 @@ fn advance(
             ours!(|things, region| assert!(
                 things
                     .index
-                    .get_or_insert_str_with(&name, || Vec::new_in(region))
+                    .get_pin_mut_or_insert_str_with(&name, || Vec::new_in(region))
                     .is_ok()
             ));
         }
         11 => {
             if let Some(values) = model.index.get_mut(&name) {
                 values.push(number);
-                ours!(|things, region| things.index.get_mut(&*name).unwrap().push(number).unwrap());
+                ours!(|things, region| things
+                    .index
+                    .get_pin_mut(&*name)
+                    .unwrap()
+                    .edit()
+                    .push(number)
+                    .unwrap());
             }
         }
         12 => {
@@ -106,7 +112,7 @@ fn advance(
         _ => {
             model.cells = [number, key, number + key];
             ours!(|things, region| {
-                let mut update = things.cells.begin();
+                let mut update = things.cells.as_mut().begin();
                 for (cell, value) in [number, key, number + key].into_iter().enumerate() {
                     update.store(|cells| &cells[cell], value).unwrap();
                 }
@@ -137,7 +143,7 @@ fn what_was_committed_survives_kills_at_random_moments() {
                 advance(
                     (rng.u32(..16), rng.u64(..1000)),
                     &mut model,
-                    Some((&mut things, &world.region)),
+                    Some((&mut things.as_mut().editors(), &world.region)),
                 );
                 done.fetch_add(1, Relaxed);
             }
@@ -153,7 +159,7 @@ fn what_was_committed_survives_kills_at_random_moments() {
             Err(LockError::OwnerDied(died)) => {
                 locked += 1;
                 let mut things = died.make_consistent();
-                things.repair();
+                things.as_mut().repair();
                 things.look()
             }
             Err(error) => panic!("{error}"),

@@ -1,7 +1,7 @@
 //! Each operation, killed at each of its instructions.
 
 use super::World;
-use super::things::Things;
+use super::things::Editors;
 use latchwork::region::{Box, Region, String, Vec};
 use latchwork_testkit::Trial;
 use latchwork_testkit::step::{self, Point};
@@ -9,35 +9,36 @@ use latchwork_testkit::step::{self, Point};
 /// An operation, and whether it is all or nothing (or so for each element).
 struct Operation {
     name: &'static str,
-    setup: fn(&mut Things, &Region),
-    run: fn(&mut Things, &Region),
+    setup: fn(&mut Editors<'_>, &Region),
+    run: fn(&mut Editors<'_>, &Region),
     whole: bool,
 }
 
-fn numbers(count: u64) -> impl Fn(&mut Things) {
+fn numbers(count: u64) -> impl Fn(&mut Editors<'_>) {
     move |things| (0..count).for_each(|number| things.numbers.push(number * 3).unwrap())
 }
 
-fn counts(things: &mut Things, count: u64) {
+fn counts(things: &mut Editors<'_>, count: u64) {
     (0..count).for_each(|key| assert!(things.counts.insert(key, key * 5).is_ok()));
 }
 
-fn index(things: &mut Things, region: &Region) {
+fn index(things: &mut Editors<'_>, region: &Region) {
     for key in ["Ada", "Grace", "Barbara"] {
         things
             .index
-            .get_or_insert_str_with(key, || Vec::new_in(region))
+            .get_pin_mut_or_insert_str_with(key, || Vec::new_in(region))
             .unwrap()
+            .edit()
             .push(key.len() as u64)
             .unwrap();
     }
 }
 
-fn jobs(things: &mut Things, _: &Region) {
+fn jobs(things: &mut Editors<'_>, _: &Region) {
     (0..3).for_each(|job| things.jobs.push_back(job).unwrap());
 }
 
-fn names(things: &mut Things, region: &Region) {
+fn names(things: &mut Editors<'_>, region: &Region) {
     for name in ["Karl", "Olga", "Marie"] {
         things
             .names
@@ -220,7 +221,15 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         name: "map of strings push to a value",
         setup: index,
-        run: |things, _| things.index.get_mut("Ada").unwrap().push(5).unwrap(),
+        run: |things, _| {
+            things
+                .index
+                .get_pin_mut("Ada")
+                .unwrap()
+                .edit()
+                .push(5)
+                .unwrap()
+        },
         whole: true,
     },
     Operation {
@@ -275,7 +284,7 @@ const OPERATIONS: &[Operation] = &[
         name: "undo, committed",
         setup: |_, _| (),
         run: |things, _| {
-            let mut update = things.cells.begin();
+            let mut update = things.cells.as_mut().begin();
             for cell in 0..3 {
                 update.store(|cells| &cells[cell], 7).unwrap();
             }
@@ -287,7 +296,7 @@ const OPERATIONS: &[Operation] = &[
         name: "undo, rolled back",
         setup: |_, _| (),
         run: |things, _| {
-            let mut update = things.cells.begin();
+            let mut update = things.cells.as_mut().begin();
             update.store(|cells| &cells[0], 7).unwrap();
             update.store(|cells| &cells[2], 7).unwrap();
             update.roll_back();
@@ -302,19 +311,20 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
     let world = World::new();
     for operation in OPERATIONS {
         let things = world.things();
-        (operation.setup)(&mut world.lock(things), &world.region);
+        (operation.setup)(&mut world.lock(things).as_mut().editors(), &world.region);
         let before = world.lock(things).look();
-        (operation.run)(&mut world.lock(things), &world.region);
+        (operation.run)(&mut world.lock(things).as_mut().editors(), &world.region);
         let after = world.lock(things).look();
         let covered = step::each_instruction(
             &trial,
             operation.name,
             || {
                 world.reset();
-                (operation.setup)(&mut world.lock(things), &world.region);
+                (operation.setup)(&mut world.lock(things).as_mut().editors(), &world.region);
             },
             |(), span| {
                 let mut things = world.lock(things);
+                let mut things = things.as_mut().editors();
                 // What a task does once is not what is tested here: that it attaches, and takes its
                 // first block of a size. (These are private, and go with it.)
                 macro_rules! warm {
@@ -332,7 +342,7 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
                     || (point != Point::Finished && (found == before || !operation.whole));
                 assert!(done, "{} at {point:?}: {found:?}", operation.name);
                 // The successor goes on.
-                (operation.setup)(&mut world.lock(things), &world.region);
+                (operation.setup)(&mut world.lock(things).as_mut().editors(), &world.region);
                 world.lock(things).look();
             },
         );

@@ -1,20 +1,44 @@
 //! One of each container, and the same in std's types.
 
+use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use latchwork::region::{HashMap, List, Region, Shareable, String, TornSafe, Undo, Vec};
+use latchwork::region::{
+    Edit, HashMap, HashMapMut, List, ListMut, PinnedFields, Region, Shareable, String, StringMut,
+    TornSafe, Undo, UndoMut, Vec, VecMut,
+};
 use std::collections::{BTreeMap, VecDeque};
 
-#[derive(Shareable, TornSafe)]
+#[derive(Shareable, TornSafe, PinnedFields)]
 #[repr(C)]
 pub(super) struct Things {
+    #[pin]
     pub(super) numbers: Vec<u64>,
+    #[pin]
     pub(super) words: Vec<String>,
+    #[pin]
     pub(super) text: String,
+    #[pin]
     pub(super) counts: HashMap<u64, u64>,
+    #[pin]
     pub(super) index: HashMap<String, Vec<u64>>,
+    #[pin]
     pub(super) jobs: List<u64>,
+    #[pin]
     pub(super) names: List<String>,
+    #[pin]
     pub(super) cells: Undo<[AtomicU64; 3], 4>,
+}
+
+/// The editors of all things, as a lock lends them.
+pub(super) struct Editors<'a> {
+    pub(super) numbers: VecMut<'a, u64>,
+    pub(super) words: VecMut<'a, String>,
+    pub(super) text: StringMut<'a>,
+    pub(super) counts: HashMapMut<'a, u64, u64>,
+    pub(super) index: HashMapMut<'a, String, Vec<u64>>,
+    pub(super) jobs: ListMut<'a, u64>,
+    pub(super) names: ListMut<'a, String>,
+    pub(super) cells: UndoMut<'a, [AtomicU64; 3], 4>,
 }
 
 impl Things {
@@ -31,16 +55,31 @@ impl Things {
         }
     }
 
+    pub(super) fn editors(self: Pin<&mut Self>) -> Editors<'_> {
+        let all = self.edit();
+        Editors {
+            numbers: all.numbers.edit(),
+            words: all.words.edit(),
+            text: all.text.edit(),
+            counts: all.counts.edit(),
+            index: all.index.edit(),
+            jobs: all.jobs.edit(),
+            names: all.names.edit(),
+            cells: all.cells.edit(),
+        }
+    }
+
     /// What a successor does.
-    pub(super) fn repair(&mut self) {
-        self.numbers.repair();
-        self.words.repair();
-        self.text.repair();
-        self.counts.repair();
-        self.index.repair();
-        self.jobs.repair();
-        self.names.repair();
-        self.cells.roll_back();
+    pub(super) fn repair(self: Pin<&mut Self>) {
+        let mut all = self.editors();
+        all.numbers.repair();
+        all.words.repair();
+        all.text.repair();
+        all.counts.repair();
+        all.index.repair();
+        all.jobs.repair();
+        all.names.repair();
+        all.cells.roll_back();
     }
 
     /// Looks at everything in every way there is.

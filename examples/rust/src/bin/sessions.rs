@@ -37,6 +37,7 @@ impl Session {
     fn serve(&self, key: &str) -> Result<u64, AnyError> {
         *self.requests.get().lock()? += 1;
         let mut entries = self.entries.get().lock()?;
+        let mut entries = entries.edit();
         let entry = entries.get_or_insert_str_with(key, || 0)?;
         *entry += 1;
         Ok(*entry)

@@ -6,7 +6,7 @@ use super::super::region_id::RegionId;
 use super::super::word::commit;
 use super::super::{AttachError, Inner, StorageError};
 use super::borrowed;
-use crate::atomic::AtomicUsize;
+use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
@@ -154,4 +154,13 @@ pub(in crate::region) unsafe fn unlink_and_free(
         unsafe { heap.link(word, 0, None, Some(block)) };
         Ok(())
     })
+}
+
+/// Ends a container that is being dropped, whether or not its blocks were freed: it leads to no block and belongs to no
+/// region. If another container is assigned to its place, a kill in between leaves no mixture of the two.
+pub(in crate::region) fn end(id: &mut RegionId, word: &AtomicUsize) {
+    commit(word, 0);
+    // SAFETY: a reference. Volatile: the store is done although the place is never read as this container again.
+    unsafe { ptr::from_mut(id).write_volatile(RegionId::NONE) };
+    compiler_fence(Ordering::SeqCst);
 }

@@ -67,6 +67,10 @@ fn keep_from_outside(id: RegionId, word: &AtomicUsize, block: usize) {
 #[cold]
 #[inline(never)]
 fn not_mapped(id: RegionId) -> ! {
+    assert!(
+        id != RegionId::NONE,
+        "the container belongs to no region: a kill interrupted its assignment"
+    );
     let base = id.base();
     panic!("the container belongs to a region at {base:#x}, which this process has not attached")
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::super::container::{self, commit, read};
-use super::super::{PushError, Shareable, StorageError, String};
+use super::super::{PushError, Relocatable, Shareable, StorageError, String};
 use super::HashMap;
 use super::hasher;
 use super::table::{
@@ -188,7 +188,7 @@ impl<V: Shareable> HashMap<String, V> {
     /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>>
     where
-        V: Unpin,
+        V: Relocatable,
     {
         let _guard = self.guard();
         let (view, hash) = match self.make_room(1) {
@@ -217,8 +217,17 @@ impl<V: Shareable> HashMap<String, V> {
         make: impl FnOnce() -> V,
     ) -> Result<&mut V, StorageError>
     where
-        V: Unpin,
+        V: Relocatable,
     {
+        self.find_or_insert_str_mut(key, make)
+    }
+
+    /// The caller does not lend a `&mut V` that must not move.
+    pub(super) fn find_or_insert_str_mut(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, StorageError> {
         let mut node = self.find_or_insert_str(key, make)?;
         // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         Ok(unsafe { node.as_mut().value.assume_init_mut() })

@@ -1,6 +1,7 @@
 //! Iteration over a map's entries.
 #![allow(unsafe_code)]
 
+use super::super::Relocatable;
 use super::super::container::{self, read};
 use super::HashMap;
 use super::table::{Node, TOMBSTONE};
@@ -33,8 +34,13 @@ impl<K, V> HashMap<K, V> {
     /// The values, mutable, in no particular order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V>
     where
-        V: Unpin,
+        V: Relocatable,
     {
+        self.each_value_mut()
+    }
+
+    /// The caller does not lend a `&mut V` that must not move.
+    pub(super) fn each_value_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.keep_mapped();
         self.finish_pending();
         let slots = self.view().map_or(&[][..], |view| view.slots);

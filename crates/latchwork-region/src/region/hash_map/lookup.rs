@@ -1,8 +1,8 @@
 //! Finding an entry of a map by its key.
 #![allow(unsafe_code)]
 
-use super::super::Shareable;
 use super::super::container::{self, read};
+use super::super::{Relocatable, Shareable};
 use super::HashMap;
 use super::table::{Node, TOMBSTONE, View, hash_of};
 use core::borrow::Borrow;
@@ -66,8 +66,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
     }
 
-    /// The value of a key, pinned: it does not move before it is dropped, since a value that is not `Unpin` never
-    /// leaves the map. Its robust locks can be used.
+    /// The value of a key, pinned: it does not move before it is dropped, since a value that must not move never leaves
+    /// the map. Its robust locks can be used.
     #[must_use]
     pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
     where
@@ -75,7 +75,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut V`, or a
-        // value, require `V: Unpin`.
+        // value, require `V: Relocatable`.
         self.get(key)
             .map(|value| unsafe { Pin::new_unchecked(value) })
     }
@@ -86,7 +86,16 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
-        V: Unpin,
+        V: Relocatable,
+    {
+        self.find_mut(key)
+    }
+
+    /// The caller does not lend a `&mut V` that must not move.
+    pub(super) fn find_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
     {
         self.keep_mapped();
         self.finish_pending();

@@ -1,8 +1,8 @@
 //! Iteration over a list's elements.
 #![allow(unsafe_code)]
 
-use super::super::Shareable;
 use super::super::container::{self, read};
+use super::super::{Relocatable, Shareable};
 use super::{Link, List};
 use core::fmt;
 use core::marker::PhantomData;
@@ -21,11 +21,11 @@ impl<T> List<T> {
         }
     }
 
-    /// The elements in order, pinned: none moves before it is dropped, since a value that is not `Unpin` never leaves
+    /// The elements in order, pinned: none moves before it is dropped, since a value that must not move never leaves
     /// the list. Their robust locks can be used.
     pub fn iter_pin(&self) -> impl DoubleEndedIterator<Item = Pin<&T>> {
         // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut T`, or an
-        // element, require `T: Unpin`.
+        // element, require `T: Relocatable`.
         let pin = |element| unsafe { Pin::new_unchecked(element) };
         self.iter().map(pin)
     }
@@ -35,8 +35,13 @@ impl<T: Shareable> List<T> {
     /// The elements in order, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T>
     where
-        T: Unpin,
+        T: Relocatable,
     {
+        self.each_mut()
+    }
+
+    /// The caller does not lend a `&mut T` that must not move.
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.keep_mapped();
         self.finish_pending();
         let mut next = self.first();

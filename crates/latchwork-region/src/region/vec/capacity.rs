@@ -1,12 +1,12 @@
 //! How an array grows and shrinks: by a complete new buffer, which replaces the old one in one step.
 #![allow(unsafe_code)]
 
-use super::super::{Shareable, StorageError, container};
+use super::super::{Relocatable, Shareable, StorageError, container};
 use super::{Head, MAX, Vec};
 use crate::atomic::AtomicU64;
 use core::ptr::NonNull;
 
-impl<T: Shareable + Unpin> Vec<T> {
+impl<T: Shareable + Relocatable> Vec<T> {
     /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`, and replaces the
     /// old buffer by it. `fill` has moved the old buffer's elements out.
     pub(super) fn rebuild(

@@ -1,10 +1,10 @@
 //! Inserting and removing elements inside an array.
 #![allow(unsafe_code)]
 
-use super::super::{PushError, Shareable, StorageError};
+use super::super::{PushError, Relocatable, Shareable, StorageError};
 use super::Vec;
 
-impl<T: Shareable + Unpin> Vec<T> {
+impl<T: Shareable + Relocatable> Vec<T> {
     /// Removes and returns an element, and moves the last one to its place, in O(1).
     ///
     /// # Panics

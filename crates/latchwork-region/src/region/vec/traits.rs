@@ -1,7 +1,7 @@
 //! The traits that make an array usable as a slice.
 #![allow(unsafe_code)]
 
-use super::super::Shareable;
+use super::super::{Relocatable, Shareable};
 use super::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ impl<T> Deref for Vec<T> {
     }
 }
 
-impl<T: Shareable + Unpin> DerefMut for Vec<T> {
+impl<T: Shareable + Relocatable> DerefMut for Vec<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         self.as_mut_slice()
@@ -30,7 +30,7 @@ impl<'a, T> IntoIterator for &'a Vec<T> {
     }
 }
 
-impl<'a, T: Shareable + Unpin> IntoIterator for &'a mut Vec<T> {
+impl<'a, T: Shareable + Relocatable> IntoIterator for &'a mut Vec<T> {
     type Item = &'a mut T;
     type IntoIter = slice::IterMut<'a, T>;
     fn into_iter(self) -> Self::IntoIter {

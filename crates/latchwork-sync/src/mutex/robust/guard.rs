@@ -9,11 +9,14 @@
 
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
 use crate::atomic::const_unless_loom;
+use crate::edit::Edit;
 use crate::hook::Site;
 use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
+use crate::relocatable::Relocatable;
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
+use crate::torn_safe::{self, TornSafe};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -155,11 +158,13 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     where
         T: Sized,
     {
-        // SAFETY: nothing is moved out, and the data is not pinned structurally.
+        // SAFETY: nothing is moved out. Whole data is dropped in its place before the new data is written there; torn
+        // data that was ever pinned is `Relocatable`, and need not be dropped.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_unclean() {
             // The old data may be no value of `T`: it is overwritten, not dropped.
-            *this.data.get_mut() = ManuallyDrop::new(value);
+            // SAFETY: an exclusive reference.
+            unsafe { torn_safe::overwrite(this.data.get_mut(), ManuallyDrop::new(value)) };
             this.raw.make_clean();
         } else {
             **this.data.get_mut() = value;
@@ -232,6 +237,10 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
 /// The right to use a robust mutex's data; dropping it releases the lock.
 ///
+/// It dereferences to a `&mut T` only if `T` is `Unpin`, as numbers and structs of numbers are. Containers of a region
+/// are not, and so cannot be swapped: a kill in the middle would leave two owners of their memory. They are changed
+/// in their place, through [`edit`](Self::edit) or [`as_mut`](Self::as_mut).
+///
 /// If it is dropped while its thread panics, the lock is released as inconsistent: the next owner gets
 /// [`LockError::OwnerDied`]. (This is so even if a destructor acquired the lock during the panic: a check at both ends
 /// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the task ends. In the
@@ -264,6 +273,29 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         unsafe { Pin::new_unchecked(this.mutex) }
     }
 
+    /// The data, pinned: how to change data that is not `Unpin`, such as a container of a region. See also
+    /// [`Self::edit`].
+    #[inline]
+    pub fn as_mut(&mut self) -> Pin<&mut T>
+    where
+        T: Relocatable,
+    {
+        // SAFETY: the guard holds the lock, and is borrowed exclusively. The mutex is pinned, and its methods give a
+        // `&mut T` only if `T` is `Unpin`. New data may take the place of torn data, which is not dropped: `T` is
+        // `Relocatable`.
+        unsafe { Pin::new_unchecked(&mut *self.mutex.data.get()) }
+    }
+
+    /// The editor of the data: `guard.edit().push(1)` for a container, `guard.edit().field` for a struct with pinned
+    /// fields. It is short for [`as_mut`](Self::as_mut) and [`Edit::edit`].
+    #[inline]
+    pub fn edit(&mut self) -> T::Editor<'_>
+    where
+        T: Relocatable + Edit,
+    {
+        self.as_mut().edit()
+    }
+
     #[inline(always)]
     fn report_releasing(&self) {
         if report::is_on::<P>() {
@@ -291,7 +323,7 @@ impl<T: ?Sized, P: RobustProtocol> Deref for RobustGuard<'_, T, P> {
     }
 }
 
-impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
+impl<T: ?Sized + Unpin, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard holds the lock, and is borrowed exclusively.
@@ -319,7 +351,7 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 
 /// A robust mutex taken from a dead owner, with data that may be torn.
 ///
-/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe) the
+/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`] the
 /// data can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
 /// unsafe code. Dropping this guard makes the lock not recoverable. (If a panic drops it, the lock stays inconsistent,
 /// and the next owner may repair the data; so it is after [`Self::pass_on`].)
@@ -366,8 +398,8 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// As [`Self::as_uninit`], for a repair in place.
     ///
     /// # Safety
-    /// If `T` is [`TornSafe`](crate::torn_safe::TornSafe), the caller writes only valid values, each at a place of its
-    /// type: safe code can read them from then on.
+    /// If `T` is [`TornSafe`], the caller writes only valid values, each at a place of its
+    /// type: safe code can read them from then on. The caller treats the value as pinned.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
         // SAFETY: the guard holds the lock and is borrowed exclusively; `MaybeUninit` promises nothing of the content.
         unsafe { &mut *self.guard.mutex.data.get().cast() }
@@ -378,26 +410,42 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
         owner_of_guard(self.guard.owner);
         let place = self.guard.mutex.data.get();
         // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not dropped.
-        unsafe { place.write(ManuallyDrop::new(value)) };
+        unsafe { torn_safe::overwrite(place, ManuallyDrop::new(value)) };
         self.into_guard()
     }
 }
 
-impl<'a, T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
+impl<'a, T: ?Sized + TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
+    /// The data, pinned, for a repair before [`Self::make_consistent`]: see [`RobustGuard::as_mut`].
+    pub fn as_mut(&mut self) -> Pin<&mut T>
+    where
+        T: Relocatable,
+    {
+        self.guard.as_mut()
+    }
+
+    /// The editor of the data: see [`RobustGuard::edit`].
+    pub fn edit(&mut self) -> T::Editor<'_>
+    where
+        T: Relocatable + Edit,
+    {
+        self.guard.edit()
+    }
+
     /// Declares the data repaired, and returns an ordinary guard.
     pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
         self.into_guard()
     }
 }
 
-impl<T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
+impl<T: ?Sized + TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.guard
     }
 }
 
-impl<T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
+impl<T: ?Sized + TornSafe + Unpin, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }

@@ -9,6 +9,7 @@ use super::raw::Entered;
 use crate::mutex::{Acquired, WaitMode};
 use crate::task;
 use crate::time::Deadline;
+use crate::torn_safe;
 use core::pin::Pin;
 
 pub(super) type ReadResult<'a, T, const READERS: usize> =
@@ -125,13 +126,14 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     where
         T: Sized,
     {
-        // SAFETY: nothing is moved out; the data is not pinned structurally.
+        // SAFETY: nothing is moved out. Whole data is dropped in its place before the new data is written there; torn
+        // data that was ever pinned is `Relocatable`, and need not be dropped.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_torn() {
             let place: *mut T = &raw mut **this.data.get_mut();
-            // SAFETY: `&mut self` gives the place to this task; `write` does not drop the bytes there, which
+            // SAFETY: `&mut self` gives the place to this task; `overwrite` does not drop the bytes there, which
             // may be no value of `T`.
-            unsafe { place.write(value) };
+            unsafe { torn_safe::overwrite(place, value) };
             this.raw.make_whole();
         } else {
             **this.data.get_mut() = value;

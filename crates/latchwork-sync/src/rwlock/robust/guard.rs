@@ -10,11 +10,14 @@
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
+use crate::edit::Edit;
+use crate::relocatable::Relocatable;
 use crate::task::Me;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
 
 /// The calling task's ID, after it has acquired a lock.
 pub(super) fn my_id() -> u32 {
@@ -35,6 +38,9 @@ pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
 }
 
 /// The right to change a robust lock's data; dropping it releases the lock.
+///
+/// As with [`RobustGuard`](crate::mutex::RobustGuard), data that is not `Unpin` is changed through
+/// [`edit`](Self::edit) or [`as_mut`](Self::as_mut).
 ///
 /// If it is dropped while its thread panics, the next task gets
 /// [`LockError::OwnerDied`](super::LockError::OwnerDied). Forgetting it leaves
@@ -75,6 +81,29 @@ impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
         }
     }
 
+    /// The data, pinned: how to change data that is not `Unpin`, such as a container of a region. See also
+    /// [`Self::edit`].
+    #[inline]
+    pub fn as_mut(&mut self) -> Pin<&mut T>
+    where
+        T: Relocatable,
+    {
+        // SAFETY: the guard keeps all others out, and is borrowed exclusively. The lock is pinned, and its methods
+        // give a `&mut T` only if `T` is `Unpin`. New data may take the place of torn data, which is not dropped: `T`
+        // is `Relocatable`.
+        unsafe { Pin::new_unchecked(&mut *self.lock.data.get()) }
+    }
+
+    /// The editor of the data: `guard.edit().push(1)` for a container, `guard.edit().field` for a struct with pinned
+    /// fields. It is short for [`as_mut`](Self::as_mut) and [`Edit::edit`].
+    #[inline]
+    pub fn edit(&mut self) -> T::Editor<'_>
+    where
+        T: Relocatable + Edit,
+    {
+        self.as_mut().edit()
+    }
+
     /// Becomes a reader. No writer enters in between.
     pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS> {
         let this = ManuallyDrop::new(this);
@@ -102,7 +131,7 @@ impl<T: ?Sized, const READERS: usize> Deref for RobustWriteGuard<'_, T, READERS>
     }
 }
 
-impl<T: ?Sized, const READERS: usize> DerefMut for RobustWriteGuard<'_, T, READERS> {
+impl<T: ?Sized + Unpin, const READERS: usize> DerefMut for RobustWriteGuard<'_, T, READERS> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard keeps all others out, and is borrowed exclusively.

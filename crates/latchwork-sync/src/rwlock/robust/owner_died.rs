@@ -2,11 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::guard::RobustWriteGuard;
+use crate::edit::Edit;
 use crate::mutex::owner_of_guard;
-use crate::torn_safe::TornSafe;
+use crate::relocatable::Relocatable;
+use crate::torn_safe::{self, TornSafe};
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
 
 /// A robust reader/writer lock acquired to write from a dead writer, with data that may be torn.
 ///
@@ -64,7 +67,7 @@ impl<'a, T, const READERS: usize> OwnerDied<'a, T, READERS> {
     ///
     /// # Safety
     /// For a `T` that is [`TornSafe`], every byte written is part of a valid value of
-    /// its place: safe code can read it from then on.
+    /// its place: safe code can read it from then on. The caller treats the value as pinned.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
         // SAFETY: the guard holds the lock, is borrowed exclusively, and `MaybeUninit` allows any content.
         unsafe { &mut *self.guard.lock.data.get().cast() }
@@ -74,14 +77,30 @@ impl<'a, T, const READERS: usize> OwnerDied<'a, T, READERS> {
     pub fn replace(self, value: T) -> RobustWriteGuard<'a, T, READERS> {
         owner_of_guard(self.guard.owner);
         let place: *mut T = self.guard.lock.data.get().cast();
-        // SAFETY: the guard holds the lock; `write` does not drop the bytes there, which may be no value of
+        // SAFETY: the guard holds the lock; `overwrite` does not drop the bytes there, which may be no value of
         // `T`.
-        unsafe { place.write(value) };
+        unsafe { torn_safe::overwrite(place, value) };
         self.into_guard()
     }
 }
 
 impl<'a, T: ?Sized + TornSafe, const READERS: usize> OwnerDied<'a, T, READERS> {
+    /// The data, pinned, for a repair before [`Self::make_consistent`]: see [`RobustWriteGuard::as_mut`].
+    pub fn as_mut(&mut self) -> Pin<&mut T>
+    where
+        T: Relocatable,
+    {
+        self.guard.as_mut()
+    }
+
+    /// The editor of the data: see [`RobustWriteGuard::edit`].
+    pub fn edit(&mut self) -> T::Editor<'_>
+    where
+        T: Relocatable + Edit,
+    {
+        self.guard.edit()
+    }
+
     /// Declares the data repaired and becomes an ordinary writer.
     pub fn make_consistent(self) -> RobustWriteGuard<'a, T, READERS> {
         self.into_guard()
@@ -95,7 +114,7 @@ impl<T: ?Sized + TornSafe, const READERS: usize> Deref for OwnerDied<'_, T, READ
     }
 }
 
-impl<T: ?Sized + TornSafe, const READERS: usize> DerefMut for OwnerDied<'_, T, READERS> {
+impl<T: ?Sized + TornSafe + Unpin, const READERS: usize> DerefMut for OwnerDied<'_, T, READERS> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }

@@ -1,0 +1,235 @@
+//! Changing a map in its place.
+#![allow(unsafe_code)]
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "each method names the one that it calls"
+)]
+
+use super::super::{Edit, PushError, Relocatable, Shareable, StorageError, String};
+use super::HashMap;
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::Hash;
+use core::ops::Deref;
+use core::pin::Pin;
+
+/// Changes a [`HashMap`] in its place: the result of [`HashMap::edit`], and of `edit` of a robust lock's guard.
+///
+/// It has the methods that change a `HashMap`, and derefs to the map.
+pub struct HashMapMut<'a, K, V>(&'a mut HashMap<K, V>);
+
+impl<K, V> HashMap<K, V> {
+    /// Lends the map to an editor.
+    #[inline]
+    pub fn edit(self: Pin<&mut Self>) -> HashMapMut<'_, K, V> {
+        // SAFETY: the editor does not lend the `&mut HashMap`, nor moves the map.
+        HashMapMut(unsafe { self.get_unchecked_mut() })
+    }
+}
+
+impl<K, V> Edit for HashMap<K, V> {
+    type Editor<'a>
+        = HashMapMut<'a, K, V>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn edit(self: Pin<&mut Self>) -> HashMapMut<'_, K, V> {
+        self.edit()
+    }
+}
+
+/// Pins a value.
+#[inline]
+fn pin<V>(value: &mut V) -> Pin<&mut V> {
+    // SAFETY: a value stays in its node. A `&mut V` is lent only if `V` is `Unpin`, and a value is taken out only if it
+    // is `Relocatable`.
+    unsafe { Pin::new_unchecked(value) }
+}
+
+impl<K, V> HashMapMut<'_, K, V> {
+    /// [`HashMap::repair`].
+    #[inline]
+    pub fn repair(&mut self) {
+        self.0.repair();
+    }
+
+    /// [`HashMap::clear`].
+    #[inline]
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// [`HashMap::values_mut`], for values that are `Unpin`.
+    #[inline]
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V>
+    where
+        V: Unpin,
+    {
+        self.0.each_value_mut()
+    }
+
+    /// The values, pinned, in no particular order: how to change containers that are values.
+    #[inline]
+    pub fn values_pin_mut(&mut self) -> impl Iterator<Item = Pin<&mut V>> {
+        self.0.each_value_mut().map(pin)
+    }
+}
+
+impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
+    /// [`HashMap::insert`].
+    #[inline]
+    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>>
+    where
+        V: Relocatable,
+    {
+        self.0.insert(key, value)
+    }
+
+    /// [`HashMap::get_or_insert_with`], for values that are `Unpin`.
+    #[inline]
+    pub fn get_or_insert_with(
+        &mut self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, PushError<K>>
+    where
+        V: Unpin,
+    {
+        self.0.find_or_insert_mut(key, make)
+    }
+
+    /// Like [`Self::get_or_insert_with`], for values that are not `Unpin`, such as containers.
+    #[inline]
+    pub fn get_pin_mut_or_insert_with(
+        &mut self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<Pin<&mut V>, PushError<K>> {
+        self.0.find_or_insert_mut(key, make).map(pin)
+    }
+
+    /// [`HashMap::get_pin_or_insert_with`].
+    #[inline]
+    pub fn get_pin_or_insert_with(
+        &mut self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<Pin<&V>, PushError<K>> {
+        self.0.get_pin_or_insert_with(key, make)
+    }
+
+    /// [`HashMap::get_mut`], for values that are `Unpin`.
+    #[inline]
+    #[must_use]
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Unpin,
+    {
+        self.0.find_mut(key)
+    }
+
+    /// The value of a key, pinned: how to change a container that is a value.
+    #[inline]
+    #[must_use]
+    pub fn get_pin_mut<Q>(&mut self, key: &Q) -> Option<Pin<&mut V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.0.find_mut(key).map(pin)
+    }
+
+    /// [`HashMap::remove`].
+    #[inline]
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Relocatable,
+    {
+        self.0.remove(key)
+    }
+
+    /// [`HashMap::discard`].
+    #[inline]
+    pub fn discard<Q>(&mut self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.0.discard(key)
+    }
+
+    /// [`HashMap::reserve`].
+    #[inline]
+    pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
+        self.0.reserve(additional)
+    }
+
+    /// [`HashMap::shrink_to_fit`].
+    #[inline]
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        self.0.shrink_to_fit()
+    }
+}
+
+impl<V: Shareable> HashMapMut<'_, String, V> {
+    /// [`HashMap::insert_str`].
+    #[inline]
+    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>>
+    where
+        V: Relocatable,
+    {
+        self.0.insert_str(key, value)
+    }
+
+    /// [`HashMap::get_or_insert_str_with`], for values that are `Unpin`.
+    #[inline]
+    pub fn get_or_insert_str_with(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, StorageError>
+    where
+        V: Unpin,
+    {
+        self.0.find_or_insert_str_mut(key, make)
+    }
+
+    /// Like [`Self::get_or_insert_str_with`], for values that are not `Unpin`, such as containers.
+    #[inline]
+    pub fn get_pin_mut_or_insert_str_with(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<Pin<&mut V>, StorageError> {
+        self.0.find_or_insert_str_mut(key, make).map(pin)
+    }
+
+    /// [`HashMap::get_pin_or_insert_str_with`].
+    #[inline]
+    pub fn get_pin_or_insert_str_with(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<Pin<&V>, StorageError> {
+        self.0.get_pin_or_insert_str_with(key, make)
+    }
+}
+
+impl<K, V> Deref for HashMapMut<'_, K, V> {
+    type Target = HashMap<K, V>;
+    #[inline]
+    fn deref(&self) -> &HashMap<K, V> {
+        self.0
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMapMut<'_, K, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}

@@ -1,0 +1,90 @@
+//! Which values may move although they are not `Unpin`.
+#![allow(unsafe_code)]
+
+#[cfg(not(loom))]
+mod locks;
+
+use core::mem::MaybeUninit;
+
+/// A type whose values may move, although it may not be `Unpin`.
+///
+/// The containers of a region are not `Unpin`, so that safe code cannot copy a container in shared memory by
+/// `mem::swap`: a kill in the middle of the copy would leave two owners of one buffer. Their addresses have no meaning,
+/// though: they can be elements of a [`Vec`](../region/struct.Vec.html), which moves its elements when it grows, and
+/// the data of a robust lock, which replaces data that a dead owner left torn. A robust lock can be neither: while it
+/// is held, its address is on a list.
+///
+/// Numbers, arrays, tuples, `Option`s, containers and locks that are not robust are `Relocatable`.
+/// `#[derive(Shareable)]` implements the trait for a type all of whose fields are.
+///
+/// # Safety
+/// Nothing relies on the guarantees that `Pin` gives for a value of this type: while no reference to the value exists,
+/// it may be moved by a copy of its bytes, even if it was pinned; and its memory may be overwritten without a call of
+/// its `Drop`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` must stay where it is",
+    label = "not `Relocatable`",
+    note = "a `Vec` moves its elements, and a robust lock must not move: keep values with robust locks in a `List` or a `HashMap`",
+    note = "#[derive(Shareable)] implements `Relocatable` if all fields are `Relocatable`"
+)]
+pub unsafe trait Relocatable {}
+
+macro_rules! relocatable_numbers {
+    ($($ty:ty),* $(,)?) => {$(
+        // SAFETY: a number without an address.
+        unsafe impl Relocatable for $ty {}
+    )*};
+}
+relocatable_numbers!(char, str);
+crate::torn_safe::each_number!(relocatable_numbers);
+
+// SAFETY: a slice's parts are its elements.
+unsafe impl<T: Relocatable> Relocatable for [T] {}
+// SAFETY: an array's parts are its elements.
+unsafe impl<T: Relocatable, const N: usize> Relocatable for [T; N] {}
+// SAFETY: the content is the only part.
+unsafe impl<T: Relocatable> Relocatable for Option<T> {}
+// SAFETY: the content is the only part.
+unsafe impl<T: Relocatable> Relocatable for MaybeUninit<T> {}
+
+macro_rules! relocatable_tuples {
+    ($($name:ident)*) => {
+        // SAFETY: all parts are Relocatable.
+        unsafe impl<$($name: Relocatable),*> Relocatable for ($($name,)*) {}
+    };
+}
+relocatable_tuples!(A);
+relocatable_tuples!(A B);
+relocatable_tuples!(A B C);
+relocatable_tuples!(A B C D);
+relocatable_tuples!(A B C D E);
+relocatable_tuples!(A B C D E F);
+relocatable_tuples!(A B C D E F G);
+relocatable_tuples!(A B C D E F G H);
+
+/// For the derive of `TornSafe`: what a field that is not pinned must be, namely `Unpin`.
+///
+/// # Safety
+/// The type is `Unpin`. (A bound that says so would have the compiler report `PhantomPinned` instead of the container.)
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is a container, or has one in it: mark the field with #[pin] and derive PinnedFields",
+    label = "this field needs #[pin]",
+    note = "safe code could copy a container that is not pinned, and a kill in the middle would leave two owners of its memory"
+)]
+pub unsafe trait NoContainer {}
+
+// SAFETY: the bound.
+#[diagnostic::do_not_recommend]
+unsafe impl<T: Unpin + ?Sized> NoContainer for T {}
+
+/// For the derive of `TornSafe`: what a struct with pinned fields must be.
+///
+/// # Safety
+/// Only the derive of `PinnedFields` implements it. The struct is `Unpin` only if all its pinned fields are.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has fields with #[pin]: derive PinnedFields, too",
+    label = "derives TornSafe, but not PinnedFields"
+)]
+pub unsafe trait PinsFields {}

@@ -1,0 +1,40 @@
+//! The locks that may move while nobody uses them: all that are not robust.
+#![allow(unsafe_code)]
+
+use super::Relocatable;
+use crate::barrier::Barrier;
+use crate::completion::Completion;
+use crate::condvar::Condvar;
+use crate::mutex::{DataState, Inherit, InheritPlain, Mutex, Protect, Throughput, WaitWake};
+use crate::once::Once;
+use crate::rwlock::{Preference, RawRwLock, RwLock};
+use crate::sharing::Sharing;
+use crate::spin::Spin;
+
+macro_rules! relocatable_locks {
+    ($($lock:ident),*) => {$(
+        // SAFETY: a word, whose address means something only while a task uses it by reference.
+        unsafe impl<S: Sharing> Relocatable for $lock<S> {}
+    )*};
+}
+relocatable_locks!(
+    WaitWake,
+    Inherit,
+    InheritPlain,
+    Throughput,
+    Protect,
+    Barrier,
+    Completion,
+    Condvar
+);
+
+// SAFETY: as for the other locks.
+unsafe impl Relocatable for Once {}
+// SAFETY: as for the other locks.
+unsafe impl Relocatable for Spin {}
+// SAFETY: as for the other locks.
+unsafe impl<S: Sharing, P: Preference> Relocatable for RawRwLock<S, P> {}
+// SAFETY: the parts are a lock and data that may move.
+unsafe impl<T: Relocatable + ?Sized, P: DataState + Relocatable> Relocatable for Mutex<T, P> {}
+// SAFETY: the parts are a lock and data that may move.
+unsafe impl<T: Relocatable + ?Sized, S: Sharing, P: Preference> Relocatable for RwLock<T, S, P> {}
