@@ -38,7 +38,7 @@ pub struct Options {
     /// Task counts, for scenarios that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
-    /// Run only these contestants, and the base, which the ratios need
+    /// Run only these contestants, and the baseline, with which the ratios compare
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Run N other programs that spin meanwhile; `busy` has such programs of its own

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show what this process's threads hold and wait for, and where these chains of waits lead
+    /// Show what this process's threads hold and wait for, and follow each chain of waits to its end
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     /// Show only objects in this region
     #[arg(long, value_name = "NAME")]
     region: Vec<String>,
-    /// Show waits for events, too: condition variables, semaphore counts, messages, unknown words
+    /// Also show waits that no owner ends: for condition variables, semaphores, messages, and futexes of unknown kinds
     #[arg(long)]
     all: bool,
     /// Print one JSON object instead of tables (with --watch: one per line)

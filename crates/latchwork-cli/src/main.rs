@@ -52,8 +52,8 @@ enum Verb {
     ///
     /// "~3.2 s": an estimate of how long the waiter has slept.
     ///
-    /// "≥0.7 s": an estimate for its current timed sleep; it may have waited longer. Waiters of robust and throughput
-    /// locks sleep in this way, those of a robust lock for a second at a time.
+    /// "≥0.7 s": an estimate of how long the waiter's current timed sleep has lasted; it may have slept before that.
+    /// Waiters of robust and throughput locks divide a wait into timed sleeps, of a second each for a robust lock.
     ///
     /// "seen 14 s" (with --watch, and in `top`): each sample in that time has shown the same waiter, lock and owner.
     /// Between two samples the waiter may have held the lock.

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Replace the program's mutexes by this kind
+    /// Replace the program's mutexes with this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
     /// Check how the program uses its locks, and report errors (stacks of threads below 128 KiB are enlarged by 64
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Also append findings to DIR/findings.jsonl, and the lock order to DIR/order
     #[arg(long, value_name = "DIR", requires = "check")]
     report: Option<PathBuf>,
-    /// Abort the program at the first finding, whatever its confidence; otherwise the exit status is the program's
+    /// Abort the program at the first finding, even if that is only suspected. Without this option the exit status is
+    /// the program's
     #[arg(long, requires = "check")]
     fatal: bool,
     /// Report, at its release, each lock that was held for longer than MS milliseconds [default: 0, which means none]

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 pub(crate) const RULE: &str = "\
 Exit status:
   0  Success.
-  1  A named process, region or file does not exist or is not accessible, or an operation failed: standard \
-error has a line for each, and the others were carried out. Also if `order show` finds a cycle, `order diff` a new edge, \
-or `doctor` that something required is missing.
+  1  A named process, region or file does not exist or is not accessible, or an operation failed. Standard \
+error has a line for each failure; the other operations were carried out. Also if `order show` finds a cycle, \
+`order diff` a new edge, or `doctor` that something required is missing.
   2  The command line is invalid.
 `run` exits with the program's status; or with 127 if there is no such program, 126 if it cannot be run, 125 for any \
 other error.";

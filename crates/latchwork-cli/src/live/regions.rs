@@ -168,7 +168,7 @@ impl Gathering {
         });
         if queue.in_flight > 0 {
             self.picture.locks[lock].in_flight = queue.in_flight;
-            self.picture.locks[lock].remark = format!("{} in hand", queue.in_flight);
+            self.picture.locks[lock].remark = format!("{} in flight", queue.in_flight);
         }
         for slot in &queue.receivers {
             if let Some(&task) = tables.tasks.get(slot) {

@@ -26,11 +26,11 @@ const HELP: &[(&str, &str)] = &[
     ("a", "show all tasks and waits, or those that matter"),
     ("↑ ↓ PgUp PgDn g G", "move"),
     ("Enter", "open a row: all of a finding; Esc goes back"),
-    ("Space", "stand still, go on"),
+    ("Space", "pause, resume"),
     ("q, Ctrl-Z", "quit, suspend"),
     ("", ""),
     ("~", "a time that is an estimate"),
-    ("FIFO:5^80", "a priority of 5, and 80 lent"),
+    ("FIFO:5^80", "own priority 5, inherited priority 80"),
 ];
 
 pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App) {
@@ -142,7 +142,7 @@ fn tab_line(app: &App, sheet: &Sheet) -> Line<'static> {
     let rows = style::count(sheet.rows.len(), "row", "rows");
     spans.push(Span::raw(format!("  {rows}")));
     if app.is_paused {
-        spans.push(Span::styled("  standing still", DOUBTFUL));
+        spans.push(Span::styled("  paused", DOUBTFUL));
     }
     Line::from(spans)
 }

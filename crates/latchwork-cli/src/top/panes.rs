@@ -59,7 +59,7 @@ const QUEUES: &[Column] = &[
     Column::number("CAPACITY", 8, 1),
     Column::number("FULL", 5, 0),
     Column::text("", 10, 1, 1),
-    Column::number("IN HAND", 7, 1),
+    Column::number("IN FLIGHT", 9, 1),
     Column::number("RECEIVERS", 9, 0),
     Column::number("SENDERS", 7, 0),
 ];

@@ -47,7 +47,7 @@ fn keys_choose_sort_and_filter_what_the_terminal_shows() {
         terminal.press(b"2?");
         terminal.until_shown("any key goes back");
         terminal.press(b"x ");
-        terminal.until(|text| !text.contains("any key goes back") && text.contains("stand"));
+        terminal.until(|text| !text.contains("any key goes back") && text.contains("  paused"));
         terminal.press("/ä\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f".as_bytes());
         terminal.until(|text| {
             text.lines()
@@ -82,7 +82,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
         );
         // The rows stay in place while keys are pressed.
         terminal.press(b" ");
-        terminal.until_shown("  stand");
+        terminal.until_shown("  paused");
         terminal.press(b"\r");
         terminal.until(|text| {
             text.contains("== latchwork: MISUSE [no-double-unlock]")

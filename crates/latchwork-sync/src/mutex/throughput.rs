@@ -47,7 +47,7 @@
 //!
 //! | `gate` | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | no top waiter | the task that leaves the gate: CAS TID→0 |
+//! | 0 | no top waiter | the task that leaves the gate: CAS TID→0; or CAS `WAITERS`→0, if its wake call found no sleeper |
 //! | TID | that task is the top waiter | the task that enters: CAS 0→TID |
 //! | TID + `WAITERS` | the same, and others may sleep on the gate | a task that is about to sleep on the gate; a task that enters after a sleep; an overdue top waiter: swap |
 //! | `WAITERS` | a sleeper was woken, and will enter unless a newcomer enters first | the task that leaves the gate: CAS TID + `WAITERS`→`WAITERS` |

@@ -134,7 +134,7 @@ pub(crate) fn joined(handle: usize) {
 #[inline]
 pub(crate) fn is_wanted(lock: Lock) {
     report_all(
-        "ended while holding, and another task now wants,",
+        "ended while holding a lock that another task now wants:",
         |ended| ended.lock.load(Ordering::Relaxed) == lock.address() as u64,
     );
 }

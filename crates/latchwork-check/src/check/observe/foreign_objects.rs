@@ -97,7 +97,7 @@ pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
         && own.unrecorded.get() == 0
     {
         own.know_site(site);
-        let what = format_args!("notifies, without the mutex that its waiters use,");
+        let what = format_args!("does not hold the waiters' mutex, and notifies");
         findings::misuse(own, Rule::NotifiesWithMutex, condvar, site, None, what);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     });
     if let Some(other) = held.flatten() {
         let rule = Rule::NotRemadeWhileHeld;
-        let what = format_args!("uses a lock that was initialised over a held one:");
+        let what = format_args!("uses a new lock in the memory of one that is still held:");
         let site = known::enter_place(tag);
         findings::misuse(own, rule, lock, site, other, what);
     }

@@ -24,7 +24,7 @@ impl NoLock {
             Self::Copied => (Rule::NotCopied, "uses a copied or moved lock:"),
             Self::Zeroed => (
                 Rule::InitialisedByInterface,
-                "uses zeroed memory, not initialised by the interface, as",
+                "uses memory that was zeroed, not initialised:",
             ),
             Self::Unmade => (Rule::InitialisedByInterface, "uses an uninitialised"),
             Self::Ended => (Rule::InitialisedByInterface, "uses a destroyed"),

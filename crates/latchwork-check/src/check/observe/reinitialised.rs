@@ -37,7 +37,7 @@ pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site
     if old.is_some()
         && let Some((held, _)) = own.find(lock.address())
     {
-        let what = format_args!("uses a lock that was initialised over one that it held:");
+        let what = format_args!("uses a new lock in the memory of one that it still holds:");
         findings::misuse(own, Rule::NotRemadeWhileHeld, lock, site, None, what);
         own.pop(held);
     }

@@ -349,12 +349,13 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
         }
         finding.note = match cycle.is_of_one_task() {
             true => Text::new(format_args!(
-                "one task so far has taken locks in these {} orders; it holds no common lock around these acquisitions, \
-                 and the lock modes conflict",
+                "so far, one task has taken the locks in these {} orders; no further lock excludes any two of \
+                 these acquisitions from each other, and the lock modes conflict",
                 tasks.len()
             )),
             false => Text::new(format_args!(
-                "{} different tasks; the tasks hold no common lock around these acquisitions, and the lock modes conflict",
+                "{} different tasks; no further lock excludes any two of these acquisitions from each other, and the lock \
+                 modes conflict",
                 tasks.len()
             )),
         };

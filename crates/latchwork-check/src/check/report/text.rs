@@ -35,7 +35,7 @@ impl fmt::Display for Finding {
                 &*released.name
             };
             let how = if released.by_guard {
-                ", when it dropped the guard acquired"
+                ", when it dropped its guard; lock call:"
             } else {
                 ","
             };

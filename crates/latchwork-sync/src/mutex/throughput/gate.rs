@@ -126,7 +126,7 @@ impl Gate {
         if self.replace(me, 0) {
             return;
         }
-        // The gate has `WAITERS`. Only a sleeper whose nap has ended changes such a word.
+        // The gate has `WAITERS`. Only a sleeper whose nap has ended, or an overdue top waiter, changes such a word.
         if !self.replace(me | WAITERS, WAITERS) {
             return;
         }
