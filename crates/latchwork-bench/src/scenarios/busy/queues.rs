@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{TaskRun, Workload};
+use super::workload::{TaskRun, Workload};
 use crate::contestant::{Absent, Contestant};
 use crate::measure::Sampler;
 use crate::peers::queues::{self, MessageQueue, Receives, Sends};
