@@ -54,6 +54,7 @@ mod of_loom {
             swap(value: u32, order: Ordering) -> u32;
             fetch_add(value: u32, order: Ordering) -> u32;
             fetch_sub(value: u32, order: Ordering) -> u32;
+            fetch_and(value: u32, order: Ordering) -> u32;
             fetch_or(value: u32, order: Ordering) -> u32;
             compare_exchange(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
             compare_exchange_weak(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;

@@ -6,7 +6,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{Fault, SOON, Scene, Sleepers, WakeOrder};
+use latchwork::model::{Fault, HandsOff, SOON, Scene, Sleepers, WakeOrder};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::negative_twin;
 use latchwork::sharing;
@@ -185,8 +185,9 @@ fn receivers_unlike() {
 /// The kernel prefers real-time tasks, whoever came first.
 const NEWEST_FIRST: Scene = Scene {
     spurious: 0,
+    refused: 0,
     wake_order: WakeOrder::Newest,
-    hands_off: false,
+    hands_off: HandsOff::Never,
     naps_end: false,
     starving: false,
     fault: None,

@@ -12,7 +12,7 @@
 //! and owners whose death the kernel does not report through the list (`robust_special.rs`).
 #![cfg(loom)]
 
-use latchwork::model::{Scene, WakeOrder};
+use latchwork::model::{HandsOff, Scene, WakeOrder};
 use latchwork::sharing;
 
 mod loom_robust_support;
@@ -24,7 +24,7 @@ type Throughput = latchwork::mutex::Throughput<sharing::Shared>;
 const ORDERS: [WakeOrder; 2] = [WakeOrder::Oldest, WakeOrder::Newest];
 
 /// Naps on the gate end, since a dead top waiter leaves the gate held.
-fn napping(hands_off: bool) -> Scene {
+fn napping(hands_off: HandsOff) -> Scene {
     Scene {
         hands_off,
         naps_end: true,
@@ -66,26 +66,31 @@ fn inherit_unrepaired_means_not_recoverable_for_everybody() {
 
 #[test]
 fn throughput_one_survivor_gets_in_whenever_the_owner_dies() {
-    for hands_off in [false, true] {
+    for hands_off in [HandsOff::Never, HandsOff::AtOnce] {
         at_every_step(napping(hands_off), 3, 1, Shared::<Throughput>::enter);
     }
 }
 
 #[test]
 fn throughput_two_survivors_get_in_whenever_the_owner_dies() {
-    for hands_off in [false, true] {
+    for hands_off in [HandsOff::Never, HandsOff::AtOnce] {
         at_every_step(napping(hands_off), 1, 2, Shared::<Throughput>::enter);
     }
 }
 
 #[test]
 fn throughput_two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
-    at_every_step(napping(true), 1, 2, Shared::<Throughput>::try_enter);
+    at_every_step(
+        napping(HandsOff::AtOnce),
+        1,
+        2,
+        Shared::<Throughput>::try_enter,
+    );
 }
 
 #[test]
 fn throughput_unrepaired_means_not_recoverable_for_everybody() {
-    unrepaired_is_lost::<Throughput>(napping(false), 2);
+    unrepaired_is_lost::<Throughput>(napping(HandsOff::Never), 2);
 }
 
 /// All steps of the victim in one model, one after the other, for a twin.
@@ -96,7 +101,7 @@ macro_rules! twin {
             let fault = latchwork::model::Fault::$fault;
             Scene {
                 fault: Some(fault),
-                ..napping(true)
+                ..napping(HandsOff::AtOnce)
             }
             .must_fail(stringify!($name), $expected, |scene| {
                 at_every_step(scene, 2, $survivors, $victim);

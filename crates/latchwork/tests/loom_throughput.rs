@@ -10,14 +10,24 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{SOON, Scene, WakeOrder, as_task, take_requests};
-use latchwork::mutex::{RawLock, Throughput};
+use core::mem::forget;
+use core::sync::atomic::{AtomicBool, Ordering};
+use latchwork::model::{HandsOff, SOON, Scene, WakeOrder, as_task, requests, take_requests};
+use latchwork::mutex::throughput::Entry;
+use latchwork::mutex::{Mutex, RawLock, Throughput};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
+/// When a top waiter is overdue.
+const HANDS_OFF: [HandsOff; 3] = [HandsOff::Never, HandsOff::AtOnce, HandsOff::AfterSleep];
+
+const OVERTAKEN: &str = "a newcomer entered after the request";
+
 struct Shared {
-    lock: Throughput,
+    lock: Mutex<(), Throughput>,
+    /// Whether the task that waits has the lock, or had it. (No step of the model.)
+    waiter_is_in: AtomicBool,
     data: UnsafeCell<u32>,
 }
 
@@ -29,31 +39,69 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            lock: Throughput::new(),
+            lock: Mutex::from_raw(Throughput::new(), ()),
+            waiter_is_in: AtomicBool::new(false),
             data: UnsafeCell::new(0),
         })
+    }
+
+    fn raw(&self) -> &Throughput {
+        self.lock.protocol()
     }
 
     fn add_and_unlock(&self) {
         // SAFETY: the caller holds the lock; loom reports it if two tasks do.
         self.data.with_mut(|data| unsafe { *data += 1 });
         // SAFETY: the caller holds the lock.
-        unsafe { self.lock.unlock() };
+        unsafe { self.raw().unlock() };
     }
 
     fn add(&self) -> u32 {
-        self.lock.lock();
+        self.raw().lock();
         self.add_and_unlock();
         1
     }
 
-    fn add_three_times(&self) -> u32 {
-        (0..3).map(|_| self.add()).sum()
+    fn wait_and_add(&self) -> u32 {
+        self.raw().lock();
+        self.waiter_is_in.store(true, Ordering::Relaxed);
+        self.add_and_unlock();
+        1
+    }
+
+    /// Each of these newcomers is kept out if it comes between the request of [`Self::wait_and_add`] and that task's
+    /// entry.
+    fn add_as_newcomer(&self, attempts: u32, takes: impl Fn() -> Option<Entry>) -> u32 {
+        let attempts = (0..attempts).filter(|_| {
+            let is_requested = requests() > 0;
+            let entry = takes();
+            let overtakes = is_requested
+                && !self.waiter_is_in.load(Ordering::Relaxed)
+                && matches!(entry, Some(Entry::Free | Entry::Stolen));
+            assert!(!overtakes, "{OVERTAKEN}");
+            if entry.is_some() {
+                self.add_and_unlock();
+            }
+            entry.is_some()
+        });
+        attempts.count() as u32
+    }
+
+    fn try_to_add_three_times(&self) -> u32 {
+        self.add_as_newcomer(3, || self.raw().try_lock().then_some(Entry::Free))
+    }
+
+    fn add_twice_as_newcomer(&self) -> u32 {
+        self.add_as_newcomer(2, || {
+            let (guard, how) = self.lock.lock_traced();
+            forget(guard);
+            Some(how.entry)
+        })
     }
 
     /// Gives up at a deadline.
     fn add_before_deadline(&self) -> u32 {
-        let taken = self.lock.lock_until(SOON);
+        let taken = self.raw().lock_until(SOON);
         if taken {
             self.add_and_unlock();
         }
@@ -63,13 +111,13 @@ impl Shared {
     fn sum(&self) -> u32 {
         // All other tasks have ended: the lock is free, though it may be reserved.
         assert!(
-            self.lock.try_lock(),
+            self.raw().try_lock(),
             "no task holds the lock, and it is not free"
         );
         // SAFETY: the lock is held.
         let sum = self.data.with(|data| unsafe { *data });
         // SAFETY: this task has taken the lock above.
-        unsafe { self.lock.unlock() };
+        unsafe { self.raw().unlock() };
         sum
     }
 }
@@ -107,15 +155,14 @@ fn few_requests<const N: usize>(most: u32, bodies: [Body; N]) -> impl Fn() + Sen
         take_requests();
         body();
         let made = take_requests();
-        assert!(made <= most, "requested again: {made} requests");
+        assert!(made <= most, "too many requests: {made}");
     }
 }
 
-const THREE_TIMES_AND_ONCE: [Body; 2] = [Shared::add_three_times, Shared::add];
 const TWO: [Body; 2] = [Shared::add; 2];
 const THREE: [Body; 3] = [Shared::add; 3];
 
-fn scene(hands_off: bool, naps_end: bool) -> Scene {
+fn scene(hands_off: HandsOff, naps_end: bool) -> Scene {
     Scene {
         hands_off,
         naps_end,
@@ -125,14 +172,14 @@ fn scene(hands_off: bool, naps_end: bool) -> Scene {
 
 #[test]
 fn two_tasks_exclude_each_other_and_both_enter() {
-    for hands_off in [false, true] {
+    for hands_off in HANDS_OFF {
         scene(hands_off, false).explore(None, all_tasks_enter(TWO));
     }
 }
 
 #[test]
 fn two_tasks_survive_spurious_wakeups() {
-    for hands_off in [false, true] {
+    for hands_off in HANDS_OFF {
         Scene {
             spurious: 1,
             ..scene(hands_off, false)
@@ -143,7 +190,7 @@ fn two_tasks_survive_spurious_wakeups() {
 
 #[test]
 fn three_tasks_exclude_each_other_and_all_enter() {
-    for hands_off in [false, true] {
+    for hands_off in HANDS_OFF {
         for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
             Scene {
                 wake_order,
@@ -156,14 +203,14 @@ fn three_tasks_exclude_each_other_and_all_enter() {
 
 #[test]
 fn all_enter_though_gates_are_taken_away() {
-    for hands_off in [false, true] {
+    for hands_off in HANDS_OFF {
         scene(hands_off, true).explore(Some(2), all_tasks_enter(THREE));
     }
 }
 
 #[test]
 fn a_top_waiter_that_gives_up_takes_nothing_with_it() {
-    for hands_off in [false, true] {
+    for hands_off in HANDS_OFF {
         scene(hands_off, false).explore(
             Some(3),
             all_tasks_enter([Shared::add, Shared::add_before_deadline]),
@@ -175,11 +222,84 @@ fn a_top_waiter_that_gives_up_takes_nothing_with_it() {
     }
 }
 
-/// Each of two tasks waits for the other once. The waiter is the only top waiter: it gets the lock at the first unlock
-/// after its request, however soon the other task locks again.
+/// A newcomer that comes after the request does not get in before the waiter, which is the only top waiter. A task that
+/// requests after a sleep has set the bit before it: an unlock may be under way that has read no request.
 #[test]
 fn a_request_keeps_newcomers_out() {
-    scene(true, false).explore(Some(3), few_requests(2, THREE_TIMES_AND_ONCE));
+    for (hands_off, naps_end) in REQUESTS {
+        let scene = scene(hands_off, naps_end);
+        scene.explore(Some(4), newcomers_are_kept_out(TRIES));
+        scene.explore(Some(3), newcomers_are_kept_out(LOCKS));
+    }
+}
+
+const REQUESTS: [(HandsOff, bool); 3] = [
+    (HandsOff::AtOnce, false),
+    (HandsOff::AfterSleep, false),
+    (HandsOff::AfterSleep, true),
+];
+const TRIES: Body = Shared::try_to_add_three_times;
+const LOCKS: Body = Shared::add_twice_as_newcomer;
+
+fn newcomers_are_kept_out(newcomer: Body) -> impl Fn() + Send + Sync + 'static {
+    few_requests(u32::MAX, [newcomer, Shared::wait_and_add])
+}
+
+/// A sleep that the kernel refuses since the word has changed.
+fn refused() -> Scene {
+    Scene {
+        refused: 1,
+        ..scene(HandsOff::AfterSleep, false)
+    }
+}
+
+/// The waiter sleeps, and gets in when it is woken.
+#[test]
+fn a_refused_sleep_makes_no_task_overdue() {
+    refused().explore(Some(3), few_requests(0, TWO));
+}
+
+/// The number of the model's real-time task.
+const REAL_TIME: usize = 3;
+
+/// One real-time task, and `others`. Only the real-time task is ever overdue: it has set its request before each of its
+/// sleeps, and sleeps nowhere but on the word.
+fn a_real_time_task_is_overdue_at_once(others: usize) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        take_requests();
+        let mutex = Arc::new(Mutex::<(), Throughput>::from_raw(Throughput::new(), ()));
+        let waiter = {
+            let mutex = Arc::clone(&mutex);
+            thread::spawn(move || {
+                let mut sleeps = 0;
+                as_task(REAL_TIME, None, || sleeps = mutex.lock_traced().1.sleeps);
+                sleeps
+            })
+        };
+        let others: Vec<_> = (1..others)
+            .map(|number| {
+                let mutex = Arc::clone(&mutex);
+                thread::spawn(move || {
+                    as_task(number, None, || drop(mutex.lock()));
+                })
+            })
+            .collect();
+        drop(mutex.lock());
+        let sleeps = waiter.join().unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        let requests = take_requests();
+        assert!(
+            sleeps <= requests,
+            "{sleeps} sleeps and {requests} requests"
+        );
+    }
+}
+
+#[test]
+fn a_real_time_task_is_overdue_at_once_whether_the_gate_is_free_or_held() {
+    let scene = scene(HandsOff::Never, false);
+    scene.explore(Some(3), a_real_time_task_is_overdue_at_once(1));
+    scene.explore(Some(2), a_real_time_task_is_overdue_at_once(2));
 }
 
 /// A scene with a fault: the model must fail.
@@ -212,7 +332,7 @@ twin!(
     twin_lock_without_acquire_is_detected,
     ThroughputLockRelaxed,
     "Causality violation",
-    scene(false, false),
+    scene(HandsOff::Never, false),
     3,
     TWO
 );
@@ -220,7 +340,7 @@ twin!(
     twin_unlock_without_release_is_detected,
     ThroughputUnlockRelaxed,
     "Causality violation",
-    scene(false, false),
+    scene(HandsOff::Never, false),
     3,
     TWO
 );
@@ -228,7 +348,7 @@ twin!(
     twin_unlock_without_a_wake_up_is_detected,
     ThroughputUnlockWakesNobody,
     "deadlock",
-    scene(false, false),
+    scene(HandsOff::Never, false),
     3,
     TWO
 );
@@ -236,7 +356,7 @@ twin!(
     twin_hand_off_without_a_wake_up_is_detected,
     ThroughputHandOffWakesNobody,
     "deadlock",
-    scene(true, false),
+    scene(HandsOff::AtOnce, false),
     3,
     TWO
 );
@@ -244,7 +364,7 @@ twin!(
     twin_taker_that_forgets_the_sleepers_is_detected,
     ThroughputTakerForgetsSleepers,
     "deadlock",
-    scene(true, true),
+    scene(HandsOff::AtOnce, true),
     3,
     THREE
 );
@@ -252,7 +372,7 @@ twin!(
     twin_top_waiter_that_keeps_its_gate_is_detected,
     ThroughputKeepsGate,
     "deadlock",
-    scene(false, false),
+    scene(HandsOff::Never, false),
     3,
     THREE
 );
@@ -260,25 +380,52 @@ twin!(
     twin_gate_that_is_left_without_a_wake_is_detected,
     ThroughputGateWakesNobody,
     "deadlock",
-    scene(false, false),
+    scene(HandsOff::Never, false),
     3,
     THREE
 );
 twin!(
     twin_request_by_compare_and_swap_is_detected,
     ThroughputRequestByCas,
-    "requested again",
-    scene(true, false),
-    3,
-    few_requests(2, THREE_TIMES_AND_ONCE),
+    OVERTAKEN,
+    scene(HandsOff::AtOnce, false),
+    4,
+    newcomers_are_kept_out(TRIES),
     model
 );
 twin!(
     twin_request_that_an_unlock_may_miss_is_detected,
     ThroughputRequestUnordered,
-    "requested again",
-    scene(true, false),
+    OVERTAKEN,
+    scene(HandsOff::AtOnce, false),
+    4,
+    newcomers_are_kept_out(TRIES),
+    model
+);
+twin!(
+    twin_request_that_is_read_once_is_detected,
+    ThroughputRequestReadOnce,
+    OVERTAKEN,
+    scene(HandsOff::AfterSleep, true),
+    4,
+    newcomers_are_kept_out(TRIES),
+    model
+);
+twin!(
+    twin_refused_sleep_that_counts_is_detected,
+    ThroughputRefusedSleepCounts,
+    "too many requests",
+    refused(),
     3,
-    few_requests(2, THREE_TIMES_AND_ONCE),
+    few_requests(0, TWO),
+    model
+);
+twin!(
+    twin_real_time_task_in_the_gate_is_detected,
+    ThroughputRealTimeEntersGate,
+    "1 sleeps and 0 requests",
+    scene(HandsOff::Never, false),
+    3,
+    a_real_time_task_is_overdue_at_once(1),
     model
 );

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::mem::forget;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use latchwork::mutex::throughput::{Entry, Event};
 use latchwork::mutex::{Mutex, Throughput, Unfinished};
@@ -257,6 +257,28 @@ fn a_word_reserved_for_a_killed_top_waiter_is_taken_without_a_wait() {
         assert!(!attempt(&mutex), "reserved for a task that lives");
         assert_eq!(waiter.kill(), Exit::Signal(libc::SIGKILL));
         assert!(attempt(&mutex), "reserved for ever");
+    }
+}
+
+/// The dead top waiter's ID belongs to the caller by now.
+#[test]
+fn a_word_reserved_for_a_dead_task_with_the_callers_id_is_taken() {
+    let _watchdog = Watchdog::start("the caller's ID".into());
+    const WAITERS: u32 = 1 << 31;
+    let attempts: [fn(&SharedMutex) -> bool; 2] = [
+        |mutex| mutex.try_lock().is_some(),
+        |mutex| mutex.lock_for(Duration::from_millis(1)).is_some(),
+    ];
+    for attempt in attempts {
+        let mutex: SharedMutex = Mutex::from_raw(Throughput::new(), 0);
+        // SAFETY: the layout is fixed: the word and the gate are the first two of four atomic words.
+        let [word, gate] = unsafe { &*core::ptr::from_ref(mutex.protocol()).cast() };
+        let _: &AtomicU32 = word;
+        // SAFETY: no preconditions.
+        gate.store(unsafe { libc::gettid() }.cast_unsigned(), Ordering::Relaxed);
+        word.store(WAITERS, Ordering::Relaxed);
+        assert!(attempt(&mutex), "reserved for ever");
+        assert_eq!(word.load(Ordering::Relaxed) & !WAITERS, 0, "not released");
     }
 }
 

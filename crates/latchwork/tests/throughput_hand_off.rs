@@ -74,6 +74,28 @@ fn a_real_time_task_does_not_wait_at_the_gate() {
     assert_eq!(count(&mutex, Event::QueueSleep), 0);
 }
 
+/// The only waiter is a real-time task: it requests the lock, though the gate is free and the threshold is far away.
+#[test]
+fn a_real_time_task_that_waits_alone_is_overdue_at_once() {
+    let _watchdog = Watchdog::start("waits alone".into());
+    if !may_use_priorities("a_real_time_task_that_waits_alone_is_overdue_at_once") {
+        return;
+    }
+    let mutex = counted(Some(Duration::from_secs(1000)));
+    let sleeper = ThreadId::default();
+    thread::scope(|scope| {
+        let held = mutex.lock();
+        let waiter = scope.spawn(|| {
+            become_real_time(1);
+            sleeper.set();
+            mutex.lock_traced().1.entry
+        });
+        wait_until(|| count(&mutex, Event::TopSleep) > 0 && sleeper.is_in_futex());
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), Entry::HandedOff);
+    });
+}
+
 /// A lock that is reserved for a top waiter without the gate is not taken by newcomers when the gate is free.
 #[test]
 fn a_top_waiter_without_the_gate_gets_the_reserved_lock() {

@@ -1,7 +1,7 @@
 //! Bounded sleeps: a waiter whose wake-up may have gone to a task that died checks the word for itself.
 
 use super::{Unfinished, WaitMode};
-use crate::atomic::AtomicU32;
+use crate::atomic::{AtomicU32, unless_fault};
 use crate::sys::futex::{self, Sharing, Wait};
 #[cfg(not(loom))]
 use crate::time::Deadline;
@@ -16,9 +16,18 @@ pub(super) enum Nap {
     AtGate,
     /// A throughput lock's word.
     TopWaiter,
+    /// A throughput lock's word, up to the threshold.
+    #[cfg(loom)]
+    BeforeRequest,
     /// A robust lock's word. Nearly always a wake-up ends the sleep; a lost wake-up costs a second at most.
     RobustWord,
 }
+
+/// When a nap ends; in a model, which one it is.
+#[cfg(not(loom))]
+pub(super) type End = Deadline;
+#[cfg(loom)]
+pub(super) type End = Nap;
 
 #[cfg(not(loom))]
 impl Nap {
@@ -36,45 +45,79 @@ impl Nap {
     }
 }
 
+/// Why a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// By a wake-up.
+    Woken,
+    /// It did not begin, or did not begin again: the word had another value. No wake-up was meant for this task.
+    Refused,
+    /// The nap has ended.
+    NapOver,
+    /// A signal handler ran.
+    Interrupted,
+}
+
 /// Sleeps while `word` is `expected`, at most until the nap ends, and as long as the wait mode allows.
-/// [`Wait::TimedOut`] means that the nap ended.
-#[cfg(not(loom))]
 pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
     wait_mode: WaitMode,
-    end: Deadline,
-) -> Result<Wait, Unfinished> {
-    let deadline = wait_mode.deadline();
-    let end = deadline.map_or(end, |deadline| deadline.min(end));
-    check_end(futex::wait(word, expected, sharing, Some(end)), wait_mode)
+    end: End,
+) -> Result<Ended, Unfinished> {
+    let (wait, woken) = sleep_until(word, expected, sharing, wait_mode, end);
+    check_end(wait, wait_mode)?;
+    let counts_as_woken = unless_fault!(ThroughputRefusedSleepCounts, woken, true);
+    Ok(match wait {
+        Wait::Again if counts_as_woken => Ended::Woken,
+        Wait::Again => Ended::Refused,
+        Wait::TimedOut => Ended::NapOver,
+        Wait::Interrupted => Ended::Interrupted,
+    })
 }
 
 #[cfg(not(loom))]
-fn check_end(ended: Wait, wait_mode: WaitMode) -> Result<Wait, Unfinished> {
-    match ended {
-        Wait::TimedOut if !wait_mode.deadline().is_some_and(Deadline::has_passed) => {}
-        ended => wait_mode.check(ended)?,
+fn sleep_until(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    wait_mode: WaitMode,
+    end: End,
+) -> (Wait, bool) {
+    let end = wait_mode
+        .deadline()
+        .map_or(end, |deadline| deadline.min(end));
+    match futex::wait_woken(word, expected, sharing, Some(end)) {
+        // The kernel compares the word first: without this, a word that changes all the time would extend the nap.
+        (Wait::Again, false) if end.has_passed() => (Wait::TimedOut, false),
+        ended => ended,
     }
-    Ok(ended)
 }
 
-/// As [`sleep`], for one nap that begins now.
+#[cfg(not(loom))]
+fn check_end(ended: Wait, wait_mode: WaitMode) -> Result<(), Unfinished> {
+    match ended {
+        Wait::TimedOut if !wait_mode.deadline().is_some_and(Deadline::has_passed) => Ok(()),
+        ended => wait_mode.check(ended),
+    }
+}
+
+/// Sleeps while `word` is `expected`, for one nap that begins now, and as long as the wait mode allows.
+#[cfg(not(loom))]
 pub(super) fn sleep_once(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
     wait_mode: WaitMode,
     nap: Nap,
-) -> Result<Wait, Unfinished> {
-    // Without a deadline the nap's length is enough: the clock need not be read.
-    #[cfg(not(loom))]
-    if wait_mode.deadline().is_none() {
-        let ended = futex::wait_for(word, expected, sharing, nap.length());
-        return check_end(ended, wait_mode);
-    }
-    sleep(word, expected, sharing, wait_mode, nap.end())
+) -> Result<(), Unfinished> {
+    let ended = match wait_mode.deadline() {
+        Some(deadline) => futex::wait(word, expected, sharing, Some(nap.end().min(deadline))),
+        // Without a deadline the nap's length is enough: the clock need not be read.
+        None => futex::wait_for(word, expected, sharing, nap.length()),
+    };
+    check_end(ended, wait_mode)
 }
 
 #[cfg(loom)]
@@ -84,30 +127,37 @@ impl Nap {
     }
 }
 
-/// In a model either all naps on a gate may end at any moment, or none ends; a nap on a robust lock's word ends when a
-/// task dies whose wake-up no other task passes on (`model/mortal.rs`).
+/// In a model either all naps on a gate, and on a word up to the threshold, may end at any moment, or none ends.
 #[cfg(loom)]
-pub(super) fn sleep(
+fn sleep_until(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
     wait_mode: WaitMode,
-    nap: Nap,
-) -> Result<Wait, Unfinished> {
-    let deadline = wait_mode.deadline();
-    let ended = if nap == Nap::RobustWord {
-        futex::nap(word, expected, deadline)
-    } else {
-        let ends = nap == Nap::AtGate && latchwork_sys::model::scene().naps_end;
-        futex::wait(
-            word,
-            expected,
-            sharing,
-            deadline.or(ends.then_some(latchwork_sys::model::SOON)),
-        )
-    };
-    if ended != Wait::TimedOut || deadline.is_some() {
-        wait_mode.check(ended)?;
+    nap: End,
+) -> (Wait, bool) {
+    let ends = nap != Nap::TopWaiter && latchwork_sys::model::scene().naps_end;
+    let end = ends.then_some(latchwork_sys::model::SOON);
+    futex::wait_woken(word, expected, sharing, wait_mode.deadline().or(end))
+}
+
+#[cfg(loom)]
+fn check_end(ended: Wait, wait_mode: WaitMode) -> Result<(), Unfinished> {
+    if ended == Wait::TimedOut && wait_mode.deadline().is_none() {
+        return Ok(());
     }
-    Ok(ended)
+    wait_mode.check(ended)
+}
+
+/// In a model a nap on a robust lock's word ends when a task dies whose wake-up no other task passes on
+/// (`model/mortal.rs`).
+#[cfg(loom)]
+pub(super) fn sleep_once(
+    word: &AtomicU32,
+    expected: u32,
+    _: Sharing,
+    wait_mode: WaitMode,
+    _: Nap,
+) -> Result<(), Unfinished> {
+    check_end(futex::nap(word, expected, wait_mode.deadline()), wait_mode)
 }

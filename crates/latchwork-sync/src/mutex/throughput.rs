@@ -62,7 +62,7 @@
 //! 4. A task that was woken at the gate goes on to the word, even if another task has the gate by that time.
 //! 5. The gate gives its owner two rights only: to poll, and to take a reserved word. Two top waiters at a time, or
 //!    none, do no harm.
-//! 6. A top waiter may be without the gate: a real-time task does not wait for it, a task that was woken goes on
+//! 6. A top waiter may be without the gate: a real-time task does not enter it, a task that was woken goes on
 //!    without it, and another task may take it away. Before it sleeps, such a waiter takes the gate if it is free. An
 //!    overdue one takes it in any case. So the gate is not 0 when a word is reserved for it, which keeps newcomers
 //!    away; and the tasks at the gate stay there as long as it waits, instead of passing the gate one after the other
@@ -73,8 +73,9 @@
 //! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks do little but move the lock
 //!    from processor to processor, it rests first: `backoff/rest.rs`.)
 //! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
-//! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. (A real-time task
-//!    does not wait at a gate that is held: it becomes a top waiter without the gate.)
+//! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. A sleep that the
+//!    kernel refuses, since the gate has changed, does not count: the task tries again. (A real-time task does not enter
+//!    the gate, free or held: it becomes a top waiter at once, and an overdue one.)
 //! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it goes on, 500 polls
 //!    between two checks whether the owner runs, until the owner does not run, or the threshold or the deadline has
 //!    passed.
@@ -89,8 +90,11 @@
 //! 1. CAS TID→0. It succeeds unless the word has `WAITERS`, and then that is all: a top waiter that polls sees the 0.
 //! 2. If the request is 1, the unlock hands off: it sets the request to 0, swaps `WAITERS` into the word, and wakes one
 //!    sleeper on the word.
-//! 3. If the request is 0, the unlock swaps 0 into the word and wakes all sleepers on the word. As a rule that is the
-//!    one top waiter. It competes with newcomers for the word, and sets `WAITERS` again before it sleeps again.
+//! 3. If the request is 0, the unlock removes `WAITERS`, reads the request once more, frees the word by CAS TID→0, and
+//!    wakes all sleepers on the word. As a rule that is the one top waiter. It competes with newcomers for the word, and
+//!    sets `WAITERS` again before it sleeps again. A request that is set between the two reads sets `WAITERS` again, so
+//!    the CAS fails. Then the unlock hands off as in step 2, whether there is a request or not: so it ends. (The robust
+//!    form frees the word and wakes the sleepers in one system call, so it reads the request once.)
 //!
 //! # Hand-off, step by step
 //! 1. The top waiter is overdue: it takes the gate, sets the request, then `WAITERS`, and sleeps.
@@ -150,7 +154,9 @@
 //! 3. *A top waiter* sets its request when the threshold has passed, asleep or awake: the time of a wake-up, or of one
 //!    round of at most 520 polls, may come on top.
 //! 4. *A top waiter that has set its request and is the only one* gets the lock at the next unlock. From the request on
-//!    no newcomer enters: it waits for the rest of one critical section, or for none if the word was free.
+//!    no newcomer enters: it waits for the rest of one critical section, or for none if the word was free. (In the
+//!    robust form, an unlock that has read the request before may free the word once; the waiter then sets its request
+//!    again, and meanwhile newcomers may enter, as in bound 5.)
 //! 5. *If there are k other top waiters,* each of them may take what is reserved, or a word that is free, before it.
 //!    Each time the waiter that loses has to set its request again. So it waits for at most k critical sections more,
 //!    and k times for the sections that newcomers steal in the time in which it wakes up and polls (20 times, or
@@ -169,20 +175,23 @@
 //!
 //! *After the CAS or swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
-//! *Real-time tasks* poll as newcomers. They do not wait at a gate that is held: they sleep on the word in the order of
-//! their priorities, and are overdue at once, unless hand-off is switched off. An ordinary top waiter that is awake may
+//! *Real-time tasks* poll as newcomers. They do not enter the gate: they sleep on the word in the order of their
+//! priorities, and are overdue at once, unless hand-off is switched off. An ordinary top waiter that is awake may
 //! take the word before them.
 //!
 //! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever;
 //! [`Throughput::owner_is_gone`] reports it. The death or stop of a top waiter delays the waiters behind it by one nap.
 //! While a top waiter is stopped, or dead and not yet waited for by its parent, `try_lock` and waits shorter than a nap
-//! do not get a word that was reserved for it. In the child of a fork no lock is held: an inherited guard belongs to
-//! the parent. Dropping it in the child aborts if the lock is held by another task, and changes nothing if it is free:
-//! the child's CAS is then 0→0. (A child that has locked it itself would release its own lock.) Locking again aborts
-//! for [`Private`](crate::sharing::Private), and waits for ever for [`Shared`](crate::sharing::Shared). Tasks of two
-//! PID namespaces may have the same TID. Mutual exclusion does not depend on TIDs being different; but a task may then
-//! release the gate of another with the same TID, `try_lock` may take a reserved word, and `owner_is_gone` is wrong. A
-//! signal handler must not take a lock that the code it interrupts may hold.
+//! do not get a word that was reserved for it; nor do they if the ID of a dead top waiter was given to another task that
+//! lives. (A task that finds its own ID there takes the word.)
+//!
+//! In the child of a fork no lock is held: an inherited guard belongs to the parent. Dropping it in the child aborts if
+//! the lock is held by another task, and changes nothing if it is free: the child's CAS is then 0→0. (A child that has
+//! locked it itself would release its own lock.) Locking again aborts for [`Private`](crate::sharing::Private), and
+//! waits for ever for [`Shared`](crate::sharing::Shared). Tasks of two PID namespaces may have the same TID. Mutual
+//! exclusion does not depend on TIDs being different; but a task may then release the gate of another with the same
+//! TID, `try_lock` may take a reserved word, and `owner_is_gone` is wrong. A signal handler must not take a lock that
+//! the code it interrupts may hold.
 //!
 //! *Frozen:* word, gate, request, threshold, each 4 bytes; size 16, alignment 4; zero = unlocked.
 //!

@@ -93,6 +93,10 @@ pub enum Fault {
     CompleterReadsAgain,
     /// A robust lock is not announced while it is acquired or released.
     RobustNotAnnounced,
+    /// A thread that ends no longer announces a lock when it asks the keeper to take it.
+    GiverSettlesEarly,
+    /// The keeper does not announce a lock before it takes it.
+    KeeperUnannounced,
     /// A robust lock's announcement ends before the wake-up that follows the release.
     RobustSettlesBeforeWake,
     /// A robust lock without waiters is released without Release.
@@ -138,6 +142,12 @@ pub enum Fault {
     ThroughputRequestByCas,
     /// An unlock of a throughput lock may read the word with `WAITERS`, and not the request that came before it.
     ThroughputRequestUnordered,
+    /// An unlock of a throughput lock reads the request once, and frees the word in any case after that.
+    ThroughputRequestReadOnce,
+    /// A top waiter of a throughput lock whose sleep the kernel has refused counts as one that has slept.
+    ThroughputRefusedSleepCounts,
+    /// A real-time task that finds the gate of a throughput lock free enters it as other tasks do.
+    ThroughputRealTimeEntersGate,
     /// A task that has acquired a throughput lock, or given up, keeps its gate.
     ThroughputKeepsGate,
     /// The gate of a throughput lock is released without a wake-up.

@@ -11,7 +11,7 @@ pub mod task;
 
 pub use fault::Fault;
 pub use mortal::{as_task, somebody_died};
-pub use step::step;
+pub use step::{die, step};
 
 use crate::time::Deadline;
 use std::cell::Cell;
@@ -26,16 +26,31 @@ pub enum WakeOrder {
     Newest,
 }
 
+/// When the first waiter of a throughput lock has waited past the threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandsOff {
+    /// Never. (Real-time tasks have at once, in every scene.)
+    #[default]
+    Never,
+    /// Before its first sleep.
+    AtOnce,
+    /// After its first sleep.
+    AfterSleep,
+}
+
 /// The settings of one model: the modelled kernel's choices, and a fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scene {
     /// The number of waits, from the first, that return spuriously.
     pub spurious: usize,
+    /// The number of waits, from the first, that the kernel refuses, as if the word had changed for a moment.
+    pub refused: usize,
     /// Which waiter a wake-up chooses.
     pub wake_order: WakeOrder,
-    /// Whether the first waiter of a throughput lock has always waited past the threshold, or never has.
-    pub hands_off: bool,
-    /// Whether sleeps with a time-out at the gate of a throughput lock may end at any moment, or never do.
+    /// When the first waiter of a throughput lock has waited past the threshold.
+    pub hands_off: HandsOff,
+    /// Whether sleeps with a time-out at the gate of a throughput lock, and on its word up to the threshold, may end at
+    /// any moment, or never do.
     pub naps_end: bool,
     /// Whether waiters of a reader/writer lock may starve at any moment, or never do.
     pub starving: bool,
@@ -46,12 +61,17 @@ pub struct Scene {
 // Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
 std::thread_local! {
     static REQUESTS: Cell<u32> = const { Cell::new(0) };
-    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, starving: false, fault: None }) };
+    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, refused: 0, wake_order: WakeOrder::Oldest, hands_off: HandsOff::Never, naps_end: false, starving: false, fault: None }) };
 }
 
 /// Counts a request for the hand-off of a throughput lock.
 pub fn count_request() {
     REQUESTS.set(REQUESTS.get() + 1);
+}
+
+/// How many requests were counted since the last call of [`take_requests`].
+pub fn requests() -> u32 {
+    REQUESTS.get()
 }
 
 /// How many requests were counted since the last call.

@@ -50,3 +50,9 @@ pub fn step() {
         }
     });
 }
+
+/// The calling task dies.
+pub fn die() -> ! {
+    LIVES.with(|lives| lives[number()].set(None));
+    resume_unwind(Box::new(Death))
+}

@@ -43,18 +43,30 @@ fn outcome<T>(result: Result<T, Errno>) -> Wait {
 
 /// Sleeps while `word` holds `expected`.
 pub fn wait(word: &AtomicU32, expected: u32, sharing: Sharing, deadline: Option<Deadline>) -> Wait {
+    wait_woken(word, expected, sharing, deadline).0
+}
+
+/// As [`wait`]. Also returns whether there was a wake-up.
+pub fn wait_woken(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    deadline: Option<Deadline>,
+) -> (Wait, bool) {
     let flags = match sharing {
         Sharing::Private => sys::Flags::PRIVATE,
         Sharing::Shared => sys::Flags::empty(),
     };
     let timeout = deadline.map(timespec);
-    outcome(sys::wait_bitset(
+    let ended = sys::wait_bitset(
         word,
         flags,
         expected,
         timeout.as_ref(),
         core::num::NonZeroU32::MAX,
-    ))
+    );
+    let woken = ended.is_ok();
+    (outcome(ended), woken)
 }
 
 /// Sleeps while `word` holds `expected`, at most for `time`. Reads no clock. A signal handler ends it.

@@ -28,6 +28,7 @@ struct Kernel {
     waiters: Vec<Waiter>,
     next_id: usize,
     spurious: usize,
+    refused: usize,
 }
 
 loom::lazy_static! {
@@ -42,12 +43,22 @@ fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
 }
 
 pub fn wait(word: &AtomicU32, expected: u32, _: Sharing, deadline: Option<Deadline>) -> Wait {
+    wait_or_nap(word, expected, deadline, false).0
+}
+
+/// As [`wait`]. Also returns whether there was a wake-up, or a spurious return.
+pub fn wait_woken(
+    word: &AtomicU32,
+    expected: u32,
+    _: Sharing,
+    deadline: Option<Deadline>,
+) -> (Wait, bool) {
     wait_or_nap(word, expected, deadline, false)
 }
 
 /// A wait with a time-out of the waiter's own.
 pub fn nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
-    wait_or_nap(word, expected, deadline, true)
+    wait_or_nap(word, expected, deadline, true).0
 }
 
 /// The time-out passes for all waiters in `nap` on the word: they check it.
@@ -63,25 +74,30 @@ pub fn end_naps(word: &AtomicU32) {
     });
 }
 
-fn wait_or_nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>, naps: bool) -> Wait {
+fn wait_or_nap(
+    word: &AtomicU32,
+    expected: u32,
+    deadline: Option<Deadline>,
+    naps: bool,
+) -> (Wait, bool) {
     step();
     let mut kernel = kernel();
     // The kernel has a full barrier between counting the waiter in and the comparison.
     crate::atomic::fence(Ordering::SeqCst);
     if word.for_kernel().load(Ordering::SeqCst) != expected {
-        return Wait::Again;
+        return (Wait::Again, false);
+    }
+    if kernel.refused < scene().refused {
+        kernel.refused += 1;
+        return (Wait::Again, false);
     }
     if kernel.spurious < scene().spurious {
         kernel.spurious += 1;
-        return Wait::Again;
+        return (Wait::Again, true);
     }
-    sleep(
-        kernel,
-        core::ptr::from_ref(word) as usize,
-        u32::MAX,
-        deadline,
-        naps,
-    )
+    let address = core::ptr::from_ref(word) as usize;
+    let ended = sleep(kernel, address, u32::MAX, deadline, naps);
+    (ended, ended == Wait::Again)
 }
 
 /// Loom has no atomic for half of a word: the whole word stands for it.

@@ -7,9 +7,10 @@ mod semaphore;
 
 pub use latchwork_check::model::Tasks;
 pub use latchwork_region::model::Events;
-pub use latchwork_sync::model::{RobustLock, RobustReadWrite, Taken};
+pub use latchwork_sync::model::{Adoption, RobustLock, RobustReadWrite, Taken};
 pub use latchwork_sys::model::{
-    Fault, SOON, Scene, WakeOrder, as_task, has, scene, somebody_died, step, take_requests,
+    Fault, HandsOff, SOON, Scene, WakeOrder, as_task, die, has, requests, scene, somebody_died,
+    step, take_requests,
 };
 pub use semaphore::{SemaphoreKind, Semaphores, Waited};
 

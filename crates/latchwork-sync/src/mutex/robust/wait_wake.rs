@@ -55,7 +55,7 @@ pub(super) fn sleep(
     expected: u32,
     wait_mode: WaitMode,
 ) -> Result<(), Unfinished> {
-    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::RobustWord).map(drop)
+    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::RobustWord)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.

@@ -89,17 +89,24 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         if !ROBUST && !C::FOREIGN {
             self.refuse_recursion(me, wait_mode);
         }
-        // Real-time tasks bypass the gate and sleep on the word: the kernel wakes them in the order of their
-        // priorities.
-        if !self.gate.is_free() && is_real_time() {
+        // Real-time tasks bypass the gate, free or held, and sleep on the word: the kernel wakes them in the order of
+        // their priorities.
+        let is_real_time = unless_fault!(
+            ThroughputRealTimeEntersGate,
+            is_real_time(),
+            !self.gate.is_free() && is_real_time()
+        );
+        if is_real_time {
             let entered = self.wait_as_top_waiter(me, true, wait_mode, sleeps);
             self.gate.leave::<S>(me);
             return entered;
         }
-        // In the child of a fork, a gate may name a thread that only the parent has.
+        // The caller's own ID was a dead task's. In the child of a fork, a gate may name a thread that only the parent
+        // has.
         let is_dead = |top_waiter| {
             top_waiter != 0
-                && (ROBUST && owner::no_such_task(top_waiter)
+                && (top_waiter == me
+                    || ROBUST && owner::no_such_task(top_waiter)
                     || C::FOREIGN && owner::is_not_in_process(top_waiter))
         };
         let before_sleep = || {

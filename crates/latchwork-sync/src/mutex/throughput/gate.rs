@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::nap::{Nap, sleep};
+use crate::mutex::nap::{Ended, Nap, sleep};
 use crate::mutex::{TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
-use crate::sys::futex::{self, Wait};
+use crate::sys::futex;
 
 #[repr(transparent)]
 pub(in crate::mutex) struct Gate(AtomicU32);
@@ -26,7 +26,7 @@ impl Gate {
 
     /// Whether there is no top waiter, and no woken sleeper that will be one.
     pub(super) fn is_free(&self) -> bool {
-        // Relaxed: a guess. A compare-and-swap of the word confirms it, here and at every other use of the gate.
+        // Relaxed: a guess, here and at every other use of the gate. Where a word is reserved, a fence orders it.
         self.0.load(Ordering::Relaxed) == 0
     }
 
@@ -89,7 +89,7 @@ impl Gate {
             let seen = gate | WAITERS;
             let end = *nap.get_or_insert_with(|| Nap::AtGate.end());
             match sleep(&self.0, seen, S::FLAG, wait_mode, end)? {
-                Wait::TimedOut => {
+                Ended::NapOver => {
                     // The top waiter has not changed during the nap: it may be dead or stopped, so this task takes its
                     // gate. If it is neither, there are two top waiters now.
                     if self.replace(seen, me | WAITERS) {
@@ -97,8 +97,8 @@ impl Gate {
                     }
                     has_slept = true;
                 }
-                Wait::Again => has_slept = true,
-                Wait::Interrupted => {}
+                Ended::Woken => has_slept = true,
+                Ended::Refused | Ended::Interrupted => {}
             }
         }
     }
@@ -147,5 +147,54 @@ impl Gate {
         self.0
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sharing::Private;
+    use core::cell::Cell;
+
+    const ME: u32 = 100;
+    /// IDs of other top waiters, one after the other.
+    const OTHERS: core::ops::Range<u32> = 1..ME;
+
+    fn enter(gate: &Gate, wait_mode: WaitMode, before_sleep: impl FnMut()) -> bool {
+        gate.enter::<Private>(ME, false, wait_mode, |_| false, before_sleep)
+            .is_ok()
+    }
+
+    /// The gate changes hands before the sleep begins, so the kernel refuses the sleep. The task tries again.
+    #[test]
+    fn a_task_whose_sleep_was_refused_does_not_pass_the_gate() {
+        let gate = Gate::new();
+        let mut others = OTHERS;
+        gate.0.store(others.next().unwrap(), Ordering::Relaxed);
+        let entered = enter(&gate, WaitMode::FOREVER, || {
+            // After the tenth attempt the gate is free.
+            let next = others.next().filter(|other| *other <= 10);
+            gate.0.store(next.unwrap_or(0), Ordering::Relaxed);
+        });
+        assert!(entered);
+        assert_eq!(others.start, 12, "passed the gate of a task that has it");
+        // Others may sleep only if the gate has `WAITERS`.
+        assert_eq!(gate.0.load(Ordering::Relaxed), ME);
+    }
+
+    /// A gate that changes all the time.
+    #[test]
+    fn refused_sleeps_extend_neither_the_nap_nor_the_wait() {
+        let deadline = crate::time::Deadline::after(core::time::Duration::from_millis(1));
+        for deadline in [None, Some(deadline)] {
+            let gate = Gate::new();
+            let other = Cell::new(1);
+            gate.0.store(1, Ordering::Relaxed);
+            let entered = enter(&gate, WaitMode::until(deadline), || {
+                other.set(3 - other.get());
+                gate.0.store(other.get(), Ordering::Relaxed);
+            });
+            assert_eq!(entered, deadline.is_none());
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::mutex::WaitMode;
 use crate::mutex::nap::Nap;
+#[cfg(loom)]
+use latchwork_sys::model::HandsOff;
 
 /// Microseconds.
 const DEFAULT_THRESHOLD: u32 = 5_000;
@@ -90,28 +92,37 @@ impl Timing {
     }
 }
 
-/// In a model all top waiters set the request at once, or none does.
+/// In a model the scene says when top waiters are overdue.
 #[cfg(loom)]
 pub(super) struct Timing {
-    at_once: bool,
+    is_overdue: bool,
 }
 
 #[cfg(loom)]
 impl Timing {
     pub(super) fn start(threshold: Option<u32>) -> Self {
+        let hands_off = latchwork_sys::model::scene().hands_off;
         Self {
-            at_once: threshold == Some(0) || latchwork_sys::model::scene().hands_off,
+            is_overdue: threshold == Some(0) || hands_off == HandsOff::AtOnce,
         }
     }
 
-    pub(super) fn has_slept(&mut self) {}
+    pub(super) fn has_slept(&mut self) {
+        let hands_off = latchwork_sys::model::scene().hands_off;
+        self.is_overdue |= hands_off == HandsOff::AfterSleep;
+    }
 
-    pub(super) fn end_of_nap(&self, _: bool) -> Nap {
-        Nap::TopWaiter.end()
+    pub(super) fn end_of_nap(&self, is_overdue: bool) -> Nap {
+        let hands_off = latchwork_sys::model::scene().hands_off;
+        if hands_off == HandsOff::AfterSleep && !is_overdue {
+            Nap::BeforeRequest
+        } else {
+            Nap::TopWaiter
+        }
     }
 
     pub(super) fn is_overdue(&self) -> bool {
-        self.at_once
+        self.is_overdue
     }
 
     pub(super) fn has_polled_enough(&self) -> bool {

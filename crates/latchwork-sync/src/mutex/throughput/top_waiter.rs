@@ -7,10 +7,9 @@ use super::trace::{Counting, Entry, Event};
 use super::words::{Polls, Words, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
-use crate::mutex::nap::sleep;
+use crate::mutex::nap::{Ended, sleep};
 use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
-use crate::sys::futex::Wait;
 
 /// Checks of an owner that may or may not run ([`Runs::Unknown`]), before the top waiter sleeps: as many polls as a
 /// newcomer's.
@@ -64,11 +63,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             let seen = word | WAITERS;
             let end = *nap.get_or_insert_with(|| timing.end_of_nap(is_overdue));
             match sleep(self.word, seen, S::FLAG, wait_mode, end) {
-                Ok(Wait::Interrupted) => {}
+                Ok(Ended::Interrupted) => {}
+                Ok(Ended::Refused) => nap = None,
                 Ok(ended) => {
                     nap = None;
                     timing.has_slept();
-                    if ROBUST && ended == Wait::TimedOut {
+                    if ROBUST && ended == Ended::NapOver {
                         self.report_owner_death(seen);
                     }
                 }
@@ -85,8 +85,6 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// Sets the request, and then `WAITERS`, so that the next unlock hands off.
     fn request_hand_off(&self) {
-        #[cfg(loom)]
-        crate::model::count_request();
         // Relaxed: the bit that follows publishes it.
         self.request.store(1, Ordering::Relaxed);
         // By one instruction, whoever the owner is: a compare-and-swap could fail again and again while other tasks pass
@@ -103,6 +101,9 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             },
             {}
         );
+        // No other task runs between the request and this.
+        #[cfg(loom)]
+        crate::model::count_request();
     }
 
     /// Polls as long as the owner runs and polling pays, until it is time to set the request at the latest.

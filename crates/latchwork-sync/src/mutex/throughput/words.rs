@@ -3,7 +3,7 @@
 use super::gate::Gate;
 use super::owner;
 use super::trace::Counting;
-use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
 use crate::backoff::Budget;
 use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
@@ -49,20 +49,47 @@ pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
         Ordering::Relaxed
     );
     // Acquire: pairs with the Release of the task that has set `WAITERS` after its request.
-    word.load(unless_fault!(
+    let acquire = unless_fault!(
         ThroughputRequestUnordered,
         Ordering::Acquire,
         Ordering::Relaxed
-    ));
-    if request.load(Ordering::Relaxed) != 0 {
-        // If this erases a second request, that was made before the reservation which follows, and is served by it.
-        request.store(0, Ordering::Relaxed);
-        word.swap(WAITERS, release);
-        let count = unless_fault!(ThroughputHandOffWakesNobody, 1, 0);
-        futex::wake(address, count, S::FLAG);
-    } else if ROBUST {
-        futex::clear_and_wake_all(word, S::FLAG);
-    } else if word.swap(0, release) & WAITERS != 0 {
+    );
+    let mut seen = word.load(acquire);
+    // Whether the bit was set, and has been removed.
+    let mut sleepers = false;
+    loop {
+        // A bit that is set again is that of a waiter which polls or is about to sleep. It gets the lock: otherwise it
+        // and this unlock could set and remove the bit for ever.
+        let is_set_again = sleepers && seen & WAITERS != 0;
+        // Relaxed: see `acquire`.
+        if is_set_again || request.load(Ordering::Relaxed) != 0 {
+            // If this erases a second request, that was made before the reservation which follows, and is served by it.
+            request.store(0, Ordering::Relaxed);
+            word.swap(WAITERS, release);
+            let count = unless_fault!(ThroughputHandOffWakesNobody, 1, 0);
+            futex::wake(address, count, S::FLAG);
+            return;
+        }
+        if ROBUST {
+            futex::clear_and_wake_all(word, S::FLAG);
+            return;
+        }
+        sleepers |= seen & WAITERS != 0;
+        // The bit is removed, and the request read once more, before the word is freed: a request that comes too late
+        // for that sets the bit again, and the exchange fails.
+        let frees = unless_fault!(ThroughputRequestReadOnce, seen & WAITERS == 0, true);
+        let (to, order) = if frees {
+            (0, release)
+        } else {
+            (seen & !WAITERS, acquire)
+        };
+        match word.compare_exchange(seen, to, order, acquire) {
+            Ok(_) if frees => break,
+            Ok(_) => seen = to,
+            Err(now) => seen = now,
+        }
+    }
+    if sleepers {
         let count = unless_fault!(ThroughputUnlockWakesNobody, u32::MAX, 0);
         futex::wake(address, count, S::FLAG);
     }
@@ -73,15 +100,21 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     pub(in crate::mutex) fn try_lock(&self, me: u32) -> bool {
         // Relaxed: the compare-and-swap checks the value again.
         let word = self.word.load(Ordering::Relaxed);
-        // A newcomer that waits takes a dead top waiter's gate. But all tasks may use `try_lock`.
-        let is_reserved =
-            || word == WAITERS && self.gate.top_waiter().is_some_and(|tid| !is_dead::<S>(tid));
+        // A newcomer that waits takes a dead top waiter's gate. But all tasks may use `try_lock`. (The caller's own ID
+        // in the gate is that of a dead task, too: the caller does not wait.)
+        let is_reserved = || {
+            is_reserved(word)
+                && self
+                    .gate
+                    .top_waiter()
+                    .is_some_and(|tid| tid != me && !is_dead::<S>(tid))
+        };
         word & TID_MASK == 0 && !is_reserved() && take(self.word, me, word)
     }
 
     /// Whether a newcomer may take a word. A reserved word is free if there is no top waiter to take it.
     pub(super) fn is_free_to_newcomers(&self, word: u32) -> bool {
-        word & TID_MASK == 0 && (word != WAITERS || self.gate.is_free())
+        word & TID_MASK == 0 && (!is_reserved(word) || self.gate.is_free())
     }
 
     /// How long to poll for the lock, at most `most` polls. `part` is an address that stands for the newcomers or for
@@ -93,6 +126,17 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             Polls::OfThread(Budget::at(part, most))
         }
     }
+}
+
+/// Whether this word is reserved for top waiters, if there is one.
+fn is_reserved(word: u32) -> bool {
+    let is_reserved = word == WAITERS;
+    if is_reserved {
+        // Pairs with the Release of the overdue top waiter that has set `WAITERS` after it took the gate: its ID is read
+        // there. (The exchange that takes the word would not notice an older value.)
+        fence(Ordering::Acquire);
+    }
+    is_reserved
 }
 
 /// Whether a top waiter is dead. (The gate of a private lock in the child of a fork may name a thread that only the
