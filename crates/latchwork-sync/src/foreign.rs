@@ -133,6 +133,7 @@ impl ErrorNumber for TaskError {
             Self::Memory(_) => ENOMEM,
             Self::RobustList(_) => ENOSYS,
             Self::ForeignLayout(_) => ENOTSUP,
+            Self::Ended => EPERM,
         }
     }
 }

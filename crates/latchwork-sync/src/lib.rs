@@ -29,6 +29,7 @@
     reason = "of hidden modules, for readers of the source"
 )]
 
+mod adoption;
 #[doc(hidden)]
 pub mod backoff;
 #[cfg(not(loom))]

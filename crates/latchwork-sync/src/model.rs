@@ -67,6 +67,48 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
     }
 }
 
+/// A robust lock whose owner ends in good order, and the keeper that takes it (`adoption.rs`).
+#[derive(Default)]
+pub struct Adoption {
+    /// The lock.
+    pub lock: RobustLock,
+    desk: crate::adoption::Desk,
+}
+
+impl Adoption {
+    /// The owner's part.
+    pub fn give(&self) {
+        let node = self.lock.0.node();
+        // SAFETY: models keep their locks, and a task's list, until all tasks have ended.
+        let head = unsafe { crate::task::Me::current_or_none().head() };
+        // SAFETY: the calling task holds the lock, which is announced when this is called.
+        let unlink = || {
+            let _ = unsafe { head.unlink(node, 0) };
+        };
+        crate::adoption::give(head, node, unlink, || self.desk.ask());
+    }
+
+    /// The keeper's part, for one lock of the task with the ID `giver`.
+    pub fn keep(&self, giver: u32) {
+        self.desk.wait_for_request();
+        let node = self.lock.0.node();
+        let me = crate::task::Me::current_or_none();
+        // SAFETY: as in `give`.
+        let head = unsafe { me.head() };
+        // SAFETY: the word names this task, and the node is announced, when this is called.
+        let link = || {
+            let _ = unsafe { head.link(node, 0, 0, 0) };
+        };
+        crate::adoption::take(head, node, giver, me.tid(), link);
+        self.desk.answer();
+    }
+
+    /// One of the two is dead, and the other is being killed.
+    pub fn kill(&self) {
+        self.desk.kill();
+    }
+}
+
 /// A robust reader/writer lock without data and guards, for a death that runs no destructor.
 pub struct RobustReadWrite<const READERS: usize>(crate::rwlock::RawRobust<READERS>);
 

@@ -10,22 +10,25 @@
 //!    whose `tid` is 0.
 //! 2. Only its thread uses a record, so its cells need no atomics.
 //! 3. Attachments are undone at thread exit, newest first, before the record ends. (An attachment whose task holds an
-//!    object is only forgotten: the kernel ends it, with the thread.)
+//!    object is only forgotten: its slot passes to the keeper, or the kernel ends it, with the thread.)
 //! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no memory of the
 //!    allocator's: four system calls for the record, two for its IDs, and a store that requests the call at the
 //!    thread's end (`sys/thread_end.rs`).
+//! 5. What a thread holds when it ends in good order, and may have lent to another thread, is handed on only when its
+//!    process dies: it passes to the keeper (`task/keeper.rs`).
 //!
 //! *The end of a thread.* [`ends`] is called after the destructors of its thread-locals, together with the destructors
 //! of other thread-specific keys, whose order is undefined. If one of those takes a lock after this call, the thread
 //! gets a record again, which ends in the next round of destructors. After the last round no call follows: 4 KiB stay
-//! mapped. A thread whose end has begun becomes no task any more.
+//! mapped. A thread whose end has begun becomes no task any more. A thread that holds something is asked again in the
+//! next two rounds, since a later destructor may release it. In the third what it holds becomes its process's. A
+//! destructor that releases it still later aborts; a lock that is taken, and leaked, after the last call is handed on.
 //!
 //! *Signals:* a handler that locks between any two lines of [`refresh`] may make a record of its own. The record that
 //! is set last stays; the other one is given back, or stays mapped. The handler has released its locks when it returns.
 #![allow(unsafe_code)]
 
-use self::record::{AHEAD, ASKED_FOR, BEGUN, END, Record, is_own, record};
-use crate::atomic::{AtomicPtr, Ordering};
+use self::record::{AHEAD, ANNOUNCED, ASKED_FOR, BEGUN, END, GIVEN, Record, is_own, record};
 use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
 use crate::sys::{own_record, thread, thread_end};
@@ -38,12 +41,16 @@ mod attachment;
 mod boost;
 mod ceiling;
 mod error;
+mod keeper;
+mod owner_death;
 mod record;
 
 pub use self::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};
 pub use self::error::TaskError;
+pub use self::keeper::while_nothing_is_handed_over;
+pub use self::owner_death::{after_owner_death, set_owner_death_hook};
 pub use self::record::CurrentOrNone;
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
@@ -207,18 +214,7 @@ impl Me {
     /// Runs an operation that relies on an attachment: meanwhile no signal handler can end an attachment.
     #[inline]
     pub fn rely_on_attachment<R>(self, operation: impl FnOnce() -> R) -> R {
-        struct Relying(&'static Cell<u32>);
-        impl Drop for Relying {
-            fn drop(&mut self) {
-                // The child of a fork in the operation begins at 0 again.
-                self.0.set(self.0.get().saturating_sub(1));
-            }
-        }
-        let relying = Relying(&self.record.relying);
-        relying.0.set(relying.0.get() + 1);
-        let result = operation();
-        drop(relying);
-        result
+        self.record.rely(operation)
     }
 
     /// Whether one more region can be attached.
@@ -262,18 +258,10 @@ impl Me {
     /// Sets the anchor to the last life-word on the list, and the end to the first tail. The anchor is never another
     /// lock: libc may unlink its own at any time.
     fn place_anchor(self) {
-        let is = |which: fn(&Attachment) -> usize| {
-            move |link: &usize| {
-                self.attachments()
-                    .any(|attachment| which(&attachment) == *link)
-            }
-        };
         self.with_list((), |head| {
-            let front = head.front();
-            let last = head.links().filter(is(|known| known.life)).last();
-            let tail = head.links().find(is(|known| known.tail));
-            self.record.anchor.set(last.unwrap_or(front));
-            self.record.end.set(tail.unwrap_or(front));
+            let (anchor, end) = self.anchor_and_end(head);
+            self.record.anchor.set(anchor);
+            self.record.end.set(end);
         });
     }
 }
@@ -290,32 +278,12 @@ pub fn process_id() -> u32 {
     Me::get().map_or_else(|_| thread::process_id(), |me| me.record.process.get())
 }
 
-/// Calls the regions' hook for a robust lock that was taken from a dead owner. To be called with the lock's address,
-/// after the lock was taken and before the new owner can use the data.
-pub fn after_owner_death(lock: usize) {
-    // Acquire: pairs with the Release in `set_owner_death_hook`.
-    let hook = OWNER_DEATH_HOOK.load(Ordering::Acquire);
-    if !hook.is_null() {
-        // SAFETY: only `set_owner_death_hook` stores here, and only functions of this type.
-        let hook: fn(usize) = unsafe { core::mem::transmute(hook) };
-        hook(lock);
-    }
-}
-
-/// Installs the function that [`after_owner_death`] calls. Regions lie above this layer and install it this way.
-///
-/// # Safety
-/// Called by the crate of regions alone: its hook completes what the dead task had begun in the region's memory, before
-/// the new owner uses that. Without the hook, safe code would find containers half changed.
-pub unsafe fn set_owner_death_hook(hook: fn(usize)) {
-    OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
-}
-
-static OWNER_DEATH_HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-
 /// Makes the record of the calling thread, in the process that it is in now.
 #[cold]
 fn refresh() -> Result<Me, TaskError> {
+    if END.with(Cell::get) == GIVEN {
+        return Err(TaskError::Ended);
+    }
     let mut record = record();
     if !is_own(record) {
         let page = thread::map_wipe_on_fork().map_err(TaskError::Memory)?;
@@ -369,31 +337,76 @@ fn ask_for_end() {
     // No key is free. (Or there is no memory for the value of this one.)
     END.with(|end| {
         if end.get() == AHEAD {
-            // SAFETY: `ends` may be called at the thread's end.
-            let is_asked_for = unsafe { thread_end::call_at_exit(ends) };
+            // SAFETY: `ends_at_once` may be called at the thread's end.
+            let is_asked_for = unsafe { thread_end::call_at_exit(ends_at_once) };
             end.set(if is_asked_for { ASKED_FOR } else { BEGUN });
         }
     });
 }
 
-/// Called when the thread ends, or when it ends the process.
+/// Called by the key when the thread ends. What the thread holds may be released by a later function of another key:
+/// so it is handed over as late as [`thread_end::ROUNDS`] allow if one round has passed already.
 ///
 /// # Safety
 /// The thread does not return to code that uses its attachments.
 unsafe extern "C" fn ends(_: *mut c_void) {
-    let record = record();
-    if !is_own(record) {
+    let announced = ANNOUNCED.with(|count| {
+        count.set(count.get().saturating_add(1));
+        count.get()
+    });
+    let Some(me) = Me::with_something_left() else {
+        return;
+    };
+    if me.lends() && u32::from(announced) < thread_end::ROUNDS - 1 && end_again() {
+        END.with(|end| end.set(BEGUN));
+        crate::hook::task_ends();
         return;
     }
-    let me = Me(CurrentOrNone { record });
+    // SAFETY: the thread ends in good order, and this is the last call that is sure to come.
+    unsafe { end(me, true) };
+}
+
+/// As [`ends`], for a thread that has no key: the loader announces its end once. (Also if the thread calls `exit`.)
+///
+/// # Safety
+/// As for [`ends`].
+unsafe extern "C" fn ends_at_once(_: *mut c_void) {
+    if let Some(me) = Me::with_something_left() {
+        // SAFETY: as in `ends`.
+        unsafe { end(me, true) };
+    }
+}
+
+/// Called when the thread ends the process. What it holds stays its own until the process is dead.
+///
+/// # Safety
+/// As for [`ends`].
+unsafe extern "C" fn exits(_: *mut c_void) {
+    let record = record();
+    if is_own(record) {
+        // SAFETY: by the caller's contract.
+        unsafe { end(Me(CurrentOrNone { record }), false) };
+    }
+}
+
+/// # Safety
+/// As for [`ends`]. If `hands_over`, the thread ends in good order, and uses nothing that it holds any more.
+unsafe fn end(me: Me, hands_over: bool) {
     let is_watched = crate::hook::task_ends();
     // A record that was wiped by a fork has nothing attached.
     while let Some(attachment) = me.attachments().last() {
         // SAFETY: the attachment was made by this thread and is undone once.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
-    END.with(|end| end.set(BEGUN));
-    if !is_watched {
+    let gives = hands_over && me.with_list(false, keeper::is_concerned);
+    if gives {
+        // SAFETY: by the caller's contract.
+        me.with_list((), |head| unsafe {
+            keeper::hand_over(head, me.tid(), me.end())
+        });
+    }
+    END.with(|end| end.set(if gives { GIVEN } else { BEGUN }));
+    if !is_watched || gives {
         me.end_record();
     }
 }
@@ -411,15 +424,16 @@ pub fn end_again() -> bool {
 /// The thread does not return to code that uses its attachments: it is in `exit`.
 pub unsafe extern "C" fn process_ends() {
     if !Me::current_or_none().is_ending() {
-        // SAFETY: by the caller's contract; `ends` does not use its argument.
-        unsafe { ends(core::ptr::null_mut()) };
+        // SAFETY: by the caller's contract; `exits` does not use its argument.
+        unsafe { exits(core::ptr::null_mut()) };
     }
 }
 
 /// Called when this library is loaded, or the program begins.
 extern "C" fn begins() {
-    // SAFETY: `ends` may be called at the end of any thread.
-    unsafe { thread_end::prepare(ends) };
+    // SAFETY: `ends` may be called at the end of any thread, and `exits` when this one, if it is the first, ends the
+    // process.
+    unsafe { thread_end::prepare(ends, exits) };
 }
 
 // SAFETY: these sections hold pointers to functions of this type.
@@ -433,6 +447,34 @@ static BEGINS: extern "C" fn() = begins;
 static PROCESS_ENDS: unsafe extern "C" fn() = process_ends;
 
 impl Me {
+    /// The calling thread, whose end has begun, if it has a record, or something left for the keeper. (The first thread
+    /// may have ended its record in a function of the loader's, from where it seemed to end the process.)
+    fn with_something_left() -> Option<Self> {
+        let record = record();
+        if is_own(record) {
+            return Some(Self(CurrentOrNone { record }));
+        }
+        let head = KNOWN_HEAD.with(Cell::get)?;
+        // SAFETY: the head that was found for this thread lives as long as the thread.
+        keeper::is_concerned(unsafe { head.as_ref() })
+            .then(Self::get)?
+            .ok()
+    }
+
+    /// Whether the thread holds something that concerns the keeper.
+    fn lends(self) -> bool {
+        self.with_list(false, keeper::is_concerned)
+            || self.attachments().any(|attachment| {
+                // SAFETY: the attachment names a slot of its region, which it keeps mapped.
+                unsafe { (attachment.lends)(attachment.slot) }
+            })
+    }
+
+    /// Whether the thread holds a lock that lies in a range of addresses and lends references to its data.
+    pub fn lends_within(self, range: &Range<usize>) -> bool {
+        self.with_list(false, |head| keeper::lends_within(head, range))
+    }
+
     /// Ends the record: the thread has none from now on.
     fn end_record(self) {
         let record = self.record;

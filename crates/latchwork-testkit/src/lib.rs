@@ -6,6 +6,7 @@
 //! | [`Child`] | a forked (or raw-cloned) process that never outlives its test |
 //! | [`Storm`] | working children, killed at random moments and replaced |
 //! | [`step`] | one operation, killed at every instruction |
+//! | [`in_dying_thread`] | a thread that dies alone, with all that it holds |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
 //! | [`compile`] | a program in C |
@@ -34,6 +35,7 @@ pub mod bodies;
 mod child;
 mod compile;
 pub mod conformance;
+mod dying_thread;
 mod leftover;
 mod mapped;
 mod page;
@@ -48,6 +50,7 @@ mod watchdog;
 
 pub use child::{Child, Exit};
 pub use compile::compile;
+pub use dying_thread::in_dying_thread;
 pub use fastrand;
 pub use leftover::Leftover;
 pub use mapped::Mapped;

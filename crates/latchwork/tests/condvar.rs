@@ -17,7 +17,7 @@ mod condvar_support;
 mod pthread;
 use condvar_support::*;
 use latchwork_testkit::bodies::condvar::Contestant;
-use latchwork_testkit::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId, in_dying_thread};
 
 latchwork_testkit::condvar_conformance! {
     by_word: Of<ByWord>;
@@ -83,7 +83,7 @@ fn a_waiter_learns_that_a_holder_died_meanwhile() {
         while !id.is_in_futex() {
             thread::yield_now();
         }
-        scope.spawn(|| forget(number.lock())).join().unwrap();
+        in_dying_thread(|| forget(number.lock()));
         changed.notify_one();
     });
 }
@@ -128,7 +128,7 @@ fn a_wait_with_a_robust_mutex_has_all_forms() {
             *guard += 1;
             forget(guard);
         };
-        scope.spawn(last).join().unwrap();
+        in_dying_thread(last);
         changed.notify_all();
         let (seen, repairs) = waiter.join().unwrap();
         assert!(seen == 3 && repairs == 1, "{seen} {repairs}");

@@ -3,6 +3,7 @@
 use latchwork::mutex::{Inherit, LockError, LockFailure, Mutex, Protect, Robust, Throughput};
 use latchwork::rwlock::{self, RobustRwLock};
 use latchwork::sharing::Shared;
+use latchwork_testkit::in_dying_thread;
 use std::error::Error;
 use std::pin::{Pin, pin};
 use std::thread;
@@ -58,9 +59,7 @@ fn a_held_or_consistent_lock_is_reported_through_a_question_mark() {
 fn a_dead_owners_lock_is_passed_on_by_a_question_mark() {
     let lock = pin!(Mutex::robust(7));
     let lock = lock.as_ref();
-    thread::scope(|scope| {
-        scope.spawn(|| core::mem::forget(lock.lock().unwrap()));
-    });
+    in_dying_thread(|| core::mem::forget(lock.lock().unwrap()));
     for _ in 0..3 {
         let error = boxed(lock).unwrap_err();
         assert!(error.to_string().contains("died"), "{error}");
@@ -75,9 +74,7 @@ fn a_dead_owners_lock_is_passed_on_by_a_question_mark() {
     drop(died.make_consistent());
     assert_eq!(boxed(lock).unwrap(), 7);
     // Dropped, it is given up, as ever.
-    thread::scope(|scope| {
-        scope.spawn(|| core::mem::forget(lock.lock().unwrap()));
-    });
+    in_dying_thread(|| core::mem::forget(lock.lock().unwrap()));
     assert!(matches!(lock.lock(), Err(LockError::OwnerDied(_))));
     assert_eq!(typed(lock), Err(LockFailure::NotRecoverable));
 }
@@ -88,9 +85,7 @@ fn a_dead_writers_lock_is_passed_on_by_a_question_mark() {
     let lock = lock.as_ref();
     write(lock).unwrap();
     assert_eq!(read(lock).unwrap(), 8);
-    thread::scope(|scope| {
-        scope.spawn(|| core::mem::forget(lock.write().unwrap()));
-    });
+    in_dying_thread(|| core::mem::forget(lock.write().unwrap()));
     for _ in 0..3 {
         assert!(read(lock).is_err());
         assert_eq!(write(lock), Err(LockFailure::OwnerDied));

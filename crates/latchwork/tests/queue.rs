@@ -7,7 +7,7 @@ use latchwork::coproc::{Attributes, Coprocs, Outcome};
 use latchwork::mutex::{LockError, Mutex};
 use latchwork::queue::{Message, Queue, QueueOptions, ReceiveError};
 use latchwork::region::{DetachError, Region, RegionOptions};
-use latchwork_testkit::{Child, Exit, Trial};
+use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::thread;
@@ -88,17 +88,14 @@ fn a_task_with_a_message_in_flight_cannot_leave() {
 }
 
 #[test]
-fn a_message_of_a_thread_that_ended_is_delivered_again() {
-    let _trial = Trial::begin("a_message_of_a_thread_that_ended_is_delivered_again");
+fn a_message_of_a_thread_that_died_is_delivered_again() {
+    let _trial = Trial::begin("a_message_of_a_thread_that_died_is_delivered_again");
     let region = region();
     let queue = queue(&region);
     for length in [3, 6000] {
         let message = &[5; 8192][..length];
         queue.send(message).unwrap();
-        thread::scope(|scope| {
-            let receiver = scope.spawn(|| forget(queue.receive_held().unwrap()));
-            receiver.join().unwrap();
-        });
+        in_dying_thread(|| forget(queue.receive_held().unwrap()));
         expect_delivery(queue, message);
     }
 }

@@ -9,7 +9,7 @@ use latchwork::queue::{
 };
 use latchwork::region::{DetachError, ObjectError, Region, RegionOptions};
 use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Exit, Trial};
+use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
 use std::thread;
 
 fn region() -> Region {
@@ -30,13 +30,10 @@ fn an_end_is_for_one_task_at_a_time() {
     let ring = ring(&region, 2);
     let sender = ring.sender().unwrap();
     assert!(matches!(ring.sender(), Err(ClaimError::Taken)));
-    thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            assert!(matches!(ring.sender(), Err(ClaimError::Taken)));
-            // The other end is free; forgotten, it is so again when the thread ends.
-            forget(ring.receiver().unwrap());
-        });
-        other.join().unwrap();
+    in_dying_thread(|| {
+        assert!(matches!(ring.sender(), Err(ClaimError::Taken)));
+        // The other end is free; forgotten, it is so again when the thread dies.
+        forget(ring.receiver().unwrap());
     });
     region.sweep().unwrap();
     drop(ring.receiver().unwrap());

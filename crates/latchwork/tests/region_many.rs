@@ -10,7 +10,7 @@ use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{
     AttachError, HashMap, List, ObjectError, Region, RegionOptions, String, Vec,
 };
-use latchwork_testkit::{Child, Leftover, Trial};
+use latchwork_testkit::{Child, Leftover, Trial, in_dying_thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, mpsc};
 
@@ -204,7 +204,10 @@ fn locks_of_ended_threads_are_unmapped_later() {
     Child::fork(|| {
         for _ in 0..trial.times(MANY / 6) {
             let region = region();
-            let lock = region.object("lock", || Mutex::robust(0u32)).unwrap();
+            // Locks that the kernel hands on when their thread ends: others would stay their process's.
+            let lock = region
+                .object("lock", || Mutex::robust_inherit(0u32))
+                .unwrap();
             std::thread::scope(|scope| {
                 // One ends with a lock; the other lives on for a while, with a lock of a region that is gone.
                 scope.spawn(|| core::mem::forget(lock.lock().unwrap()));
@@ -216,7 +219,9 @@ fn locks_of_ended_threads_are_unmapped_later() {
                 let (held, gone) = (&held, &gone);
                 let theirs = other.clone();
                 scope.spawn(move || {
-                    let lock = theirs.object("lock", || Mutex::robust(0u32)).unwrap();
+                    let lock = theirs
+                        .object("lock", || Mutex::robust_inherit(0u32))
+                        .unwrap();
                     core::mem::forget(lock.lock().unwrap());
                     drop(theirs);
                     held.wait();
@@ -291,20 +296,18 @@ fn locks_and_regions_together_fit_a_threads_robust_list() {
     Child::fork(|| {
         let locks: std::vec::Vec<_> = (0..2_000).map(|_| Box::pin(Mutex::robust(0u32))).collect();
         let regions: std::vec::Vec<_> = (0..100).map(|_| region()).collect();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let join = |region: &&Region| region.join("many").is_ok();
-                let joined = regions[..50].iter().take_while(join).count();
-                assert_eq!(joined, 50);
-                let take = |lock: &&Pin<Box<Mutex<u32, Robust>>>| {
-                    lock.as_ref().lock().map(core::mem::forget).is_ok()
-                };
-                let taken = locks.iter().take_while(take).count();
-                assert!((1_700..2_000).contains(&taken), "{taken}");
-                assert!(!regions[50..].iter().any(|region| join(&region)));
-            });
+        in_dying_thread(|| {
+            let join = |region: &&Region| region.join("many").is_ok();
+            let joined = regions[..50].iter().take_while(join).count();
+            assert_eq!(joined, 50);
+            let take = |lock: &&Pin<Box<Mutex<u32, Robust>>>| {
+                lock.as_ref().lock().map(core::mem::forget).is_ok()
+            };
+            let taken = locks.iter().take_while(take).count();
+            assert!((1_700..2_000).contains(&taken), "{taken}");
+            assert!(!regions[50..].iter().any(|region| join(&region)));
         });
-        // All of them were found when the thread ended.
+        // All of them were found when the thread died.
         let died = |lock: &&Pin<Box<Mutex<u32, Robust>>>| {
             matches!(lock.as_ref().lock(), Err(LockError::OwnerDied(_)))
         };

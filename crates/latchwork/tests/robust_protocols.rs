@@ -20,7 +20,7 @@ use std::thread;
 mod robust_kinds;
 mod robust_support;
 use latchwork_testkit::priority::{OTHER, in_thread, now};
-use latchwork_testkit::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId, in_dying_thread};
 use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 
@@ -92,7 +92,7 @@ fn a_dead_owner_is_reported_once_and_recovered<K: Kind>(_: &Trial) {
     }
     // One whose successor dies, too, before it has repaired anything.
     leave_dead_owner(lock, 8);
-    in_thread(|| forget(lock.lock()));
+    in_dying_thread(|| forget(lock.lock()));
     expect_owner_died(lock);
 }
 
@@ -108,17 +108,21 @@ fn with_waiters_of_a_dying_owner<K: Kind>(
     let (yes, no) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
-            forget(lock.lock());
-            held.store(true, Ordering::Release);
-            trial.wait_until(|| end.load(Ordering::Acquire));
+            in_dying_thread(|| {
+                forget(lock.lock());
+                held.store(true, Ordering::Release);
+                trial.wait_until(|| end.load(Ordering::Acquire));
+            });
         });
         trial.wait_until(|| held.load(Ordering::Acquire));
         for id in &ids {
             let (yes, no) = (&yes, &no);
             scope.spawn(move || {
-                id.set();
-                let count = if judge(lock.lock()) { yes } else { no };
-                count.fetch_add(1, Ordering::Relaxed);
+                in_dying_thread(|| {
+                    id.set();
+                    let count = if judge(lock.lock()) { yes } else { no };
+                    count.fetch_add(1, Ordering::Relaxed);
+                });
             });
         }
         trial.wait_until(|| ids.iter().all(ThreadId::is_in_futex));
@@ -259,33 +263,35 @@ fn exclusion_holds_and_no_waiter_stays_asleep<K: Kind>(trial: &Trial) {
                 let mut rng = trial.seed().rng(task as u64);
                 let (inside, died, deaths) = (&inside, &died, &deaths);
                 scope.spawn(move || {
-                    for round in 0..200 {
-                        let result = match rng.u32(..4) {
-                            0 => lock.lock_for(Duration::from_micros(rng.u64(..300))),
-                            1 => lock.try_lock(),
-                            _ => lock.lock(),
-                        };
-                        let mut guard = match result {
-                            Ok(guard) => guard,
-                            Err(LockError::OwnerDied(guard)) => {
-                                died.fetch_add(1, Ordering::Relaxed);
-                                inside.store(0, Ordering::Relaxed);
-                                guard.make_consistent()
+                    in_dying_thread(move || {
+                        for round in 0..200 {
+                            let result = match rng.u32(..4) {
+                                0 => lock.lock_for(Duration::from_micros(rng.u64(..300))),
+                                1 => lock.try_lock(),
+                                _ => lock.lock(),
+                            };
+                            let mut guard = match result {
+                                Ok(guard) => guard,
+                                Err(LockError::OwnerDied(guard)) => {
+                                    died.fetch_add(1, Ordering::Relaxed);
+                                    inside.store(0, Ordering::Relaxed);
+                                    guard.make_consistent()
+                                }
+                                Err(LockError::TimedOut | LockError::WouldBlock) => continue,
+                                Err(error) => panic!("{error}"),
+                            };
+                            assert_eq!(inside.swap(1, Ordering::Relaxed), 0);
+                            *guard += 1;
+                            if rng.u32(..20) == 0 {
+                                thread::sleep(Duration::from_micros(50));
                             }
-                            Err(LockError::TimedOut | LockError::WouldBlock) => continue,
-                            Err(error) => panic!("{error}"),
-                        };
-                        assert_eq!(inside.swap(1, Ordering::Relaxed), 0);
-                        *guard += 1;
-                        if rng.u32(..20) == 0 {
-                            thread::sleep(Duration::from_micros(50));
+                            if round == 199 && task % 2 == 0 {
+                                deaths.fetch_add(1, Ordering::Relaxed);
+                                return forget(guard);
+                            }
+                            assert_eq!(inside.swap(0, Ordering::Relaxed), 1);
                         }
-                        if round == 199 && task % 2 == 0 {
-                            deaths.fetch_add(1, Ordering::Relaxed);
-                            return forget(guard);
-                        }
-                        assert_eq!(inside.swap(0, Ordering::Relaxed), 1);
-                    }
+                    })
                 });
             }
         });
@@ -302,7 +308,7 @@ fn as_many_as_the_kernel_would_release_can_be_held<K: Kind>(_: &Trial) {
     let locks: Vec<Lock<K>> = (0..2048).map(|_| K::mutex(0)).collect();
     // SAFETY: the vector is neither moved nor changed below.
     let pinned = |index: usize| unsafe { Pin::new_unchecked(&locks[index]) };
-    let count = in_thread(|| {
+    let count = in_dying_thread(|| {
         let count = (0..locks.len())
             .take_while(|index| match pinned(*index).lock() {
                 Ok(guard) => {

@@ -14,7 +14,7 @@ use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use latchwork_testkit::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId, in_dying_thread};
 
 type Lock = RobustRwLock<u32, 2>;
 
@@ -26,13 +26,12 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_millis(2))
 }
 
-/// Runs `body` in a thread that ends with whatever it holds.
 fn in_a_thread(body: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(body).join().unwrap());
 }
 
 fn leave_dead_writer(lock: Pin<&Lock>, value: u32) {
-    in_a_thread(|| {
+    in_dying_thread(|| {
         let mut guard = lock.write().unwrap();
         *guard = value;
         forget(guard);
@@ -40,7 +39,7 @@ fn leave_dead_writer(lock: Pin<&Lock>, value: u32) {
 }
 
 fn leave_dead_reader(lock: Pin<&Lock>) {
-    in_a_thread(|| forget(lock.read().unwrap()));
+    in_dying_thread(|| forget(lock.read().unwrap()));
 }
 
 #[test]
@@ -215,10 +214,10 @@ fn torn_data_is_not_dropped_with_its_lock_and_whole_data_is() {
     drop(lock);
     assert_eq!(drops.load(Ordering::SeqCst), 1);
     let lock = make();
-    in_a_thread(|| forget(lock.as_ref().write().unwrap()));
+    in_dying_thread(|| forget(lock.as_ref().write().unwrap()));
     drop(lock);
     let mut lock = make();
-    in_a_thread(|| forget(lock.as_ref().write().unwrap()));
+    in_dying_thread(|| forget(lock.as_ref().write().unwrap()));
     drop(lock.as_ref().read());
     assert_eq!(drops.load(Ordering::SeqCst), 1);
     lock.as_mut().reset(Counted(&drops));

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use latchwork::mutex::{LockError, Mutex, Robust};
 #[cfg(target_arch = "x86_64")]
 use latchwork::region::RegionOptions;
-use latchwork_testkit::Trial;
+use latchwork_testkit::{Trial, in_dying_thread};
 use std::process::abort;
 use std::thread;
 
@@ -86,15 +86,17 @@ fn signal_handlers_may_lock_at_any_point_of_a_lock_or_unlock() {
     let end = AtomicBool::new(false);
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            // The first use allocates: no signal before it.
-            drop(lock.lock().unwrap());
-            id.set();
-            while !end.load(Ordering::Relaxed) {
-                *lock.lock().unwrap() += 1;
-            }
-            assert_eq!(announced(), 0);
-            assert!(list_is_empty());
-            forget(lock.lock());
+            in_dying_thread(|| {
+                // The first use allocates: no signal before it.
+                drop(lock.lock().unwrap());
+                id.set();
+                while !end.load(Ordering::Relaxed) {
+                    *lock.lock().unwrap() += 1;
+                }
+                assert_eq!(announced(), 0);
+                assert!(list_is_empty());
+                forget(lock.lock());
+            })
         });
         trial.wait_until(|| id.is_set());
         for sent in 1..=SIGNALS {

@@ -25,7 +25,7 @@ use inherit_support::{Task, make_real_time, may_be_real_time, ordinary};
 use latchwork_testkit::priority::{
     OTHER, fair, fifo, in_thread, may_use_priorities, now, with_priorities,
 };
-use latchwork_testkit::{Mapped, ThreadId};
+use latchwork_testkit::{Mapped, ThreadId, in_dying_thread};
 use robust_kinds::{Kind, Lock, expect_owner_died, leave_dead_owner};
 use robust_support::{announced, list_is_empty};
 
@@ -113,7 +113,7 @@ fn all_protocols_and_pthreads_are_held_side_by_side_in_any_order() {
         let steps: Vec<usize> = (0..rng.usize(..50))
             .map(|_| rng.usize(..locks.len()))
             .collect();
-        let held = in_thread(|| {
+        let held = in_dying_thread(|| {
             let mut held = vec![false; locks.len()];
             for step in steps {
                 if held[step] {
@@ -401,7 +401,7 @@ fn a_robust_critical_section_runs_at_the_ceiling_also_after_an_owner_death() {
             };
             inside(lock.lock().unwrap());
             inside(lock.try_lock().unwrap());
-            in_thread(|| forget(lock.lock()));
+            in_dying_thread(|| forget(lock.lock()));
             match lock.lock() {
                 Err(LockError::OwnerDied(died)) => inside(died.make_consistent()),
                 other => panic!("{other:?}"),
@@ -428,7 +428,7 @@ fn a_robust_critical_section_runs_at_the_ceiling_also_after_an_owner_death() {
                 drop(held);
             });
             // Given up.
-            in_thread(|| forget(lock.lock()));
+            in_dying_thread(|| forget(lock.lock()));
             drop(lock.lock());
             for _ in 0..3 {
                 assert!(matches!(lock.lock(), Err(LockError::NotRecoverable)));

@@ -21,8 +21,9 @@
 //!    whose last user was about to do so. So an attach never finds addresses taken by a region that is being removed,
 //!    and in the child of a fork, in which that user does not run, no thread waits for it.
 //! 4. A mapping stays if it contains a robust lock, or a life-word, that is on the list of some thread of this
-//!    process: its guard was forgotten, or the thread is about to end with it, and the list leads there. A thread
-//!    that makes or drops a region checks such mappings again ([`unmap_retained`]).
+//!    process: its guard was forgotten, or the thread is about to end with it, and the list leads there. (If the
+//!    thread has ended, that is the keeper's list, for ever.) A thread that makes or drops a region checks such mappings
+//!    again ([`unmap_retained`]).
 //!
 //! *The lock* is held across system calls, so waiters sleep. Its word lies in memory that is wiped on fork: a child
 //! finds it free. A thread that holds it may acquire it again: an attach may drop the last use of another region.
@@ -35,6 +36,7 @@ use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::memory::Mapping;
 use crate::sys::{held_locks, thread};
+use crate::task;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -90,7 +92,9 @@ impl Registration {
     /// The mapping's owner was forgotten, or will be.
     unsafe fn unmap(&self) -> bool {
         let addresses = self.addresses();
-        if held_locks::are_in(&addresses) {
+        // A lock that passes from a thread that ends to its process's keeper is on neither list for a moment.
+        let holds = || held_locks::are_in(&addresses);
+        if task::while_nothing_is_handed_over(holds).unwrap_or(true) {
             return false;
         }
         // SAFETY: the caller guarantees that the owner never ends the mapping; and this happens once only, since the

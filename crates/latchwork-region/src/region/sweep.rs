@@ -130,6 +130,16 @@ impl Inner {
         (dead, lists_walked)
     }
 
+    /// Waits for the deaths of tasks that are being killed at this moment.
+    fn outlast_killed_tasks(&self) {
+        let until = Deadline::after(WAIT_LIMIT);
+        for slot in self.used_slots() {
+            if matches!(slot.life(), Life::Alive(_)) {
+                slot.wait_if_being_killed(slot.process.load(Ordering::Relaxed), until);
+            }
+        }
+    }
+
     /// Settles the heap of a dead task and frees its slot. `lists_walked`: the kernel no longer reads the task's
     /// private blocks.
     fn recover_slot(&self, index: u16, lists_walked: bool) {
@@ -206,8 +216,14 @@ impl Slot {
 /// Called when a robust lock has passed on from a dead owner. If the lock lies in a region, the dead task's heap
 /// intents are settled before any task touches the protected data: an intent is decided by reading a location that
 /// the lock protects.
+///
+/// If no task is dead, the owner was killed while a thread's locks passed to its keeper, or has panicked: tasks to which it
+/// has lent the data may be about to die, too.
 pub(super) fn after_owner_death(lock: usize) {
     if let Some(inner) = Inner::containing(lock) {
+        if !inner.has_unswept() {
+            inner.outlast_killed_tasks();
+        }
         // The slot is swept if possible; if not, no task could sweep it, and the heap aborts on misuse.
         let _ = inner.sweep();
         drop::<Arc<Inner>>(inner);

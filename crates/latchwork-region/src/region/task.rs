@@ -3,8 +3,12 @@
 //! To attach, the thread sweeps the region, occupies a free slot (which puts the slot's life-word and tail on its
 //! robust list), initialises the slot, and records the attachment. The slot's wait record and inbox are reused only
 //! after other tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its
-//! heap, forgets the attachment, and vacates the slot. A thread that still has obligations, such as a robust lock,
-//! leaves its life-word to the kernel instead: its end counts as its death.
+//! heap, forgets the attachment, and vacates the slot. There are two exceptions:
+//!
+//! | a thread that ends with | its slot | so that |
+//! | --- | --- | --- |
+//! | locks of the region, messages in flight, reservations, ends of rings | passes to the process's keeper: the task lives as long as the process | nothing changes what the thread may have lent to others |
+//! | semaphores, or locks of the C interface, which lend nothing | is left to the kernel: the end of the thread counts as the task's death | the waiters get them |
 #![allow(unsafe_code)]
 
 use super::heap::{Owner, TaskRef};
@@ -170,6 +174,7 @@ impl Inner {
             context: unsafe {
                 NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
             },
+            lends: has_messages_in,
             detach: detach_thread,
         };
         // SAFETY: `occupy_slot` has put the slot's life-word and tail on the list; the slot and the context are those of
@@ -252,6 +257,14 @@ fn detach_unused(me: Me) {
 }
 
 /// # Safety
+/// `slot` is that of an attachment of the calling thread.
+unsafe fn has_messages_in(slot: NonNull<()>) -> bool {
+    // SAFETY: a slot of a region, which the attachment keeps mapped.
+    let slot: &Slot = unsafe { slot.cast().as_ref() };
+    slot.messages() != 0
+}
+
+/// # Safety
 /// `context` came from an attachment of the calling thread in `slot`, and is not used again.
 unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     // SAFETY: `attach_thread` made it with `Arc::into_raw`.
@@ -262,11 +275,14 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
     inner.release_heap(index as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
+    if slot.messages() != 0 || me.lends_within(&inner.addresses()) {
+        slot.stay();
+    }
     // SAFETY: the life-word is on the list until `vacate` below. This thread is in no operation that relies on the
     // attachment: it ends, or has left it.
     unsafe { me.forget(inner.base().addr().get()) };
-    // Otherwise the kernel ends this life. The memory that its walk reaches is still mapped then: the life-word is on
-    // the list, which the registry checks before it unmaps anything.
+    // Otherwise the keeper gets the slot, or the kernel ends this life. The memory that the kernel's walk reaches is still
+    // mapped then: the life-word is on a list, which the registry checks before it unmaps anything.
     if !holds {
         // SAFETY: the calling thread occupies the slot, and has forgotten the attachment.
         unsafe { slot.vacate(me) };

@@ -40,8 +40,9 @@
 //!    touches the protected data.
 //! 5. A sweep is idempotent at every step; it runs under the region's robust sweep lock.
 //! 6. A task that has locks or semaphores of the region, or messages in flight, does not leave in an orderly way: the
-//!    waiters for those learn about it only by the task's death. A thread that ends with them releases its heap, and
-//!    leaves its life-word to the kernel.
+//!    waiters for those learn about it only by the task's death. A thread that ends with them releases its heap. If
+//!    what it has may be lent to another thread (all but semaphores), both words pass to the process's keeper, and the
+//!    task lives until the process dies; otherwise the life-word is left to the kernel.
 #![allow(unsafe_code)]
 
 use super::events::EventSets;
@@ -52,7 +53,7 @@ use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
-use crate::sys::robust_list::Node;
+use crate::sys::robust_list::{AtEnd, Node};
 use crate::task::Me;
 use crate::text::whole_characters;
 
@@ -142,6 +143,8 @@ impl Slot {
             .compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if taken {
+            self.life.set_at_end(AtEnd::HandOn);
+            self.tail.set_at_end(AtEnd::HandOn);
             // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked
             // in `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
             unsafe { head.link(&self.life, 0, head.front(), me.end()) };
@@ -165,6 +168,12 @@ impl Slot {
         unsafe { head.link_tail(&self.tail) };
         me.spend();
         head.settle(before);
+    }
+
+    /// The calling thread, which ends, leaves the slot to its process.
+    pub(super) fn stay(&self) {
+        self.life.set_at_end(AtEnd::KeepLife);
+        self.tail.set_at_end(AtEnd::KeepTail);
     }
 
     /// Ends the calling thread's ownership. The slot then contains nothing of the task.

@@ -43,6 +43,8 @@ pub struct AttachmentParts {
     pub tag: u64,
     /// Passed to `detach`.
     pub context: NonNull<()>,
+    /// Whether the task in a slot has something that lends references, beside locks.
+    pub lends: unsafe fn(slot: NonNull<()>) -> bool,
     /// Ends the attachment and forgets it, called when the thread exits.
     pub detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
 }

@@ -12,4 +12,7 @@ pub enum TaskError {
     /// The C library's robust mutexes have an unknown layout.
     #[error("this C library's robust mutexes have an unknown layout (offset {0})")]
     ForeignLayout(isize),
+    /// The thread has ended, except for destructors, and what it held belongs to its process now.
+    #[error("the thread has ended, and what it held is its process's now")]
+    Ended,
 }

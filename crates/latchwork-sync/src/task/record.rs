@@ -33,6 +33,25 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
 
+impl Record {
+    /// Counts an operation that relies on an attachment as long as it runs.
+    #[inline]
+    pub(super) fn rely<R>(&self, operation: impl FnOnce() -> R) -> R {
+        struct Relying<'a>(&'a Cell<u32>);
+        impl Drop for Relying<'_> {
+            fn drop(&mut self) {
+                // The child of a fork in the operation begins at 0 again.
+                self.0.set(self.0.get().saturating_sub(1));
+            }
+        }
+        let relying = Relying(&self.relying);
+        relying.0.set(relying.0.get() + 1);
+        let result = operation();
+        drop(relying);
+        result
+    }
+}
+
 // The C header relies on the layout of the first fields.
 #[cfg(all(feature = "foreign", target_pointer_width = "64"))]
 const _: () = assert!(
@@ -47,11 +66,17 @@ each_thread! {
     /// The stage of the thread's end: one of the constants below.
     pub(super) static END: Cell<u8> = Cell::new(AHEAD);
 }
+each_thread! {
+    /// How often the thread's end was announced by the key.
+    pub(super) static ANNOUNCED: Cell<u8> = Cell::new(0);
+}
 pub(super) const AHEAD: u8 = 0;
 /// The loader will call `ends` at the thread's end: there was no free key.
 pub(super) const ASKED_FOR: u8 = 1;
-/// The attachments have ended.
+/// The end has begun: the thread becomes no task any more.
 pub(super) const BEGUN: u8 = 2;
+/// What the thread held is the keeper's: the thread gets no record any more.
+pub(super) const GIVEN: u8 = 3;
 
 #[inline(always)]
 pub(super) fn record() -> &'static Record {
@@ -94,7 +119,7 @@ impl CurrentOrNone {
 
     /// Whether the thread is running its last destructors: a new attachment would not be ended in the proper order.
     pub fn is_ending(self) -> bool {
-        END.with(Cell::get) == BEGUN
+        END.with(Cell::get) >= BEGUN
     }
 
     /// How many more robust locks this thread can take: the kernel walks only a limited number of entries of a dead
@@ -123,6 +148,19 @@ impl CurrentOrNone {
         self.record.attachments[..self.record.attached.get()]
             .iter()
             .filter_map(Cell::get)
+    }
+
+    /// The link of the last life-word on the list, and that of the first tail; the list's front if there is none.
+    pub(super) fn anchor_and_end(self, head: &Head) -> (usize, usize) {
+        let is = |which: fn(&Attachment) -> usize| {
+            move |link: &usize| {
+                self.attachments()
+                    .any(|attachment| which(&attachment) == *link)
+            }
+        };
+        let last = head.links().filter(is(|known| known.life)).last();
+        let tail = head.links().find(is(|known| known.tail));
+        (last.unwrap_or(head.front()), tail.unwrap_or(head.front()))
     }
 
     /// The first attachment, without a read of the others: most threads are tasks of one region.

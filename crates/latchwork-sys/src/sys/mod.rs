@@ -31,6 +31,8 @@ pub mod inspect;
 #[cfg(not(loom))]
 pub mod introspect;
 #[cfg(not(loom))]
+pub mod lasting_thread;
+#[cfg(not(loom))]
 pub mod limits;
 #[cfg(not(loom))]
 pub mod memory;
@@ -44,6 +46,7 @@ pub mod proc_file;
 pub mod process;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub mod robust_list;
+pub mod robust_state;
 #[cfg(not(loom))]
 pub mod running;
 #[cfg(not(loom))]

@@ -84,21 +84,45 @@ const _: () = assert!(WORD_OFFSET == -32 && PREV_BEFORE_NEXT == 8 && size_of::<N
 
 /// The type of a robust mutex without waiter bookkeeping, in both libcs.
 const KIND: u32 = 16;
+/// Where a node's [`AtEnd`] begins in its type: in bits that no libc uses.
+const AT_END: u32 = 10;
+const AT_END_MASK: u32 = 7;
 /// Bit 0 of a link: the node inherits priority, and the kernel leaves the wake-up to its PI state.
 pub const PI: usize = 1;
 
 /// How many entries of a dead task's list the kernel walks (`ROBUST_LIST_LIMIT`).
 pub const KERNEL_LIMIT: usize = 2048;
 
+/// What becomes of a node that is on a thread's list when the thread ends in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum AtEnd {
+    /// The kernel hands it on, as after a death: libc's nodes, those of the C interface, life-words, tails.
+    HandOn = 0,
+    /// A lock that stays its process's.
+    Keep = 1,
+    /// A lock whose word only the kernel may pass on: it is lost.
+    Lose = 2,
+    /// A life-word that stays its process's: it goes to the front of a list.
+    KeepLife = 3,
+    /// A tail that stays its process's.
+    KeepTail = 4,
+}
+
+/// An [`AtEnd`] as the type of a node contains it.
+const fn kind_of(at_end: AtEnd) -> u32 {
+    KIND | (at_end as u32) << AT_END
+}
+
 impl Node {
     /// An unlocked node that is on no list.
-    pub const fn new(extra: u32) -> Self {
+    pub const fn new(extra: u32, at_end: AtEnd) -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
             queue: AtomicU32::new(0),
             extra: AtomicU32::new(extra),
-            kind: AtomicU32::new(KIND),
+            kind: AtomicU32::new(kind_of(at_end)),
             #[cfg(not(target_env = "musl"))]
             spins: AtomicU32::new(0),
             #[cfg(target_env = "musl")]
@@ -118,6 +142,29 @@ impl Node {
     #[inline]
     pub fn link(&self) -> usize {
         ptr::from_ref(self).addr() + NEXT
+    }
+
+    /// Sets what becomes of the node when its thread ends in good order.
+    pub fn set_at_end(&self, at_end: AtEnd) {
+        // Relaxed: for the thread that holds the node, here and in `at_end_of`.
+        self.kind.store(kind_of(at_end), Ordering::Relaxed);
+    }
+}
+
+/// What becomes of the node at a link of the calling thread's list when the thread ends in good order.
+///
+/// # Safety
+/// The link is on the list, and the node, which may be libc's, stays in memory meanwhile.
+unsafe fn at_end_of(link: usize) -> AtEnd {
+    let kind = link - NEXT + core::mem::offset_of!(Node, kind);
+    // SAFETY: a node of any library has its type there: that is a part of the layout that they share.
+    let kind = unsafe { &*ptr::with_exposed_provenance::<AtomicU32>(kind) };
+    match kind.load(Ordering::Relaxed) >> AT_END & AT_END_MASK {
+        1 => AtEnd::Keep,
+        2 => AtEnd::Lose,
+        3 => AtEnd::KeepLife,
+        4 => AtEnd::KeepTail,
+        _ => AtEnd::HandOn,
     }
 }
 
@@ -330,6 +377,26 @@ impl Head {
             }
             at = there;
         }
+    }
+
+    /// The nodes of the list that are to be treated so at the thread's end, front to back, among those that the kernel
+    /// walks. The list must not change meanwhile.
+    ///
+    /// # Safety
+    /// The head is the calling thread's, and all nodes on its list stay where they are as long as the references are used.
+    pub unsafe fn nodes<'a>(&self, at_end: AtEnd) -> impl Iterator<Item = &'a Node> {
+        self.links()
+            // SAFETY: the link is on the list.
+            .filter(move |link| unsafe { at_end_of(*link) } == at_end)
+            // SAFETY: only this library marks nodes, and these are of its type; by the caller's contract they stay.
+            .map(|link| unsafe { &*ptr::with_exposed_provenance(link - NEXT) })
+    }
+
+    /// Whether the list has a node that is to be treated in one of these ways at the thread's end.
+    pub fn has_any(&self, of: &[AtEnd]) -> bool {
+        // SAFETY: the link is on the list of the calling thread, so the node is in memory.
+        self.links()
+            .any(|link| of.contains(&unsafe { at_end_of(link) }))
     }
 
     /// The links on the list, front to back; at most as many as the kernel walks.

@@ -21,8 +21,15 @@ pub const KERNEL_LIMIT: usize = 2048;
 /// Bit 0 of an address: the lock inherits priority.
 pub const PI: usize = 1;
 
+/// What becomes of a node at the end of its thread; models do not use it.
+#[derive(Clone, Copy)]
+pub enum AtEnd {
+    Keep,
+    Lose,
+}
+
 impl Node {
-    pub fn new(extra: u32) -> Self {
+    pub fn new(extra: u32, _: AtEnd) -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),

@@ -77,15 +77,15 @@ pub unsafe fn create_key_later() {
 /// Called when this library is loaded, in any thread.
 ///
 /// # Safety
-/// `at_end` may be called at the end of any thread that [asks for it](call_at_end), and of this one; it does not use its
-/// argument.
-pub unsafe fn prepare(at_end: AtEnd) {
+/// `at_end` may be called at the end of any thread that [asks for it](call_at_end), `at_exit` when this one ends or calls
+/// `exit`; they do not use their arguments.
+pub unsafe fn prepare(at_end: AtEnd, at_exit: AtEnd) {
     if IS_LATE.load(Ordering::Relaxed) == 0 {
         make_key(at_end);
     }
     if thread::thread_id() == thread::process_id() {
         // SAFETY: by the caller's contract.
-        unsafe { call_at_exit(at_end) };
+        unsafe { call_at_exit(at_exit) };
     }
     stay_loaded(at_end);
 }

@@ -18,12 +18,12 @@ use core::ops::Deref;
 /// A message in flight, read where it lies. Dropping it ends the flight: the message has been received and is not
 /// delivered again.
 ///
-/// Until then the message is delivered again, in its old position, if the task that took it dies or the thread ends;
+/// Until then the message is delivered again, in its old position, if the task that took it dies;
 /// also if it is dropped by a panic, or [given back](Self::give_back). (A broadcast message is a copy of the receiver's
 /// own, and is not delivered again.)
 ///
 /// Not `Send`: the message is in flight with the task that took it, which cannot
-/// [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in flight until the thread ends. In the
+/// [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in flight until the process ends. In the
 /// child of a fork it is the parent's: dropping it there aborts.
 #[must_use = "a message that is dropped has been received"]
 pub struct Message<'r> {

@@ -20,7 +20,7 @@
 //! | a task that dies | when | then |
 //! | --- | --- | --- |
 //! | a sender | before the commit | nothing of the message is visible, and its place is free again |
-//! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its old position |
+//! | a receiver | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its old position |
 //! | any task | while it holds a lock of the queue | the next task that takes the lock rebuilds the queue from its cells |
 //! | receivers | with messages that they had waited for | those are pending again, possibly more than the capacity |
 //! | a task that was woken for a message, or handed one | before it took it | another task is woken, or gets it |

@@ -7,7 +7,7 @@ use core::mem::forget;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork_testkit::{Child, Exit, Trial};
+use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
 use std::cell::RefCell;
 use std::process::abort;
 use std::thread;
@@ -28,15 +28,12 @@ fn die() -> ! {
     abort()
 }
 
-/// Takes the lock in a thread that ends with it.
+/// Takes the lock in a thread that dies with it.
 fn leave_dead_owner(lock: Pin<&Ours>, value: u32) {
-    thread::scope(|scope| {
-        let owner = scope.spawn(|| {
-            let mut guard = lock.lock().unwrap();
-            *guard = value;
-            forget(guard);
-        });
-        owner.join().unwrap();
+    in_dying_thread(|| {
+        let mut guard = lock.lock().unwrap();
+        *guard = value;
+        forget(guard);
     });
 }
 
@@ -61,7 +58,7 @@ fn permutations(of: usize) -> Vec<Vec<usize>> {
 }
 
 /// All orders of taking four locks of three kinds, all orders of releasing them, all points at which
-/// the thread may end.
+/// the thread may die.
 #[test]
 fn ours_and_pthreads_are_held_side_by_side_in_any_order() {
     let trial = Trial::begin("ours_and_pthreads_are_held_side_by_side_in_any_order");
@@ -70,16 +67,13 @@ fn ours_and_pthreads_are_held_side_by_side_in_any_order() {
     for taken in &orders {
         for released in &orders {
             for count in 0..=locks.len() {
-                thread::scope(|scope| {
-                    let owner = scope.spawn(|| {
-                        taken.iter().for_each(|index| assert!(locks[*index].lock()));
-                        released[..count]
-                            .iter()
-                            .for_each(|index| locks[*index].unlock());
-                        assert_eq!(list_is_empty(), count == locks.len());
-                        assert_eq!(announced(), 0);
-                    });
-                    owner.join().unwrap();
+                in_dying_thread(|| {
+                    taken.iter().for_each(|index| assert!(locks[*index].lock()));
+                    released[..count]
+                        .iter()
+                        .for_each(|index| locks[*index].unlock());
+                    assert_eq!(list_is_empty(), count == locks.len());
+                    assert_eq!(announced(), 0);
                 });
                 for index in &released[count..] {
                     assert!(
@@ -100,25 +94,22 @@ fn ours_and_pthreads_are_held_side_by_side_in_any_order() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 400, failure_persistence: None, ..Default::default() })]
 
-    /// Each number takes or releases the lock of that number; in the end the thread ends.
+    /// Each number takes or releases the lock of that number; in the end the thread dies.
     #[test]
     fn any_sequence_of_locks_and_unlocks_ends_with_held_locks_reported(
         steps in proptest::collection::vec(0..9_usize, 0..60),
     ) {
         let locks: Vec<Box<Lock>> = (0..9).map(|index| Lock::new([Kind::Ours, Kind::Pthread, Kind::PthreadInherit][index % 3])).collect();
         let mut held = [false; 9];
-        thread::scope(|scope| {
-            let owner = scope.spawn(|| {
-                for step in steps {
-                    if held[step] {
-                        locks[step].unlock();
-                    } else {
-                        assert!(locks[step].lock());
-                    }
-                    held[step] = !held[step];
+        in_dying_thread(|| {
+            for step in steps {
+                if held[step] {
+                    locks[step].unlock();
+                } else {
+                    assert!(locks[step].lock());
                 }
-            });
-            owner.join().unwrap();
+                held[step] = !held[step];
+            }
         });
         for (lock, held) in locks.iter().zip(held) {
             if held {
@@ -201,7 +192,7 @@ fn torn_data_of_any_type_can_be_replaced() {
     let _trial = Trial::begin("torn_data_of_any_type_can_be_replaced");
     let lock = pin!(Mutex::robust(String::from("whole")));
     let lock = lock.as_ref();
-    thread::scope(|scope| scope.spawn(|| forget(lock.lock())).join().unwrap());
+    in_dying_thread(|| forget(lock.lock()));
     let Err(LockError::OwnerDied(mut died)) = lock.lock() else {
         panic!("the death was not reported")
     };
@@ -239,28 +230,25 @@ fn more_locks_than_the_kernel_would_release_are_refused() {
     let locks: Vec<Ours> = (0..2048).map(|_| Mutex::robust(0)).collect();
     // SAFETY: the vector is neither moved nor changed below.
     let pinned = |index: usize| unsafe { Pin::new_unchecked(&locks[index]) };
-    let count = thread::scope(|scope| {
-        let owner = scope.spawn(|| {
-            for _ in 0..3000 {
-                assert!(matches!(lost.lock(), Err(LockError::NotRecoverable)));
-            }
-            let count = (0..locks.len())
-                .take_while(|index| match pinned(*index).lock() {
-                    Ok(guard) => {
-                        forget(guard);
-                        true
-                    }
-                    Err(LockError::TooManyHeld) => false,
-                    Err(error) => panic!("{error}"),
-                })
-                .count();
-            assert!(matches!(
-                pinned(count).try_lock(),
-                Err(LockError::TooManyHeld)
-            ));
-            count
-        });
-        owner.join().unwrap()
+    let count = in_dying_thread(|| {
+        for _ in 0..3000 {
+            assert!(matches!(lost.lock(), Err(LockError::NotRecoverable)));
+        }
+        let count = (0..locks.len())
+            .take_while(|index| match pinned(*index).lock() {
+                Ok(guard) => {
+                    forget(guard);
+                    true
+                }
+                Err(LockError::TooManyHeld) => false,
+                Err(error) => panic!("{error}"),
+            })
+            .count();
+        assert!(matches!(
+            pinned(count).try_lock(),
+            Err(LockError::TooManyHeld)
+        ));
+        count
     });
     assert!((1024..2048).contains(&count), "{count}");
     (0..count).for_each(|index| expect_owner_died(pinned(index)));
@@ -272,7 +260,7 @@ fn a_fork_cannot_repair_what_its_parent_was_told_of() {
     let _trial = Trial::begin("a_fork_cannot_repair_what_its_parent_was_told_of");
     let lock = Mapped::new(Mutex::robust(0_u32));
     let lock = lock.pin();
-    thread::scope(|scope| scope.spawn(|| forget(lock.lock().unwrap())).join().unwrap());
+    in_dying_thread(|| forget(lock.lock().unwrap()));
     let Err(LockError::OwnerDied(died)) = lock.lock() else {
         panic!("the owner's death is not reported");
     };
@@ -358,7 +346,7 @@ fn torn_data_is_neither_dropped_nor_lent_with_its_lock_and_whole_data_is() {
     let drops = AtomicU32::new(0);
     let make = || Box::pin(Mutex::robust(Counted(&drops)));
     let leave_dead_owner = |lock: Pin<&Mutex<Counted<'_>, Robust>>| {
-        thread::scope(|scope| scope.spawn(|| forget(lock.lock())).join()).unwrap();
+        in_dying_thread(|| forget(lock.lock()));
     };
     let is_lent = |lock: Pin<&mut Mutex<Counted<'_>, Robust>>| {
         // SAFETY: nothing is moved.

@@ -7,7 +7,8 @@ use latchwork::mutex::{
     Inherit, LockError, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
 };
 use latchwork::sharing::Sharing;
-use latchwork_testkit::priority::{in_thread, may_use_priorities};
+use latchwork_testkit::in_dying_thread;
+use latchwork_testkit::priority::may_use_priorities;
 
 /// That of the locks here.
 pub const CEILING: u8 = 30;
@@ -55,9 +56,9 @@ impl<S: Sharing> Kind for Protect<S> {
 }
 
 pub type Lock<K> = Mutex<u32, Robust<K>>;
-/// Takes the lock in a thread that ends with it.
+/// Takes the lock in a thread that dies with it.
 pub fn leave_dead_owner<K: Kind>(lock: Pin<&Lock<K>>, value: u32) {
-    in_thread(|| {
+    in_dying_thread(|| {
         let mut guard = lock.lock().unwrap();
         *guard = value;
         forget(guard);

@@ -243,8 +243,9 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 ///
 /// If it is dropped while its thread panics, the lock is released as inconsistent: the next owner gets
 /// [`LockError::OwnerDied`]. (This is so even if a destructor acquired the lock during the panic: a check at both ends
-/// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the task ends. In the
-/// child of a fork it belongs to the parent: dropping it there aborts.
+/// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the process ends. (With
+/// priority inheritance until the thread ends; then the lock is not recoverable.) In the child of a fork it belongs to
+/// the parent: dropping it there aborts.
 #[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,

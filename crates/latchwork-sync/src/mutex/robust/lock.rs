@@ -8,7 +8,7 @@ use super::state::{CONSISTENT, INCONSISTENT};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
-use crate::sys::robust_list::{Head, Node};
+use crate::sys::robust_list::{AtEnd, Head, Node};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
@@ -72,7 +72,8 @@ impl<P: RobustProtocol> Robust<P> {
     const_unless_loom! {
         /// An unlocked lock; `extra` is what its protocol keeps in the node.
         pub(super) fn with_extra(extra: u32) -> Self {
-            Self { node: Node::new(extra), protocol: PhantomData, pinned: PhantomPinned }
+            let at_end = if P::HIDES_STATE { AtEnd::Lose } else { AtEnd::Keep };
+            Self { node: Node::new(extra, at_end), protocol: PhantomData, pinned: PhantomPinned }
         }
     }
 

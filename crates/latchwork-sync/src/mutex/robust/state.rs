@@ -3,9 +3,7 @@
 use crate::atomic::{Ordering, unless_fault};
 use crate::sys::robust_list::Node;
 
-pub(super) const CONSISTENT: u32 = 0;
-pub(super) const INCONSISTENT: u32 = 1;
-pub(super) const NOT_RECOVERABLE: u32 = 2;
+pub(super) use crate::sys::robust_state::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
 
 /// To be called by the new owner, which took a dead owner's word, or to which the kernel passed it.
 pub(super) fn owner_died(node: &Node) {

@@ -26,7 +26,7 @@ pub(super) fn my_id() -> u32 {
 
 /// The right to read a robust lock's data; dropping it releases the lock.
 ///
-/// Forgetting it keeps writers out until the task ends. In the child of a fork the guard is the parent's:
+/// Forgetting it keeps writers out until the process ends. In the child of a fork the guard is the parent's:
 /// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
@@ -44,7 +44,7 @@ pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
 ///
 /// If it is dropped while its thread panics, the next task gets
 /// [`LockError::OwnerDied`](super::LockError::OwnerDied). Forgetting it leaves
-/// the lock held until the task ends. In the child of a fork the guard is the parent's: dropping it there
+/// the lock held until the process ends. In the child of a fork the guard is the parent's: dropping it there
 /// aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {

@@ -159,7 +159,8 @@ impl<const READERS: usize> RawRobust<READERS> {
             // SAFETY: by the caller's contract.
             match unsafe { self.seats[index].take(WaitMode::TRY) } {
                 Ok(()) => return Ok(index),
-                Err(RawError::WouldBlock | RawError::Deadlock) => {}
+                // (A seat that is not recoverable was lost by a thread that ended as a reader.)
+                Err(RawError::WouldBlock | RawError::Deadlock | RawError::NotRecoverable) => {}
                 Err(error) => return Err(error),
             }
         }
