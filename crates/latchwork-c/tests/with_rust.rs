@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
 use core::pin::Pin;
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{Inherit, LockError, Mutex, Robust, Throughput};
@@ -22,6 +23,7 @@ unsafe extern "C" {
     fn lw_tp_mutex_unlock(mutex: *const c_void) -> c_int;
     fn lw_pi_mutex_lock(mutex: *const c_void) -> c_int;
     fn lw_pi_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_robust_mutex_init(mutex: *mut c_void) -> c_int;
     fn lw_robust_mutex_lock(mutex: *const c_void) -> c_int;
     fn lw_robust_mutex_unlock(mutex: *const c_void) -> c_int;
     fn lw_rwlock_wrlock(lock: *const c_void) -> c_int;
@@ -146,19 +148,46 @@ fn c_waits_for_notifications_by_rust_and_vice_versa() {
     assert_eq!(*TURN.lock(), 400);
 }
 
+/// A thread that ends while it holds a lock that it acquired in C.
+fn end_holding(mutex: &Mutex<u64, Robust>) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: a lock of that kind, which stays where it is.
+            let locked = unsafe { lw_robust_mutex_lock(core::ptr::from_ref(mutex).cast()) };
+            assert_eq!(locked, 0);
+        });
+    });
+}
+
 #[test]
-fn the_end_of_a_thread_with_a_lock_of_cs_is_reported_to_rust() {
-    static ROBUST: Mutex<u64, Robust> = Mutex::robust(0);
-    thread::spawn(|| {
-        // SAFETY: a lock of that kind, which stays where it is.
-        let locked = unsafe { lw_robust_mutex_lock((&raw const ROBUST).cast()) };
-        assert_eq!(locked, 0);
-    })
-    .join()
-    .unwrap();
-    match Pin::static_ref(&ROBUST).lock() {
+fn the_end_of_a_thread_with_a_lock_that_c_made_is_reported_to_rust() {
+    static mut MADE_BY_C: MaybeUninit<Mutex<u64, Robust>> = MaybeUninit::zeroed();
+    // SAFETY: memory for a lock and its data, zeros, in which C makes the lock; nothing else uses it.
+    let mutex = unsafe {
+        assert_eq!(lw_robust_mutex_init((&raw mut MADE_BY_C).cast()), 0);
+        &*(&raw const MADE_BY_C).cast::<Mutex<u64, Robust>>()
+    };
+    end_holding(mutex);
+    match Pin::static_ref(mutex).lock() {
         Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
         other => panic!("{other:?}"),
     }
-    assert!(Pin::static_ref(&ROBUST).lock().is_ok());
+    assert!(Pin::static_ref(mutex).lock().is_ok());
+}
+
+/// A lock that Rust made may have lent its data to another thread, whoever acquired it.
+#[test]
+fn a_lock_that_rust_made_stays_its_processs_when_a_thread_of_cs_ends() {
+    static MADE_BY_RUST: Mutex<u64, Robust> = Mutex::robust(0);
+    end_holding(&MADE_BY_RUST);
+    let result = Pin::static_ref(&MADE_BY_RUST).try_lock();
+    assert!(
+        matches!(result, Err(LockError::WouldBlock)),
+        "{:?}",
+        result.map(|held| *held)
+    );
+    // Nor can the thread that asks unlock it.
+    // SAFETY: a lock of that kind.
+    let unlocked = unsafe { lw_robust_mutex_unlock((&raw const MADE_BY_RUST).cast()) };
+    assert_eq!(unlocked, libc::EPERM);
 }
