@@ -1,8 +1,7 @@
 //! The settings of a model: a [`Scene`] defines what the modelled kernel does, and which [`Fault`] is injected. A model
 //! with a fault is a *negative twin*, and must fail.
 //!
-//! Exists under `--cfg loom` only. The functions by which models reach internal parts are in the crates of
-//! those parts.
+//! Exists under `--cfg loom` only. The functions by which models reach internal parts are in the crates of those parts.
 
 mod fault;
 pub mod mortal;

@@ -121,11 +121,10 @@ pub fn can_requeue() -> bool {
     }
 }
 
-/// Whether a release of Linux has none of the known bugs of these calls. Only the version can show that, since
-/// a test for a bug would trigger it. The bugs: memory used after it was freed, when a requeue is refused for a
-/// deadlock (2.6.39 to 7.0; the first fixes crashed) or races with a time-out (5.15 to 6.16); a notifier that
-/// retries for ever in the kernel (5.15 to 7.0). Distributions number their fixes differently, so their kernels
-/// go without these calls.
+/// Whether a release of Linux has none of the known bugs of these calls. Only the version can show that, since a test
+/// for a bug would trigger it. The bugs: memory used after it was freed, when a requeue is refused for a deadlock
+/// (2.6.39 to 7.0; the first fixes crashed) or races with a time-out (5.15 to 6.16); a notifier that retries for ever
+/// in the kernel (5.15 to 7.0). Distributions number their fixes differently, so their kernels go without these calls.
 fn is_good(release: &[u8]) -> bool {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit()).map(|digits| {
         let digits = core::str::from_utf8(digits).unwrap_or_default();

@@ -1,9 +1,8 @@
 //! Robust locks that threads of this process hold in a range of addresses.
 //!
-//! A forgotten guard leaves its lock on the thread's robust list, even if the memory is freed. Only that list
-//! shows it. So before memory with locks in it is freed, the lists of all threads are read from outside.
-//! `/proc/self/mem` returns an error for an invalid pointer, which is needed since other threads change their
-//! lists, or end, meanwhile.
+//! A forgotten guard leaves its lock on the thread's robust list, even if the memory is freed. Only that list shows it.
+//! So before memory with locks in it is freed, the lists of all threads are read from outside. `/proc/self/mem` returns
+//! an error for an invalid pointer, which is needed since other threads change their lists, or end, meanwhile.
 //!
 //! *Why no lock is missed.* A lock in the range stays on its list, since the guard that could release it is
 //! gone. Nodes in front of it on the list come and go, and each of these leads to it, or to the list on which

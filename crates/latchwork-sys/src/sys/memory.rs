@@ -316,9 +316,8 @@ pub fn pid_namespace() -> Result<u64> {
 
 /// The address range for regions: high enough to be free, low enough to exist.
 ///
-/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 48 bits the
-/// range is 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits it is 128 GiB to 256
-/// GiB.
+/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 48 bits the range is
+/// 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits it is 128 GiB to 256 GiB.
 pub fn address_window() -> core::ops::Range<usize> {
     let on_stack = 0u8;
     if (&raw const on_stack).addr() >> 40 != 0 {

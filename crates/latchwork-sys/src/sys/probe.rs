@@ -254,8 +254,7 @@ pub fn capabilities() -> Result<rustix::thread::CapabilitySet> {
     Ok(rustix::thread::capabilities(None::<Pid>)?.effective)
 }
 
-/// The directory of this process's control group in the unified hierarchy, if the process may create groups
-/// below it.
+/// The directory of this process's control group in the unified hierarchy, if the process may create groups below it.
 pub fn writable_cgroup() -> Result<PathBuf> {
     let groups = read_text("/proc/self/cgroup")?;
     let group = groups

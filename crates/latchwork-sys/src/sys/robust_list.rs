@@ -15,8 +15,7 @@
 //! | prev, next | +24, +32 | +24, +32 |
 //! | offset word − next | −32 | −28 |
 //!
-//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right
-//! before the head.
+//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right before the head.
 //!
 //! *Tails* are nodes that stay behind all locks as long as they are on the list: once the kernel has marked a
 //! tail's word, it has processed all other nodes. Locks are linked at the front (by libc), or behind a node
@@ -302,8 +301,7 @@ impl Head {
         compiler_fence(Ordering::SeqCst);
         let is_followed = next != end;
         if is_followed {
-            // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that
-            // value.
+            // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that value.
             // SAFETY: `next` is a node of this thread's list.
             unsafe { *prev_of(next) = node.link() };
         }

@@ -103,8 +103,7 @@ impl Scheduling {
         }
     }
 
-    /// Applies it to the calling thread. The kernel keeps the niceness of a thread while the thread is
-    /// real-time.
+    /// Applies it to the calling thread. The kernel keeps the niceness of a thread while the thread is real-time.
     pub fn apply(self) -> Result<(), Errno> {
         let flag = if self.reset_on_fork {
             libc::SCHED_RESET_ON_FORK
@@ -226,8 +225,7 @@ pub const MAX_CPUS: usize = 1024;
 /// A set of processors: bit *n* of word *n* / 64.
 pub type CpuMask = [u64; MAX_CPUS / 64];
 
-/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of
-/// them.
+/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of them.
 pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
     // The largest number for which a kernel can be configured.
     let mut all = [0_u64; 8192 / 64];

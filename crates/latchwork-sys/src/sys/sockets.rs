@@ -87,8 +87,7 @@ pub fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 3)
 }
 
-/// Closes this process's copy of a descriptor whose owner is in another process's memory, of which this one has
-/// a copy.
+/// Closes this process's copy of a descriptor whose owner is in another process's memory, of which this one has a copy.
 ///
 /// # Safety
 /// The owner is never used or dropped in this process.

@@ -71,9 +71,8 @@ pub fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Opti
 /// The name of a function or variable.
 type Name = Path;
 
-/// The module around an address, from `/proc/self/maps` and not from the loader, whose lock may be held by a
-/// task that waits for the caller. Zero-initialised variables are in anonymous memory behind the module's file
-/// mappings.
+/// The module around an address, from `/proc/self/maps` and not from the loader, whose lock may be held by a task that
+/// waits for the caller. Zero-initialised variables are in anonymous memory behind the module's file mappings.
 struct Module {
     path: Path,
     inode: u64,

@@ -50,8 +50,7 @@ pub fn duplicate_number(descriptor: u32) -> Option<OwnedFd> {
     duplicate(unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) })
 }
 
-/// Writes the current directory and a slash; returns the number of bytes, or 0 if there is no such path or no
-/// room.
+/// Writes the current directory and a slash; returns the number of bytes, or 0 if there is no such path or no room.
 pub fn write_directory(room: &mut [u8]) -> usize {
     // SAFETY: `getcwd` writes within the room, with a NUL at the end.
     let written = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
