@@ -3,6 +3,7 @@
 //! A path is first opened with `O_PATH`, which has no effect on what it names, be it a FIFO, a device or a file
 //! under a lease. Only a regular file is then opened again for reading, and it is never mapped.
 
+use super::errno;
 use core::ops::Range;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -77,13 +78,9 @@ impl Place {
     }
 }
 
-fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// The names in a directory.
 pub fn names(directory: &Path) -> Result<Vec<OsString>> {
-    let entries = std::fs::read_dir(directory).map_err(|error| errno(&error))?;
+    let entries = std::fs::read_dir(directory).map_err(|error| errno::number(&error))?;
     Ok(entries.flatten().map(|entry| entry.file_name()).collect())
 }
 
@@ -124,7 +121,8 @@ pub struct Memory {
 
 /// The shared mappings of a process.
 pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
-    let maps = std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno(&error))?;
+    let maps =
+        std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno::number(&error))?;
     // Paths may be any bytes.
     let lines = maps.split(|byte| *byte == b'\n');
     Ok(lines.filter_map(parse_shared).collect())
@@ -151,10 +149,7 @@ fn parse_shared(line: &[u8]) -> Option<Memory> {
 pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
     const START_TIME_AFTER_STATE: usize = 18;
     let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
-    // The name, in parentheses, may itself contain parentheses, spaces, and any bytes.
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = str::from_utf8(&stat[name_end + 1..]).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
+    let mut fields = super::introspect::fields_after_name(&stat)?;
     if matches!(fields.next()?, "Z" | "X") {
         return None;
     }

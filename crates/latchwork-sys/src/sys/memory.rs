@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags,
 };
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::path::Path;
 
@@ -78,11 +78,7 @@ pub fn replace(descriptor: &OwnedFd, fresh: &OwnedFd) -> Result<()> {
     use rustix::fd::AsRawFd;
     // SAFETY: the number stays open throughout and stays its owner's.
     let number = unsafe { libc::dup3(fresh.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
-    if number < 0 {
-        Err(super::errno::last_error())
-    } else {
-        Ok(())
-    }
+    super::errno::answer(number).map(drop)
 }
 
 /// Identity and size of a file.
@@ -123,14 +119,12 @@ pub fn file_status(file: impl AsFd) -> Result<FileStatus> {
 
 /// Reads from an offset; returns fewer bytes than requested at the end of the file.
 pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
-    let file = file.as_fd();
     let mut done = 0;
     while done < buffer.len() {
-        match rustix::io::pread(file, &mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
+        let rest = &mut buffer[done..];
+        match retry_on_intr(|| rustix::io::pread(&file, &mut *rest, offset + done as u64))? {
+            0 => break,
+            count => done += count,
         }
     }
     Ok(done)
@@ -148,7 +142,8 @@ pub fn random_number() -> u64 {
         Ok(8) => u64::from_ne_bytes(bytes),
         // Early at boot, or in a sandbox.
         _ => {
-            let seed = super::clock::since_boot() ^ u64::from(super::thread::thread_id()) << 40;
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            let seed = super::clock::since_boot() ^ u64::from(thread.cast_unsigned()) << 40;
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
         }
     }
@@ -157,30 +152,18 @@ pub fn random_number() -> u64 {
 /// Allocates the file's memory from `offset` on. On a full system this returns an error instead of a SIGBUS at
 /// first touch. Growth beyond the process's limit on file sizes returns `FBIG` instead of raising SIGXFSZ.
 pub fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
-    let file = file.as_fd();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let end = offset.saturating_add(bytes);
-    if limit.is_some_and(|limit| limit < end) && file_status(file)?.bytes < end {
+    if limit.is_some_and(|limit| limit < end) && file_status(&file)?.bytes < end {
         return Err(Errno::FBIG);
     }
-    loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), offset, bytes))
 }
 
 /// Frees the memory of a part of a file, which reads as zeros from then on. The file's size stays.
 pub fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
-    let file = file.as_fd();
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    loop {
-        match rustix::fs::fallocate(file, flags, offset, bytes) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::fallocate(&file, flags, offset, bytes))
 }
 
 /// The result of an attempt to take a file lock.
@@ -193,13 +176,7 @@ pub enum FileLock {
 /// Takes a shared file lock, which shows that the file is in use for as long as any descriptor or mapping of
 /// this open file description lives. Waits while another process holds it exclusively.
 pub fn lock_in_use(file: impl AsFd) -> Result<()> {
-    let file = file.as_fd();
-    loop {
-        match rustix::fs::flock(file, FlockOperation::LockShared) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockShared))
 }
 
 /// Tries to take the file lock exclusively, which proves that no process uses the file.
@@ -215,6 +192,16 @@ pub fn lock_unused(file: impl AsFd) -> Result<FileLock> {
 pub fn unlink(path: &Path) -> Result<()> {
     rustix::fs::unlink(path)
 }
+
+/// Maps zeroed memory for reading and writing, at an address of the kernel's choice.
+pub(super) fn map_anonymous(bytes: usize, flags: MapFlags) -> Result<NonNull<c_void>> {
+    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
+    let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, READ_WRITE, flags)? };
+    NonNull::new(base).ok_or(Errno::NOMEM)
+}
+
+pub(super) const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+pub(super) const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::NORESERVE);
 
 /// A mapping that ends when it is dropped.
 #[derive(Debug)]
@@ -235,18 +222,10 @@ impl Mapping {
     /// `EXIST` if anything is mapped there.
     pub fn shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self> {
         let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
+        let flags = SHARED | MapFlags::FIXED_NOREPLACE;
         // SAFETY: FIXED_NOREPLACE never replaces a mapping. A kernel without it (before 4.17) treats the
         // address as a hint, which the comparison below detects.
-        let mapped = unsafe {
-            rustix::mm::mmap(
-                wanted,
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
-                file,
-                0,
-            )?
-        };
+        let mapped = unsafe { rustix::mm::mmap(wanted, bytes, READ_WRITE, flags, file, 0)? };
         if mapped != wanted {
             // SAFETY: the mapping made just now, in the wrong place; no other code knows it.
             unsafe { rustix::mm::munmap(mapped, bytes)? };
@@ -270,18 +249,9 @@ impl Mapping {
 
     /// Replaces the mapping, in one step, by one of `fresh`, another open file description of its file.
     pub fn renew(&self, fresh: &OwnedFd) -> Result<()> {
+        let (base, flags) = (self.base.as_ptr().cast(), SHARED | MapFlags::FIXED);
         // SAFETY: the same memory as before, at the addresses of this mapping.
-        unsafe {
-            rustix::mm::mmap(
-                self.base.as_ptr().cast(),
-                self.bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
-                fresh,
-                0,
-            )?;
-        }
-        Ok(())
+        unsafe { rustix::mm::mmap(base, self.bytes, READ_WRITE, flags, fresh, 0).map(drop) }
     }
 
     /// Its first byte.

@@ -4,8 +4,7 @@
 use crate::time::Deadline;
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-use rustix::thread::{ClockId, Timespec};
+use rustix::mm::{Advice, MapFlags};
 
 /// The calling thread's ID in its own PID namespace.
 pub fn thread_id() -> u32 {
@@ -57,12 +56,8 @@ pub fn yield_cpu() {
 
 /// Sleeps until `deadline`, or a signal.
 pub fn sleep_until(deadline: Deadline) {
-    let nanoseconds = deadline.as_nanoseconds();
-    let until = Timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as _,
-        tv_nsec: (nanoseconds % 1_000_000_000) as _,
-    };
-    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
+    let clock = rustix::thread::ClockId::Monotonic;
+    let _ = rustix::thread::clock_nanosleep_absolute(clock, &super::futex::timespec(deadline));
 }
 
 /// The CPU on which the calling thread runs at this moment.
@@ -79,18 +74,10 @@ pub const RECORD_BYTES: usize = 3 * 4096;
 /// This is the only way to detect *every* change of process, raw `clone` included, without a system call or a
 /// `pthread_atfork` handler (which a raw clone bypasses).
 pub fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no other memory.
-    let page = unsafe {
-        rustix::mm::mmap_anonymous(
-            core::ptr::null_mut(),
-            RECORD_BYTES,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )?
-    };
+    let record = super::memory::map_anonymous(RECORD_BYTES, MapFlags::PRIVATE)?;
     // SAFETY: the range is the mapping made above, which no other code knows yet.
-    unsafe { rustix::mm::madvise(page, RECORD_BYTES, Advice::LinuxWipeOnFork)? };
-    NonNull::new(page).ok_or(rustix::io::Errno::NOMEM)
+    unsafe { rustix::mm::madvise(record.as_ptr(), RECORD_BYTES, Advice::LinuxWipeOnFork)? };
+    Ok(record)
 }
 
 /// Unmaps what [`map_wipe_on_fork`] mapped.
