@@ -79,6 +79,14 @@ pub fn take_requests() -> u32 {
 }
 
 impl Scene {
+    /// Which of these waiters, oldest first, a wake-up for those that `is_meant` selects chooses.
+    pub fn next<T>(self, waiters: &[T], is_meant: impl Fn(&T) -> bool) -> Option<usize> {
+        match self.wake_order {
+            WakeOrder::Oldest => waiters.iter().position(is_meant),
+            WakeOrder::Newest => waiters.iter().rposition(is_meant),
+        }
+    }
+
     /// Explores `body` in this scene, with at most `preemptions` preemptions in an execution.
     pub fn explore(self, preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
         SCENE.set(self);

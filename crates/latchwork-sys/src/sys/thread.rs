@@ -5,6 +5,7 @@ use crate::time::Deadline;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags};
+use rustix::thread::{ClockId, Timespec};
 
 /// The calling thread's ID in its own PID namespace.
 pub fn thread_id() -> u32 {
@@ -54,10 +55,20 @@ pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
+/// A deadline as the kernel takes it.
+pub(super) fn timespec(deadline: Deadline) -> Timespec {
+    let nanoseconds = deadline.as_nanoseconds();
+    // The quotient is below 2^35 and the remainder below 10^9: both fit any field type.
+    Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    }
+}
+
 /// Sleeps until `deadline`, or a signal.
 pub fn sleep_until(deadline: Deadline) {
-    let clock = rustix::thread::ClockId::Monotonic;
-    let _ = rustix::thread::clock_nanosleep_absolute(clock, &super::futex::timespec(deadline));
+    let clock = ClockId::Monotonic;
+    let _ = rustix::thread::clock_nanosleep_absolute(clock, &timespec(deadline));
 }
 
 /// The CPU on which the calling thread runs at this moment.
