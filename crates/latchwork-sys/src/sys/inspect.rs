@@ -32,28 +32,21 @@ impl Place {
 
     /// The file that a descriptor of a process refers to.
     pub fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
-        Self::open_path(
-            &PathBuf::from(format!("/proc/{process}/fd/{descriptor}")),
-            OFlags::empty(),
-        )
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        Self::open_path(Path::new(&path), OFlags::empty())
     }
 
     fn open_path(path: &Path, flags: OFlags) -> Result<Self> {
-        let file = rustix::fs::openat(
-            CWD,
-            path,
-            OFlags::PATH | OFlags::CLOEXEC | flags,
-            Mode::empty(),
-        )?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+        let file = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         let status = rustix::fs::fstat(&file)?;
+        let blocks = u64::try_from(status.st_blocks).unwrap_or(0);
         Ok(Self {
             file,
             device: status.st_dev,
             inode: status.st_ino,
             bytes: u64::try_from(status.st_size).unwrap_or(0),
-            memory: u64::try_from(status.st_blocks)
-                .unwrap_or(0)
-                .saturating_mul(512),
+            memory: blocks.saturating_mul(512),
             regular: FileType::from_raw_mode(status.st_mode) == FileType::RegularFile,
         })
     }
@@ -64,12 +57,8 @@ impl Place {
             return Err(Errno::NODEV);
         }
         let path = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
-        rustix::fs::openat(
-            CWD,
-            path,
-            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-            Mode::empty(),
-        )
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        rustix::fs::openat(CWD, path, flags, Mode::empty())
     }
 
     /// Whether both are one file.

@@ -30,14 +30,11 @@ pub fn close_seals(file: impl AsFd) -> Result<()> {
 
 /// Creates a file without a name in `directory`; it vanishes unless [`publish_file`] names it.
 pub fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
-    let file = rustix::fs::openat(
-        CWD,
-        directory,
-        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::from_raw_mode(mode),
-    )?;
+    let mode = Mode::from_raw_mode(mode);
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, directory, flags, mode)?;
     // The umask may have removed bits that the caller asked for.
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    rustix::fs::fchmod(&file, mode)?;
     Ok(file)
 }
 
@@ -54,23 +51,16 @@ pub fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
     } else {
         OFlags::RDONLY
     };
-    rustix::fs::openat(
-        CWD,
-        path,
-        access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK,
-        Mode::empty(),
-    )
+    let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// Opens the file of a descriptor again: the new open file description has a file lock of its own.
 pub fn open_again(file: impl AsFd) -> Result<OwnedFd> {
     let number = rustix::fd::AsRawFd::as_raw_fd(&file.as_fd());
-    rustix::fs::openat(
-        CWD,
-        format!("/proc/thread-self/fd/{number}"),
-        OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    )
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let path = format!("/proc/thread-self/fd/{number}");
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// Makes `descriptor` refer to `fresh`, another open file description of its file.
@@ -241,10 +231,8 @@ impl Mapping {
     /// [`Self::shared_at`] made a mapping there, and no other owner unmaps it.
     pub unsafe fn from_addresses(addresses: core::ops::Range<usize>) -> Option<Self> {
         let base = NonNull::new(ptr::with_exposed_provenance_mut(addresses.start))?;
-        Some(Self {
-            base,
-            bytes: addresses.len(),
-        })
+        let bytes = addresses.len();
+        Some(Self { base, bytes })
     }
 
     /// Replaces the mapping, in one step, by one of `fresh`, another open file description of its file.
