@@ -7,9 +7,6 @@ use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Result;
 use rustix::mm::MapFlags;
 
-/// Descriptors from this number on do not collide with a program's own, if the process may have so many.
-const HIGH: i32 = 900;
-
 /// A file that this process, or the process of which it is a fork, has made.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
@@ -21,7 +18,7 @@ pub struct Open {
 pub fn make(name: &str, bytes: usize) -> Result<(NonNull<u8>, Open)> {
     let file = super::memory::anonymous_file(name)?;
     rustix::fs::ftruncate(&file, bytes as u64)?;
-    let file = rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file);
+    let file = super::introspect::duplicate(&file).unwrap_or(file);
     let inode = rustix::fs::fstat(&file)?.st_ino;
     // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
     let base =

@@ -4,6 +4,7 @@
 //! under a lease. Only a regular file is then opened again for reading, and it is never mapped.
 
 use super::errno;
+use super::introspect::{Mapping, fields_after_name};
 use core::ops::Range;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -118,18 +119,11 @@ pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
 }
 
 fn parse_shared(line: &[u8]) -> Option<Memory> {
-    let line = line.utf8_chunks().next()?.valid();
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    fields.next()?.ends_with('s').then_some(())?;
-    let offset = hex(fields.next()?)?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let inode = fields.next()?.parse().ok()?;
-    Some(Memory {
-        addresses: hex(start)?..hex(end)?,
-        file: (hex(major)? << 32 | hex(minor)?, inode),
-        offset,
+    let mapping = Mapping::parse(line.utf8_chunks().next()?.valid())?;
+    mapping.is_shared.then_some(Memory {
+        addresses: mapping.start..mapping.end,
+        file: (mapping.device, mapping.inode),
+        offset: mapping.offset,
     })
 }
 
@@ -138,7 +132,7 @@ fn parse_shared(line: &[u8]) -> Option<Memory> {
 pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
     const START_TIME_AFTER_STATE: usize = 18;
     let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
-    let mut fields = super::introspect::fields_after_name(&stat)?;
+    let mut fields = fields_after_name(&stat)?;
     if matches!(fields.next()?, "Z" | "X") {
         return None;
     }

@@ -207,8 +207,7 @@ pub const MAX_CPUS: usize = 1024;
 /// A set of processors: bit *n* of word *n* / 64.
 pub type CpuMask = [u64; MAX_CPUS / 64];
 
-/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of
-/// them.
+/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of them.
 pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
     let mut mask = CpuMask::default();
     let all = allowed(thread)?;

@@ -165,28 +165,31 @@ fn mapping_at<R>(
 }
 
 /// A line of `/proc/PID/maps`.
-struct Mapping<'a> {
-    start: u64,
-    end: u64,
-    is_shared: bool,
-    offset: u64,
-    inode: u64,
+pub(in crate::sys) struct Mapping<'a> {
+    pub(in crate::sys) start: u64,
+    pub(in crate::sys) end: u64,
+    pub(in crate::sys) is_shared: bool,
+    pub(in crate::sys) offset: u64,
+    pub(in crate::sys) device: u64,
+    pub(in crate::sys) inode: u64,
     file: Option<&'a str>,
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(in crate::sys) fn parse(line: &'a str) -> Option<Self> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let rights = fields.next()?;
         let offset = fields.next().and_then(hex)?;
+        let (major, minor) = fields.next()?.split_once(':')?;
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
             is_shared: rights.ends_with('s'),
             offset,
-            inode: fields.nth(1)?.parse().ok()?,
+            device: hex(major)? << 32 | hex(minor)?,
+            inode: fields.next()?.parse().ok()?,
             file: fields.next(),
         })
     }

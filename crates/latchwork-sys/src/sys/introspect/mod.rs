@@ -6,6 +6,7 @@ mod path;
 mod symbol;
 mod thread;
 
+pub(super) use self::maps::Mapping;
 pub use self::maps::{
     is_shared_memory, keeps_what_it_is, write_place, write_static, write_variable,
 };
