@@ -132,8 +132,8 @@ pub fn random_number() -> u64 {
         Ok(8) => u64::from_ne_bytes(bytes),
         // Early at boot, or in a sandbox.
         _ => {
-            let thread = rustix::thread::gettid().as_raw_nonzero().get();
-            let seed = super::clock::since_boot() ^ u64::from(thread.cast_unsigned()) << 40;
+            let thread = rustix::thread::gettid().as_raw_pid().cast_unsigned();
+            let seed = super::clock::since_boot() ^ u64::from(thread) << 40;
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
         }
     }

@@ -90,19 +90,11 @@ pub unsafe fn clone(
     if !tid_address.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     }
+    let (pid, no_tls) = (ptr::from_ref(pid).cast_mut(), ptr::null_mut::<c_void>());
+    let top = stack.top();
     // SAFETY: without CLONE_VM the child has its own copy of the stack and of all other memory. The kernel
     // writes the ID to `pid` and, in the child, to the C library's own place for it.
-    let made = unsafe {
-        libc::clone(
-            body,
-            stack.top(),
-            flags,
-            argument,
-            ptr::from_ref(pid).cast_mut(),
-            ptr::null_mut::<c_void>(),
-            tid_address,
-        )
-    };
+    let made = unsafe { libc::clone(body, top, flags, argument, pid, no_tls, tid_address) };
     answer(made).map(|pid| pid as u32)
 }
 
@@ -232,7 +224,7 @@ pub fn kill_self() -> ! {
 
 /// The parent's ID; 0 if it is in another PID namespace.
 pub fn parent() -> u32 {
-    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_pid().cast_unsigned())
 }
 
 /// Whether the calling process is killed when the thread that created it ends.

@@ -9,10 +9,7 @@ use rustix::thread::{ClockId, Timespec};
 
 /// The calling thread's ID in its own PID namespace.
 pub fn thread_id() -> u32 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .cast_unsigned()
+    rustix::thread::gettid().as_raw_pid().cast_unsigned()
 }
 
 /// The calling thread's `pthread_t`.
@@ -23,10 +20,7 @@ pub fn handle() -> usize {
 
 /// The calling process's ID in its own PID namespace.
 pub fn process_id() -> u32 {
-    rustix::process::getpid()
-        .as_raw_nonzero()
-        .get()
-        .cast_unsigned()
+    rustix::process::getpid().as_raw_pid().cast_unsigned()
 }
 
 /// A thread's name, without allocation.
