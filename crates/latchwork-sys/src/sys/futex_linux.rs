@@ -220,12 +220,6 @@ pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait,
     (outcome(ended), ended.is_ok())
 }
 
-/// Whether `futex_waitv` works here (Linux 5.16). Only the kernel's own error for invalid arguments proves it:
-/// without the call it is ENOSYS, and a sandbox may return any error.
-pub fn has_wait_many() -> bool {
-    super::probe::futex_waitv().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ pub fn futex_operation(operation: c_int) -> Result<()> {
     }
 }
 
-/// Linux 5.16.
+/// Linux 5.16. (A sandbox may return any error: only the one for invalid arguments proves that the call works.)
 pub fn futex_waitv() -> Result<()> {
     let none = ptr::null::<u8>();
     // SAFETY: no words to wait for, and no time-out; the kernel refuses.

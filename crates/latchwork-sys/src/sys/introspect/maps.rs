@@ -73,11 +73,8 @@ impl Module {
             match mapping.file {
                 Some(file) if file.starts_with('/') => {
                     if path.text() != file {
-                        path = Path::EMPTY;
                         (base, inode) = (mapping.start, mapping.inode);
-                        if path.write_str(file).is_err() {
-                            path = Path::EMPTY;
-                        }
+                        path = Path::new(format_args!("{file}")).unwrap_or(Path::EMPTY);
                     }
                 }
                 None if mapping.start == last_end && path.length > 0 => {}
