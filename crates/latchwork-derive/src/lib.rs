@@ -10,8 +10,8 @@ use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
 use syn::{
-    Data, DataEnum, DeriveInput, Error, Field, Fields, Generics, Ident, Index, Lifetime, LitStr,
-    Result, TypeParamBound, parse_macro_input, parse_quote,
+    Data, DataEnum, DeriveInput, Error, Field, Fields, Generics, Ident, Lifetime, LitStr, Member,
+    Result, TypeParamBound, parse_quote,
 };
 
 /// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum with a fixed
@@ -41,10 +41,7 @@ use syn::{
 /// type's meaning changes.
 #[proc_macro_derive(Shareable, attributes(shareable))]
 pub fn derive_shareable(input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    shareable(input)
-        .unwrap_or_else(Error::into_compile_error)
-        .into()
+    expand(input, shareable)
 }
 
 /// Derives `latchwork::region::TornSafe` for a struct all of whose fields are `TornSafe`.
@@ -53,10 +50,7 @@ pub fn derive_shareable(input: TokenStream) -> TokenStream {
 /// too: safe code can then change the container in its place, but not copy it to another place.
 #[proc_macro_derive(TornSafe, attributes(pin))]
 pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    torn_safe(input)
-        .unwrap_or_else(Error::into_compile_error)
-        .into()
+    expand(input, torn_safe)
 }
 
 /// Generates a method for each field that is marked `#[pin]`, with the field's name and visibility, which leads from
@@ -74,8 +68,13 @@ pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
 /// lock's guard returns a struct with the same fields, `Pin<&mut F>` for those that are marked, `&mut F` for the others.
 #[proc_macro_derive(PinnedFields, attributes(pin))]
 pub fn derive_pinned_fields(input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    pinned::fields(input)
+    expand(input, pinned::fields)
+}
+
+/// What a macro makes of its input, or the error that it reports.
+fn expand(input: TokenStream, derive: fn(DeriveInput) -> Result<Tokens>) -> TokenStream {
+    syn::parse(input)
+        .and_then(derive)
         .unwrap_or_else(Error::into_compile_error)
         .into()
 }
@@ -165,44 +164,22 @@ fn discriminants(data: &DataEnum, integer: Option<Ident>) -> Vec<Tokens> {
 
 /// The fields of a struct, as `offset_of!` names them. It does not support the fields of an enum, whose offsets
 /// follow from the representation.
-fn members(data: &Data) -> Vec<Tokens> {
-    let Data::Struct(data) = data else {
-        return Vec::new();
-    };
-    let member = |(index, field): (usize, &Field)| match &field.ident {
-        Some(name) => quote!(#name),
-        None => {
-            let index = Index::from(index);
-            quote!(#index)
-        }
-    };
-    data.fields.iter().enumerate().map(member).collect()
+fn members(data: &Data) -> Vec<Member> {
+    match data {
+        Data::Struct(data) => data.fields.members().collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn fields_of(data: &Data) -> Result<Vec<(&Field, String)>> {
-    let named = |prefix: &str, fields: &'_ Fields| -> Vec<String> {
-        fields
-            .iter()
-            .enumerate()
-            .map(|(index, field)| match &field.ident {
-                Some(name) => format!("{prefix}{name}"),
-                None => format!("{prefix}{index}"),
-            })
-            .collect()
-    };
+    fn named<'a>(prefix: &str, fields: &'a Fields) -> Vec<(&'a Field, String)> {
+        let names = (fields.members()).map(|member| format!("{prefix}{}", quote!(#member)));
+        fields.iter().zip(names).collect()
+    }
     match data {
-        Data::Struct(data) => Ok(data.fields.iter().zip(named("", &data.fields)).collect()),
-        Data::Enum(data) => Ok(data
-            .variants
-            .iter()
-            .flat_map(|variant| {
-                let prefix = format!("{}.", variant.ident);
-                variant
-                    .fields
-                    .iter()
-                    .zip(named(&prefix, &variant.fields))
-                    .collect::<Vec<_>>()
-            })
+        Data::Struct(data) => Ok(named("", &data.fields)),
+        Data::Enum(data) => Ok((data.variants.iter())
+            .flat_map(|variant| named(&format!("{}.", variant.ident), &variant.fields))
             .collect()),
         Data::Union(data) => Err(Error::new(
             data.union_token.span,
@@ -219,19 +196,13 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
             "a Shareable type needs a fixed layout: add #[repr(C)], #[repr(transparent)], or for an enum an integer such as #[repr(u32)]",
         ));
     }
-    let fields: Vec<(Field, String)> = fields_of(&input.data)?
-        .into_iter()
-        .map(|(field, name)| (field.clone(), name))
-        .collect();
+    let fields = fields_of(&input.data)?;
     let (variants, discriminants) = match &input.data {
         Data::Enum(data) => (
-            data.variants
-                .iter()
-                .map(|variant| variant.ident.to_string())
-                .collect(),
+            joined(data.variants.iter().map(|variant| &variant.ident)),
             discriminants(data, representation.integer),
         ),
-        _ => (Vec::new(), Vec::new()),
+        _ => (String::new(), Vec::new()),
     };
     let members = members(&input.data);
     let given = given_name(&input)?;
@@ -282,16 +253,8 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
             ))
         }
     };
-    let label = format!(
-        "[{}]{{{};{}}}",
-        representation.text,
-        variants.join(","),
-        fields
-            .iter()
-            .map(|(_, name)| name.as_str())
-            .collect::<Vec<_>>()
-            .join(",")
-    );
+    let names = joined(fields.iter().map(|(_, name)| name));
+    let label = format!("[{}]{{{variants};{names}}}", representation.text);
     let types: Vec<_> = fields.iter().map(|(field, _)| &field.ty).collect();
     Ok(quote! {
         // SAFETY: every field is Shareable, and the layout is fixed.
@@ -315,8 +278,13 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
     })
 }
 
+fn joined(names: impl Iterator<Item = impl ToString>) -> String {
+    let names: Vec<_> = names.map(|name| name.to_string()).collect();
+    names.join(",")
+}
+
 /// The implementation of `Relocatable`, which has effect if all fields are `Relocatable`.
-fn relocatable(input: &DeriveInput, generics: &Generics, fields: &[(Field, String)]) -> Tokens {
+fn relocatable(input: &DeriveInput, generics: &Generics, fields: &[(&Field, String)]) -> Tokens {
     let name = &input.ident;
     let (_, arguments, _) = generics.split_for_impl();
     let mut generics = generics.clone();
@@ -344,27 +312,21 @@ fn torn_safe(mut input: DeriveInput) -> Result<Tokens> {
             "only a struct can be TornSafe: a torn enum may have the tag of one variant and the data of another",
         ));
     };
-    let fields: Vec<_> = data.fields.iter().cloned().collect();
     let name = &input.ident;
     let (_, arguments, _) = input.generics.split_for_impl();
     let this = quote!(#name #arguments);
     let clause = input.generics.make_where_clause();
-    for field in &fields {
+    let mut require = |bound: Tokens| clause.predicates.push(parse_quote!(#bound));
+    for field in &data.fields {
         let ty = &field.ty;
-        let bounds: TypeParamBound = parse_quote!(::latchwork::region::TornSafe);
-        if pinned::is_marked(field) {
-            clause.predicates.push(parse_quote!(#ty: #bounds));
-        } else {
+        require(quote!(#ty: ::latchwork::region::TornSafe));
+        if !pinned::is_marked(field) {
             // Otherwise safe code could copy the field, or make the struct `Unpin` and copy the struct.
-            clause
-                .predicates
-                .push(parse_quote!(#ty: #bounds + ::latchwork::region::NoContainer));
+            require(quote!(#ty: ::latchwork::region::NoContainer));
         }
     }
-    if fields.iter().any(pinned::is_marked) {
-        clause
-            .predicates
-            .push(parse_quote!(#this: ::latchwork::region::PinsFields));
+    if data.fields.iter().any(pinned::is_marked) {
+        require(quote!(#this: ::latchwork::region::PinsFields));
     }
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();

@@ -13,24 +13,16 @@ pub(crate) fn is_marked(field: &Field) -> bool {
 
 /// The fields of a struct whose fields have names, some of which are marked.
 fn all_fields(input: &DeriveInput) -> Result<Vec<&Field>> {
+    let refused = |reason: &str| Err(Error::new_spanned(&input.ident, reason));
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new_spanned(
-            &input.ident,
-            "only a struct has pinned fields",
-        ));
+        return refused("only a struct has pinned fields");
     };
     let Fields::Named(fields) = &data.fields else {
-        return Err(Error::new_spanned(
-            &input.ident,
-            "name the fields: each accessor is called as its field is",
-        ));
+        return refused("name the fields: each accessor is called as its field is");
     };
     let fields: Vec<_> = fields.named.iter().collect();
     if !fields.iter().any(|field| is_marked(field)) {
-        return Err(Error::new_spanned(
-            &input.ident,
-            "mark the fields that are used pinned, such as robust locks, with #[pin]",
-        ));
+        return refused("mark the fields that are used pinned, such as robust locks, with #[pin]");
     }
     Ok(fields)
 }
@@ -60,22 +52,19 @@ fn editor(input: &DeriveInput, fields: &[&Field]) -> Tokens {
     let mut elided = input.generics.clone();
     elided.params.insert(0, parse_quote!('_));
     let (_, elided_arguments, _) = elided.split_for_impl();
-    let members = fields.iter().map(|field| {
-        let (name, ty, vis) = (&field.ident, &field.ty, &field.vis);
-        if is_marked(field) {
-            quote!(#vis #name: ::core::pin::Pin<&#edit mut #ty>)
-        } else {
-            quote!(#vis #name: &#edit mut #ty)
-        }
-    });
-    let lent = fields.iter().map(|field| {
-        let name = &field.ident;
-        if is_marked(field) {
-            quote!(#name: ::core::pin::Pin::new_unchecked(&mut this.#name))
-        } else {
-            quote!(#name: &mut this.#name)
-        }
-    });
+    let (members, lent): (Vec<_>, Vec<_>) = fields
+        .iter()
+        .map(|field| {
+            let (name, ty, vis) = (&field.ident, &field.ty, &field.vis);
+            let (ty, lent) = (quote!(&#edit mut #ty), quote!(&mut this.#name));
+            if is_marked(field) {
+                let pinned = quote!(#name: ::core::pin::Pin::new_unchecked(#lent));
+                (quote!(#vis #name: ::core::pin::Pin<#ty>), pinned)
+            } else {
+                (quote!(#vis #name: #ty), quote!(#name: #lent))
+            }
+        })
+        .unzip();
     quote! {
         #[allow(missing_docs, dead_code, unnameable_types, unreachable_pub, non_camel_case_types, private_interfaces)]
         const _: () = {

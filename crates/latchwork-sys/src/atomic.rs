@@ -23,9 +23,54 @@ mod of_loom {
     use super::Ordering;
     use crate::model::step;
 
-    /// Loom's type, with a point at which the task may die before each access.
-    #[derive(Debug)]
-    pub struct AtomicU32(loom::sync::atomic::AtomicU32);
+    macro_rules! atomics {
+        ($($name:ident: $word:ty;)*) => {$(
+            /// Loom's type, with a point at which the task may die before each access.
+            #[derive(Debug)]
+            pub struct $name(loom::sync::atomic::$name);
+
+            impl $name {
+                #[track_caller]
+                pub fn new(value: $word) -> Self {
+                    Self(loom::sync::atomic::$name::new(value))
+                }
+
+                /// For accesses by the kernel, which no death of the calling task can prevent.
+                pub fn for_kernel(&self) -> &loom::sync::atomic::$name {
+                    &self.0
+                }
+
+                /// Ends the word's lifetime: loom reports any access that may come later.
+                #[track_caller]
+                pub fn end(&mut self) {
+                    self.0.with_mut(|_| ());
+                }
+
+                #[track_caller]
+                pub fn fetch_update(
+                    &self,
+                    order: Ordering,
+                    failure: Ordering,
+                    update: impl FnMut($word) -> Option<$word>,
+                ) -> Result<$word, $word> {
+                    step();
+                    self.0.fetch_update(order, failure, update)
+                }
+
+                forward! {
+                    load(order: Ordering) -> $word;
+                    store(value: $word, order: Ordering) -> ();
+                    swap(value: $word, order: Ordering) -> $word;
+                    fetch_add(value: $word, order: Ordering) -> $word;
+                    fetch_sub(value: $word, order: Ordering) -> $word;
+                    fetch_and(value: $word, order: Ordering) -> $word;
+                    fetch_or(value: $word, order: Ordering) -> $word;
+                    compare_exchange(old: $word, new: $word, order: Ordering, failure: Ordering) -> Result<$word, $word>;
+                    compare_exchange_weak(old: $word, new: $word, order: Ordering, failure: Ordering) -> Result<$word, $word>;
+                }
+            }
+        )*};
+    }
 
     macro_rules! forward {
         ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
@@ -37,83 +82,9 @@ mod of_loom {
         )*};
     }
 
-    impl AtomicU32 {
-        #[track_caller]
-        pub fn new(value: u32) -> Self {
-            Self(loom::sync::atomic::AtomicU32::new(value))
-        }
-
-        /// For accesses by the kernel, which no death of the calling task can prevent.
-        pub fn for_kernel(&self) -> &loom::sync::atomic::AtomicU32 {
-            &self.0
-        }
-
-        forward! {
-            load(order: Ordering) -> u32;
-            store(value: u32, order: Ordering) -> ();
-            swap(value: u32, order: Ordering) -> u32;
-            fetch_add(value: u32, order: Ordering) -> u32;
-            fetch_sub(value: u32, order: Ordering) -> u32;
-            fetch_and(value: u32, order: Ordering) -> u32;
-            fetch_or(value: u32, order: Ordering) -> u32;
-            compare_exchange(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
-            compare_exchange_weak(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
-        }
-
-        #[track_caller]
-        pub fn fetch_update(
-            &self,
-            order: Ordering,
-            failure: Ordering,
-            update: impl FnMut(u32) -> Option<u32>,
-        ) -> Result<u32, u32> {
-            step();
-            self.0.fetch_update(order, failure, update)
-        }
-    }
-
-    /// Loom's type, with a point at which the task may die before each access.
-    #[derive(Debug)]
-    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
-
-    impl AtomicU64 {
-        #[track_caller]
-        pub fn new(value: u64) -> Self {
-            Self(loom::sync::atomic::AtomicU64::new(value))
-        }
-
-        /// For accesses by the kernel, which no death of the calling task can prevent.
-        pub fn for_kernel(&self) -> &loom::sync::atomic::AtomicU64 {
-            &self.0
-        }
-
-        /// Ends the word's lifetime: loom reports any access that may come later.
-        #[track_caller]
-        pub fn end(&mut self) {
-            self.0.with_mut(|_| ());
-        }
-
-        forward! {
-            load(order: Ordering) -> u64;
-            store(value: u64, order: Ordering) -> ();
-            swap(value: u64, order: Ordering) -> u64;
-            fetch_sub(value: u64, order: Ordering) -> u64;
-            fetch_and(value: u64, order: Ordering) -> u64;
-            fetch_or(value: u64, order: Ordering) -> u64;
-            compare_exchange(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
-            compare_exchange_weak(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
-        }
-
-        #[track_caller]
-        pub fn fetch_update(
-            &self,
-            order: Ordering,
-            failure: Ordering,
-            update: impl FnMut(u64) -> Option<u64>,
-        ) -> Result<u64, u64> {
-            step();
-            self.0.fetch_update(order, failure, update)
-        }
+    atomics! {
+        AtomicU32: u32;
+        AtomicU64: u64;
     }
 }
 

@@ -42,8 +42,7 @@ impl Deadline {
         Self::from_nanoseconds(crate::sys::clock::monotonic())
     }
 
-    /// The point `duration` from now, or the end of representable time (some 584 years after boot) if that is
-    /// earlier.
+    /// The point `duration` from now, or the end of representable time (some 584 years after boot) if that is earlier.
     #[cfg(not(loom))]
     #[inline]
     #[must_use]

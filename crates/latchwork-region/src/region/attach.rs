@@ -34,7 +34,7 @@ pub(super) fn attach(
     path: Option<PathBuf>,
     trusts_any_owner: bool,
 ) -> Result<Region, AttachError> {
-    if !crate::sys::futex::has_wait_many() {
+    if crate::sys::probe::futex_waitv().is_err() {
         return Err(AttachError::Kernel(WAITV));
     }
     // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only

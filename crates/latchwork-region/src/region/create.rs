@@ -237,7 +237,7 @@ impl RegionOptions {
         label: &str,
         path: Option<PathBuf>,
     ) -> Result<Region, CreateError> {
-        if !crate::sys::futex::has_wait_many() {
+        if crate::sys::probe::futex_waitv().is_err() {
             return Err(CreateError::Kernel(WAITV));
         }
         in_range(

@@ -35,8 +35,7 @@ pub enum Fault {
     QueueTicketStays,
     /// A sleeper of a queue that leaves removes a registration that may be another sleeper's.
     QueueLeavesForAnother,
-    /// A sleeper of a queue that was woken removes its registration, although the wake-up may have been
-    /// another's.
+    /// A sleeper of a queue that was woken removes its registration, although the wake-up may have been another's.
     QueueLeavesWhenWoken,
     /// A sleeper of a queue may check the queue before its registration is visible.
     QueueSleeperUnordered,
@@ -50,8 +49,7 @@ pub enum Fault {
     QueueTakesTwoRegistrations,
     /// A receiver may wait at a queue although there is no cell for a broadcast.
     QueueNoCellForBoard,
-    /// A receiver that begins to wait, and so makes room for a message, does not wake a sender that waits for
-    /// room.
+    /// A receiver that begins to wait, and so makes room for a message, does not wake a sender that waits for room.
     QueueWaiterUnannounced,
     /// Events are sent without Release.
     EventSendRelaxed,

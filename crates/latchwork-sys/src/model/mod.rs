@@ -1,8 +1,7 @@
 //! The settings of a model: a [`Scene`] defines what the modelled kernel does, and which [`Fault`] is injected. A model
 //! with a fault is a *negative twin*, and must fail.
 //!
-//! Exists under `--cfg loom` only. The functions by which models reach internal parts are in the crates of
-//! those parts.
+//! Exists under `--cfg loom` only. The functions by which models reach internal parts are in the crates of those parts.
 
 mod fault;
 pub mod mortal;
@@ -80,6 +79,14 @@ pub fn take_requests() -> u32 {
 }
 
 impl Scene {
+    /// Which of these waiters, oldest first, a wake-up for those that `is_meant` selects chooses.
+    pub fn next<T>(self, waiters: &[T], is_meant: impl Fn(&T) -> bool) -> Option<usize> {
+        match self.wake_order {
+            WakeOrder::Oldest => waiters.iter().position(is_meant),
+            WakeOrder::Newest => waiters.iter().rposition(is_meant),
+        }
+    }
+
     /// Explores `body` in this scene, with at most `preemptions` preemptions in an execution.
     pub fn explore(self, preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
         SCENE.set(self);

@@ -19,9 +19,8 @@ impl Write for Line {
 
 /// Prints `latchwork: <message>` on standard error and aborts.
 ///
-/// For misuse that would otherwise corrupt memory or hang silently. Neither allocates nor unwinds
-/// (it may run under any lock, and below C frames), and prints in one write, so that the lines of
-/// several processes do not mix.
+/// For misuse that would otherwise corrupt memory or hang silently. Neither allocates nor unwinds (it may run under any
+/// lock, and below C frames), and prints in one write, so that the lines of several processes do not mix.
 #[cold]
 pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     let mut line = Line {

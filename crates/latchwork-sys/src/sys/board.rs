@@ -1,13 +1,11 @@
 //! Memory for boards: memory files that other processes find by a descriptor of this one.
 #![allow(unsafe_code)]
 
+use super::memory::{READ_WRITE, SHARED, map_anonymous};
 use core::ptr::NonNull;
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Result;
-use rustix::mm::{MapFlags, ProtFlags};
-
-/// Descriptors from this number on do not collide with a program's own, if the process may have so many.
-const HIGH: i32 = 900;
+use rustix::mm::MapFlags;
 
 /// A file that this process, or the process of which it is a fork, has made.
 #[derive(Clone, Copy, Debug)]
@@ -20,19 +18,11 @@ pub struct Open {
 pub fn make(name: &str, bytes: usize) -> Result<(NonNull<u8>, Open)> {
     let file = super::memory::anonymous_file(name)?;
     rustix::fs::ftruncate(&file, bytes as u64)?;
-    let file = rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file);
+    let file = super::introspect::duplicate(&file).unwrap_or(file);
     let inode = rustix::fs::fstat(&file)?.st_ino;
     // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
-    let base = unsafe {
-        rustix::mm::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::NORESERVE,
-            &file,
-            0,
-        )?
-    };
+    let base =
+        unsafe { rustix::mm::mmap(core::ptr::null_mut(), bytes, READ_WRITE, SHARED, &file, 0)? };
     let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
     let descriptor = file.into_raw_fd().cast_unsigned();
     Ok((base, Open { descriptor, inode }))
@@ -56,30 +46,12 @@ pub unsafe fn leave(base: NonNull<u8>, bytes: usize, file: Open) {
 
 /// Maps zeroed memory that is never unmapped, and that a fork copies.
 pub fn arena(bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
-    let base = unsafe {
-        rustix::mm::mmap_anonymous(
-            core::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )?
-    };
-    NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
+    map_anonymous(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE).map(NonNull::cast)
 }
 
 /// Maps zeroed memory that is never unmapped, and that a fork shares.
 pub fn shared_arena(bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
-    let base = unsafe {
-        rustix::mm::mmap_anonymous(
-            core::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::NORESERVE,
-        )?
-    };
-    NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
+    map_anonymous(bytes, SHARED).map(NonNull::cast)
 }
 
 /// Unmaps an [`arena`], which is otherwise kept.

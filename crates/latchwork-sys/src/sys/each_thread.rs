@@ -94,11 +94,6 @@ macro_rules! each_thread {
 }
 
 /// The linker's symbol for a variable.
-#[cfg(all(
-    target_env = "gnu",
-    not(miri),
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! symbol {
@@ -117,10 +112,4 @@ macro_rules! symbol {
     };
 }
 
-pub use crate::each_thread;
-#[cfg(all(
-    target_env = "gnu",
-    not(miri),
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-pub use crate::symbol;
+pub use crate::{each_thread, symbol};

@@ -3,10 +3,25 @@
 
 use rustix::io::Errno;
 
+/// The number of an error that the standard library returned.
+pub(super) fn number(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
 /// The calling thread's `errno`.
 #[cold]
 pub(super) fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    number(&std::io::Error::last_os_error())
+}
+
+/// The result of a call that returns a negative number on failure.
+pub(super) fn answer(returned: impl Into<i64>) -> Result<i64, Errno> {
+    let returned = returned.into();
+    if returned < 0 {
+        Err(last_error())
+    } else {
+        Ok(returned)
+    }
 }
 
 /// The result of a call that returns 0 on success.
@@ -29,5 +44,15 @@ pub(super) fn keeping<R>(calls: impl FnOnce() -> R) -> R {
         let result = calls();
         *errno = before;
         result
+    }
+}
+
+/// The name of an error number that reports a wrong call.
+pub const fn error_name(error: i32) -> &'static str {
+    match error {
+        libc::EINVAL => "EINVAL",
+        libc::EPERM => "EPERM",
+        libc::EDEADLK => "EDEADLK",
+        _ => "an error",
     }
 }

@@ -12,6 +12,7 @@
 
 use super::errno::{keeping, last_error};
 use super::futex::{Sharing, Wait};
+use super::thread::timespec;
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::time::Deadline;
 use core::ptr;
@@ -21,12 +22,10 @@ use rustix::thread::futex as sys;
 /// The largest number of words for one [`wait_many`].
 pub const WAIT_MANY_MAX: usize = 128;
 
-pub(super) fn timespec(deadline: Deadline) -> sys::Timespec {
-    let nanoseconds = deadline.as_nanoseconds();
-    // The quotient is below 2^35 and the remainder below 10^9: both fit any field type.
-    sys::Timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as _,
-        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+pub(super) fn flags(sharing: Sharing) -> sys::Flags {
+    match sharing {
+        Sharing::Private => sys::Flags::PRIVATE,
+        Sharing::Shared => sys::Flags::empty(),
     }
 }
 
@@ -53,20 +52,10 @@ pub fn wait_woken(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> (Wait, bool) {
-    let flags = match sharing {
-        Sharing::Private => sys::Flags::PRIVATE,
-        Sharing::Shared => sys::Flags::empty(),
-    };
     let timeout = deadline.map(timespec);
-    let ended = sys::wait_bitset(
-        word,
-        flags,
-        expected,
-        timeout.as_ref(),
-        core::num::NonZeroU32::MAX,
-    );
-    let woken = ended.is_ok();
-    (outcome(ended), woken)
+    let mask = core::num::NonZeroU32::MAX;
+    let ended = sys::wait_bitset(word, flags(sharing), expected, timeout.as_ref(), mask);
+    (outcome(ended), ended.is_ok())
 }
 
 /// Sleeps while `word` holds `expected`, at most for `time`. Reads no clock. A signal handler ends it.
@@ -76,15 +65,11 @@ pub fn wait_for(
     sharing: Sharing,
     time: core::time::Duration,
 ) -> Wait {
-    let flags = match sharing {
-        Sharing::Private => sys::Flags::PRIVATE,
-        Sharing::Shared => sys::Flags::empty(),
-    };
     let time = sys::Timespec {
         tv_sec: time.as_secs() as _,
         tv_nsec: time.subsec_nanos() as _,
     };
-    outcome(sys::wait(word, flags, expected, Some(&time)))
+    outcome(sys::wait(word, flags(sharing), expected, Some(&time)))
 }
 
 /// A system call without rustix's types, for addresses that may be stale. It preserves `errno`, since a signal
@@ -101,25 +86,13 @@ pub(super) unsafe fn call(
     target: *const AtomicU32,
     last: u32,
 ) -> Result<usize, Errno> {
-    let private = match sharing {
-        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
-        Sharing::Shared => 0,
-    };
+    let operation = operation | flags(sharing).bits() as libc::c_int;
     // The kernel reads the counts as signed numbers.
     let [count, others] = [count, others].map(|count| count.min(i32::MAX as u32));
+    let (futex, others) = (libc::SYS_futex, others as usize);
     keeping(|| {
         // SAFETY: by the caller's contract.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                word,
-                operation | private,
-                count,
-                others as usize,
-                target,
-                last,
-            )
-        };
+        let result = unsafe { libc::syscall(futex, word, operation, count, others, target, last) };
         usize::try_from(result).map_err(|_| last_error())
     })
 }
@@ -158,24 +131,15 @@ pub fn wait_high(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> (Wait, bool) {
-    let private = match sharing {
-        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
-        Sharing::Shared => 0,
-    };
+    let operation = libc::FUTEX_WAIT_BITSET | flags(sharing).bits() as libc::c_int;
     let timeout = deadline.map(timespec);
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let (futex, half, expected) = (libc::SYS_futex, high_half(word), (expected >> 32) as u32);
+    let none = ptr::null::<u8>();
     keeping(|| {
         // SAFETY: the kernel reads half of an atomic, and the time-out.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                high_half(word),
-                libc::FUTEX_WAIT_BITSET | private,
-                (expected >> 32) as u32,
-                timeout.as_ref().map_or(ptr::null(), ptr::from_ref),
-                ptr::null::<u8>(),
-                mask,
-            )
-        };
+        let result =
+            unsafe { libc::syscall(futex, half, operation, expected, timeout, none, mask) };
         if result == 0 {
             (Wait::Again, true)
         } else {
@@ -251,31 +215,9 @@ pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
 /// As [`wait_many`]. Also returns whether there was a wake-up on one of the words.
 pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
     let timeout = deadline.map(timespec);
-    let ended = sys::waitv(
-        words,
-        sys::WaitvFlags::empty(),
-        timeout.as_ref(),
-        sys::ClockId::Monotonic,
-    );
-    let woken = ended.is_ok();
-    (outcome(ended), woken)
-}
-
-/// Whether `futex_waitv` works here (Linux 5.16). Only the kernel's own error for invalid arguments proves it:
-/// without the call it is ENOSYS, and a sandbox may return any error.
-pub fn has_wait_many() -> bool {
-    // SAFETY: no words and no time-out: the kernel returns EINVAL.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex_waitv,
-            ptr::null::<u8>(),
-            0,
-            0,
-            ptr::null::<u8>(),
-            0,
-        )
-    };
-    result >= 0 || last_error() == Errno::INVAL
+    let (flags, clock) = (sys::WaitvFlags::empty(), sys::ClockId::Monotonic);
+    let ended = sys::waitv(words, flags, timeout.as_ref(), clock);
+    (outcome(ended), ended.is_ok())
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 
 use super::futex::{Sharing, Wait};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::model::{Fault, WakeOrder, has, scene, step};
+use crate::model::{Fault, has, scene, step};
 use crate::time::Deadline;
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::PoisonError;
 
 struct Waiter {
     address: usize,
@@ -35,11 +36,17 @@ loom::lazy_static! {
     static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
 }
 
-fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
+fn kernel() -> MutexGuard<'static, Kernel> {
     // A model that has failed already poisons it.
-    KERNEL
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    KERNEL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins a call. The kernel has a full barrier between counting a waiter in and the comparison.
+fn enter() -> MutexGuard<'static, Kernel> {
+    step();
+    let kernel = kernel();
+    crate::atomic::fence(Ordering::SeqCst);
+    kernel
 }
 
 pub fn wait(word: &AtomicU32, expected: u32, _: Sharing, deadline: Option<Deadline>) -> Wait {
@@ -80,10 +87,7 @@ fn wait_or_nap(
     deadline: Option<Deadline>,
     naps: bool,
 ) -> (Wait, bool) {
-    step();
-    let mut kernel = kernel();
-    // The kernel has a full barrier between counting the waiter in and the comparison.
-    crate::atomic::fence(Ordering::SeqCst);
+    let mut kernel = enter();
     if word.for_kernel().load(Ordering::SeqCst) != expected {
         return (Wait::Again, false);
     }
@@ -96,8 +100,7 @@ fn wait_or_nap(
         return (Wait::Again, true);
     }
     let address = core::ptr::from_ref(word) as usize;
-    let ended = sleep(kernel, address, u32::MAX, deadline, naps);
-    (ended, ended == Wait::Again)
+    sleep(kernel, address, u32::MAX, deadline, naps)
 }
 
 /// Loom has no atomic for half of a word: the whole word stands for it.
@@ -108,10 +111,7 @@ pub fn wait_high(
     _: Sharing,
     deadline: Option<Deadline>,
 ) -> (Wait, bool) {
-    step();
-    let mut kernel = kernel();
-    // The kernel has a full barrier between counting the waiter and the comparison.
-    crate::atomic::fence(Ordering::SeqCst);
+    let mut kernel = enter();
     if word.for_kernel().load(Ordering::SeqCst) >> 32 != expected >> 32 {
         return (Wait::Again, false);
     }
@@ -120,18 +120,17 @@ pub fn wait_high(
         return (Wait::Interrupted, false);
     }
     let address = core::ptr::from_ref(word) as usize;
-    let ended = sleep(kernel, address, mask, deadline, false);
-    (ended, ended == Wait::Again)
+    sleep(kernel, address, mask, deadline, false)
 }
 
-/// Enqueues the calling task and waits until it is woken, or its deadline has passed.
+/// Enqueues the calling task and waits until it is woken, which it also returns, or its deadline has passed.
 fn sleep(
-    mut kernel: loom::sync::MutexGuard<'static, Kernel>,
+    mut kernel: MutexGuard<'static, Kernel>,
     address: usize,
     mask: u32,
     deadline: Option<Deadline>,
     naps: bool,
-) -> Wait {
+) -> (Wait, bool) {
     let id = kernel.next_id;
     kernel.next_id += 1;
     let condvar = Arc::new(Condvar::new());
@@ -147,17 +146,15 @@ fn sleep(
         drop(kernel);
         kernel = self::kernel();
         let Some(position) = kernel.waiters.iter().position(|waiter| waiter.id == id) else {
-            return Wait::Again;
+            return (Wait::Again, true);
         };
         kernel.waiters.remove(position);
-        return Wait::TimedOut;
+        return (Wait::TimedOut, false);
     }
     while kernel.waiters.iter().any(|waiter| waiter.id == id) {
-        kernel = condvar
-            .wait(kernel)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        kernel = condvar.wait(kernel).unwrap_or_else(PoisonError::into_inner);
     }
-    Wait::Again
+    (Wait::Again, true)
 }
 
 pub fn wake(word: *const AtomicU32, count: u32, _: Sharing) -> usize {
@@ -180,9 +177,7 @@ pub fn wake_and_requeue(
     target: *const AtomicU32,
     _: Sharing,
 ) -> Option<usize> {
-    step();
-    let mut kernel = kernel();
-    crate::atomic::fence(Ordering::SeqCst);
+    let mut kernel = enter();
     if word.for_kernel().load(Ordering::SeqCst) != expected {
         return None;
     }
@@ -208,15 +203,10 @@ pub fn clear_and_wake_all(word: &AtomicU32, _: Sharing) {
 fn wake_in(kernel: &mut Kernel, address: usize, mask: u32, count: usize) -> usize {
     let mut woken = 0;
     while woken < count {
-        let mut positions = (0..kernel.waiters.len()).filter(|at| {
-            let waiter = &kernel.waiters[*at];
-            waiter.address == address && waiter.mask & mask != 0
-        });
-        let chosen = match scene().wake_order {
-            WakeOrder::Oldest => positions.next(),
-            WakeOrder::Newest => positions.next_back(),
+        let is_meant = |waiter: &Waiter| waiter.address == address && waiter.mask & mask != 0;
+        let Some(chosen) = scene().next(&kernel.waiters, is_meant) else {
+            break;
         };
-        let Some(chosen) = chosen else { break };
         kernel.waiters.remove(chosen).condvar.notify_one();
         woken += 1;
     }

@@ -6,21 +6,15 @@
 #![allow(unsafe_code)]
 
 use super::clock;
-use super::futex::{Sharing, call, timespec};
+use super::futex::{Sharing, call, flags};
 use super::futex_pi::Pi;
+use super::thread::timespec;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::time::Deadline;
 use core::ptr;
 use core::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex as sys;
-
-fn flags(sharing: Sharing) -> sys::Flags {
-    match sharing {
-        Sharing::Private => sys::Flags::PRIVATE,
-        Sharing::Shared => sys::Flags::empty(),
-    }
-}
 
 fn outcome<T>(result: Result<T, Errno>) -> Pi {
     match result {
@@ -121,11 +115,10 @@ pub fn can_requeue() -> bool {
     }
 }
 
-/// Whether a release of Linux has none of the known bugs of these calls. Only the version can show that, since
-/// a test for a bug would trigger it. The bugs: memory used after it was freed, when a requeue is refused for a
-/// deadlock (2.6.39 to 7.0; the first fixes crashed) or races with a time-out (5.15 to 6.16); a notifier that
-/// retries for ever in the kernel (5.15 to 7.0). Distributions number their fixes differently, so their kernels
-/// go without these calls.
+/// Whether a release of Linux has none of the known bugs of these calls. Only the version can show that, since a test
+/// for a bug would trigger it. The bugs: memory used after it was freed, when a requeue is refused for a deadlock
+/// (2.6.39 to 7.0; the first fixes crashed) or races with a time-out (5.15 to 6.16); a notifier that retries for ever
+/// in the kernel (5.15 to 7.0). Distributions number their fixes differently, so their kernels go without these calls.
 fn is_good(release: &[u8]) -> bool {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit()).map(|digits| {
         let digits = core::str::from_utf8(digits).unwrap_or_default();
@@ -136,9 +129,12 @@ fn is_good(release: &[u8]) -> bool {
     version >= (7, 1, 1) || ((6, 18, 36)..(6, 19, 0)).contains(&version)
 }
 
-/// From now on the calls are not used, since the system forbids them.
-fn requeues_no_more() {
-    REQUEUES.store(NEVER, Ordering::Relaxed);
+/// The result of one of the calls. If the system forbids them, they are not used from now on.
+fn requeued<T>(result: Result<T, Errno>) -> Pi {
+    if let Err(Errno::NOSYS | Errno::PERM) = result {
+        REQUEUES.store(NEVER, Ordering::Relaxed);
+    }
+    outcome(result)
 }
 
 /// Sleeps while `word`, which is an ordinary futex, holds `expected`, until [`cmp_requeue_pi`] requeues this
@@ -155,11 +151,13 @@ pub fn wait_requeue_pi(
 ) -> Pi {
     let deadline = deadline.map(timespec);
     let flags = flags(sharing);
-    let ended = sys::wait_requeue_pi(word, flags, expected, deadline.as_ref(), target);
-    if let Err(Errno::NOSYS | Errno::PERM) = ended {
-        requeues_no_more();
-    }
-    outcome(ended)
+    requeued(sys::wait_requeue_pi(
+        word,
+        flags,
+        expected,
+        deadline.as_ref(),
+        target,
+    ))
 }
 
 /// Requeues one task that sleeps in [`wait_requeue_pi`] on `word`, and at most `others` more, to `target`. If
@@ -183,12 +181,7 @@ pub unsafe fn cmp_requeue_pi(
         Ok(sent) => Ok(sent),
         // The word was compared before, so no task sleeps for an address that is no memory (any more).
         Err(Errno::FAULT) => Ok(0),
-        Err(error) => {
-            if let Errno::NOSYS | Errno::PERM = error {
-                requeues_no_more();
-            }
-            Err(outcome::<()>(Err(error)))
-        }
+        refused => Err(requeued(refused)),
     }
 }
 

@@ -11,11 +11,12 @@ use super::futex::Sharing;
 use super::futex_pi::Pi;
 use crate::atomic::{AtomicU32, Ordering, fence};
 use crate::model::task::Me;
-use crate::model::{WakeOrder, scene, step};
+use crate::model::{scene, step};
 use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::time::Deadline;
 use core::ptr;
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::PoisonError;
 
 /// The ID of the task in a model that has a real-time policy: number 3.
 const REAL_TIME: u32 = 4;
@@ -24,6 +25,17 @@ struct Sleeper {
     tid: u32,
     word: Place,
     condvar: Arc<Condvar>,
+}
+
+impl Sleeper {
+    /// The calling task, for a word.
+    fn new(word: &AtomicU32) -> Self {
+        Self {
+            tid: Me::current_or_none().tid(),
+            word: Place(ptr::from_ref(word)),
+            condvar: Arc::new(Condvar::new()),
+        }
+    }
 }
 
 /// The address of a word.
@@ -57,11 +69,17 @@ loom::lazy_static! {
     static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
 }
 
-fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
+fn kernel() -> MutexGuard<'static, Kernel> {
     // A model that has failed already poisons it.
-    KERNEL
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    KERNEL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins a call.
+fn enter() -> MutexGuard<'static, Kernel> {
+    step();
+    let kernel = kernel();
+    fence(Ordering::SeqCst);
+    kernel
 }
 
 impl Kernel {
@@ -74,6 +92,11 @@ impl Kernel {
     fn blocked(&self, tid: u32) -> Option<Place> {
         let sleeper = self.sleepers.iter().find(|sleeper| sleeper.tid == tid);
         sleeper.map(|sleeper| sleeper.word)
+    }
+
+    /// The place of a task among those that sleep until they are requeued.
+    fn early_of(&self, tid: u32) -> Option<usize> {
+        self.early.iter().position(|other| other.sleeper.tid == tid)
     }
 
     /// Whether a task that is about to sleep would wait for itself. (Unlike in the real kernel, no other task
@@ -100,12 +123,9 @@ impl Kernel {
 
     /// Makes the next sleeper the owner, with these bits beside its ID; returns whether there is one.
     fn pass_on(&mut self, place: Place, word: &AtomicU32, bits: u32) -> bool {
-        let mut sleeping = (0..self.sleepers.len()).filter(|at| self.sleepers[*at].word == place);
-        let next = match scene().wake_order {
-            WakeOrder::Oldest => sleeping.next(),
-            WakeOrder::Newest => sleeping.next_back(),
+        let Some(next) = scene().next(&self.sleepers, |sleeper| sleeper.word == place) else {
+            return false;
         };
-        let Some(next) = next else { return false };
         let heir = self.remove(next);
         word.for_kernel()
             .swap(heir.tid | WAITERS | bits, Ordering::SeqCst);
@@ -181,34 +201,40 @@ fn enqueue(kernel: &mut Kernel, word: &AtomicU32, sleeper: Sleeper) -> Result<bo
 }
 
 pub fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
-    step();
-    let me = Me::current_or_none().tid();
-    let mut kernel = kernel();
-    fence(Ordering::SeqCst);
-    let condvar = Arc::new(Condvar::new());
-    let sleeper = Sleeper {
-        tid: me,
-        word: Place(ptr::from_ref(word)),
-        condvar: Arc::clone(&condvar),
-    };
+    let mut kernel = enter();
+    let sleeper = Sleeper::new(word);
+    let condvar = Arc::clone(&sleeper.condvar);
     match enqueue(&mut kernel, word, sleeper) {
-        Ok(true) => return Pi::Done,
-        Ok(false) => {}
-        Err(ended) => return ended,
+        Ok(true) => Pi::Done,
+        Ok(false) => sleep(kernel, &condvar, word, deadline),
+        Err(ended) => ended,
     }
+}
+
+/// Sleeps until the calling task is on no queue, or its deadline has passed; then it may own `word`.
+fn sleep(
+    mut kernel: MutexGuard<'static, Kernel>,
+    condvar: &Condvar,
+    word: &AtomicU32,
+    deadline: Option<Deadline>,
+) -> Pi {
+    let me = Me::current_or_none().tid();
     if deadline.is_some() {
-        // The deadline passes here: a task that runs now finds this task asleep, and may pass the word to it.
+        // The deadline passes here: a task that runs now finds this task asleep, and may requeue it or pass the word
+        // to it.
         drop(kernel);
         kernel = self::kernel();
+        if let Some(at) = kernel.early_of(me) {
+            kernel.early.remove(at);
+            return Pi::TimedOut;
+        }
         if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
             kernel.remove(at);
             return Pi::TimedOut;
         }
     }
-    while kernel.blocked(me).is_some() {
-        kernel = condvar
-            .wait(kernel)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    while kernel.blocked(me).is_some() || kernel.early_of(me).is_some() {
+        kernel = condvar.wait(kernel).unwrap_or_else(PoisonError::into_inner);
     }
     if word.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
         Pi::Done
@@ -229,50 +255,17 @@ pub fn wait_requeue_pi(
     _: Sharing,
     deadline: Option<Deadline>,
 ) -> Pi {
-    step();
-    let me = Me::current_or_none().tid();
-    let mut kernel = kernel();
-    fence(Ordering::SeqCst);
+    let mut kernel = enter();
     if word.for_kernel().load(Ordering::SeqCst) != expected {
         return Pi::Again;
     }
-    let condvar = Arc::new(Condvar::new());
+    let sleeper = Sleeper::new(word);
+    let condvar = Arc::clone(&sleeper.condvar);
     kernel.early.push(Early {
-        sleeper: Sleeper {
-            tid: me,
-            word: Place(ptr::from_ref(word)),
-            condvar: Arc::clone(&condvar),
-        },
+        sleeper,
         target: Place(ptr::from_ref(target)),
     });
-    if deadline.is_some() {
-        // The deadline passes here: a task that runs now finds this task asleep, and may requeue it.
-        drop(kernel);
-        kernel = self::kernel();
-        if let Some(at) = kernel
-            .early
-            .iter()
-            .position(|other| other.sleeper.tid == me)
-        {
-            kernel.early.remove(at);
-            return Pi::TimedOut;
-        }
-        if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
-            kernel.remove(at);
-            return Pi::TimedOut;
-        }
-    }
-    while kernel.blocked(me).is_some() || kernel.early.iter().any(|other| other.sleeper.tid == me) {
-        kernel = condvar
-            .wait(kernel)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-    }
-    if target.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
-        Pi::Done
-    } else {
-        // The end of its own time-out removed it.
-        Pi::TimedOut
-    }
+    sleep(kernel, &condvar, target, deadline)
 }
 
 /// # Safety
@@ -285,22 +278,17 @@ pub unsafe fn cmp_requeue_pi(
     others: u32,
     _: Sharing,
 ) -> Result<usize, Pi> {
-    step();
-    let mut kernel = kernel();
-    fence(Ordering::SeqCst);
+    let mut kernel = enter();
     if word.for_kernel().load(Ordering::SeqCst) != expected {
         return Err(Pi::Again);
     }
     let (place, goal) = (Place(ptr::from_ref(word)), Place(target));
     let mut sent = 0;
     while sent <= others as usize {
-        let mut early =
-            (0..kernel.early.len()).filter(|at| kernel.early[*at].sleeper.word == place);
-        let next = match scene().wake_order {
-            WakeOrder::Oldest => early.next(),
-            WakeOrder::Newest => early.next_back(),
+        let is_here = |early: &Early| early.sleeper.word == place;
+        let Some(next) = scene().next(&kernel.early, is_here) else {
+            break;
         };
-        let Some(next) = next else { break };
         // Linux would refuse; but no caller may ask for it.
         assert!(
             kernel.early[next].target == goal,
@@ -316,11 +304,7 @@ pub unsafe fn cmp_requeue_pi(
             // Linux would leave it where it was until its time-out; here the time-out ends at once.
             Err(ended) => {
                 condvar.notify_one();
-                while let Some(at) = kernel
-                    .early
-                    .iter()
-                    .position(|other| other.sleeper.word == place)
-                {
+                while let Some(at) = kernel.early.iter().position(is_here) {
                     kernel.early.remove(at).sleeper.condvar.notify_one();
                 }
                 return Err(ended);
@@ -373,13 +357,12 @@ pub unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
 pub fn handle_task_exit(tid: u32) {
     let mut kernel = kernel();
     kernel.dead.push(tid);
-    let held: Vec<Place> = kernel
+    for (place, _) in kernel
         .owners
-        .iter()
+        .clone()
+        .into_iter()
         .filter(|state| state.1 == tid)
-        .map(|state| state.0)
-        .collect();
-    for place in held {
+    {
         // SAFETY: a model keeps its locks until all tasks have ended.
         #[allow(unsafe_code)]
         let word = unsafe { &*place.0 };

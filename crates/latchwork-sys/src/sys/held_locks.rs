@@ -1,23 +1,18 @@
 //! Robust locks that threads of this process hold in a range of addresses.
 //!
-//! A forgotten guard leaves its lock on the thread's robust list, even if the memory is freed. Only that list
-//! shows it. So before memory with locks in it is freed, the lists of all threads are read from outside.
-//! `/proc/self/mem` returns an error for an invalid pointer, which is needed since other threads change their
-//! lists, or end, meanwhile.
+//! A forgotten guard leaves its lock on the thread's robust list, even if the memory is freed. Only that list shows it.
+//! So before memory with locks in it is freed, the lists of all threads are read from outside. `/proc/self/mem` returns
+//! an error for an invalid pointer, which is needed since other threads change their lists, or end, meanwhile.
 //!
 //! *Why no lock is missed.* A lock in the range stays on its list, since the guard that could release it is
 //! gone. Nodes in front of it on the list come and go, and each of these leads to it, or to the list on which
 //! it has been put meanwhile. So a walk that ends at its own head has either met the lock or the lock is not
 //! there. Any other end counts as a lock found.
-#![allow(unsafe_code)]
 
 use super::memory::read_at;
-use super::robust_list::KERNEL_LIMIT;
+use super::robust_list::{KERNEL_LIMIT, PI, head_of};
 use core::ops::Range;
 use std::fs::File;
-
-/// Bit 0 of a link: the next node is a lock with priority inheritance.
-const PI: usize = 1;
 
 /// Whether any thread of this process has a robust lock in the range on its list; also true if that cannot be
 /// determined.
@@ -41,24 +36,12 @@ fn find(range: &Range<usize>) -> std::io::Result<bool> {
 }
 
 fn is_on_list_of(thread: i32, memory: &File, range: &Range<usize>) -> bool {
-    let mut head = 0usize;
-    let mut length = 0usize;
-    // SAFETY: the kernel writes only the two variables.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_get_robust_list,
-            thread,
-            &raw mut head,
-            &raw mut length,
-        )
-    };
-    if result != 0 {
+    let head = match head_of(thread) {
+        Ok(head) if head.is_null() => return false,
+        Ok(head) => head.addr(),
         // A thread that has ended since its ID was read has released its locks.
-        return super::errno::last_error() != rustix::io::Errno::SRCH;
-    }
-    if head == 0 {
-        return false;
-    }
+        Err(error) => return error != rustix::io::Errno::SRCH,
+    };
     let mut link = head;
     for _ in 0..KERNEL_LIMIT + 1 {
         let mut next = [0; size_of::<usize>()];

@@ -13,16 +13,16 @@
 #![allow(unsafe_code)]
 
 use super::process::{self, Stack};
+use super::signals::kernel_mask;
 use super::{introspect, memory};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::time::Deadline;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::time::Duration;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::pipe::PipeFlags;
 
 /// The helper's file, and the number of the process's system-call filters when the helper was chosen.
@@ -110,26 +110,18 @@ struct Plan {
 }
 
 /// Makes the helper at `path` write a report to a descriptor; at most two `arguments` follow its name. Returns
-/// whether it has.
+/// whether it has; an error if it was not started.
 pub fn convey(
     helper: &Helper,
     path: &CStr,
     arguments: &[&CStr],
     report: &[u8],
     to: BorrowedFd<'_>,
-) -> bool {
-    let Some(program) = helper.find(path) else {
-        return false;
-    };
-    let Ok(message) = message(report) else {
-        return false;
-    };
-    let Ok((done, end)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) else {
-        return false;
-    };
-    let (Ok(first), Ok(second)) = (Stack::map(STACK), Stack::map(STACK)) else {
-        return false;
-    };
+) -> Result<bool> {
+    let program = helper.find(path).ok_or(Errno::NOENT)?;
+    let message = message(report)?;
+    let (done, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (first, second) = (Stack::map(STACK)?, Stack::map(STACK)?);
     let mut plan = Plan {
         program: program.as_raw_fd(),
         arguments: [c"latchwork".as_ptr(), ptr::null(), ptr::null(), ptr::null()],
@@ -141,16 +133,16 @@ pub fn convey(
         *place = argument.as_ptr();
     }
     let plan = (&raw mut plan).cast::<c_void>();
-    let before = block_all();
+    let before = kernel_mask(libc::SIG_SETMASK, u64::MAX);
     // SAFETY: the caller is suspended until the new process has ended, and the new process runs on a stack of
     // its own. Its code allocates nothing, takes no lock, and leaves the memory as it was, except for `errno`.
     let between = unsafe { libc::clone(between, first.top(), VM, plan) };
     if between > 0 {
         let _ = process::reap(between.cast_unsigned(), true);
     }
-    restore(before);
+    kernel_mask(libc::SIG_SETMASK, before);
     drop(end);
-    between > 0 && says_done(&done)
+    Ok(between > 0 && says_done(&done))
 }
 
 /// The processes share all memory, and the parent is suspended until its child has ended or called exec.
@@ -178,7 +170,7 @@ extern "C" fn become_helper(plan: *mut c_void) -> c_int {
             libc::dup2(stream, number);
         }
         libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as c_int);
-        restore(0);
+        kernel_mask(libc::SIG_SETMASK, 0);
         libc::syscall(
             libc::SYS_execveat,
             program,
@@ -200,15 +192,12 @@ fn message(report: &[u8]) -> Result<OwnedFd> {
     };
     write(report)?;
     write(&[0])?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let maps = rustix::fs::openat(CWD, c"/proc/self/maps", flags, Mode::empty())?;
+    let maps = introspect::open(c"/proc/self/maps")?;
     let mut buffer = [0; 2048];
     loop {
-        match rustix::io::read(&maps, &mut buffer) {
-            Ok(0) => break,
-            Ok(count) => write(&buffer[..count])?,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
+        match retry_on_intr(|| rustix::io::read(&maps, &mut buffer))? {
+            0 => break,
+            count => write(&buffer[..count])?,
         }
     }
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
@@ -216,49 +205,8 @@ fn message(report: &[u8]) -> Result<OwnedFd> {
 }
 
 fn says_done(done: &OwnedFd) -> bool {
-    let deadline = Deadline::after(PATIENCE);
-    loop {
-        let left = deadline.remaining();
-        let left = Timespec {
-            tv_sec: left.as_secs() as _,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let mut entries = [PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut entries, Some(&left)) {
-            Ok(0) if deadline.has_passed() => return false,
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => {
-                let mut said = [0];
-                return rustix::io::read(done, &mut said) == Ok(1) && said == [DONE];
-            }
-            Err(_) => return false,
-        }
-    }
-}
-
-/// A signal set of the kernel's.
-type Set = u64;
-
-/// Blocks every signal in the calling thread, including libc's own; returns the previous mask.
-fn block_all() -> Set {
-    mask(Set::MAX)
-}
-
-fn restore(set: Set) {
-    mask(set);
-}
-
-fn mask(new: Set) -> Set {
-    let mut old: Set = 0;
-    // SAFETY: both sets have the kernel's size.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const new,
-            &raw mut old,
-            size_of::<Set>(),
-        );
-    }
-    old
+    let mut said = [0];
+    process::wait_for_end(done, Some(Deadline::after(PATIENCE))) == Ok(true)
+        && rustix::io::read(done, &mut said) == Ok(1)
+        && said == [DONE]
 }

@@ -3,6 +3,8 @@
 //! A path is first opened with `O_PATH`, which has no effect on what it names, be it a FIFO, a device or a file
 //! under a lease. Only a regular file is then opened again for reading, and it is never mapped.
 
+use super::errno;
+use super::introspect::{Mapping, fields_after_name};
 use core::ops::Range;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -31,28 +33,21 @@ impl Place {
 
     /// The file that a descriptor of a process refers to.
     pub fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
-        Self::open_path(
-            &PathBuf::from(format!("/proc/{process}/fd/{descriptor}")),
-            OFlags::empty(),
-        )
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        Self::open_path(Path::new(&path), OFlags::empty())
     }
 
     fn open_path(path: &Path, flags: OFlags) -> Result<Self> {
-        let file = rustix::fs::openat(
-            CWD,
-            path,
-            OFlags::PATH | OFlags::CLOEXEC | flags,
-            Mode::empty(),
-        )?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+        let file = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         let status = rustix::fs::fstat(&file)?;
+        let blocks = u64::try_from(status.st_blocks).unwrap_or(0);
         Ok(Self {
             file,
             device: status.st_dev,
             inode: status.st_ino,
             bytes: u64::try_from(status.st_size).unwrap_or(0),
-            memory: u64::try_from(status.st_blocks)
-                .unwrap_or(0)
-                .saturating_mul(512),
+            memory: blocks.saturating_mul(512),
             regular: FileType::from_raw_mode(status.st_mode) == FileType::RegularFile,
         })
     }
@@ -63,12 +58,8 @@ impl Place {
             return Err(Errno::NODEV);
         }
         let path = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
-        rustix::fs::openat(
-            CWD,
-            path,
-            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-            Mode::empty(),
-        )
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        rustix::fs::openat(CWD, path, flags, Mode::empty())
     }
 
     /// Whether both are one file.
@@ -77,13 +68,9 @@ impl Place {
     }
 }
 
-fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// The names in a directory.
 pub fn names(directory: &Path) -> Result<Vec<OsString>> {
-    let entries = std::fs::read_dir(directory).map_err(|error| errno(&error))?;
+    let entries = std::fs::read_dir(directory).map_err(|error| errno::number(&error))?;
     Ok(entries.flatten().map(|entry| entry.file_name()).collect())
 }
 
@@ -124,25 +111,19 @@ pub struct Memory {
 
 /// The shared mappings of a process.
 pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
-    let maps = std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno(&error))?;
+    let maps =
+        std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno::number(&error))?;
     // Paths may be any bytes.
     let lines = maps.split(|byte| *byte == b'\n');
     Ok(lines.filter_map(parse_shared).collect())
 }
 
 fn parse_shared(line: &[u8]) -> Option<Memory> {
-    let line = line.utf8_chunks().next()?.valid();
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    fields.next()?.ends_with('s').then_some(())?;
-    let offset = hex(fields.next()?)?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let inode = fields.next()?.parse().ok()?;
-    Some(Memory {
-        addresses: hex(start)?..hex(end)?,
-        file: (hex(major)? << 32 | hex(minor)?, inode),
-        offset,
+    let mapping = Mapping::parse(line.utf8_chunks().next()?.valid())?;
+    mapping.is_shared.then_some(Memory {
+        addresses: mapping.start..mapping.end,
+        file: (mapping.device, mapping.inode),
+        offset: mapping.offset,
     })
 }
 
@@ -151,10 +132,7 @@ fn parse_shared(line: &[u8]) -> Option<Memory> {
 pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
     const START_TIME_AFTER_STATE: usize = 18;
     let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
-    // The name, in parentheses, may itself contain parentheses, spaces, and any bytes.
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = str::from_utf8(&stat[name_end + 1..]).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
+    let mut fields = fields_after_name(&stat)?;
     if matches!(fields.next()?, "Z" | "X") {
         return None;
     }

@@ -86,11 +86,6 @@ pub fn limit_cpu(seconds: u64) -> Result<(), Errno> {
 pub const CPU_GRACE: u64 = 5;
 
 fn limit(resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
-    rustix::process::setrlimit(
-        resource,
-        Rlimit {
-            current: Some(soft),
-            maximum: Some(hard),
-        },
-    )
+    let (current, maximum) = (Some(soft), Some(hard));
+    rustix::process::setrlimit(resource, Rlimit { current, maximum })
 }

@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags,
 };
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::path::Path;
 
@@ -30,14 +30,11 @@ pub fn close_seals(file: impl AsFd) -> Result<()> {
 
 /// Creates a file without a name in `directory`; it vanishes unless [`publish_file`] names it.
 pub fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
-    let file = rustix::fs::openat(
-        CWD,
-        directory,
-        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::from_raw_mode(mode),
-    )?;
+    let mode = Mode::from_raw_mode(mode);
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, directory, flags, mode)?;
     // The umask may have removed bits that the caller asked for.
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    rustix::fs::fchmod(&file, mode)?;
     Ok(file)
 }
 
@@ -54,23 +51,16 @@ pub fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
     } else {
         OFlags::RDONLY
     };
-    rustix::fs::openat(
-        CWD,
-        path,
-        access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK,
-        Mode::empty(),
-    )
+    let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// Opens the file of a descriptor again: the new open file description has a file lock of its own.
 pub fn open_again(file: impl AsFd) -> Result<OwnedFd> {
     let number = rustix::fd::AsRawFd::as_raw_fd(&file.as_fd());
-    rustix::fs::openat(
-        CWD,
-        format!("/proc/thread-self/fd/{number}"),
-        OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    )
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let path = format!("/proc/thread-self/fd/{number}");
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// Makes `descriptor` refer to `fresh`, another open file description of its file.
@@ -78,11 +68,7 @@ pub fn replace(descriptor: &OwnedFd, fresh: &OwnedFd) -> Result<()> {
     use rustix::fd::AsRawFd;
     // SAFETY: the number stays open throughout and stays its owner's.
     let number = unsafe { libc::dup3(fresh.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
-    if number < 0 {
-        Err(super::errno::last_error())
-    } else {
-        Ok(())
-    }
+    super::errno::answer(number).map(drop)
 }
 
 /// Identity and size of a file.
@@ -123,14 +109,12 @@ pub fn file_status(file: impl AsFd) -> Result<FileStatus> {
 
 /// Reads from an offset; returns fewer bytes than requested at the end of the file.
 pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
-    let file = file.as_fd();
     let mut done = 0;
     while done < buffer.len() {
-        match rustix::io::pread(file, &mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
+        let rest = &mut buffer[done..];
+        match retry_on_intr(|| rustix::io::pread(&file, &mut *rest, offset + done as u64))? {
+            0 => break,
+            count => done += count,
         }
     }
     Ok(done)
@@ -148,7 +132,8 @@ pub fn random_number() -> u64 {
         Ok(8) => u64::from_ne_bytes(bytes),
         // Early at boot, or in a sandbox.
         _ => {
-            let seed = super::clock::since_boot() ^ u64::from(super::thread::thread_id()) << 40;
+            let thread = rustix::thread::gettid().as_raw_pid().cast_unsigned();
+            let seed = super::clock::since_boot() ^ u64::from(thread) << 40;
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
         }
     }
@@ -157,30 +142,18 @@ pub fn random_number() -> u64 {
 /// Allocates the file's memory from `offset` on. On a full system this returns an error instead of a SIGBUS at
 /// first touch. Growth beyond the process's limit on file sizes returns `FBIG` instead of raising SIGXFSZ.
 pub fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
-    let file = file.as_fd();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let end = offset.saturating_add(bytes);
-    if limit.is_some_and(|limit| limit < end) && file_status(file)?.bytes < end {
+    if limit.is_some_and(|limit| limit < end) && file_status(&file)?.bytes < end {
         return Err(Errno::FBIG);
     }
-    loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), offset, bytes))
 }
 
 /// Frees the memory of a part of a file, which reads as zeros from then on. The file's size stays.
 pub fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
-    let file = file.as_fd();
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    loop {
-        match rustix::fs::fallocate(file, flags, offset, bytes) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::fallocate(&file, flags, offset, bytes))
 }
 
 /// The result of an attempt to take a file lock.
@@ -193,13 +166,7 @@ pub enum FileLock {
 /// Takes a shared file lock, which shows that the file is in use for as long as any descriptor or mapping of
 /// this open file description lives. Waits while another process holds it exclusively.
 pub fn lock_in_use(file: impl AsFd) -> Result<()> {
-    let file = file.as_fd();
-    loop {
-        match rustix::fs::flock(file, FlockOperation::LockShared) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockShared))
 }
 
 /// Tries to take the file lock exclusively, which proves that no process uses the file.
@@ -215,6 +182,16 @@ pub fn lock_unused(file: impl AsFd) -> Result<FileLock> {
 pub fn unlink(path: &Path) -> Result<()> {
     rustix::fs::unlink(path)
 }
+
+/// Maps zeroed memory for reading and writing, at an address of the kernel's choice.
+pub(super) fn map_anonymous(bytes: usize, flags: MapFlags) -> Result<NonNull<c_void>> {
+    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
+    let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, READ_WRITE, flags)? };
+    NonNull::new(base).ok_or(Errno::NOMEM)
+}
+
+pub(super) const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+pub(super) const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::NORESERVE);
 
 /// A mapping that ends when it is dropped.
 #[derive(Debug)]
@@ -235,18 +212,10 @@ impl Mapping {
     /// `EXIST` if anything is mapped there.
     pub fn shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self> {
         let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
+        let flags = SHARED | MapFlags::FIXED_NOREPLACE;
         // SAFETY: FIXED_NOREPLACE never replaces a mapping. A kernel without it (before 4.17) treats the
         // address as a hint, which the comparison below detects.
-        let mapped = unsafe {
-            rustix::mm::mmap(
-                wanted,
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
-                file,
-                0,
-            )?
-        };
+        let mapped = unsafe { rustix::mm::mmap(wanted, bytes, READ_WRITE, flags, file, 0)? };
         if mapped != wanted {
             // SAFETY: the mapping made just now, in the wrong place; no other code knows it.
             unsafe { rustix::mm::munmap(mapped, bytes)? };
@@ -262,26 +231,15 @@ impl Mapping {
     /// [`Self::shared_at`] made a mapping there, and no other owner unmaps it.
     pub unsafe fn from_addresses(addresses: core::ops::Range<usize>) -> Option<Self> {
         let base = NonNull::new(ptr::with_exposed_provenance_mut(addresses.start))?;
-        Some(Self {
-            base,
-            bytes: addresses.len(),
-        })
+        let bytes = addresses.len();
+        Some(Self { base, bytes })
     }
 
     /// Replaces the mapping, in one step, by one of `fresh`, another open file description of its file.
     pub fn renew(&self, fresh: &OwnedFd) -> Result<()> {
+        let (base, flags) = (self.base.as_ptr().cast(), SHARED | MapFlags::FIXED);
         // SAFETY: the same memory as before, at the addresses of this mapping.
-        unsafe {
-            rustix::mm::mmap(
-                self.base.as_ptr().cast(),
-                self.bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
-                fresh,
-                0,
-            )?;
-        }
-        Ok(())
+        unsafe { rustix::mm::mmap(base, self.bytes, READ_WRITE, flags, fresh, 0).map(drop) }
     }
 
     /// Its first byte.
@@ -316,9 +274,8 @@ pub fn pid_namespace() -> Result<u64> {
 
 /// The address range for regions: high enough to be free, low enough to exist.
 ///
-/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 48 bits the
-/// range is 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits it is 128 GiB to 256
-/// GiB.
+/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 48 bits the range is
+/// 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits it is 128 GiB to 256 GiB.
 pub fn address_window() -> core::ops::Range<usize> {
     let on_stack = 0u8;
     if (&raw const on_stack).addr() >> 40 != 0 {

@@ -74,8 +74,7 @@ pub mod futex {
     /// Why a wait ended.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Wait {
-        /// Woken, or the word did not hold the expected value. In both cases the caller checks its condition
-        /// again.
+        /// Woken, or the word did not hold the expected value. In both cases the caller checks its condition again.
         Again,
         /// The deadline has passed.
         TimedOut,

@@ -7,12 +7,8 @@
 //! and unlock. So the variable is defined here by hand, with the initial-exec model: one load of its offset and
 //! one relative to the thread pointer.
 //!
-//! | where | how |
-//! | --- | --- |
-//! | x86-64 and aarch64 with glibc | by hand |
-//! | elsewhere, and for Miri | `thread_local!` |
-//!
-//! The constraints in `each_thread.rs` apply to this variable, too, except that it does not begin with zeros.
+//! What `each_thread.rs` says of where that is done, and of the constraints, applies to this variable, too, except that
+//! it does not begin with zeros.
 #![allow(unsafe_code)]
 
 use super::each_thread::each_thread;

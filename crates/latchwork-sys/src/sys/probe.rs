@@ -5,20 +5,14 @@
 //! it is performed on an object of the prober's own, and undone.
 #![allow(unsafe_code)]
 
-use core::ffi::{c_int, c_long, c_ulong};
+use super::errno::{self, answer};
+use core::ffi::{c_int, c_ulong};
 use core::ptr::{self, NonNull};
-use rustix::fs::{Access, AtFlags, CWD, MemfdFlags, SealFlags};
+use rustix::fs::{Access, AtFlags, CWD, MemfdFlags};
 use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 use std::path::{Path, PathBuf};
-
-fn answer(returned: c_long) -> Result<c_long> {
-    if returned >= 0 {
-        return Ok(returned);
-    }
-    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
-}
 
 /// Converts the refusal that proves a feature into success.
 fn refused_with<T>(expected: Errno, result: Result<T>) -> Result<()> {
@@ -41,14 +35,12 @@ pub fn futex_operation(operation: c_int) -> Result<()> {
     }
 }
 
-/// Linux 5.16.
+/// Linux 5.16. (A sandbox may return any error: only the one for invalid arguments proves that the call works.)
 pub fn futex_waitv() -> Result<()> {
     let none = ptr::null::<u8>();
-    // SAFETY: no words to wait for; the kernel refuses.
-    refused_with(
-        Errno::INVAL,
-        answer(unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) }),
-    )
+    // SAFETY: no words to wait for, and no time-out; the kernel refuses.
+    let returned = unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) };
+    refused_with(Errno::INVAL, answer(returned))
 }
 
 /// The commands of `membarrier`, as bits.
@@ -60,10 +52,8 @@ pub fn membarrier_commands() -> Result<u32> {
 /// Whether the kernel has restartable sequences.
 pub fn rseq() -> Result<()> {
     // SAFETY: the kernel refuses an area of 0 bytes, whether or not the thread has one.
-    refused_with(
-        Errno::INVAL,
-        answer(unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) }),
-    )
+    let returned = unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) };
+    refused_with(Errno::INVAL, answer(returned))
 }
 
 /// The size of the area that libc registered for every thread; 0 if it did not.
@@ -75,56 +65,39 @@ pub fn rseq_bytes_of_libc() -> u32 {
     }
 }
 
-/// A `prctl` without side effects; `command` is its second argument, the others are 0.
-fn prctl_read(option: c_int, command: c_ulong) -> Result<u32> {
-    let zero: c_ulong = 0;
-    // SAFETY: the callers pass options that return a number and write no memory of this process.
-    let returned = unsafe { libc::prctl(option, command, zero, zero, zero) };
-    answer(returned.into()).map(|value| value as u32)
-}
-
 /// Linux 6.16: the slots of this process's own hash table of futexes, 0 while it uses the shared one.
 pub fn futex_hash_slots() -> Result<u32> {
     const PR_FUTEX_HASH: c_int = 78;
     const GET_SLOTS: c_ulong = 2;
-    prctl_read(PR_FUTEX_HASH, GET_SLOTS)
+    let zero: c_ulong = 0;
+    // SAFETY: the call returns a number, and writes no memory of this process.
+    let returned = unsafe { libc::prctl(PR_FUTEX_HASH, GET_SLOTS, zero, zero, zero) };
+    answer(returned).map(|slots| slots as u32)
 }
 
 /// Whether libc's record of the thread ID can be found.
 pub fn tid_address() -> Result<()> {
-    const PR_GET_TID_ADDRESS: c_int = 40;
     let mut address: *mut c_int = ptr::null_mut();
     // SAFETY: the kernel writes only the variable.
-    let returned = unsafe { libc::prctl(PR_GET_TID_ADDRESS, &raw mut address) };
-    answer(returned.into()).map(drop)
+    answer(unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) }).map(drop)
 }
 
 /// Memory files that can be sealed against shrinking.
 pub fn sealed_memory_file() -> Result<()> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = match rustix::fs::memfd_create("latchwork-probe", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => rustix::fs::memfd_create("latchwork-probe", flags)?,
-        other => other?,
-    };
-    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)
+    super::memory::anonymous_file("latchwork-probe").map(drop)
 }
 
 /// Linux 6.3: memory files that can never be executed.
 pub fn memory_file_noexec() -> Result<()> {
-    rustix::fs::memfd_create(
-        "latchwork-probe",
-        MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL,
-    )
-    .map(drop)
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
+    rustix::fs::memfd_create("latchwork-probe", flags).map(drop)
 }
 
 /// Linux 6.10.
 pub fn mseal() -> Result<()> {
     // SAFETY: no flag is defined, so the kernel refuses these.
-    refused_with(
-        Errno::INVAL,
-        answer(unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) }),
-    )
+    let returned = unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) };
+    refused_with(Errno::INVAL, answer(returned))
 }
 
 /// Whether a mapping at a requested address can be refused if the address is in use (Linux 4.17).
@@ -133,43 +106,30 @@ pub fn map_fixed_noreplace() -> Result<()> {
     // SAFETY: a new mapping at an address of the kernel's choice, which no other code knows; the second call
     // does not replace it.
     unsafe {
-        let taken = rustix::mm::mmap_anonymous(
-            ptr::null_mut(),
-            bytes,
-            ProtFlags::empty(),
-            MapFlags::PRIVATE,
-        )?;
-        let again = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        let second = rustix::mm::mmap_anonymous(taken, bytes, ProtFlags::empty(), again);
-        let result = match second {
+        let (none, again) = (ProtFlags::empty(), MapFlags::FIXED_NOREPLACE);
+        let map = |at, flags| mmap_anonymous(at, bytes, none, MapFlags::PRIVATE | flags);
+        let taken = map(ptr::null_mut(), MapFlags::empty())?;
+        let result = match map(taken, again) {
             Err(Errno::EXIST) => Ok(()),
             // The kernel treated the address as a hint.
-            Ok(elsewhere) => rustix::mm::munmap(elsewhere, bytes).and(Err(Errno::NOSYS)),
+            Ok(elsewhere) => munmap(elsewhere, bytes).and(Err(Errno::NOSYS)),
             Err(error) => Err(error),
         };
-        let _ = rustix::mm::munmap(taken, bytes);
+        let _ = munmap(taken, bytes);
         result
     }
 }
 
 /// Whether a child can start in a given control group (Linux 5.7).
 pub fn clone_into_cgroup() -> Result<()> {
-    const ARGUMENTS: usize = 11;
-    const FLAGS: usize = 0;
-    const CGROUP: usize = 10;
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-    let mut arguments = [0u64; ARGUMENTS];
-    arguments[FLAGS] = CLONE_INTO_CGROUP;
     // A valid form, but beyond any limit on open files: the kernel fails before it creates a child.
-    arguments[CGROUP] = i32::MAX as u64;
+    const CGROUP: u64 = i32::MAX as u64;
+    // The first and the last field of `struct clone_args`: the flags, and the group's descriptor.
+    let arguments = [CLONE_INTO_CGROUP, 0, 0, 0, 0, 0, 0, 0, 0, 0, CGROUP];
+    let (at, bytes) = (arguments.as_ptr(), size_of_val(&arguments));
     // SAFETY: the arguments have the size that is passed.
-    let returned = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            arguments.as_ptr(),
-            size_of_val(&arguments),
-        )
-    };
+    let returned = unsafe { libc::syscall(libc::SYS_clone3, at, bytes) };
     if returned == 0 {
         // SAFETY: ends an unexpected child at once, without the parent's handlers.
         unsafe { libc::_exit(0) };
@@ -185,10 +145,8 @@ pub fn clone_into_cgroup() -> Result<()> {
 pub fn pidfd() -> Result<()> {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    refused_with(
-        Errno::CHILD,
-        rustix::process::waitid(WaitId::PidFd(rustix::fd::AsFd::as_fd(&own)), options),
-    )
+    let id = WaitId::PidFd(rustix::fd::AsFd::as_fd(&own));
+    refused_with(Errno::CHILD, rustix::process::waitid(id, options))
 }
 
 /// Whether memory can be wiped on fork (Linux 4.14).
@@ -213,35 +171,16 @@ pub fn free_memory_files(directory: &Path) -> Result<u64> {
 pub fn publish_unnamed(directory: &Path) -> Result<()> {
     let file = super::memory::unnamed_file(directory, 0o600)?;
     // Hidden, and not a region's name: `ps` and `gc` of other processes ignore it.
-    let unique = format!(
-        ".latchwork-probe-{}-{}",
-        super::thread::thread_id(),
-        super::clock::since_boot()
-    );
-    let path = directory.join(unique);
+    let (thread, now) = (super::thread::thread_id(), super::clock::since_boot());
+    let path = directory.join(format!(".latchwork-probe-{thread}-{now}"));
     super::memory::publish_file(rustix::fd::AsFd::as_fd(&file), &path)?;
     super::memory::unlink(&path)
 }
 
 /// Whether a thread of this process can have a real-time policy: tried by a thread that ends at once.
 pub fn real_time() -> Result<()> {
-    let attempt = || {
-        // SAFETY: the structure consists of integers; musl's has more of them, without meaning.
-        let mut parameter: libc::sched_param = unsafe { core::mem::zeroed() };
-        parameter.sched_priority = 1;
-        let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-        // The system call, since musl's function is an error stub.
-        // SAFETY: the kernel reads the parameter; 0 is the calling thread.
-        answer(unsafe {
-            libc::syscall(
-                libc::SYS_sched_setscheduler,
-                0,
-                policy,
-                &raw const parameter,
-            )
-        })
-        .map(drop)
-    };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    let attempt = move || super::scheduling::set_scheduler(0, policy, 1);
     let thread = std::thread::Builder::new()
         .name("latchwork-probe".into())
         .spawn(attempt)
@@ -254,8 +193,7 @@ pub fn capabilities() -> Result<rustix::thread::CapabilitySet> {
     Ok(rustix::thread::capabilities(None::<Pid>)?.effective)
 }
 
-/// The directory of this process's control group in the unified hierarchy, if the process may create groups
-/// below it.
+/// The directory of this process's control group in the unified hierarchy, if the process may create groups below it.
 pub fn writable_cgroup() -> Result<PathBuf> {
     let groups = read_text("/proc/self/cgroup")?;
     let group = groups
@@ -277,7 +215,7 @@ pub fn writable_cgroup() -> Result<PathBuf> {
 
 /// The text of a small file of the kernel's.
 pub fn read_text(path: &str) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    std::fs::read_to_string(path).map_err(|error| errno::number(&error))
 }
 
 /// The kernel's release, such as `6.18.0-1-amd64`.
@@ -294,17 +232,17 @@ pub fn libc_name() -> String {
     unsafe {
         let function = libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr());
         if function.is_null() {
-            return if cfg!(target_env = "musl") {
-                "musl".into()
+            let is_musl = cfg!(target_env = "musl");
+            return if is_musl {
+                "musl"
             } else {
-                "an unknown C library".into()
-            };
+                "an unknown C library"
+            }
+            .into();
         }
         let version: extern "C" fn() -> *const core::ffi::c_char = core::mem::transmute(function);
-        format!(
-            "glibc {}",
-            core::ffi::CStr::from_ptr(version()).to_string_lossy()
-        )
+        let version = core::ffi::CStr::from_ptr(version());
+        format!("glibc {}", version.to_string_lossy())
     }
 }
 

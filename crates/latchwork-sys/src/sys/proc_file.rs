@@ -1,6 +1,7 @@
 //! Facts from `/proc` about the calling process, and others.
 #![allow(unsafe_code)]
 
+use super::introspect::{fields_after_name, read_beginning};
 use core::ops::Range;
 
 /// Fields of `/proc/self/stat`.
@@ -13,15 +14,11 @@ pub struct Stat {
 
 /// Reads `/proc/self/stat`; `None` if there is none, or its format is unknown.
 pub fn stat() -> Option<Stat> {
-    parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
+    parse(&std::fs::read("/proc/self/stat").ok()?)
 }
 
-/// The name, in parentheses, may contain anything; the first field after it is the third.
-fn parse(text: &str) -> Option<Stat> {
-    let fields: Vec<&str> = text
-        .get(text.rfind(')')? + 2..)?
-        .split_ascii_whitespace()
-        .collect();
+fn parse(stat: &[u8]) -> Option<Stat> {
+    let fields: Vec<&str> = fields_after_name(stat)?.collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<usize>().ok();
     let (start, end) = (number(48)?, number(49)?);
     Some(Stat {
@@ -43,22 +40,17 @@ pub fn is_ending_in(process: u32, thread: u32) -> bool {
 
 fn is_ending_at(stat: core::fmt::Arguments<'_>) -> bool {
     let mut room = [0; 1024];
-    super::introspect::read_beginning(stat, &mut room)
-        .and_then(|stat| {
-            // The name before it may contain any bytes.
-            let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-            parse_ending(str::from_utf8(&stat[name_end..]).ok()?)
-        })
-        .unwrap_or(false)
+    let stat = read_beginning(stat, &mut room);
+    stat.and_then(parse_ending).unwrap_or(false)
 }
 
 /// When a process has to end, the kernel adds a SIGKILL to the pending signals of each of its threads before
 /// any of them ends. Each thread takes the signal, is flagged as killed by one, and then as exiting.
-fn parse_ending(text: &str) -> Option<bool> {
+fn parse_ending(stat: &[u8]) -> Option<bool> {
     const EXITING: u64 = 0x4;
     const SIGNALED: u64 = 0x400;
     const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
-    let mut fields = text.get(text.rfind(')')? + 2..)?.split_ascii_whitespace();
+    let mut fields = fields_after_name(stat)?;
     // Counted from 3: state, flags and pending signals are the 3rd, the 9th and the 31st.
     let is_gone = matches!(fields.next()?, "Z" | "X");
     let flags: u64 = fields.nth(5)?.parse().ok()?;
@@ -112,7 +104,7 @@ mod tests {
             fields[0] = state.to_owned();
             fields[9 - 3] = flags.to_string();
             fields[31 - 3] = pending.to_string();
-            parse_ending(&format!("7 (a) b (c)) {}", fields.join(" ")))
+            parse_ending(format!("7 (a) b (c)) {}", fields.join(" ")).as_bytes())
         };
         assert_eq!(stat("S", 0x40_0040, 0), Some(false));
         assert_eq!(stat("R", 0x40_0040, 256), Some(true));
@@ -125,7 +117,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_and_spaces_is_skipped() {
         let rest: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
-        let stat = parse(&format!("7 (a) b (c)) {}", rest.join(" "))).unwrap();
+        let stat = parse(format!("7 (a) b (c)) {}", rest.join(" ")).as_bytes()).unwrap();
         assert_eq!(
             stat,
             Stat {

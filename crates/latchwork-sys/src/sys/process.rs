@@ -1,7 +1,7 @@
 //! Creating processes, and their exit status.
 #![allow(unsafe_code)]
 
-use super::errno::{done, last_error};
+use super::errno::{answer, done};
 use super::limits::{self, Usage};
 use crate::atomic::AtomicU32;
 use crate::time::Deadline;
@@ -9,8 +9,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd, RawFd};
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{MapFlags, MprotectFlags};
 use rustix::process::{Pid, PidfdFlags};
 
 bitflags::bitflags! {
@@ -48,24 +48,11 @@ impl Stack {
             .and_then(|bytes| bytes.checked_add(page))
             .ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
-        // SAFETY: a new mapping at an address of the kernel's choice; `mprotect` changes its lowest page.
-        let base = unsafe {
-            let base = rustix::mm::mmap_anonymous(
-                ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-            )?;
-            if let Err(error) = rustix::mm::mprotect(base, page, MprotectFlags::empty()) {
-                let _ = rustix::mm::munmap(base, bytes);
-                return Err(error);
-            }
-            base
-        };
-        Ok(Self {
-            base: NonNull::new(base).ok_or(Errno::NOMEM)?,
-            bytes,
-        })
+        let base = super::memory::map_anonymous(bytes, flags)?;
+        let stack = Self { base, bytes };
+        // SAFETY: the lowest page of the mapping made above.
+        unsafe { rustix::mm::mprotect(base.as_ptr(), page, MprotectFlags::empty())? };
+        Ok(stack)
     }
 
     pub(super) fn top(&self) -> *mut c_void {
@@ -103,24 +90,12 @@ pub unsafe fn clone(
     if !tid_address.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     }
+    let (pid, no_tls) = (ptr::from_ref(pid).cast_mut(), ptr::null_mut::<c_void>());
+    let top = stack.top();
     // SAFETY: without CLONE_VM the child has its own copy of the stack and of all other memory. The kernel
     // writes the ID to `pid` and, in the child, to the C library's own place for it.
-    let made = unsafe {
-        libc::clone(
-            body,
-            stack.top(),
-            flags,
-            argument,
-            ptr::from_ref(pid).cast_mut(),
-            ptr::null_mut::<c_void>(),
-            tid_address,
-        )
-    };
-    if made < 0 {
-        Err(last_error())
-    } else {
-        Ok(made.cast_unsigned())
-    }
+    let made = unsafe { libc::clone(body, top, flags, argument, pid, no_tls, tid_address) };
+    answer(made).map(|pid| pid as u32)
 }
 
 /// The address where the C library stores the calling thread's ID, or null if that is unknown.
@@ -163,32 +138,23 @@ pub fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errno> {
     if pid == 0 {
         return Err(Errno::CHILD);
     }
-    let mut status = 0;
+    let (mut status, mut usage) = (0, limits::no_usage());
     let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
-    loop {
-        let mut usage = limits::no_usage();
-        // SAFETY: the kernel writes only the two variables.
-        let waited =
-            unsafe { libc::wait4(pid.cast_signed(), &raw mut status, flags, &raw mut usage) };
-        match waited {
-            0 => return Ok(None),
-            -1 => match last_error() {
-                Errno::INTR => {}
-                error => return Err(error),
-            },
-            _ => {
-                let ended = if libc::WIFSIGNALED(status) {
-                    Ended::Signalled {
-                        signal: libc::WTERMSIG(status),
-                        core: libc::WCOREDUMP(status),
-                    }
-                } else {
-                    Ended::Exited(libc::WEXITSTATUS(status))
-                };
-                return Ok(Some((ended, Usage::from_raw(&usage))));
-            }
-        }
+    // SAFETY: the kernel writes only the two variables.
+    let mut wait =
+        || unsafe { libc::wait4(pid.cast_signed(), &raw mut status, flags, &raw mut usage) };
+    if retry_on_intr(|| answer(wait()))? == 0 {
+        return Ok(None);
     }
+    let ended = if libc::WIFSIGNALED(status) {
+        Ended::Signalled {
+            signal: libc::WTERMSIG(status),
+            core: libc::WCOREDUMP(status),
+        }
+    } else {
+        Ended::Exited(libc::WEXITSTATUS(status))
+    };
+    Ok(Some((ended, Usage::from_raw(&usage))))
 }
 
 /// A descriptor for a process that is not reaped yet, as the caller knows.
@@ -202,17 +168,11 @@ pub fn send_signal(process: impl AsFd, signal: rustix::process::Signal) -> Resul
     rustix::process::pidfd_send_signal(process, signal)
 }
 
-/// Waits for the end of a process; returns whether it ended by the deadline.
+/// Waits for the end of a process, or until a pipe can be read; returns whether it came by the deadline.
 pub fn wait_for_end(process: impl AsFd, deadline: Option<Deadline>) -> Result<bool, Errno> {
     let mut entries = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
     loop {
-        let left = deadline.map(|deadline| {
-            let left = deadline.remaining();
-            Timespec {
-                tv_sec: left.as_secs() as _,
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
+        let left = deadline.and_then(|deadline| Timespec::try_from(deadline.remaining()).ok());
         match rustix::event::poll(&mut entries, left.as_ref()) {
             Ok(0) | Err(Errno::INTR) if deadline.is_some_and(Deadline::has_passed) => {
                 return Ok(false);
@@ -228,10 +188,14 @@ pub fn wait_for_end(process: impl AsFd, deadline: Option<Deadline>) -> Result<bo
 pub fn is_child(process: impl AsFd) -> bool {
     use rustix::fd::AsRawFd;
     let id = process.as_fd().as_raw_fd().cast_unsigned();
+    look_for_child(libc::P_PIDFD, id).is_ok()
+}
+
+fn look_for_child(kind: libc::idtype_t, id: u32) -> Result<(), Errno> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: the kernel writes only `info`. WNOWAIT: the child is not reaped.
-    unsafe { libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), flags) == 0 }
+    // SAFETY: the kernel writes only `info`. WNOWAIT: no child is reaped.
+    done(unsafe { libc::waitid(kind, id, info.as_mut_ptr(), flags) })
 }
 
 /// The number of threads of the calling process; `None` if that cannot be known.
@@ -243,13 +207,7 @@ pub fn threads() -> Option<u32> {
 
 /// Whether the calling process has one thread, and no unreaped child; false if that cannot be known.
 pub fn is_single_threaded_and_childless() -> bool {
-    let is_one = threads() == Some(1);
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    is_one
-        // SAFETY: the kernel writes only `info`. WNOWAIT: no child is reaped.
-        && unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) } == -1
-        && last_error() == Errno::CHILD
+    threads() == Some(1) && look_for_child(libc::P_ALL, 0) == Err(Errno::CHILD)
 }
 
 /// Kills a child that is not reaped yet, as the caller knows; `PERM` if it is another user's.
@@ -266,7 +224,7 @@ pub fn kill_self() -> ! {
 
 /// The parent's ID; 0 if it is in another PID namespace.
 pub fn parent() -> u32 {
-    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_pid().cast_unsigned())
 }
 
 /// Whether the calling process is killed when the thread that created it ends.

@@ -15,8 +15,7 @@
 //! | prev, next | +24, +32 | +24, +32 |
 //! | offset word − next | −32 | −28 |
 //!
-//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right
-//! before the head.
+//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right before the head.
 //!
 //! *Tails* are nodes that stay behind all locks as long as they are on the list: once the kernel has marked a
 //! tail's word, it has processed all other nodes. Locks are linked at the front (by libc), or behind a node
@@ -25,7 +24,7 @@
 //! is not maintained: unlinking a tail, which is rare, walks to it.
 #![allow(unsafe_code)]
 
-use super::errno::last_error;
+use super::errno::done;
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::{self, NonNull};
 
@@ -196,14 +195,7 @@ pub unsafe fn find(
     known: Option<NonNull<Head>>,
     own: &mut OwnHead,
 ) -> Result<NonNull<Head>, Unavailable> {
-    let mut head: *mut Head = ptr::null_mut();
-    let mut length = 0usize;
-    // SAFETY: the kernel writes only the two variables.
-    let result =
-        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    if result != 0 {
-        return Err(Unavailable::Refused(last_error()));
-    }
+    let head = head_of(0).map_err(Unavailable::Refused)?;
     let head = match NonNull::new(head) {
         Some(head) => head,
         None => register(known.unwrap_or_else(|| own.head()))?,
@@ -216,22 +208,25 @@ pub unsafe fn find(
     Ok(head)
 }
 
+/// The head that is registered for a thread, if there is one; 0 is the calling thread.
+pub(super) fn head_of(thread: i32) -> Result<*mut Head, rustix::io::Errno> {
+    let (call, mut head, mut length) = (libc::SYS_get_robust_list, ptr::null_mut(), 0usize);
+    // SAFETY: the kernel writes only the two variables.
+    done(unsafe { libc::syscall(call, thread, &raw mut head, &raw mut length) }).map(|()| head)
+}
+
 fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
+    let front = head.addr().get();
     // SAFETY: the head belongs to this thread; its entries name locks of the parent process.
     unsafe {
-        let head = head.as_ref();
-        head.next
-            .store(ptr::from_ref(head).addr(), Ordering::Relaxed);
-        head.pending.store(0, Ordering::Relaxed);
-        *prev_of(ptr::from_ref(head).addr()) = ptr::from_ref(head).addr();
+        head.as_ref().next.store(front, Ordering::Relaxed);
+        head.as_ref().pending.store(0, Ordering::Relaxed);
+        *prev_of(front) = front;
     }
+    let (call, bytes) = (libc::SYS_set_robust_list, size_of::<Head>());
     // SAFETY: the head is valid and lives as long as the thread.
-    let result =
-        unsafe { libc::syscall(libc::SYS_set_robust_list, head.as_ptr(), size_of::<Head>()) };
-    if result != 0 {
-        return Err(Unavailable::Refused(last_error()));
-    }
-    Ok(head)
+    let registered = done(unsafe { libc::syscall(call, head.as_ptr(), bytes) });
+    registered.map(|()| head).map_err(Unavailable::Refused)
 }
 
 /// The `prev` field that belongs to the `next` field at `link`.
@@ -302,8 +297,7 @@ impl Head {
         compiler_fence(Ordering::SeqCst);
         let is_followed = next != end;
         if is_followed {
-            // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that
-            // value.
+            // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that value.
             // SAFETY: `next` is a node of this thread's list.
             unsafe { *prev_of(next) = node.link() };
         }
@@ -369,8 +363,7 @@ impl Head {
                 // SAFETY: `link` is the head's or a node's of this thread's list. From this store on the kernel
                 // does not find the tail.
                 unsafe { *link = next };
-                compiler_fence(Ordering::SeqCst);
-                return;
+                return compiler_fence(Ordering::SeqCst);
             }
             if there == self.front() || there == 0 {
                 return;

@@ -37,9 +37,7 @@ impl Node {
             extra: AtomicU32::new(extra),
         }
     }
-}
 
-impl Node {
     pub fn is_followed_on(&self, _end: usize) -> bool {
         false
     }

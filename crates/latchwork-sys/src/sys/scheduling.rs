@@ -1,7 +1,7 @@
 //! Scheduling policy, priority, niceness and affinity of the calling thread.
 #![allow(unsafe_code)]
 
-use super::errno::{done, last_error};
+use super::errno::{answer, done};
 use rustix::io::Errno;
 
 /// A scheduling policy of the kernel.
@@ -23,22 +23,15 @@ pub fn set_policy(policy: Policy, priority: i32) -> Result<(), Errno> {
         Policy::Fifo => libc::SCHED_FIFO,
         Policy::RoundRobin => libc::SCHED_RR,
     };
-    set_scheduler(policy, priority)
+    set_scheduler(0, policy, priority)
 }
 
-fn set_scheduler(policy: i32, priority: i32) -> Result<(), Errno> {
-    // musl's function of this name is an error stub.
-    let parameter = priority;
+/// Sets the policy, with flags, and the priority of a thread; 0 is the calling thread.
+pub(super) fn set_scheduler(thread: u32, policy: i32, priority: i32) -> Result<(), Errno> {
+    let (call, parameter) = (libc::SYS_sched_setscheduler, &raw const priority);
+    // The system call, since musl's function is an error stub.
     // SAFETY: the kernel reads a `sched_param`, which is one int.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            0,
-            policy,
-            &raw const parameter,
-        )
-    };
-    done(result)
+    done(unsafe { libc::syscall(call, thread, policy, parameter) })
 }
 
 /// How the kernel schedules a thread, without its niceness. Fits into a register.
@@ -103,15 +96,14 @@ impl Scheduling {
         }
     }
 
-    /// Applies it to the calling thread. The kernel keeps the niceness of a thread while the thread is
-    /// real-time.
+    /// Applies it to the calling thread. The kernel keeps the niceness of a thread while the thread is real-time.
     pub fn apply(self) -> Result<(), Errno> {
         let flag = if self.reset_on_fork {
             libc::SCHED_RESET_ON_FORK
         } else {
             0
         };
-        set_scheduler(i32::from(self.policy) | flag, self.priority.into())
+        set_scheduler(0, i32::from(self.policy) | flag, self.priority.into())
     }
 }
 
@@ -144,17 +136,7 @@ pub fn set_priority_of(thread: u32, priority: u8) -> Result<(), Errno> {
     } else {
         libc::SCHED_FIFO
     };
-    let parameter = i32::from(priority);
-    // SAFETY: the kernel reads a `sched_param`, which is one int.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            thread,
-            policy,
-            &raw const parameter,
-        )
-    };
-    done(result)
+    set_scheduler(thread, policy, priority.into())
 }
 
 /// The highest priority that the process may set without `CAP_SYS_NICE`; `u64::MAX` if there is no limit.
@@ -205,9 +187,8 @@ impl Attributes {
         let mut attributes = Self::default();
         let size = size_of::<Self>();
         // SAFETY: the kernel writes at most `size` bytes.
-        let result =
-            unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-        done(result).map(|()| attributes)
+        done(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) })
+            .map(|()| attributes)
     }
 }
 
@@ -226,65 +207,38 @@ pub const MAX_CPUS: usize = 1024;
 /// A set of processors: bit *n* of word *n* / 64.
 pub type CpuMask = [u64; MAX_CPUS / 64];
 
-/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of
-/// them.
+/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of them.
 pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
-    // The largest number for which a kernel can be configured.
-    let mut all = [0_u64; 8192 / 64];
-    let bytes = size_of_val(&all);
-    // SAFETY: the kernel writes at most `bytes` bytes.
-    let result =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, bytes, all.as_mut_ptr()) };
-    if result < 0 {
-        return Err(last_error());
-    }
     let mut mask = CpuMask::default();
+    let all = allowed(thread)?;
     let (named, others) = all.split_at(mask.len());
     mask.copy_from_slice(named);
-    if others.iter().any(|word| *word != 0) {
-        return Err(Errno::INVAL);
-    }
-    Ok(mask)
+    let is_whole = others.iter().all(|word| *word == 0);
+    is_whole.then_some(mask).ok_or(Errno::INVAL)
 }
 
-/// Binds a thread to those of these processors on which it may run.
+/// [`affinity_of`] in a mask for the largest number of processors for which a kernel can be configured.
+fn allowed(thread: u32) -> Result<[u64; 8192 / 64], Errno> {
+    let mut all = [0; 8192 / 64];
+    let (call, bytes) = (libc::SYS_sched_getaffinity, size_of_val(&all));
+    // SAFETY: the kernel writes at most `bytes` bytes.
+    answer(unsafe { libc::syscall(call, thread, bytes, all.as_mut_ptr()) }).map(|_| all)
+}
+
+/// Binds a thread to those of these processors on which it may run; 0 is the calling thread.
 ///
 /// If the thread has just died, the ID may be another thread's: the caller has no other name for it.
 pub fn set_affinity_of(thread: u32, mask: &CpuMask) -> Result<(), Errno> {
+    let (call, bytes) = (libc::SYS_sched_setaffinity, size_of::<CpuMask>());
     // SAFETY: the kernel reads the mask.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setaffinity,
-            thread,
-            size_of::<CpuMask>(),
-            mask.as_ptr(),
-        )
-    };
-    done(result)
+    done(unsafe { libc::syscall(call, thread, bytes, mask.as_ptr()) })
 }
 
 /// Binds the calling thread to processors; `INVAL` if it may not run on each of them.
 pub fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
-    // The largest number for which a kernel can be configured.
-    let mut allowed = [0u64; 8192 / 64];
-    let bytes = size_of_val(&allowed);
-    // SAFETY: the kernel reads the mask, and writes at most `bytes` bytes.
-    let known = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setaffinity,
-            0,
-            size_of::<CpuMask>(),
-            mask.as_ptr(),
-        ) == 0
-            && libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, allowed.as_mut_ptr()) >= 0
-    };
-    if !known {
-        return Err(last_error());
-    }
+    set_affinity_of(0, mask)?;
     // The kernel silently leaves out processors that do not exist.
-    let all = mask
-        .iter()
-        .zip(allowed)
-        .all(|(mask, allowed)| mask & !allowed == 0);
+    let mut words = mask.iter().zip(allowed(0)?);
+    let all = words.all(|(mask, allowed)| mask & !allowed == 0);
     if all { Ok(()) } else { Err(Errno::INVAL) }
 }

@@ -1,41 +1,69 @@
 //! Signal masks and dispositions.
 #![allow(unsafe_code)]
 
+use super::errno::done;
+use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
+use rustix::io::Errno;
 
 /// A thread's signal mask.
 #[derive(Clone, Copy)]
 pub struct Mask(libc::sigset_t);
 
-fn all() -> libc::sigset_t {
+/// The set as one of libc's two initialising functions makes it.
+fn made_by(initialise: unsafe extern "C" fn(*mut libc::sigset_t) -> c_int) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigfillset` initialises the set.
+    // SAFETY: the function initialises the set.
     unsafe {
-        libc::sigfillset(set.as_mut_ptr());
-        set.assume_init()
-    }
-}
-
-fn none() -> libc::sigset_t {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` initialises the set.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
+        initialise(set.as_mut_ptr());
         set.assume_init()
     }
 }
 
 fn set(new: &libc::sigset_t) -> Mask {
-    let mut old = none();
+    let mut old = made_by(libc::sigemptyset);
     // SAFETY: both sets are valid; the call cannot fail with a valid operation.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, new, &raw mut old) };
     Mask(old)
 }
 
+/// A set of the kernel's.
+type Set = u64;
+
+/// Changes the calling thread's mask by a system call, which treats libc's own signals as all others; returns the
+/// previous mask.
+pub(super) fn kernel_mask(how: c_int, change: Set) -> Set {
+    let (mut old, bytes) = (0, size_of::<Set>());
+    // SAFETY: both sets have the kernel's size.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            how,
+            &raw const change,
+            &raw mut old,
+            bytes,
+        )
+    };
+    old
+}
+
+/// The pending signals.
+fn pending() -> Result<Set, Errno> {
+    let mut set: Set = 0;
+    // SAFETY: the kernel writes a set of this size.
+    done(unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, size_of::<Set>()) })
+        .map(|()| set)
+}
+
+static NO_TIME: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 /// Blocks every signal in the calling thread; returns the previous mask.
 pub fn block_all() -> Mask {
-    set(&all())
+    set(&made_by(libc::sigfillset))
 }
 
 /// Restores a mask.
@@ -45,77 +73,33 @@ pub fn restore(mask: Mask) {
 
 /// Unblocks every signal.
 pub fn unblock_all() {
-    set(&none());
+    set(&made_by(libc::sigemptyset));
 }
 
 /// Discards the signals that came while they were blocked.
 pub fn discard_pending() {
-    let all = all();
-    let now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let all = made_by(libc::sigfillset);
+    let (all, no_time) = (&raw const all, &raw const NO_TIME);
     // SAFETY: a valid set, and a zero time-out; the call writes nothing.
-    let next = || unsafe { libc::sigtimedwait(&raw const all, ptr::null_mut(), &raw const now) };
-    while any_pending() && next() > 0 {}
+    let next = || unsafe { libc::sigtimedwait(all, ptr::null_mut(), no_time) };
+    // The check is a cheaper call than the wait that it saves.
+    while pending() != Ok(0) && next() > 0 {}
 }
 
 /// Runs `call`, which may write to a pipe without readers or beyond the limit for file sizes, and returns true
 /// if it did. The signal for that is discarded.
 pub fn without_those_of_writes(call: impl FnOnce() -> bool) {
-    // The size of the kernel's sets.
-    const BYTES: usize = size_of::<u64>();
-    let writes = 1_u64 << (libc::SIGPIPE - 1) | 1_u64 << (libc::SIGXFSZ - 1);
-    let (mut before, mut pending) = (0_u64, 0_u64);
+    let writes: Set = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
     // Direct system calls, here and below: libc's wait is a cancellation point.
-    // SAFETY: the kernel reads and writes sets of this size.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_BLOCK,
-            &raw const writes,
-            &raw mut before,
-            BYTES,
-        );
-        libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, BYTES);
-    }
-    let news = writes & !pending;
+    let before = kernel_mask(libc::SIG_BLOCK, writes);
+    let news = writes & !pending().unwrap_or(0);
     if call() && news != 0 {
-        let now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let nothing = ptr::null_mut::<libc::siginfo_t>();
+        let (nothing, bytes) = (ptr::null_mut::<libc::siginfo_t>(), size_of::<Set>());
+        let (news, no_time) = (&raw const news, &raw const NO_TIME);
         // SAFETY: a valid set, and a zero time-out; the call writes nothing.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigtimedwait,
-                &raw const news,
-                nothing,
-                &raw const now,
-                BYTES,
-            );
-        }
+        unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, news, nothing, no_time, bytes) };
     }
-    // SAFETY: the kernel reads a set of this size and writes nothing.
-    unsafe {
-        let nothing = ptr::null_mut::<u64>();
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const before,
-            nothing,
-            BYTES,
-        );
-    }
-}
-
-/// Whether a signal is pending: a cheaper call than the wait that it saves.
-fn any_pending() -> bool {
-    let mut set = 0u64;
-    // SAFETY: the kernel writes a set, which is 64 bits.
-    let known = unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, size_of::<u64>()) };
-    known != 0 || set != 0
+    kernel_mask(libc::SIG_SETMASK, before);
 }
 
 /// Resets each signal with a handler to its default action, as exec does; ignored signals stay ignored.

@@ -4,7 +4,7 @@
 use core::mem::MaybeUninit;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::io::{Errno, IoSlice, IoSliceMut, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -34,18 +34,9 @@ pub fn send(
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::TOOBIG);
     }
-    let socket = socket.as_fd();
-    loop {
-        match rustix::net::sendmsg(
-            socket,
-            &[IoSlice::new(message)],
-            &mut control,
-            SendFlags::NOSIGNAL,
-        ) {
-            Err(Errno::INTR) => {}
-            other => return other.map(|_| ()),
-        }
-    }
+    let message = [IoSlice::new(message)];
+    retry_on_intr(|| rustix::net::sendmsg(&socket, &message, &mut control, SendFlags::NOSIGNAL))
+        .map(drop)
 }
 
 /// Receives a message of at most `message.len()` bytes and its descriptors, which are closed on exec. Returns 0
@@ -57,18 +48,9 @@ pub fn receive(
 ) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let socket = socket.as_fd();
-    let received = loop {
-        match rustix::net::recvmsg(
-            socket,
-            &mut [IoSliceMut::new(message)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        ) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
+    let (mut parts, flags) = ([IoSliceMut::new(message)], RecvFlags::CMSG_CLOEXEC);
+    let received =
+        retry_on_intr(|| rustix::net::recvmsg(&socket, &mut parts, &mut control, flags))?;
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = part {
             descriptors.extend(rights);
@@ -87,8 +69,7 @@ pub fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 3)
 }
 
-/// Closes this process's copy of a descriptor whose owner is in another process's memory, of which this one has
-/// a copy.
+/// Closes this process's copy of a descriptor whose owner is in another process's memory, of which this one has a copy.
 ///
 /// # Safety
 /// The owner is never used or dropped in this process.
@@ -108,22 +89,13 @@ pub enum Readable {
 /// Waits until one of two descriptors can be read (or is at its end), preferring the first; without `block` it
 /// only checks.
 pub fn wait_readable(first: impl AsFd, second: impl AsFd, block: bool) -> Result<Readable, Errno> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let (first, second) = (first.as_fd(), second.as_fd());
-    let mut entries = [
-        PollFd::from_borrowed_fd(first, PollFlags::IN),
-        PollFd::from_borrowed_fd(second, PollFlags::IN),
-    ];
-    loop {
-        match rustix::event::poll(&mut entries, if block { None } else { Some(&now) }) {
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-            Ok(_) if !entries[0].revents().is_empty() => return Ok(Readable::First),
-            Ok(_) if !entries[1].revents().is_empty() => return Ok(Readable::Second),
-            Ok(_) => return Ok(Readable::Neither),
-        }
-    }
+    let time_out = (!block).then(Timespec::default);
+    let mut entries =
+        [first.as_fd(), second.as_fd()].map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
+    retry_on_intr(|| rustix::event::poll(&mut entries, time_out.as_ref()))?;
+    Ok(match entries.map(|entry| !entry.revents().is_empty()) {
+        [true, _] => Readable::First,
+        [_, true] => Readable::Second,
+        _ => Readable::Neither,
+    })
 }

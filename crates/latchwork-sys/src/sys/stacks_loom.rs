@@ -29,8 +29,7 @@ const NONE: Stack = Stack {
 };
 
 std::thread_local! {
-    /// More entries than loom has tasks. Without a destructor, since stacks are mapped and unmapped at any
-    /// time.
+    /// More entries than loom has tasks. Without a destructor, since stacks are mapped and unmapped at any time.
     static STACKS: [Cell<Stack>; 16] = const { [const { Cell::new(NONE) }; 16] };
 }
 

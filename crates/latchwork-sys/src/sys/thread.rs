@@ -4,15 +4,12 @@
 use crate::time::Deadline;
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags};
 use rustix::thread::{ClockId, Timespec};
 
 /// The calling thread's ID in its own PID namespace.
 pub fn thread_id() -> u32 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .cast_unsigned()
+    rustix::thread::gettid().as_raw_pid().cast_unsigned()
 }
 
 /// The calling thread's `pthread_t`.
@@ -23,10 +20,7 @@ pub fn handle() -> usize {
 
 /// The calling process's ID in its own PID namespace.
 pub fn process_id() -> u32 {
-    rustix::process::getpid()
-        .as_raw_nonzero()
-        .get()
-        .cast_unsigned()
+    rustix::process::getpid().as_raw_pid().cast_unsigned()
 }
 
 /// A thread's name, without allocation.
@@ -55,14 +49,20 @@ pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
-/// Sleeps until `deadline`, or a signal.
-pub fn sleep_until(deadline: Deadline) {
+/// A deadline as the kernel takes it.
+pub(super) fn timespec(deadline: Deadline) -> Timespec {
     let nanoseconds = deadline.as_nanoseconds();
-    let until = Timespec {
+    // The quotient is below 2^35 and the remainder below 10^9: both fit any field type.
+    Timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as _,
         tv_nsec: (nanoseconds % 1_000_000_000) as _,
-    };
-    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
+    }
+}
+
+/// Sleeps until `deadline`, or a signal.
+pub fn sleep_until(deadline: Deadline) {
+    let clock = ClockId::Monotonic;
+    let _ = rustix::thread::clock_nanosleep_absolute(clock, &timespec(deadline));
 }
 
 /// The CPU on which the calling thread runs at this moment.
@@ -79,18 +79,10 @@ pub const RECORD_BYTES: usize = 3 * 4096;
 /// This is the only way to detect *every* change of process, raw `clone` included, without a system call or a
 /// `pthread_atfork` handler (which a raw clone bypasses).
 pub fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no other memory.
-    let page = unsafe {
-        rustix::mm::mmap_anonymous(
-            core::ptr::null_mut(),
-            RECORD_BYTES,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )?
-    };
+    let record = super::memory::map_anonymous(RECORD_BYTES, MapFlags::PRIVATE)?;
     // SAFETY: the range is the mapping made above, which no other code knows yet.
-    unsafe { rustix::mm::madvise(page, RECORD_BYTES, Advice::LinuxWipeOnFork)? };
-    NonNull::new(page).ok_or(rustix::io::Errno::NOMEM)
+    unsafe { rustix::mm::madvise(record.as_ptr(), RECORD_BYTES, Advice::LinuxWipeOnFork)? };
+    Ok(record)
 }
 
 /// Unmaps what [`map_wipe_on_fork`] mapped.

@@ -52,8 +52,7 @@ pub unsafe fn call_at_end(at_end: AtEnd) -> bool {
 #[cold]
 fn make_key(at_end: AtEnd) -> u32 {
     let mut key = 0;
-    // SAFETY: a variable for the key, and a function that stays loaded. (glibc's `pthread_key_create` takes no
-    // lock.)
+    // SAFETY: a variable for the key, and a function that stays loaded. (glibc's `pthread_key_create` takes no lock.)
     let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) };
     let key = if made == 0 { key + 1 } else { NONE };
     KEY.store(key, Ordering::Relaxed);

@@ -209,7 +209,7 @@ pub(crate) fn convey(report: &[u8], json: bool, to: BorrowedFd<'_>) -> bool {
     let arguments = &arguments[..1 + usize::from(json)];
     HELPER_PATH
         .as_c_str()
-        .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to))
+        .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to) == Ok(true))
 }
 
 /// Waits longer than this many nanoseconds are reported; 0 for none.

@@ -1,44 +1,28 @@
 //! Memory mappings: the module, the symbol or the region around an address, from `/proc/PID/maps`.
 
 use super::path::{Path, each_line};
-use super::symbol;
+use super::symbol::{self, SymbolAddress};
 use core::fmt::{self, Write};
-use rustix::fs::{CWD, Mode, OFlags};
 
 /// Writes `module+offset` of a return address or instruction, where the offset is one in the file, or the bare
 /// address if it is in no file. Adds the name of the function in parentheses, if the file has it.
 pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
-    let mut found = false;
-    let path = Path::new(format_args!("/proc/{process}/maps"));
-    if let Ok(path) = path {
-        each_line(&path, |line| {
-            let Some(mapping) = Mapping::parse(line) else {
-                return false;
-            };
-            if !(mapping.start..mapping.end).contains(&address) {
-                return false;
-            }
-            if let Some(file) = mapping.file {
-                let name = file.rsplit('/').next().unwrap_or(file);
-                let offset = address - mapping.start + mapping.offset;
-                found = write!(to, "{name}+{offset:#x}").is_ok();
-                // A return address may lie behind the end of its function.
-                let place = symbol::SymbolAddress::Code(offset.saturating_sub(1));
-                let mut function = Name::EMPTY;
-                if let Ok(path) = Path::new(format_args!("{file}"))
-                    && let Ok(path) = path.as_c_str()
-                    && symbol::write_symbol(path, mapping.inode, place, &mut function).is_some()
-                {
-                    let _ = write!(to, " ({})", function.text());
-                }
-            }
-            true
-        });
-    }
-    if found {
-        return Ok(());
-    }
-    write!(to, "{address:#x}")
+    let found = mapping_at(format_args!("/proc/{process}/maps"), address, |mapping| {
+        let file = mapping.file?;
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let offset = address - mapping.start + mapping.offset;
+        write!(to, "{name}+{offset:#x}").ok()?;
+        // A return address may lie behind the end of its function.
+        let place = SymbolAddress::Code(offset.saturating_sub(1));
+        let mut function = Name::EMPTY;
+        if let Ok(path) = Path::new(format_args!("{file}"))
+            && symbol::write_symbol(&path, mapping.inode, place, &mut function).is_some()
+        {
+            let _ = write!(to, " ({})", function.text());
+        }
+        Some(())
+    });
+    found.map_or_else(|| write!(to, "{address:#x}"), Ok)
 }
 
 /// Writes the module of a static variable and the variable's offset in it; `None` if it is in no module.
@@ -58,22 +42,16 @@ pub fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Opti
         return None;
     }
     let mut variable = Name::EMPTY;
-    let place = symbol::SymbolAddress::Variable(module.behind);
-    symbol::write_symbol(
-        module.path.as_c_str().ok()?,
-        module.inode,
-        place,
-        &mut variable,
-    )?;
+    let place = SymbolAddress::Variable(module.behind);
+    symbol::write_symbol(&module.path, module.inode, place, &mut variable)?;
     write!(to, "{}:{}", module.name(), variable.text()).ok()
 }
 
 /// The name of a function or variable.
 type Name = Path;
 
-/// The module around an address, from `/proc/self/maps` and not from the loader, whose lock may be held by a
-/// task that waits for the caller. Zero-initialised variables are in anonymous memory behind the module's file
-/// mappings.
+/// The module around an address, from `/proc/self/maps` and not from the loader, whose lock may be held by a task that
+/// waits for the caller. Zero-initialised variables are in anonymous memory behind the module's file mappings.
 struct Module {
     path: Path,
     inode: u64,
@@ -95,11 +73,8 @@ impl Module {
             match mapping.file {
                 Some(file) if file.starts_with('/') => {
                     if path.text() != file {
-                        path = Path::EMPTY;
                         (base, inode) = (mapping.start, mapping.inode);
-                        if path.write_str(file).is_err() {
-                            path = Path::EMPTY;
-                        }
+                        path = Path::new(format_args!("{file}")).unwrap_or(Path::EMPTY);
                     }
                 }
                 None if mapping.start == last_end && path.length > 0 => {}
@@ -131,28 +106,12 @@ impl Module {
 /// The end of the segments of a module that begins at `base`. (Read through a file, since the module may be
 /// unloaded meanwhile.)
 fn module_end(base: u64) -> Option<u64> {
-    let path = Path::new(format_args!("/proc/self/mem")).ok()?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let memory = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, Mode::empty()).ok()?;
-    let read = |address: u64, to: &mut [u8]| {
-        let read = rustix::io::pread(&memory, &mut *to, address);
-        read.is_ok_and(|count| count == to.len()).then_some(())
-    };
-    let mut head = [0; symbol::HEADER];
-    read(base, &mut head)?;
-    let (table, count) = (symbol::word(&head, 32)?, symbol::half(&head, 56)?);
-    if !head.starts_with(symbol::MAGIC) {
-        return None;
-    }
+    let memory = symbol::File::open(&Path::new(format_args!("/proc/self/mem")).ok()?)?;
+    let header = memory.header(base)?;
     let page = rustix::param::page_size() as u64;
     let (mut first, mut end) = (None, 0);
-    for index in 0..u64::from(count) {
-        let mut segment = [0; symbol::SEGMENT];
-        let at = base.checked_add(table)?;
-        read(
-            at.checked_add(index * symbol::SEGMENT as u64)?,
-            &mut segment,
-        )?;
+    for index in 0..symbol::segments(&header)? {
+        let segment = memory.segment(base, &header, index)?;
         if symbol::narrow(&segment, 0)? == libc::PT_LOAD {
             let (begin, length) = (symbol::word(&segment, 16)?, symbol::word(&segment, 40)?);
             first.get_or_insert(begin - begin % page);
@@ -173,68 +132,61 @@ fn is_memory(path: &str) -> bool {
 
 /// Whether an address of this process is in memory that other processes may have mapped, too.
 pub fn is_shared_memory(address: u64) -> bool {
-    let mut is_shared = false;
-    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")) {
-        each_line(&maps, |line| {
-            let mapping = Mapping::parse(line).filter(|mapping| {
-                let range = mapping.start..mapping.end;
-                range.contains(&address)
-            });
-            is_shared |= mapping.as_ref().is_some_and(|mapping| mapping.is_shared);
-            mapping.is_some()
-        });
-    }
-    is_shared
+    let is_shared = |mapping: Mapping<'_>| mapping.is_shared.then_some(());
+    mapping_at(format_args!("/proc/self/maps"), address, is_shared).is_some()
 }
 
 /// Whether memory at an address of this process keeps its purpose unless a call reports a change: a module's
 /// variables, or, with `heap`, the C library's heap.
 pub fn keeps_what_it_is(address: u64, heap: bool) -> bool {
-    if Module::around(address).is_some() {
-        return true;
-    }
-    let mut is_heap = false;
-    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")).and_then(|maps| match heap {
-        true => Ok(maps),
-        false => Err(rustix::io::Errno::NOENT),
-    }) {
-        each_line(&maps, |line| {
-            let mapping = Mapping::parse(line).filter(|mapping| {
-                let range = mapping.start..mapping.end;
-                range.contains(&address)
-            });
-            is_heap |= mapping
-                .as_ref()
-                .is_some_and(|mapping| mapping.file == Some("[heap]"));
-            mapping.is_some()
-        });
-    }
-    is_heap
+    let is_heap = |mapping: Mapping<'_>| (mapping.file == Some("[heap]")).then_some(());
+    Module::around(address).is_some()
+        || heap && mapping_at(format_args!("/proc/self/maps"), address, is_heap).is_some()
+}
+
+/// What `read` makes of the mapping that contains an address, by this list of mappings.
+fn mapping_at<R>(
+    maps: fmt::Arguments<'_>,
+    address: u64,
+    mut read: impl FnMut(Mapping<'_>) -> Option<R>,
+) -> Option<R> {
+    let mut result = None;
+    each_line(&Path::new(maps).ok()?, |line| {
+        let mapping =
+            Mapping::parse(line).filter(|mapping| (mapping.start..mapping.end).contains(&address));
+        let is_it = mapping.is_some();
+        result = mapping.and_then(&mut read);
+        is_it
+    });
+    result
 }
 
 /// A line of `/proc/PID/maps`.
-struct Mapping<'a> {
-    start: u64,
-    end: u64,
-    is_shared: bool,
-    offset: u64,
-    inode: u64,
+pub(in crate::sys) struct Mapping<'a> {
+    pub(in crate::sys) start: u64,
+    pub(in crate::sys) end: u64,
+    pub(in crate::sys) is_shared: bool,
+    pub(in crate::sys) offset: u64,
+    pub(in crate::sys) device: u64,
+    pub(in crate::sys) inode: u64,
     file: Option<&'a str>,
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(in crate::sys) fn parse(line: &'a str) -> Option<Self> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let rights = fields.next()?;
         let offset = fields.next().and_then(hex)?;
+        let (major, minor) = fields.next()?.split_once(':')?;
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
             is_shared: rights.ends_with('s'),
             offset,
-            inode: fields.nth(1)?.parse().ok()?,
+            device: hex(major)? << 32 | hex(minor)?,
+            inode: fields.next()?.parse().ok()?,
             file: fields.next(),
         })
     }

@@ -5,7 +5,7 @@ use crate::sys::signals;
 use core::ffi::{CStr, c_char};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::Result;
+use rustix::io::{Errno, Result, retry_on_intr};
 
 /// Calls `read` with the value of an environment variable, if it is set and valid text. Not in a program that
 /// runs with other rights than its caller's, since the caller could make it write files.
@@ -31,8 +31,7 @@ pub fn append_to(path: &str) -> Option<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o600);
     let file = rustix::fs::openat(CWD, path, flags, mode).ok()?;
-    let high = rustix::io::fcntl_dupfd_cloexec(&file, HIGH);
-    Some(high.unwrap_or(file))
+    Some(duplicate(&file).unwrap_or(file))
 }
 
 /// Descriptors from this number on do not collide with a program's own.
@@ -50,8 +49,7 @@ pub fn duplicate_number(descriptor: u32) -> Option<OwnedFd> {
     duplicate(unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) })
 }
 
-/// Writes the current directory and a slash; returns the number of bytes, or 0 if there is no such path or no
-/// room.
+/// Writes the current directory and a slash; returns the number of bytes, or 0 if there is no such path or no room.
 pub fn write_directory(room: &mut [u8]) -> usize {
     // SAFETY: `getcwd` writes within the room, with a NUL at the end.
     let written = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
@@ -78,7 +76,6 @@ pub fn identity(descriptor: u32) -> [u64; 2] {
 /// Writes the bytes, as far as possible; returns how many were written. (A pipe without readers, or a limit for
 /// file sizes, must not end the program by a signal.)
 pub fn write(file: impl AsFd, bytes: &[u8]) -> usize {
-    use rustix::io::Errno;
     let mut left = bytes;
     signals::without_those_of_writes(|| {
         let result = write_all(file.as_fd(), &mut left);
@@ -89,11 +86,7 @@ pub fn write(file: impl AsFd, bytes: &[u8]) -> usize {
 
 fn write_all(file: BorrowedFd<'_>, bytes: &mut &[u8]) -> Result<()> {
     while !bytes.is_empty() {
-        match rustix::io::write(file, bytes) {
-            Ok(count) => *bytes = &bytes[count..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
+        *bytes = &bytes[retry_on_intr(|| rustix::io::write(file, bytes))?..];
     }
     Ok(())
 }

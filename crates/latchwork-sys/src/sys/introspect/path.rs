@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};
+use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Result;
 
@@ -40,20 +41,21 @@ impl Path {
         str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
-    pub(super) fn as_c_str(&self) -> Result<&CStr> {
-        CStr::from_bytes_until_nul(&self.bytes).map_err(|_| rustix::io::Errno::INVAL)
+    /// Opens the file for reading.
+    pub(super) fn open(&self) -> Result<OwnedFd> {
+        open(CStr::from_bytes_until_nul(&self.bytes).map_err(|_| rustix::io::Errno::INVAL)?)
     }
+}
+
+/// Opens a file for reading. NONBLOCK: a module's path may lead to a FIFO by now.
+pub(in crate::sys) fn open(path: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// Calls `is_last` for the lines of a file until it returns true.
 pub(super) fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(file) = path
-        .as_c_str()
-        .and_then(|path| rustix::fs::openat(CWD, path, flags, Mode::empty()))
-    else {
-        return;
-    };
+    let Ok(file) = path.open() else { return };
     let mut buffer = [0; 1024];
     let mut filled = 0;
     while let Ok(more) = rustix::io::read(&file, &mut buffer[filled..]) {

@@ -4,10 +4,9 @@
 //! lock may be held by a task that waits for the caller. *Cost:* each look-up reads the whole table, some 0.1
 //! ms for a thousand symbols: for reports.
 
-use core::ffi::CStr;
+use super::path::Path;
 use core::fmt::Write;
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags};
 
 /// A place in a file of machine code.
 #[derive(Clone, Copy)]
@@ -19,10 +18,10 @@ pub(super) enum SymbolAddress {
 }
 
 /// The first bytes of a 64-bit ELF file.
-pub(super) const MAGIC: &[u8] = b"\x7fELF\x02";
+const MAGIC: &[u8] = b"\x7fELF\x02";
 /// Sizes of the file format's structures.
-pub(super) const HEADER: usize = 64;
-pub(super) const SEGMENT: usize = 56;
+const HEADER: usize = 64;
+const SEGMENT: usize = 56;
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 /// Kinds of sections, and of symbols.
@@ -34,22 +33,16 @@ const FUNCTION: u8 = 2;
 /// Writes the name of the symbol at a place, and for a variable its distance from the symbol. `None`: the file
 /// has no such symbol, or is not the one with this inode.
 pub(super) fn write_symbol(
-    path: &CStr,
+    path: &Path,
     inode: u64,
     place: SymbolAddress,
     to: &mut impl Write,
 ) -> Option<()> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
-    let is_it = rustix::fs::fstat(&file).is_ok_and(|found| found.st_ino == inode);
-    if !is_it {
+    let file = File::open(path)?;
+    if rustix::fs::fstat(&file.0).ok()?.st_ino != inode {
         return None;
     }
-    let file = File(file);
-    let header: [u8; HEADER] = file.read(0)?;
-    if !header.starts_with(MAGIC) {
-        return None;
-    }
+    let header = file.header(0)?;
     let address = file.address(&header, place)?;
     let symbol = [SYMBOLS, DYNAMIC_SYMBOLS]
         .into_iter()
@@ -64,7 +57,8 @@ pub(super) fn write_symbol(
     }
 }
 
-struct File(OwnedFd);
+/// A program's file, or the memory of a process.
+pub(super) struct File(OwnedFd);
 
 struct Symbol {
     address: u64,
@@ -73,6 +67,22 @@ struct Symbol {
 }
 
 impl File {
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        path.open().ok().map(Self)
+    }
+
+    /// The header of the module that begins at `base`.
+    pub(super) fn header(&self, base: u64) -> Option<[u8; HEADER]> {
+        self.read(base)
+            .filter(|header: &[u8; HEADER]| header.starts_with(MAGIC))
+    }
+
+    /// One of that module's segments.
+    pub(super) fn segment(&self, base: u64, header: &[u8], index: u16) -> Option<[u8; SEGMENT]> {
+        let table = base.checked_add(word(header, 32)?)?;
+        self.read(table.checked_add(u64::from(index) * SEGMENT as u64)?)
+    }
+
     fn read<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         (self.read_some(at, &mut bytes)? == N).then_some(bytes)
@@ -91,9 +101,8 @@ impl File {
 
     /// The virtual address of a place, according to the file.
     fn address(&self, header: &[u8], place: SymbolAddress) -> Option<u64> {
-        let (table, count) = (word(header, 32)?, half(header, 56)?);
-        for index in 0..u64::from(count) {
-            let segment: [u8; SEGMENT] = self.read(table.checked_add(index * SEGMENT as u64)?)?;
+        for index in 0..segments(header)? {
+            let segment = self.segment(0, header, index)?;
             if narrow(&segment, 0)? != libc::PT_LOAD {
                 continue;
             }
@@ -158,6 +167,11 @@ impl File {
     }
 }
 
+/// The number of segments, by a module's header.
+pub(super) fn segments(header: &[u8]) -> Option<u16> {
+    half(header, 56)
+}
+
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -166,6 +180,6 @@ pub(super) fn narrow(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }

@@ -1,22 +1,19 @@
-//! The state of a thread: from its files in /proc, and its scheduling.
+//! The state of a thread: from its files in /proc, its scheduling, and the calling thread's stack.
 #![allow(unsafe_code)]
 
 use super::path::Path;
+use core::ffi::{c_int, c_void};
 use core::fmt;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::retry_on_intr;
 
 /// Reads the beginning of a file of /proc.
 pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let path = Path::new(path).ok()?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, Mode::empty()).ok()?;
+    let file = Path::new(path).and_then(|path| path.open()).ok()?;
     let mut count = 0;
     while count < buffer.len() {
-        match rustix::io::read(&file, &mut buffer[count..]) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return None,
+        match retry_on_intr(|| rustix::io::read(&file, &mut buffer[count..])).ok()? {
+            0 => break,
+            more => count += more,
         }
     }
     Some(&buffer[..count])
@@ -29,8 +26,15 @@ pub fn thread_state(process: u32, thread: u32) -> Option<char> {
         format_args!("/proc/{process}/task/{thread}/stat"),
         &mut buffer,
     )?;
+    fields_after_name(stat)?.next()?.chars().next()
+}
+
+/// The fields of a thread's or process's `stat` from the third one on. The second, a name in parentheses, may itself
+/// contain parentheses, spaces, and any bytes.
+pub fn fields_after_name(stat: &[u8]) -> Option<impl Iterator<Item = &str>> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    stat.get(name_end + 2).map(|state| char::from(*state))
+    let fields = str::from_utf8(&stat[name_end + 1..]).ok()?;
+    Some(fields.split_ascii_whitespace())
 }
 
 /// The real-time priority of a thread; 0 if it has none.
@@ -52,4 +56,43 @@ pub fn sleeps_at(thread: u32) -> Option<usize> {
     let number: i64 = words.next()?.parse().ok()?;
     let word = words.next()?.strip_prefix("0x")?;
     (number == libc::SYS_futex).then(|| usize::from_str_radix(word, 16).ok())?
+}
+
+/// Stores the return addresses on the calling thread's stack, innermost first; returns their number.
+pub fn stack(frames: &mut [u64]) -> usize {
+    struct Walk<'a> {
+        frames: &'a mut [u64],
+        count: usize,
+    }
+
+    #[repr(C)]
+    struct Context([u8; 0]);
+
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(
+            trace: extern "C" fn(*mut Context, *mut c_void) -> c_int,
+            argument: *mut c_void,
+        ) -> c_int;
+        fn _Unwind_GetIP(context: *mut Context) -> usize;
+    }
+
+    extern "C" fn note(context: *mut Context, argument: *mut c_void) -> c_int {
+        const GO_ON: c_int = 0;
+        const STOP: c_int = 4;
+        // SAFETY: the argument is the pointer that `_Unwind_Backtrace` was given below.
+        let walk = unsafe { &mut *argument.cast::<Walk<'_>>() };
+        let Some(frame) = walk.frames.get_mut(walk.count) else {
+            return STOP;
+        };
+        // SAFETY: the context is the unwinder's, during its call.
+        *frame = unsafe { _Unwind_GetIP(context) } as u64;
+        walk.count += 1;
+        GO_ON
+    }
+
+    let mut walk = Walk { frames, count: 0 };
+    // SAFETY: `_Unwind_Backtrace` is the C++ runtime's, which Rust programs link; it calls only `note`, with a
+    // pointer that lives until it returns.
+    unsafe { _Unwind_Backtrace(note, (&raw mut walk).cast()) };
+    walk.count
 }
