@@ -25,7 +25,7 @@ impl Events {
 
     /// Whether the task waits for events and was given none.
     pub fn is_awaited(&self) -> bool {
-        self.0.is_awaited()
+        self.0.wanted().is_some()
     }
 
     /// The task's pending events.
