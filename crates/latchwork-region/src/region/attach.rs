@@ -12,7 +12,7 @@
 //! guarantees that only that user, root, and users admitted by its mode have written it.
 #![allow(unsafe_code)]
 
-use super::error::WAITV;
+use super::error::{WAITV, system};
 use super::header::Identity;
 use super::heap::SPAN_BYTES;
 use super::registry::{self, RegistryLock};
@@ -23,10 +23,6 @@ use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::PathBuf;
-
-fn system(call: &'static str) -> impl Fn(Errno) -> AttachError {
-    move |error| AttachError::System { call, error }
-}
 
 /// Attaches the region in a file that was opened for this purpose only.
 pub(super) fn attach(
@@ -220,28 +216,17 @@ impl Inner {
 
 impl From<CreateError> for AttachError {
     fn from(error: CreateError) -> Self {
-        match error {
-            CreateError::Kernel(what) => Self::Kernel(what),
-            CreateError::Name(error) => Self::Name(error),
-            CreateError::TooManyRegions => Self::TooManyRegions,
-            CreateError::AddressTaken(base) => Self::AddressTaken { base },
-            CreateError::OutOfMemory(error) => Self::System {
-                call: "fallocate",
-                error,
-            },
-            CreateError::System { call, error } => Self::System { call, error },
-            CreateError::NoAddress(_) => Self::System {
-                call: "mmap",
-                error: Errno::NOMEM,
-            },
-            CreateError::Exists => Self::System {
-                call: "linkat",
-                error: Errno::EXIST,
-            },
-            CreateError::Capacity { .. } => Self::System {
-                call: "capacity check",
-                error: Errno::INVAL,
-            },
-        }
+        let (call, error) = match error {
+            CreateError::Kernel(what) => return Self::Kernel(what),
+            CreateError::Name(error) => return Self::Name(error),
+            CreateError::TooManyRegions => return Self::TooManyRegions,
+            CreateError::AddressTaken(base) => return Self::AddressTaken { base },
+            CreateError::OutOfMemory(error) => ("fallocate", error),
+            CreateError::System { call, error } => (call, error),
+            CreateError::NoAddress(_) => ("mmap", Errno::NOMEM),
+            CreateError::Exists => ("linkat", Errno::EXIST),
+            CreateError::Capacity { .. } => ("capacity check", Errno::INVAL),
+        };
+        Self::System { call, error }
     }
 }

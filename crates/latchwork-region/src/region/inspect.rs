@@ -30,6 +30,7 @@ pub use place::RegionPlace;
 pub use survey::{Survey, survey};
 pub use wait::TaskWait;
 
+use super::error::system;
 use super::header::{Header, Identity, Layout};
 use super::names::{Entry, READY};
 use super::task_table::{Life, Slot, life_of};
@@ -232,10 +233,7 @@ fn attach_error(error: Errno) -> AttachError {
         Errno::NOENT | Errno::SRCH => AttachError::NotFound,
         Errno::ACCESS | Errno::PERM => AttachError::Permission,
         Errno::NODEV => AttachError::NotARegion,
-        error => AttachError::System {
-            call: "open",
-            error,
-        },
+        error => system("open")(error),
     }
 }
 
@@ -282,10 +280,7 @@ impl Snapshot {
 
     fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
-        let own_namespace = memory::pid_namespace().map_err(|error| AttachError::System {
-            call: "stat(/proc/self/ns/pid)",
-            error,
-        })?;
+        let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         let identity = &self.identity;
         let is_ours = identity.pid_namespace == own_namespace;
         let heap = self
@@ -407,11 +402,7 @@ impl Snapshot {
 
     fn fill(&self, offset: usize, buffer: &mut [u8]) -> Result<(), AttachError> {
         let offset = offset as u64;
-        let count =
-            memory::read_at(&self.file, buffer, offset).map_err(|error| AttachError::System {
-                call: "pread",
-                error,
-            })?;
+        let count = memory::read_at(&self.file, buffer, offset).map_err(system("pread"))?;
         if count < buffer.len() {
             // The tables were complete when the file was opened.
             return Err(AttachError::Truncated {
@@ -453,10 +444,7 @@ impl TaskReport {
 /// The identity that a file claims.
 pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
     let mut bytes = [0; size_of::<Identity>()];
-    let count = memory::read_at(file, &mut bytes, 0).map_err(|error| AttachError::System {
-        call: "pread",
-        error,
-    })?;
+    let count = memory::read_at(file, &mut bytes, 0).map_err(system("pread"))?;
     let identity = Identity::parse(bytes);
     if identity.magic != header::MAGIC {
         return Err(AttachError::NotARegion);
