@@ -52,7 +52,6 @@ fn is_requested() -> bool {
 
 impl Inner {
     /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
-    #[doc(hidden)]
     pub fn park_cancellable(
         &self,
         task: Task<'_>,

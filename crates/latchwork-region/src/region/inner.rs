@@ -52,7 +52,6 @@ impl Inner {
         self.mapping.base()
     }
 
-    #[doc(hidden)]
     pub fn slots(&self) -> &[Slot] {
         let count = self.layout.heap_layout.slots as usize;
         // SAFETY: the layout places that many slots there; they consist of atomics.

@@ -12,7 +12,6 @@ use rustix::fd::{AsRawFd, RawFd};
 
 impl Inner {
     /// The life-word of a task and its current value; `None` once the task is gone.
-    #[doc(hidden)]
     pub fn life_word(&self, task: Owner) -> Option<(&AtomicU32, u32)> {
         let word = self.slots().get(usize::from(task.slot()))?.life_word();
         // Before the check of the generation: a later change of the word wakes a task that waits with this value.
@@ -22,7 +21,6 @@ impl Inner {
     }
 
     /// Whether the calling process may have other tasks in this region.
-    #[doc(hidden)]
     pub fn process_has_other_tasks(&self, task: Task<'_>) -> bool {
         // The fast path: the usual coproc has none.
         if !task.slot.may_share_process() {
@@ -41,7 +39,6 @@ impl Inner {
 }
 
 /// Whether the calling thread, which is `me`, has messages of any region in flight.
-#[doc(hidden)]
 pub fn has_messages(me: Me) -> bool {
     me.attachments().any(|attachment| {
         // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
@@ -70,7 +67,6 @@ impl Region {
 ///
 /// # Safety
 /// No region is dropped meanwhile.
-#[doc(hidden)]
 pub unsafe fn files() -> impl Iterator<Item = RawFd> {
     registry::all().map(|region| region.file.as_raw_fd())
 }

@@ -12,14 +12,12 @@ use core::fmt;
 
 /// The checker's record in the slot of a task.
 #[inline]
-#[doc(hidden)]
 pub fn check_record(attachment: &crate::task::Attachment) -> &TaskRecord {
     // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
     unsafe { &attachment.slot.cast::<Slot>().as_ref().check }
 }
 
 /// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to.
-#[doc(hidden)]
 pub fn check_records(
     attachment: &crate::task::Attachment,
 ) -> impl Iterator<Item = &'static TaskRecord> + use<> {
@@ -36,7 +34,6 @@ pub fn check_records(
 /// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread
 /// is not yet a task of it.
 #[inline]
-#[doc(hidden)]
 pub fn join_at(address: usize) {
     let is_in =
         |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
@@ -51,7 +48,6 @@ pub fn join_at(address: usize) {
 
 /// The effective recorded priority of a thread of any process, as a task of the regions that this process has mapped:
 /// the best one, 1 being the highest. `None` if the thread is a task of none of them.
-#[doc(hidden)]
 pub fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
         let slot = region
@@ -64,7 +60,6 @@ pub fn recorded_priority(thread: u32) -> Option<u32> {
 }
 
 /// The same for the calling thread, without searching the slots of others.
-#[doc(hidden)]
 pub fn own_recorded_priority() -> Option<u32> {
     let attachments = Me::current_or_none().attachments();
     attachments
@@ -79,14 +74,12 @@ fn effective_priority_in(slot: &Slot) -> u32 {
 }
 
 /// Whether an address lies in a region of this process.
-#[doc(hidden)]
 pub fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
 }
 
 /// Whether an address lies in an anonymous region that this process has made and whose only living task belongs to
 /// this process.
-#[doc(hidden)]
 pub fn has_only_own_task(address: usize) -> bool {
     let Some(region) = Inner::containing(address) else {
         return false;
@@ -103,7 +96,6 @@ pub fn has_only_own_task(address: usize) -> bool {
 }
 
 /// Writes the name of the object that contains an address in a region of this process.
-#[doc(hidden)]
 pub fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     let Some(region) = Inner::containing(address) else {
         return;

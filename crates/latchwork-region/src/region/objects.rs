@@ -204,7 +204,6 @@ fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r 
 
 impl Inner {
     /// Runs `step` under the directory's lock, if that can be acquired.
-    #[doc(hidden)]
     pub fn with_directory_lock(self: &Arc<Self>, step: impl FnOnce()) {
         if let Ok(_directory) = Directory::lock(self) {
             step();
@@ -212,7 +211,6 @@ impl Inner {
     }
 
     /// Frees the name of an object that has ended. If that fails, the next creation of an object of the kind does it.
-    #[doc(hidden)]
     pub fn release_name<T: Reused>(self: &Arc<Self>, object: *const T) {
         if let Ok(directory) = Directory::lock(self) {
             directory.return_ended_to_spares::<T>(|other| core::ptr::eq(other, object));

@@ -30,7 +30,6 @@ const RECHECK: Duration = Duration::from_millis(100);
 
 /// Why [`Inner::park`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
 pub enum Parked {
     /// Something may have changed: the caller must check again.
     Again,
@@ -41,7 +40,6 @@ pub enum Parked {
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
     /// left partly changed, and pass it to [`Self::park`].
-    #[doc(hidden)]
     pub fn deaths(&self) -> u32 {
         // Acquire: pairs with the Release in `wait_for_dead_tasks`.
         self.header().deaths.load(Ordering::Acquire)
@@ -49,7 +47,6 @@ impl Inner {
 
     /// Sleeps while each of `words` has its value and no task dies. At most 8 words. Also returns whether a wake-up
     /// ended the sleep, on one of `words` or for a death.
-    #[doc(hidden)]
     pub fn park(
         &self,
         task: Task<'_>,

@@ -21,7 +21,6 @@ impl Inner {
     }
 
     /// The living tasks that wait at a queue, whether or not they were given a message.
-    #[doc(hidden)]
     pub fn waiters(&self, queue: usize) -> impl Iterator<Item = (Owner, &Inbox)> {
         self.used_slots()
             .iter()

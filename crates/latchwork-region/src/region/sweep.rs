@@ -64,14 +64,12 @@ impl Region {
 
 impl Inner {
     /// Whether a task died whose slot was not swept yet.
-    #[doc(hidden)]
     pub fn has_unswept(&self) -> bool {
         self.used_slots()
             .iter()
             .any(|slot| slot.life() == Life::Dead)
     }
 
-    #[doc(hidden)]
     pub fn sweep(&self) -> Result<Swept, AttachError> {
         let mut swept = Swept::default();
         if !self.has_unswept() {

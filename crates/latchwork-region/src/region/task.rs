@@ -25,7 +25,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 #[doc(hidden)]
 pub struct Task<'r> {
-    #[doc(hidden)]
     pub slot: &'r Slot,
     owner: Owner,
 }
@@ -37,7 +36,6 @@ impl<'r> Task<'r> {
 
     /// Slot and generation, which identify this task for ever.
     #[inline]
-    #[doc(hidden)]
     pub fn owner(self) -> Owner {
         self.owner
     }
@@ -63,7 +61,6 @@ impl Inner {
 
     /// Whether the calling thread is this task. It is not in the child of a fork. It still is in a thread that is
     /// about to end, after it has forgotten its attachments.
-    #[doc(hidden)]
     pub fn is_me(&self, owner: Owner) -> bool {
         let life = self.slots()[usize::from(owner.slot())].life();
         // The life-word decides (a thread that is known here has an ID other than 0).
@@ -71,7 +68,6 @@ impl Inner {
     }
 
     /// Whether a task is still alive.
-    #[doc(hidden)]
     pub fn is_alive(&self, owner: Owner) -> bool {
         let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
             return false;
@@ -83,7 +79,6 @@ impl Inner {
 
     /// The calling thread as a task, attached at its first use.
     #[inline]
-    #[doc(hidden)]
     pub fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
         match self.attached_task(me) {
@@ -94,7 +89,6 @@ impl Inner {
 
     /// The calling thread as a task, if it is one already.
     #[inline]
-    #[doc(hidden)]
     pub fn attached_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base().addr().get();
         let attachment = me
@@ -106,7 +100,6 @@ impl Inner {
     /// The fast path of [`Self::task`], with one comparison: `None` if the thread's first attachment is to another
     /// region.
     #[inline(always)]
-    #[doc(hidden)]
     pub fn first_attached_task(&self) -> Option<Task<'_>> {
         let attachment = Me::current_or_none().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
@@ -209,7 +202,6 @@ impl Inner {
     }
 
     /// The number of slots that were ever used.
-    #[doc(hidden)]
     pub fn slots_used(&self) -> u16 {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
@@ -222,7 +214,6 @@ impl Inner {
     }
 
     /// The thread of the living task in a slot.
-    #[doc(hidden)]
     pub fn thread_in(&self, slot: u16) -> Option<u32> {
         match self.slots().get(usize::from(slot))?.life() {
             Life::Alive(tid) => Some(tid),

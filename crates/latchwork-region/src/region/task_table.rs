@@ -83,18 +83,14 @@ pub struct Slot {
     /// Whether the task's process has, or has had in the meantime, another task here.
     shares_process: AtomicU8,
     /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
-    #[doc(hidden)]
     pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
     /// uses it.
     messages: AtomicU32,
-    #[doc(hidden)]
     pub inbox: Inbox,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
-    #[doc(hidden)]
     pub events: EventSets,
-    #[doc(hidden)]
     pub wait: WaitRecord,
     /// The locks that the task holds and waits for, if its locks are checked.
     pub(crate) check: TaskRecord,
@@ -235,13 +231,11 @@ impl Slot {
     }
 
     /// Counts a message that the task has taken.
-    #[doc(hidden)]
     pub fn message_taken(&self) {
         self.messages.store(self.messages() + 1, Ordering::Relaxed);
     }
 
     /// Counts a message that the task has finished, or returned.
-    #[doc(hidden)]
     pub fn message_finished(&self) {
         self.messages.store(self.messages() - 1, Ordering::Relaxed);
     }
@@ -263,7 +257,6 @@ impl Slot {
         self.generation.store(next.max(1), Ordering::Relaxed);
     }
 
-    #[doc(hidden)]
     pub fn set_name(&self, name: &str) {
         let mut bytes = whole_characters(name, NAME_BYTES).bytes();
         for place in &self.name {

@@ -18,7 +18,6 @@ impl Inner {
     /// # Safety
     /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
     /// caller.
-    #[doc(hidden)]
     pub unsafe fn publish_block(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
         unsafe {
@@ -31,7 +30,6 @@ impl Inner {
     ///
     /// # Safety
     /// As for [`Self::publish_block`], which stored the address; and the block is not used any more.
-    #[doc(hidden)]
     pub unsafe fn retire_block(&self, task: Task<'_>, word: &AtomicUsize) {
         if let Some(block) = pointer(read(word)) {
             crate::hook::freed(|| self.heap.addresses_of(block));
@@ -46,7 +44,6 @@ impl Inner {
     ///
     /// # Safety
     /// As for [`Self::retire_block`].
-    #[doc(hidden)]
     pub unsafe fn take_block(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
         pointer(read(word)).is_some_and(|block| {
             // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
@@ -56,7 +53,6 @@ impl Inner {
     }
 
     /// Allocates a block that is private to the task.
-    #[doc(hidden)]
     pub fn alloc_block(&self, task: Task<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         self.heap.alloc(&task.heap_task(), layout)
     }
@@ -65,20 +61,17 @@ impl Inner {
     ///
     /// # Safety
     /// The block belongs to the caller.
-    #[doc(hidden)]
     pub unsafe fn free_block(&self, task: Task<'_>, block: NonNull<u8>) {
         // SAFETY: the caller guarantees that the block belongs to it.
         unsafe { self.heap.free(&task.heap_task(), block) };
     }
 
     /// Whether there is a block of at least `bytes` bytes at this address.
-    #[doc(hidden)]
     pub fn has_block_at(&self, address: usize, bytes: usize) -> bool {
         self.has_block(pointer(address), bytes)
     }
 
     /// Releases the block of a box of bytes of this region. Returns its address and length.
-    #[doc(hidden)]
     pub fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
         let bytes = ManuallyDrop::new(bytes).as_raw();
         (bytes.cast(), bytes.len())
@@ -88,7 +81,6 @@ impl Inner {
     ///
     /// # Safety
     /// The task is the calling thread.
-    #[doc(hidden)]
     pub unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
         Task::new(&self.slots()[usize::from(owner.slot())], owner)
     }
