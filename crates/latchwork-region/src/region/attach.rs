@@ -201,7 +201,7 @@ impl Inner {
             return damaged("the heap is corrupt");
         }
         let lost = |entry: &super::names::Entry| {
-            entry.is_in_use() && !self.has_block(entry.object(), entry.bytes())
+            entry.is_in_use() && self.block(entry.object(), entry.bytes()).is_none()
         };
         if self.entries().iter().any(lost) {
             return damaged("a name leads to no object");

@@ -23,7 +23,7 @@
 //! that links it here: see `publish` of the heap.
 #![allow(unsafe_code)]
 
-use super::word::commit;
+use super::word::{commit, pointer, read};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::NonNull;
 
@@ -82,9 +82,7 @@ impl Entry {
 
     /// The object's address, which is not validated.
     pub(super) fn object(&self) -> Option<NonNull<u8>> {
-        NonNull::new(core::ptr::with_exposed_provenance_mut(
-            self.object.load(Ordering::Relaxed),
-        ))
+        pointer(read(&self.object))
     }
 
     /// The object's size.
@@ -119,14 +117,9 @@ impl Entry {
     }
 
     fn mark_moving(&self) {
-        self.set(&self.state, MOVING);
-    }
-
-    /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
-    /// comes before it, no later store is.
-    fn set(&self, word: &AtomicU32, value: u32) {
+        // In its place in program order, like a [`commit`].
         compiler_fence(Ordering::SeqCst);
-        word.store(value, Ordering::Release);
+        self.state.store(MOVING, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -146,16 +139,14 @@ impl Entry {
 
 /// Finds a name. The caller holds the directory's lock.
 pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
-    entries
-        .iter()
-        .find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name))
+    let is_it = |entry: &&Entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name);
+    entries.iter().find(is_it)
 }
 
 /// Finds a free entry. The caller holds the directory's lock.
 pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
-    entries
-        .iter()
-        .find(|entry| entry.state.load(Ordering::Relaxed) == FREE)
+    let is_free = |entry: &&Entry| entry.state.load(Ordering::Relaxed) == FREE;
+    entries.iter().find(is_free)
 }
 
 /// The number of lists of spares.

@@ -68,7 +68,7 @@ impl Inner {
 
     /// Whether there is a block of at least `bytes` bytes at this address.
     pub fn has_block_at(&self, address: usize, bytes: usize) -> bool {
-        self.has_block(pointer(address), bytes)
+        self.block(pointer(address), bytes).is_some()
     }
 
     /// Releases the block of a box of bytes of this region. Returns its address and length.

@@ -39,15 +39,18 @@ pub(super) fn address<T>(block: NonNull<T>) -> usize {
 /// # Safety
 /// `stage` says whether there is a value at `place`; no other task uses it.
 pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
-    struct Clear<'a>(&'a AtomicUsize, usize);
-    impl Drop for Clear<'_> {
-        fn drop(&mut self) {
-            commit(self.0, read(self.0) & !self.1);
-        }
-    }
     if read(stage) & part != 0 {
-        let _clear = Clear(stage, part);
+        let _clear = OnDrop(|| commit(stage, read(stage) & !part));
         // SAFETY: `stage` says that there is a value, and the caller guarantees that no other task uses it.
         unsafe { place.drop_in_place() };
+    }
+}
+
+/// Runs the function when it is dropped, also by a panic.
+pub(super) struct OnDrop<F: FnMut()>(pub(super) F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
