@@ -33,15 +33,7 @@ pub mod region;
 pub mod region {
     pub mod events;
     pub mod wait_record;
-
-    /// Stands in for the type in `region/park.rs`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Parked {
-        /// Woken, or the word had another value.
-        Again,
-        /// The deadline has passed.
-        TimedOut,
-    }
+    pub use wait_record::Parked;
 }
 
 #[allow(unused_imports, reason = "each file names them by `crate::`")]

@@ -148,6 +148,6 @@ pub use lookup::{
     recorded_priority, write_object_name,
 };
 #[doc(hidden)]
-pub use park::Parked;
-#[doc(hidden)]
 pub use task::Task;
+#[doc(hidden)]
+pub use wait_record::Parked;

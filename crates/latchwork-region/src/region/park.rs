@@ -16,8 +16,8 @@
 //! it cyclically in the table, and checks all tasks every [`RECHECK`].
 #![allow(unsafe_code)]
 
-use super::task_table::Life;
-use super::{Inner, Task};
+use super::task_table::{Life, life_of};
+use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sleep::Hooks;
 use crate::sys::futex::{self, Wait};
@@ -27,15 +27,6 @@ use std::sync::Arc;
 
 /// The maximum duration of one sleep of a task that cannot watch all others.
 const RECHECK: Duration = Duration::from_millis(100);
-
-/// Why [`Inner::park`] ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parked {
-    /// Something may have changed: the caller must check again.
-    Again,
-    /// The deadline has passed.
-    TimedOut,
-}
 
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
@@ -75,7 +66,7 @@ impl Inner {
         for slot in others.take(room) {
             // Acquire: a task that sees a word that a sweep has reset sees the deaths that it counted.
             let word = slot.life_word().load(Ordering::Acquire);
-            if super::task_table::life_of(word) == Life::Dead {
+            if life_of(word) == Life::Dead {
                 let _ = self.sweep();
                 return (Parked::Again, false);
             }
@@ -84,15 +75,8 @@ impl Inner {
         if self.deaths() != deaths {
             return (Parked::Again, false);
         }
-        let limit = if used > room + 1 {
-            Some(Deadline::after(RECHECK))
-        } else {
-            None
-        };
-        let until = match (limit, deadline) {
-            (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
-            (limit, deadline) => limit.or(deadline),
-        };
+        let limit = (used > room + 1).then(|| Deadline::after(RECHECK));
+        let until = limit.into_iter().chain(deadline).min();
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
         // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
         if self.has_unswept() {
