@@ -176,7 +176,7 @@ impl Inner {
         let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
         let held = locks.iter().any(|lock| lock.owner().is_some())
             || self.slots().iter().any(|slot| {
-                matches!(slot.life(), Life::Alive(_))
+                slot.is_alive()
                     || slot.wait.standing.lock.owner().is_some()
                     || slot.wait.lending.lock.owner().is_some()
             });

@@ -8,6 +8,8 @@
 //!
 //! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 
+#[cfg(feature = "foreign")]
+use super::Region;
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sys::each_thread::each_thread;
@@ -21,25 +23,22 @@ each_thread! {
     static CANCEL_WORD: Cell<Option<&'static AtomicU32>> = Cell::new(None);
 }
 
-/// The word that a task has for this purpose.
 #[cfg(feature = "foreign")]
-mod own {
-    use super::{AtomicU32, Cell, each_thread};
-    each_thread! {
-        pub(super) static OWN: Cell<Option<&'static AtomicU32>> = Cell::new(None);
-    }
+each_thread! {
+    /// The word that a task has for this purpose.
+    static OWN: Cell<Option<&'static AtomicU32>> = Cell::new(None);
 }
 
-/// Sets the calling task's word.
+/// Sets the calling thread's word for [`enable_cancel_word`].
 #[cfg(feature = "foreign")]
-pub(super) fn set_word(word: Option<&'static AtomicU32>) {
-    own::OWN.with(|own| own.set(word));
+pub fn set_cancel_word(word: Option<&'static AtomicU32>) {
+    OWN.with(|own| own.set(word));
 }
 
-/// Enables or disables the task's word, until the next call.
+/// Lets the directives of the calling thread use its cancel word, or none, until the next call.
 #[cfg(feature = "foreign")]
-pub(super) fn enable(is_enabled: bool) {
-    let word = own::OWN.with(Cell::get).filter(|_| is_enabled);
+pub fn enable_cancel_word(is_enabled: bool) {
+    let word = OWN.with(Cell::get).filter(|_| is_enabled);
     CANCEL_WORD.with(|enabled| enabled.set(word));
 }
 
@@ -67,10 +66,14 @@ impl Inner {
             ended => ended,
         }
     }
+}
 
-    /// Makes all sleepers in the region check again.
-    #[cfg(feature = "foreign")]
-    pub(super) fn wake_sleepers(&self) {
-        futex::wake(&self.header().slots_used, u32::MAX, Sharing::Shared);
-    }
+/// Wakes all sleepers of a region, so that they check their conditions again.
+#[cfg(feature = "foreign")]
+pub fn wake_sleepers(region: &Region) {
+    futex::wake(
+        &region.inner().header().slots_used,
+        u32::MAX,
+        Sharing::Shared,
+    );
 }

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use super::registry::{self, RegistryLock};
-use super::task_table::Life;
 use super::{Inner, Region, header};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, FileLock};
@@ -39,12 +38,11 @@ impl Inner {
         if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
-            && !self
-                .slots()
-                .iter()
-                .any(|slot| matches!(slot.life(), Life::Alive(_)));
-        if unlink && let Some(path) = &self.path {
+        let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0;
+        if unlink
+            && self.living_slots().next().is_none()
+            && let Some(path) = &self.path
+        {
             let _lock = RegistryLock::lock();
             // Acquire: another thread may have attached the region again.
             if self.uses.load(Ordering::Acquire) == 0 {

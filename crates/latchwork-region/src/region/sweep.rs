@@ -65,9 +65,8 @@ impl Region {
 impl Inner {
     /// Whether a task died whose slot was not swept yet.
     pub fn has_unswept(&self) -> bool {
-        self.used_slots()
-            .iter()
-            .any(|slot| slot.life() == Life::Dead)
+        let mut slots = self.used_slots().iter();
+        slots.any(|slot| slot.life() == Life::Dead)
     }
 
     pub fn sweep(&self) -> Result<Swept, AttachError> {
@@ -115,9 +114,7 @@ impl Inner {
             lists_walked &= slot.wait_until_list_walked(until);
             let process = slot.process.load(Ordering::Relaxed);
             for (index, other) in slots.iter().enumerate() {
-                if other.process.load(Ordering::Relaxed) == process
-                    && matches!(other.life(), Life::Alive(_))
-                {
+                if other.process.load(Ordering::Relaxed) == process && other.is_alive() {
                     lists_walked &= other.wait_if_being_killed(process, until);
                 }
                 if other.life() == Life::Dead && !dead.contains(&index) {
@@ -131,10 +128,8 @@ impl Inner {
     /// Waits for the deaths of tasks that are being killed at this moment.
     fn outlast_killed_tasks(&self) {
         let until = Deadline::after(WAIT_LIMIT);
-        for slot in self.used_slots() {
-            if matches!(slot.life(), Life::Alive(_)) {
-                slot.wait_if_being_killed(slot.process.load(Ordering::Relaxed), until);
-            }
+        for slot in self.living_slots() {
+            slot.wait_if_being_killed(slot.process.load(Ordering::Relaxed), until);
         }
     }
 
@@ -142,10 +137,11 @@ impl Inner {
     /// private blocks.
     fn recover_slot(&self, index: u16, lists_walked: bool) {
         let slot = &self.slots()[usize::from(index)];
-        let policy = match slot.orphans.load(Ordering::Relaxed) {
-            keep if keep == Orphans::Keep as u8 => OnDeath::Keep,
-            _ if !lists_walked => OnDeath::Keep,
-            _ => OnDeath::Free,
+        let keeps = slot.orphans.load(Ordering::Relaxed) == Orphans::Keep as u8;
+        let policy = if keeps || !lists_walked {
+            OnDeath::Keep
+        } else {
+            OnDeath::Free
         };
         // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
         unsafe { self.heap.recover(self.owner_of(index), policy) };

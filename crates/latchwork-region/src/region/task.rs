@@ -69,12 +69,12 @@ impl Inner {
 
     /// Whether a task is still alive.
     pub fn is_alive(&self, owner: Owner) -> bool {
-        let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
-            return false;
+        let is_its = |slot: &Slot| {
+            // The life-word is read first: its Acquire orders the read of the generation after it.
+            slot.is_alive() && slot.generation.load(Ordering::Relaxed) == owner.generation()
         };
-        // The life-word is read first: its Acquire orders the read of the generation after it.
-        matches!(slot.life(), Life::Alive(_))
-            && slot.generation.load(Ordering::Relaxed) == owner.generation()
+        let slot = self.slots().get(usize::from(owner.slot()));
+        slot.is_some_and(is_its)
     }
 
     /// The calling thread as a task, attached at its first use.
@@ -91,9 +91,8 @@ impl Inner {
     #[inline]
     pub fn attached_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base().addr().get();
-        let attachment = me
-            .attachments()
-            .find(|attachment| attachment.base == base)?;
+        let mut attachments = me.attachments();
+        let attachment = attachments.find(|attachment| attachment.base == base)?;
         Some(self.task_of(&attachment))
     }
 
@@ -135,20 +134,17 @@ impl Inner {
         })?;
         let slot = &self.slots()[index];
         slot.set_process(crate::sys::thread::process_id());
-        for other in self
-            .used_slots()
-            .iter()
-            .filter(|other| !ptr::eq(*other, slot))
-        {
+        let others = self.used_slots().iter();
+        for other in others.filter(|other| !ptr::eq(*other, slot)) {
             slot.note_shared_process(other);
         }
-        slot.attached_at
-            .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
+        let now = crate::sys::clock::since_boot();
+        slot.attached_at.store(now, Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.check.end();
-        slot.events.begin(self.owner_of(index as u16).generation());
-        slot.set_name(&crate::sys::thread::name());
         let owner = self.owner_of(index as u16);
+        slot.events.begin(owner.generation());
+        slot.set_name(&crate::sys::thread::name());
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
         slot.wait.wait_for_writers();
         self.wait_for_inbox_writers(&slot.inbox);
@@ -211,6 +207,11 @@ impl Inner {
     /// The slots that were ever used.
     pub(super) fn used_slots(&self) -> &[Slot] {
         &self.slots()[..usize::from(self.slots_used())]
+    }
+
+    /// The slots that have a living task.
+    pub(super) fn living_slots(&self) -> impl Iterator<Item = &Slot> {
+        self.used_slots().iter().filter(|slot| slot.is_alive())
     }
 
     /// The thread of the living task in a slot.

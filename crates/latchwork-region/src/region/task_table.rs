@@ -54,7 +54,7 @@ use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::{AtEnd, Node};
-use crate::task::Me;
+use crate::task::{Attachment, Me};
 use crate::text::whole_characters;
 
 /// Maximum length of a task's name in bytes.
@@ -121,6 +121,17 @@ impl Slot {
         // Acquire: pairs with the Release of `occupy` and `vacate`: a task that sees the new life sees the generation
         // that belongs to it.
         life_of(self.life.word.load(Ordering::Acquire))
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        matches!(self.life(), Life::Alive(_))
+    }
+
+    /// The slot of an attachment.
+    #[inline]
+    pub(super) fn of(attachment: &Attachment) -> &Self {
+        // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
+        unsafe { attachment.slot.cast().as_ref() }
     }
 
     /// Claims a free slot for the calling thread.
@@ -209,9 +220,8 @@ impl Slot {
     /// Marks this task and `other`, if they belong to one process.
     pub(super) fn note_shared_process(&self, other: &Self) {
         // SeqCst: see `set_process`. Other tasks do not change this slot's process.
-        let is_shared =
-            other.process.load(Ordering::SeqCst) == self.process.load(Ordering::Relaxed);
-        if is_shared && matches!(other.life(), Life::Alive(_)) {
+        let process = self.process.load(Ordering::Relaxed);
+        if other.process.load(Ordering::SeqCst) == process && other.is_alive() {
             self.shares_process.store(1, Ordering::Relaxed);
             other.shares_process.store(1, Ordering::Relaxed);
         }
