@@ -13,8 +13,7 @@
 #![allow(unsafe_code)]
 
 use super::error::{WAITV, system};
-use super::header::Identity;
-use super::heap::SPAN_BYTES;
+use super::header::{Identity, Layout};
 use super::registry::{self, RegistryLock};
 use super::task_table::Life;
 use super::{AttachError, CreateError, Inner, Region};
@@ -44,14 +43,14 @@ pub(super) fn attach(
         path,
         is_exclusive,
     };
-    let (identity, status) = candidate.identity(trusts_any_owner)?;
+    let (identity, layout, status) = candidate.identity(trusts_any_owner)?;
     RegistryLock::prepare().map_err(system("mmap"))?;
     // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
     // other way round.
     let registry_lock = RegistryLock::lock();
     match candidate.existing_mapping(&identity, &status)? {
         Some(region) => Ok(region),
-        None => candidate.map(identity, &status, &registry_lock),
+        None => candidate.map(identity, layout, &registry_lock),
     }
 }
 
@@ -73,7 +72,10 @@ impl Candidate {
         Ok(status)
     }
 
-    fn identity(&self, trusts_any_owner: bool) -> Result<(Identity, FileStatus), AttachError> {
+    fn identity(
+        &self,
+        trusts_any_owner: bool,
+    ) -> Result<(Identity, Layout, FileStatus), AttachError> {
         let status = self.status()?;
         if !status.regular {
             return Err(AttachError::NotARegion);
@@ -86,7 +88,7 @@ impl Candidate {
             return Err(AttachError::NotARegion);
         }
         let identity = Identity::parse(bytes);
-        identity.check(status.bytes, memory::page_bytes())?;
+        let layout = identity.check(status.bytes, memory::page_bytes())?;
         let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         if identity.pid_namespace != own_namespace {
             return Err(AttachError::OtherPidNamespace {
@@ -94,7 +96,7 @@ impl Candidate {
                 here: own_namespace,
             });
         }
-        Ok((identity, status))
+        Ok((identity, layout, status))
     }
 
     /// Another handle on the existing mapping, if this process has the region.
@@ -120,10 +122,9 @@ impl Candidate {
     fn map(
         self,
         identity: Identity,
-        status: &FileStatus,
+        layout: Layout,
         registry_lock: &RegistryLock,
     ) -> Result<Region, AttachError> {
-        let layout = identity.check(status.bytes, memory::page_bytes())?;
         let base = identity.base as usize;
         registry::complete_removals(&(base..base + layout.total), registry_lock);
         registry::unmap_retained(registry_lock);
@@ -137,7 +138,7 @@ impl Candidate {
         let named = self.path.is_some();
         let inner = Inner::new(self.file, mapping, identity, layout, self.path);
         let spans = inner.heap.committed();
-        let committed = layout.heap as u64 + u64::from(spans) * SPAN_BYTES as u64;
+        let (committed, _) = layout.range(spans, 0);
         // The size is read after `committed`: another task may have grown the file meanwhile.
         let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
         if spans > layout.heap_layout.max_spans || committed > status.bytes {

@@ -186,17 +186,9 @@ fn given(second: u64) -> u32 {
 
 /// One set of events of one task.
 #[repr(C)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Set {
     words: AtomicPair,
-}
-
-#[cfg(loom)]
-impl Default for Set {
-    fn default() -> Self {
-        Self {
-            words: AtomicPair::new(),
-        }
-    }
 }
 
 /// A wake-up that the sender must carry out.

@@ -71,20 +71,18 @@ impl Inner {
             registered: AtomicBool::new(false),
         })
     }
-}
 
-impl Inner {
     /// Ensures that all committed spans except trimmed ones have memory.
     pub(super) fn fill_used(&self) -> Result<(), Errno> {
         let mut span = 0;
         while span < self.heap.committed() {
             let used = (span..self.heap.committed()).take_while(|span| !self.heap.is_hollow(*span));
-            let run = used.count();
-            let offset = self.layout.heap + span as usize * SPAN_BYTES;
+            let run = used.count() as u32;
+            let (offset, bytes) = self.layout.range(span, run);
             if run > 0 {
-                memory::allocate(&self.file, offset as u64, (run * SPAN_BYTES) as u64)?;
+                memory::allocate(&self.file, offset, bytes)?;
             }
-            span += run as u32 + 1;
+            span += run + 1;
         }
         Ok(())
     }
@@ -165,12 +163,12 @@ impl Backing for FileBacking {
     }
 
     fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
-        let (offset, bytes) = self.range(first, spans);
+        let (offset, bytes) = self.layout.range(first, spans);
         memory::allocate(self.file(), offset, bytes).map_err(|_| GrowError)
     }
 
     fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError> {
-        let (offset, bytes) = self.range(first, spans);
+        let (offset, bytes) = self.layout.range(first, spans);
         memory::punch(self.file(), offset, bytes).map_err(|_| GrowError)
     }
 }
@@ -181,14 +179,8 @@ impl FileBacking {
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }
     }
 
-    /// The offset and length of spans in the file, in bytes.
-    fn range(&self, first: u32, spans: u32) -> (u64, u64) {
-        let bytes = |spans: u32| u64::from(spans) * SPAN_BYTES as u64;
-        (self.layout.heap as u64 + bytes(first), bytes(spans))
-    }
-
     fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
-        let (offset, bytes) = self.range(before, after - before);
+        let (offset, bytes) = self.layout.range(before, after - before);
         if bytes > 0 {
             memory::allocate(self.file(), offset, bytes)?;
         }

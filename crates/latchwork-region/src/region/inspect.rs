@@ -27,6 +27,7 @@ mod wait;
 
 pub use super::heap::HeapUse;
 pub use place::RegionPlace;
+pub(super) use survey::named_files;
 pub use survey::{Survey, survey};
 pub use wait::TaskWait;
 
@@ -38,7 +39,7 @@ use super::wait_record::BUSY;
 use super::{AttachError, header};
 use crate::atomic::Ordering;
 use crate::hook::TaskView;
-use crate::mutex::{OWNER_DIED, Robust, TID_MASK};
+use crate::mutex::Robust;
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -202,11 +203,10 @@ pub enum LockState {
 impl LockReport {
     fn new(name: &'static str, lock: &Robust) -> Self {
         // Relaxed: a copy in our own memory.
-        let word = lock.node().word.load(Ordering::Relaxed);
-        let state = match word & TID_MASK {
-            0 if word & OWNER_DIED != 0 => LockState::OwnerDied,
-            0 => LockState::Free,
-            thread => LockState::Held { thread },
+        let state = match life_of(lock.node().word.load(Ordering::Relaxed)) {
+            Life::Free => LockState::Free,
+            Life::Alive(thread) => LockState::Held { thread },
+            Life::Dead => LockState::OwnerDied,
         };
         Self { name, state }
     }
@@ -283,12 +283,8 @@ impl Snapshot {
         let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         let identity = &self.identity;
         let is_ours = identity.pid_namespace == own_namespace;
-        let heap = self
-            .layout
-            .heap_layout
-            .usage(self.memory, |offset, buffer| {
-                self.fill(self.layout.heap_tables + offset, buffer)
-            })?;
+        let fill = |offset, buffer: &mut [u8]| self.fill(self.layout.heap_tables + offset, buffer);
+        let heap = self.layout.heap_layout.usage(self.memory, fill)?;
         Ok(Contents {
             base: identity.base,
             max_bytes: identity.max_bytes,
@@ -328,16 +324,20 @@ impl Snapshot {
         threads_are_ours: bool,
     ) -> Result<Option<TaskReport>, AttachError> {
         let mut task = self.task(index)?;
+        if !threads_are_ours {
+            return Ok(task);
+        }
         // A task may come or go between reading the table and checking the thread.
         for _ in 0..4 {
-            match &mut task {
-                Some(found) if threads_are_ours && found.state == TaskState::Unconfirmed => {
-                    if found.thread_exists() {
-                        found.state = TaskState::Alive;
-                        break;
-                    }
-                }
-                _ => break,
+            let is_open = |found: &&mut TaskReport| found.state == TaskState::Unconfirmed;
+            let Some(found) = task.as_mut().filter(is_open) else {
+                break;
+            };
+            // A thread that is younger than the task only has the same ID.
+            let started = sys::thread_started(found.process, found.thread);
+            if started.is_some_and(|started| started <= found.attached_at) {
+                found.state = TaskState::Alive;
+                break;
             }
             let again = self.task(index)?;
             if again == task {
@@ -427,17 +427,8 @@ impl Contents {
     /// The task of this slot and generation.
     #[must_use]
     pub fn task(&self, slot: u16, generation: u32) -> Option<&TaskReport> {
-        self.tasks
-            .iter()
-            .find(|task| (task.slot, task.generation) == (slot, generation))
-    }
-}
-
-impl TaskReport {
-    /// Whether the thread in the table exists. A thread that is younger than the task only has the same ID.
-    fn thread_exists(&self) -> bool {
-        sys::thread_started(self.process, self.thread)
-            .is_some_and(|started| started <= self.attached_at)
+        let mut tasks = self.tasks.iter();
+        tasks.find(|task| (task.slot, task.generation) == (slot, generation))
     }
 }
 

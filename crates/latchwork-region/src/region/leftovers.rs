@@ -37,9 +37,9 @@
 //!
 //! A kill at any instruction leaves the name present or removed; the kernel releases the lock.
 
-use super::create::{DIRECTORY, PREFIX, path_of};
+use super::create::path_of;
 use super::{AttachError, inspect};
-use crate::sys::inspect::{self as sys, Place};
+use crate::sys::inspect::Place;
 use crate::sys::memory::{self, FileLock};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -107,14 +107,9 @@ pub enum Caution {
 /// If `/dev/shm` cannot be listed.
 pub fn remove_unused(only: &[String], dry_run: bool) -> Result<Vec<Leftover>, Errno> {
     if only.is_empty() {
-        let mut names = sys::names(Path::new(DIRECTORY))?;
-        names.sort();
-        let named = names
-            .iter()
-            .filter(|name| name.to_string_lossy().starts_with(PREFIX));
-        return Ok(named
-            .filter_map(|name| examine(&Path::new(DIRECTORY).join(name), dry_run))
-            .collect());
+        let files = inspect::named_files()?;
+        let examined = files.iter().filter_map(|path| examine(path, dry_run));
+        return Ok(examined.collect());
     }
     let named = only.iter().map(|name| examine_name(name, dry_run));
     Ok(named.collect())

@@ -121,10 +121,11 @@ impl Inner {
     /// Whether the calling process may have other tasks in this region.
     pub fn process_has_other_tasks(&self, task: Task<'_>) -> bool {
         // The fast path: the usual coproc has none.
-        if !task.slot.may_share_process() {
+        // Relaxed, here and below: a task's process never changes; the user is responsible for a thread that attaches
+        // meanwhile.
+        if task.slot.shares_process.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // Relaxed: a task's process never changes; the user is responsible for a thread that attaches meanwhile.
         let process = task.slot.process.load(Ordering::Relaxed);
         self.living_slots().any(|slot| {
             !ptr::eq(slot, task.slot) && slot.process.load(Ordering::Relaxed) == process

@@ -187,7 +187,7 @@ pub(super) fn unregister(region: &Inner, mapping: Mapping) {
             unsafe { registration.unmap() };
         }
         // Invariant 3: another thread has removed the region; or the region was never in a registration.
-        None if region.was_registered() => core::mem::forget(mapping),
+        None if region.registered.load(Ordering::Relaxed) => core::mem::forget(mapping),
         None => drop(mapping),
     }
     unmap_retained(&lock);

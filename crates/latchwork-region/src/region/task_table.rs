@@ -81,7 +81,7 @@ pub struct Slot {
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
-    shares_process: AtomicU8,
+    pub(super) shares_process: AtomicU8,
     /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
     pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
@@ -225,12 +225,6 @@ impl Slot {
             self.shares_process.store(1, Ordering::Relaxed);
             other.shares_process.store(1, Ordering::Relaxed);
         }
-    }
-
-    /// Whether there may be another task of this process.
-    pub(super) fn may_share_process(&self) -> bool {
-        // Relaxed: the user is responsible for a thread that attaches meanwhile.
-        self.shares_process.load(Ordering::Relaxed) != 0
     }
 
     /// The number of messages that the task has in flight.

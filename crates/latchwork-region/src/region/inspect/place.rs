@@ -30,9 +30,8 @@ impl Contents {
     #[must_use]
     pub fn place(&self, offset: u64) -> Option<RegionPlace<'_>> {
         let layout = &self.snapshot.layout;
-        let at = usize::try_from(offset)
-            .ok()
-            .filter(|at| *at < layout.total)?;
+        let at = usize::try_from(offset).ok()?;
+        (at < layout.total).then_some(())?;
         if at < layout.heap {
             let own = [
                 (offset_of!(Header, grow_lock), "grow"),
@@ -51,16 +50,11 @@ impl Contents {
             });
         }
         let address = self.base.checked_add(offset)?;
-        let object = self.objects.iter().find(|object| {
-            address
-                .checked_sub(object.address)
-                .is_some_and(|behind| behind < object.bytes.max(1))
+        let object = self.objects.iter().find_map(|object| {
+            let offset = address.checked_sub(object.address)?;
+            let name = &object.name;
+            (offset < object.bytes.max(1)).then_some(RegionPlace::Object { name, offset })
         });
-        Some(
-            object.map_or(RegionPlace::Heap, |object| RegionPlace::Object {
-                name: &object.name,
-                offset: address - object.address,
-            }),
-        )
+        Some(object.unwrap_or(RegionPlace::Heap))
     }
 }

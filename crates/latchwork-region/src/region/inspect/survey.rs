@@ -3,6 +3,7 @@
 use super::{Opening, RegionReport, identity, region_name, report};
 use crate::region::create::{DIRECTORY, PREFIX};
 use crate::sys::inspect::{self as sys, Place};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -28,19 +29,16 @@ const NAMELESS: &str = " (deleted)";
 #[must_use]
 pub fn survey() -> Survey {
     let mut listing = Listing::default();
-    for name in sys::names(Path::new(DIRECTORY)).unwrap_or_default() {
-        if name.to_string_lossy().starts_with(PREFIX) {
-            let path = Path::new(DIRECTORY).join(name);
-            if let Ok(place) = Place::at(&path) {
-                listing.add(&place, || (region_name(&path), Some(path.clone())));
-            }
+    for path in named_files().unwrap_or_default() {
+        if let Ok(place) = Place::at(&path) {
+            listing.add(&place, || (region_name(&path), Some(path.clone())));
         }
     }
     let mut hidden_processes = 0;
     for process in sys::processes().unwrap_or_default() {
         match sys::descriptors(process) {
             Ok(descriptors) => listing.add_process(process, &descriptors),
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => hidden_processes += 1,
+            Err(Errno::ACCESS | Errno::PERM) => hidden_processes += 1,
             // The process has ended.
             Err(_) => {}
         }
@@ -53,6 +51,15 @@ pub fn survey() -> Survey {
         regions,
         hidden_processes,
     }
+}
+
+/// The files with a region's name, sorted.
+pub(in crate::region) fn named_files() -> Result<Vec<PathBuf>, Errno> {
+    let mut names = sys::names(Path::new(DIRECTORY))?;
+    names.retain(|name| name.to_string_lossy().starts_with(PREFIX));
+    names.sort();
+    let paths = names.iter().map(|name| Path::new(DIRECTORY).join(name));
+    Ok(paths.collect())
 }
 
 #[derive(Default)]
