@@ -120,9 +120,8 @@ impl Inner {
 
     /// Whether the calling process may have other tasks in this region.
     pub fn process_has_other_tasks(&self, task: Task<'_>) -> bool {
-        // The fast path: the usual coproc has none.
-        // Relaxed, here and below: a task's process never changes; the user is responsible for a thread that attaches
-        // meanwhile.
+        // The fast path: the usual coproc has none. Relaxed, here and below: a task's process never changes; the user
+        // is responsible for a thread that attaches meanwhile.
         if task.slot.shares_process.load(Ordering::Relaxed) == 0 {
             return false;
         }

@@ -15,10 +15,9 @@ use std::sync::Arc;
 impl Region {
     /// The object of this name, made by `make` if there is none yet.
     ///
-    /// `make` runs at most once per name, under the directory's lock; it must not use the directory itself. (If
-    /// `make` forks, the child must not return from it: that aborts.) If the caller is killed in `make`, or `make`
-    /// panics, the name stays free. The object stays until [`Self::remove`] or the end of the region, and is then not
-    /// dropped.
+    /// `make` runs at most once per name, under the directory's lock; it must not use the directory itself. (If `make`
+    /// forks, the child must not return from it: that aborts.) If the caller is killed in `make`, or `make` panics, the
+    /// name stays free. The object stays until [`Self::remove`] or the end of the region, and is then not dropped.
     ///
     /// # Errors
     /// [`ObjectError::OtherType`] if the object of this name has another type or layout; see [`ObjectError`].
@@ -129,8 +128,7 @@ impl Region {
         typed(self.find_raw_object(name, T::FINGERPRINT)?)
     }
 
-    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are still
-    /// released.
+    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are still released.
     ///
     /// # Safety
     /// No task uses the object any more, nor keeps a reference to it.
