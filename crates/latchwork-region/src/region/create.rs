@@ -173,7 +173,14 @@ impl RegionOptions {
     /// # Errors
     /// See [`AttachError`]: the file is validated before any of its contents is used.
     pub fn attach(&self, name: &str) -> Result<Region, AttachError> {
-        self.attach_path(&path_of(name)?)
+        let path = path_of(name)?;
+        let file = memory::open_file(&path, true).map_err(|error| match error {
+            Errno::NOENT => AttachError::NotFound,
+            Errno::ACCESS | Errno::PERM => AttachError::Permission,
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO => AttachError::NotARegion,
+            error => error::system("open")(error),
+        })?;
+        attach(file, Some(path), self.trust_any_owner)
     }
 
     /// Attaches the region of this name, or creates it if there is none.
@@ -215,16 +222,6 @@ impl RegionOptions {
             error => error::system("open(/proc/thread-self/fd)")(error),
         })?;
         attach(own, None, self.trust_any_owner)
-    }
-
-    fn attach_path(&self, path: &Path) -> Result<Region, AttachError> {
-        let file = memory::open_file(path, true).map_err(|error| match error {
-            Errno::NOENT => AttachError::NotFound,
-            Errno::ACCESS | Errno::PERM => AttachError::Permission,
-            Errno::LOOP | Errno::ISDIR | Errno::NXIO => AttachError::NotARegion,
-            error => error::system("open")(error),
-        })?;
-        attach(file, Some(path.to_owned()), self.trust_any_owner)
     }
 
     fn create(

@@ -39,7 +39,8 @@ impl Inner {
         };
         let backing = FileBacking {
             base,
-            descriptor: file.as_raw_fd(),
+            // SAFETY: `Inner` contains both the file and the heap.
+            file: unsafe { BorrowedFd::borrow_raw(file.as_raw_fd()) },
             layout,
         };
         // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at creation; the
@@ -121,7 +122,8 @@ impl Region {
 /// The source of the heap's memory.
 struct FileBacking {
     base: NonNull<u8>,
-    descriptor: i32,
+    /// The region's file, which `Inner` keeps open as long as this heap exists.
+    file: BorrowedFd<'static>,
     layout: Layout,
 }
 
@@ -164,25 +166,20 @@ impl Backing for FileBacking {
 
     fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
         let (offset, bytes) = self.layout.range(first, spans);
-        memory::allocate(self.file(), offset, bytes).map_err(|_| GrowError)
+        memory::allocate(self.file, offset, bytes).map_err(|_| GrowError)
     }
 
     fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError> {
         let (offset, bytes) = self.layout.range(first, spans);
-        memory::punch(self.file(), offset, bytes).map_err(|_| GrowError)
+        memory::punch(self.file, offset, bytes).map_err(|_| GrowError)
     }
 }
 
 impl FileBacking {
-    fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the region's file, which `Inner` keeps open as long as this heap exists.
-        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
-    }
-
     fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
         let (offset, bytes) = self.layout.range(before, after - before);
         if bytes > 0 {
-            memory::allocate(self.file(), offset, bytes)?;
+            memory::allocate(self.file, offset, bytes)?;
         }
         // Relaxed: only the inspector reads it.
         header.committed.store(offset + bytes, Ordering::Relaxed);

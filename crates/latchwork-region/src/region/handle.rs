@@ -210,11 +210,10 @@ impl Region {
     /// As for [`Self::deallocate`].
     #[inline(never)]
     unsafe fn deallocate_quick(&self, block: NonNull<u8>) -> bool {
-        let Some(task) = self.inner.first_attached_task() else {
-            return false;
-        };
-        // SAFETY: the caller guarantees that the block is not used any more.
-        unsafe { self.inner.heap.free_quick(&task.heap_task(), block) }
+        self.inner.first_attached_task().is_some_and(|task| {
+            // SAFETY: the caller guarantees that the block is not used any more.
+            unsafe { self.inner.heap.free_quick(&task.heap_task(), block) }
+        })
     }
 
     /// # Safety

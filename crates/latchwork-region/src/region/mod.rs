@@ -37,7 +37,6 @@
 
 mod attach;
 mod boxed;
-mod cancel;
 mod container;
 mod create;
 mod error;
@@ -114,10 +113,6 @@ pub use self::{
     task::Task,
     wait_record::Parked,
 };
-
-/// The words that cancel the waits of a task that is deleted, for the C interface.
 #[cfg(feature = "foreign")]
 #[doc(hidden)]
-pub mod foreign {
-    pub use super::cancel::{enable_cancel_word, set_cancel_word, wake_sleepers};
-}
+pub use park::foreign;

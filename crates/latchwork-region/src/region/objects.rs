@@ -1,8 +1,9 @@
 //! Named objects of a region: made once, found by every task.
 #![allow(unsafe_code)]
 
-use super::names::{self, Entry, NAME_BYTES, SpareKind};
-use super::word::{OnDrop, pointer};
+use super::names::{CLAIMED, FREE, MOVING, READY, REMOVING};
+use super::names::{Entry, NAME_BYTES, SpareKind};
+use super::word::{OnDrop, commit, pointer, read};
 use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::mutex::{Acquired, RawError};
@@ -75,7 +76,7 @@ impl Region {
             let object = block.and_then(|block| reused_in::<T>(block).ok());
             object.is_some_and(|object| object.can_be_reused(self))
         };
-        if !directory.spares().take(entry, T::KIND, is_usable) {
+        if !directory.take_spare(entry, T::KIND, is_usable) {
             let made = directory.make(Layout::new::<T>(), |block| {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<T>().write(T::new()) };
@@ -88,7 +89,7 @@ impl Region {
         let object = reused_in::<T>((block, bytes))?;
         let begun = begin(object);
         if object.has_ended() {
-            directory.spares().return_to_spares(entry);
+            directory.return_to_spares(entry);
         }
         begun
     }
@@ -215,6 +216,9 @@ impl Inner {
     }
 }
 
+/// An upper bound of the length of a list of spares, so that a walk ends even if an attacker made the list circular.
+const MAX_SPARES: usize = 1 << 24;
+
 /// The locked directory.
 struct Directory<'r> {
     region: &'r Arc<Inner>,
@@ -244,12 +248,7 @@ impl<'r> Directory<'r> {
                     unsafe { lock.unlock_inconsistent() };
                     return Err(error.into());
                 }
-                let directory = ManuallyDrop::new(Self { region, task });
-                directory.spares().repair(region.entries());
-                names::repair(region.entries(), |object, location| {
-                    // SAFETY: the object of an entry whose remover died.
-                    unsafe { directory.retire(object, location) };
-                });
+                ManuallyDrop::new(Self { region, task }).repair();
                 lock.mark_consistent();
             }
             Err(RawError::Unavailable(error)) => return Err(ObjectError::Attach(error.into())),
@@ -269,7 +268,9 @@ impl<'r> Directory<'r> {
     fn free_entry(&self) -> Result<&'r Entry, ObjectError> {
         let entries = self.region.entries();
         let names = entries.len();
-        names::find_free(entries).ok_or(ObjectError::DirectoryFull { names })
+        let mut entries = entries.iter();
+        let free = entries.find(|entry| entry.state.load(Ordering::Relaxed) == FREE);
+        free.ok_or(ObjectError::DirectoryFull { names })
     }
 
     /// A block that is private to the task, with an object that `make` has written.
@@ -315,26 +316,95 @@ impl<'r> Directory<'r> {
         unsafe { heap.retire(&task, block, location, 0) };
     }
 
-    fn spares(&self) -> names::Spares<'r, impl Fn(usize, usize) -> Option<&'r AtomicUsize>> {
-        let region = self.region;
-        names::Spares {
-            lists: &region.header().spares,
-            reach: |object: usize, link: usize| {
-                let end = link + size_of::<AtomicUsize>();
-                let is_there = link.is_multiple_of(size_of::<usize>())
-                    && object.is_multiple_of(size_of::<usize>())
-                    && region.has_block_at(object, end);
-                let word = is_there.then(|| pointer(object + link))?;
-                // SAFETY: an aligned word in a block of the region.
-                word.map(|word| unsafe { word.as_ref() })
-            },
+    /// The word at an offset in an object, if there is one.
+    fn link(&self, object: usize, link: usize) -> Option<&'r AtomicUsize> {
+        let end = link + size_of::<AtomicUsize>();
+        let is_there = link.is_multiple_of(size_of::<usize>())
+            && object.is_multiple_of(size_of::<usize>())
+            && self.region.has_block_at(object, end);
+        let word = is_there.then(|| pointer(object + link))?;
+        // SAFETY: an aligned word in a block of the region.
+        word.map(|word| unsafe { word.as_ref() })
+    }
+
+    /// The words that lead to the spares of a kind, each with the spare's address and the spare's link.
+    fn spares(
+        &self,
+        kind: SpareKind,
+    ) -> impl Iterator<Item = (&'r AtomicUsize, usize, &'r AtomicUsize)> {
+        let mut place = &self.region.header().spares[kind.list];
+        core::iter::from_fn(move || {
+            let object = read(place);
+            let link = self.link(object, kind.link)?;
+            Some((core::mem::replace(&mut place, link), object, link))
+        })
+        .take(MAX_SPARES)
+    }
+
+    /// Gives a claimed entry the first spare of its kind for which `is_usable` returns true. Returns whether there is
+    /// one. `is_usable` sees all spares, since it also cleans up what dead tasks left in them.
+    fn take_spare(
+        &self,
+        entry: &Entry,
+        kind: SpareKind,
+        mut is_usable: impl FnMut(usize) -> bool,
+    ) -> bool {
+        entry.set_kind(kind);
+        let usable = self
+            .spares(kind)
+            .filter(|(_, object, _)| is_usable(*object));
+        let Some((place, object, link)) = usable.reduce(|first, _| first) else {
+            return false;
+        };
+        entry.mark_moving();
+        commit(&entry.object, object);
+        commit(place, read(link));
+        entry.mark_ready();
+        true
+    }
+
+    /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
+    fn return_to_spares(&self, entry: &Entry) {
+        entry.mark_moving();
+        self.finish_move(entry);
+    }
+
+    /// Frees an entry that is `MOVING`; its object, if it has one, becomes a spare.
+    fn finish_move(&self, entry: &Entry) {
+        let object = read(&entry.object);
+        if let Some(kind) = entry.kind()
+            && let Some(link) = self.link(object, kind.link)
+            && !self.spares(kind).any(|(_, spare, _)| spare == object)
+        {
+            let first = &self.region.header().spares[kind.list];
+            commit(link, read(first));
+            commit(first, object);
+        }
+        entry.mark_free();
+    }
+
+    /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
+    /// complete except for its state. An object whose removal began is freed.
+    fn repair(&self) {
+        for entry in self.region.entries() {
+            match (entry.state.load(Ordering::Relaxed), entry.object()) {
+                (MOVING, _) => self.finish_move(entry),
+                (CLAIMED, Some(_)) => entry.mark_ready(),
+                (CLAIMED | REMOVING, None) => entry.mark_free(),
+                (REMOVING, Some(object)) => {
+                    // SAFETY: the object of an entry whose remover died.
+                    unsafe { self.retire(object, &entry.object) };
+                    entry.mark_free();
+                }
+                _ => {}
+            }
         }
     }
 
     /// Frees the names of those objects of a kind that have ended and for which `which` returns true.
     fn return_ended_to_spares<T: Reused>(&self, which: impl Fn(&T) -> bool) {
         let is_ready = |entry: &&Entry| {
-            entry.state.load(Ordering::Relaxed) == names::READY
+            entry.state.load(Ordering::Relaxed) == READY
                 && entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
         };
         for entry in self.region.entries().iter().filter(is_ready) {
@@ -343,13 +413,14 @@ impl<'r> Directory<'r> {
             if object.is_some_and(|object| which(object) && object.has_ended()) {
                 // The list number in the file is not trusted.
                 entry.set_kind(T::KIND);
-                self.spares().return_to_spares(entry);
+                self.return_to_spares(entry);
             }
         }
     }
 
     fn entry(&self, name: &str, fingerprint: u64) -> Result<Option<&'r Entry>, ObjectError> {
-        match names::find(self.region.entries(), name) {
+        let mut entries = self.region.entries().iter();
+        match entries.find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name)) {
             Some(entry) if entry.fingerprint.load(Ordering::Relaxed) != fingerprint => {
                 Err(ObjectError::OtherType)
             }

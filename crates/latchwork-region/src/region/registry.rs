@@ -135,7 +135,7 @@ pub(super) fn may_contain(address: usize) -> bool {
     (lowest.load(Ordering::Relaxed)..highest.load(Ordering::Relaxed)).contains(&address)
 }
 
-/// The region that contains an address.
+/// The region of this process that contains an address.
 pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
     used()
         .iter()
@@ -169,6 +169,8 @@ pub(super) fn register(region: &Arc<Inner>, _: &RegistryLock) -> bool {
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();
     // Release: a thread that finds the region sees all of it.
     registration.region.store(weak, Ordering::Release);
+    // Relaxed: only the last user reads it.
+    region.registered.store(true, Ordering::Relaxed);
     true
 }
 

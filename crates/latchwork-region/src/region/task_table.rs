@@ -49,6 +49,7 @@ use super::events::EventSets;
 use super::heap::TaskHeap;
 use super::inbox::Inbox;
 use super::wait_record::WaitRecord;
+use super::word::text;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
@@ -270,12 +271,8 @@ impl Slot {
     }
 
     pub(crate) fn name(&self) -> String {
-        let bytes: Vec<u8> = self
-            .name
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .take_while(|byte| *byte != 0)
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let mut bytes = self.name.iter();
+        let end = bytes.position(|byte| byte.load(Ordering::Relaxed) == 0);
+        text(&self.name[..end.unwrap_or(NAME_BYTES)])
     }
 }

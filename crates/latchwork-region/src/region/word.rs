@@ -2,7 +2,7 @@
 //! so that a kill leaves a state from which the next holder of the lock can continue.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
+use crate::atomic::{AtomicU8, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::{self, NonNull};
 
 /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
@@ -31,6 +31,16 @@ pub(super) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
 #[inline]
 pub(super) fn address<T>(block: NonNull<T>) -> usize {
     block.as_ptr().expose_provenance()
+}
+
+/// Text that is stored byte by byte.
+pub(super) fn text(bytes: &[AtomicU8]) -> String {
+    // Relaxed: a text read during a change is garbled, which is harmless.
+    let bytes: Vec<u8> = bytes
+        .iter()
+        .map(|byte| byte.load(Ordering::Relaxed))
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Drops a value in place and clears the bits of `part` in `stage` afterwards, even if the drop panics. After a kill
