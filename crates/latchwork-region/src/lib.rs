@@ -41,11 +41,11 @@ use latchwork_sync::{
     backoff, completion, condvar, edit, hook, mutex, relocatable, rwlock, sharing, sleep, task,
     time, torn_safe,
 };
-#[cfg(not(loom))]
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sync::{barrier, once, spin};
-#[cfg(not(loom))]
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sys::text;
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
 use latchwork_sys::{atomic, fatal, sys};
+#[cfg(not(loom))]
+#[allow(unused_imports, reason = "each file names them by `crate::`")]
+use {
+    latchwork_sync::{barrier, once, spin},
+    latchwork_sys::text,
+};

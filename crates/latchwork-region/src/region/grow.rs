@@ -9,7 +9,7 @@ use super::{AttachError, Inner, Region};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, Mapping};
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, offset_of};
 use core::ptr::NonNull;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -31,10 +31,7 @@ impl Inner {
         let base = mapping.base();
         let tasks = TaskHeaps {
             // SAFETY: the layout places the slots inside the mapping.
-            first: unsafe {
-                base.add(layout.slots + core::mem::offset_of!(Slot, heap))
-                    .cast()
-            },
+            first: unsafe { base.add(layout.slots + offset_of!(Slot, heap)).cast() },
             stride: size_of::<Slot>(),
         };
         let backing = FileBacking {
@@ -54,7 +51,6 @@ impl Inner {
                 Box::new(backing),
             )
         };
-        let id = RegionId::new(base.addr().get(), identity.number);
         // SAFETY: the hook completes what a dead task had begun.
         unsafe { crate::task::set_owner_death_hook(super::sweep::after_owner_death) };
         crate::sleep::set_hooks(&super::park::HOOKS);
@@ -65,7 +61,7 @@ impl Inner {
             layout,
             path,
             heap,
-            id,
+            id: RegionId::new(base.addr().get(), identity.number),
             uses: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             never_unmapped: AtomicBool::new(false),
@@ -129,7 +125,7 @@ struct FileBacking {
 
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
 unsafe impl Send for FileBacking {}
-// SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
+// SAFETY: as for `Send`.
 unsafe impl Sync for FileBacking {}
 
 impl Backing for FileBacking {
@@ -152,16 +148,13 @@ impl Backing for FileBacking {
         let max = self.layout.heap_layout.max_spans;
         let step = spans.max((GROW_BYTES / SPAN_BYTES) as u32).max(before / 4);
         let wanted = before.saturating_add(step).min(max);
-        let result = self.commit(header, before, wanted).or_else(|_| {
+        let result = self.commit(heap, header, before, wanted).or_else(|_| {
             // There may not be enough memory for the desired growth, but enough for the requested one.
-            self.commit(header, before, before.saturating_add(spans).min(max))
+            self.commit(heap, header, before, before.saturating_add(spans).min(max))
         });
-        if let Ok(committed) = result {
-            heap.publish_committed(committed);
-        }
         // SAFETY: this thread locked it above.
         unsafe { header.grow_lock.unlock_raw() };
-        result.map(|_| ()).map_err(|_| GrowError)
+        result.map_err(|_| GrowError)
     }
 
     fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
@@ -176,13 +169,14 @@ impl Backing for FileBacking {
 }
 
 impl FileBacking {
-    fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
+    fn commit(&self, heap: &Heap, header: &Header, before: u32, after: u32) -> Result<(), Errno> {
         let (offset, bytes) = self.layout.range(before, after - before);
         if bytes > 0 {
             memory::allocate(self.file, offset, bytes)?;
         }
         // Relaxed: only the inspector reads it.
         header.committed.store(offset + bytes, Ordering::Relaxed);
-        Ok(after)
+        heap.publish_committed(after);
+        Ok(())
     }
 }

@@ -351,7 +351,7 @@ impl Snapshot {
     /// The task in a slot, from the table alone; `None` if the slot is free.
     fn task(&self, index: u16) -> Result<Option<TaskReport>, AttachError> {
         let slot = self.read::<Slot>(self.layout.slots + usize::from(index) * size_of::<Slot>())?;
-        let (thread, state) = match life_of(slot.life_word().load(Ordering::Relaxed)) {
+        let (thread, state) = match life_of(slot.life.word.load(Ordering::Relaxed)) {
             Life::Free => return Ok(None),
             Life::Alive(thread) => (thread, TaskState::Unconfirmed),
             Life::Dead => (0, TaskState::Unswept),

@@ -111,7 +111,7 @@ pub fn write_object_name(address: usize, to: &mut impl fmt::Write) {
 impl Inner {
     /// The life-word of a task and its current value; `None` once the task is gone.
     pub fn life_word(&self, task: Owner) -> Option<(&AtomicU32, u32)> {
-        let word = self.slots().get(usize::from(task.slot()))?.life_word();
+        let word = &self.slots().get(usize::from(task.slot()))?.life.word;
         // Before the check of the generation: a later change of the word wakes a task that waits with this value.
         // Acquire: pairs with the Release that ends a life.
         let value = word.load(Ordering::Acquire);

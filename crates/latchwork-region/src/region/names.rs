@@ -124,10 +124,6 @@ impl Entry {
         self.state.store(READY, Ordering::Release);
     }
 
-    pub(super) fn mark_removing(&self) {
-        self.state.store(REMOVING, Ordering::Relaxed);
-    }
-
     pub(super) fn mark_free(&self) {
         self.state.store(FREE, Ordering::Release);
     }

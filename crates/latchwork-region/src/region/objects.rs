@@ -141,7 +141,7 @@ impl Region {
         let entry = directory.entry(name, T::FINGERPRINT)?;
         let entry = entry.ok_or(ObjectError::NotFound)?;
         let object = typed_address::<T>(directory.object_of(entry)?)?;
-        entry.mark_removing();
+        entry.state.store(REMOVING, Ordering::Relaxed);
         // Also if the drop panics.
         let _removal = OnDrop(|| {
             directory.assert_held();

@@ -79,12 +79,12 @@ impl Inner {
             (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
         for slot in others.take(room) {
             // Acquire: a task that sees a word that a sweep has reset sees the deaths that it counted.
-            let word = slot.life_word().load(Ordering::Acquire);
+            let word = slot.life.word.load(Ordering::Acquire);
             if life_of(word) == Life::Dead {
                 let _ = self.sweep();
                 return (Parked::Again, false);
             }
-            watch(slot.life_word(), word);
+            watch(&slot.life.word, word);
         }
         if self.deaths() != deaths {
             return (Parked::Again, false);

@@ -110,7 +110,7 @@ impl Inner {
             self.header().deaths.fetch_add(1, Ordering::Release);
             // Relaxed: only a statistic.
             self.header().died.fetch_add(1, Ordering::Relaxed);
-            futex::wake(slot.life_word(), u32::MAX, Sharing::Shared);
+            futex::wake(&slot.life.word, u32::MAX, Sharing::Shared);
             lists_walked &= slot.wait_until_list_walked(until);
             let process = slot.process.load(Ordering::Relaxed);
             for (index, other) in slots.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Inner {
         // Relaxed: published with the life-word.
         slot.tail.word.store(0, Ordering::Relaxed);
         // Release: pairs with `occupy`.
-        slot.life_word().store(0, Ordering::Release);
+        slot.life.word.store(0, Ordering::Release);
     }
 
     /// Releases the heap of a living task that leaves: the blocks that it allocated stay, since others may use them,
@@ -191,7 +191,7 @@ impl Slot {
     fn wait_if_being_killed(&self, process: u32, until: Deadline) -> bool {
         loop {
             // Acquire: as for `life`.
-            let word = self.life_word().load(Ordering::Acquire);
+            let word = self.life.word.load(Ordering::Acquire);
             let Life::Alive(tid) = life_of(word) else {
                 return true;
             };
@@ -202,7 +202,7 @@ impl Slot {
                 return false;
             }
             let poll = Deadline::after(POLL_INTERVAL).min(until);
-            futex::wait(self.life_word(), word, Sharing::Shared, Some(poll));
+            futex::wait(&self.life.word, word, Sharing::Shared, Some(poll));
         }
     }
 }

@@ -114,10 +114,6 @@ pub(super) fn life_of(word: u32) -> Life {
 }
 
 impl Slot {
-    pub(super) fn life_word(&self) -> &AtomicU32 {
-        &self.life.word
-    }
-
     pub(super) fn life(&self) -> Life {
         // Acquire: pairs with the Release of `occupy` and `vacate`: a task that sees the new life sees the generation
         // that belongs to it.
@@ -145,37 +141,31 @@ impl Slot {
         let head = unsafe { me.head() };
         let before = head.announce(&self.life, 0);
         // AcqRel: pairs with `vacate` of the previous owner and with `life`.
-        let taken = self
-            .life
-            .word
-            .compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if taken {
-            self.life.set_at_end(AtEnd::HandOn);
-            self.tail.set_at_end(AtEnd::HandOn);
-            // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked
-            // in `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
-            unsafe { head.link(&self.life, 0, head.front(), me.end()) };
-            me.spend();
+        let life = me.tid() | WAITERS;
+        let word = &self.life.word;
+        if word
+            .compare_exchange(0, life, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            head.settle(before);
+            return false;
         }
+        self.life.set_at_end(AtEnd::HandOn);
+        self.tail.set_at_end(AtEnd::HandOn);
+        // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked in
+        // `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
+        unsafe { head.link(&self.life, 0, head.front(), me.end()) };
+        me.spend();
         head.settle(before);
-        if taken {
-            self.occupy_tail(me);
-        }
-        taken
-    }
-
-    fn occupy_tail(&self, me: Me) {
-        // SAFETY: as in `occupy`: the list is used in this call alone, and a slot never moves.
-        let head = unsafe { me.head() };
         let before = head.announce(&self.tail, 0);
         // Relaxed: other tasks read it only after the kernel has marked the life-word.
-        self.tail.word.store(me.tid() | WAITERS, Ordering::Relaxed);
+        self.tail.word.store(life, Ordering::Relaxed);
         // SAFETY: the word belongs to this task and is announced; a slot never moves, and the word is unlinked in
         // `vacate`.
         unsafe { head.link_tail(&self.tail) };
         me.spend();
         head.settle(before);
+        true
     }
 
     /// The calling thread, which ends, leaves the slot to its process.
