@@ -8,8 +8,7 @@
 
 use super::attach::attach;
 use super::error::{self, WAITV};
-use super::header::{self, Header, Identity, Layout};
-use super::header::{MAX_BYTES, MAX_NAMES, MAX_TASKS, MIN_BYTES};
+use super::header::{self, Header, Identity, Layout, MAX_BYTES, MAX_NAMES, MAX_TASKS, MIN_BYTES};
 use super::heap::SPAN_BYTES;
 use super::registry::{self, RegistryLock};
 use super::{AttachError, CreateError, Inner, NameError, Region};

@@ -68,7 +68,7 @@ use crate::sys::futex::{self, Sharing};
 /// The condition that a task waits for; by default none.
 #[derive(Clone, Copy, Default)]
 pub struct Condition {
-    events: u32,
+    pub events: u32,
     all: bool,
 }
 
@@ -81,10 +81,6 @@ impl Condition {
     /// All of `events`.
     pub fn all(events: u32) -> Self {
         Self { events, all: true }
-    }
-
-    pub fn events(self) -> u32 {
-        self.events
     }
 
     fn is_met_by(self, pending: u32) -> bool {
@@ -193,14 +189,9 @@ pub struct Set {
 
 /// A wake-up that the sender must carry out.
 #[must_use]
-pub struct Wake<'a>(Option<&'a AtomicU64>);
+pub struct Wake<'a>(pub(crate) Option<&'a AtomicU64>);
 
 impl Wake<'_> {
-    #[cfg(loom)]
-    pub fn is_needed(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Makes the system call, if one is needed. Preserves `errno`.
     pub fn carry_out(self) {
         if let Some(word) = self.0 {
@@ -379,13 +370,4 @@ pub struct EventSets {
     pub user: Set,
     /// System events, of the layers below the application.
     pub system: Set,
-}
-
-#[cfg(not(loom))]
-impl EventSets {
-    /// Empties both sets for a new task.
-    pub(super) fn begin(&self, generation: u32) {
-        self.user.begin(generation);
-        self.system.begin(generation);
-    }
 }

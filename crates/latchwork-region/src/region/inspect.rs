@@ -223,9 +223,8 @@ pub fn inspect_path(path: &Path) -> Result<RegionReport, AttachError> {
 
 fn region_name(path: &Path) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    file.strip_prefix(super::create::PREFIX)
-        .unwrap_or(&file)
-        .to_owned()
+    let name = file.strip_prefix(super::create::PREFIX);
+    name.unwrap_or(&file).to_owned()
 }
 
 fn attach_error(error: Errno) -> AttachError {
@@ -238,10 +237,8 @@ fn attach_error(error: Errno) -> AttachError {
 }
 
 fn report(place: &Place, name: String, path: Option<PathBuf>) -> RegionReport {
-    let snapshot = place
-        .open()
-        .map_err(attach_error)
-        .and_then(|file| Snapshot::new(file, place));
+    let file = place.open().map_err(attach_error);
+    let snapshot = file.and_then(|file| Snapshot::new(file, place));
     let name = match &snapshot {
         // The kernel truncates the link of a memory file, and some different names look alike in it.
         Ok(snapshot) if path.is_none() => snapshot.identity.label(),
@@ -310,9 +307,7 @@ impl Snapshot {
     }
 
     fn tasks(&self, used: u32, threads_are_ours: bool) -> Result<Vec<TaskReport>, AttachError> {
-        let used = u16::try_from(used)
-            .unwrap_or(u16::MAX)
-            .min(self.identity.max_tasks);
+        let used = used.min(self.identity.max_tasks.into()) as u16;
         (0..used)
             .filter_map(|index| self.confirmed_task(index, threads_are_ours).transpose())
             .collect()

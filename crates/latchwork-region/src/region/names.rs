@@ -53,12 +53,9 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn is(&self, name: &str) -> bool {
         // Relaxed: the caller holds the directory's lock.
+        let bytes = self.name.iter().map(|place| place.load(Ordering::Relaxed));
         self.length.load(Ordering::Relaxed) as usize == name.len()
-            && self
-                .name
-                .iter()
-                .zip(name.bytes())
-                .all(|(place, byte)| place.load(Ordering::Relaxed) == byte)
+            && bytes.take(name.len()).eq(name.bytes())
     }
 
     pub(super) fn name(&self) -> String {
@@ -68,10 +65,9 @@ impl Entry {
 
     /// Whether the entry has, or is about to have, an object. No task may change the entry meanwhile.
     pub(super) fn is_in_use(&self) -> bool {
-        let object = self.object().is_some();
         match self.state.load(Ordering::Relaxed) {
             FREE => false,
-            CLAIMED | REMOVING | MOVING => object,
+            CLAIMED | REMOVING | MOVING => self.object().is_some(),
             _ => true,
         }
     }

@@ -1,8 +1,7 @@
 //! Named objects of a region: made once, found by every task.
 #![allow(unsafe_code)]
 
-use super::names::{CLAIMED, FREE, MOVING, READY, REMOVING};
-use super::names::{Entry, NAME_BYTES, SpareKind};
+use super::names::{CLAIMED, Entry, FREE, MOVING, NAME_BYTES, READY, REMOVING, SpareKind};
 use super::word::{OnDrop, commit, pointer, read};
 use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
 use crate::atomic::{AtomicUsize, Ordering};

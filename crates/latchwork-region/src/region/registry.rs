@@ -238,12 +238,8 @@ impl RegistryLock {
         if WORD.load(Ordering::Acquire).is_null() {
             let page = thread::map_wipe_on_fork()?;
             // Release: pairs with the Acquire in `lock` and above.
-            let set = WORD.compare_exchange(
-                ptr::null_mut(),
-                page.as_ptr().cast(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
+            let (null, word) = (ptr::null_mut(), page.as_ptr().cast());
+            let set = WORD.compare_exchange(null, word, Ordering::Release, Ordering::Relaxed);
             if set.is_err() {
                 // SAFETY: no other thread knows the page.
                 unsafe { thread::unmap_record(page) };

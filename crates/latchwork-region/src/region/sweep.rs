@@ -11,12 +11,11 @@
 //! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of them, each of
 //! which is idempotent. (A generation may be skipped.)
 //!
-//! *Why this wait?* The kernel finds a dead task's remaining locks through pointers in the locks that it has not
-//! reached yet, and other tasks may run in between. Until the walk is finished, a lock in a block that only the task
-//! knew, or in data whose lock has already passed on, must not be freed or overwritten. Moreover, a SIGKILL ends the
-//! threads of a process one by one: a thread to which the dead task had passed a reference to its box or guard may
-//! still have locks there. So a sweep waits for the other tasks of a process that is being killed (except threads that
-//! are not tasks of the region, and processes about which `/proc` says nothing).
+//! *Why this wait?* What is on the list must stay unchanged until the walk is finished: see the [task
+//! table](super::task_table). Moreover, a SIGKILL ends the threads of a process one by one: a thread to which the dead
+//! task had passed a reference to its box or guard may still have locks there. So a sweep waits for the other tasks of a
+//! process that is being killed (except threads that are not tasks of the region, and processes about which `/proc` says
+//! nothing).
 //!
 //! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
 //! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`WAIT_LIMIT`] the
@@ -32,7 +31,6 @@ use crate::sys::futex::{self, Sharing};
 use crate::sys::{proc_file, thread};
 use crate::time::Deadline;
 use core::time::Duration;
-use std::sync::Arc;
 
 /// How long a sweep waits for the kernel and for dying tasks.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
@@ -99,9 +97,8 @@ impl Inner {
     fn wait_for_dead_tasks(&self) -> (Vec<usize>, bool) {
         let slots = self.used_slots();
         let until = Deadline::after(WAIT_LIMIT);
-        let mut dead: Vec<usize> = (0..slots.len())
-            .filter(|index| slots[*index].life() == Life::Dead)
-            .collect();
+        let is_dead = |index: &usize| slots[*index].life() == Life::Dead;
+        let mut dead: Vec<usize> = (0..slots.len()).filter(is_dead).collect();
         let mut lists_walked = true;
         let mut next = 0;
         while let Some(slot) = dead.get(next).map(|index| &slots[*index]) {
@@ -220,6 +217,5 @@ pub(super) fn after_owner_death(lock: usize) {
         }
         // The slot is swept if possible; if not, no task could sweep it, and the heap aborts on misuse.
         let _ = inner.sweep();
-        drop::<Arc<Inner>>(inner);
     }
 }

@@ -29,11 +29,7 @@ pub struct Task<'r> {
     owner: Owner,
 }
 
-impl<'r> Task<'r> {
-    pub(super) fn new(slot: &'r Slot, owner: Owner) -> Self {
-        Self { slot, owner }
-    }
-
+impl Task<'_> {
     /// Slot and generation, which identify this task for ever.
     #[inline]
     pub fn owner(self) -> Owner {
@@ -96,6 +92,15 @@ impl Inner {
         Some(self.task_of(&attachment))
     }
 
+    /// The task of this slot and generation.
+    ///
+    /// # Safety
+    /// The task is the calling thread.
+    pub unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
+        let slot = &self.slots()[usize::from(owner.slot())];
+        Task { slot, owner }
+    }
+
     /// The fast path of [`Self::task`], with one comparison: `None` if the thread's first attachment is to another
     /// region.
     #[inline(always)]
@@ -143,12 +148,15 @@ impl Inner {
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.check.end();
         let owner = self.owner_of(index as u16);
-        slot.events.begin(owner.generation());
+        slot.events.user.begin(owner.generation());
+        slot.events.system.begin(owner.generation());
         slot.set_name(&crate::sys::thread::name());
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
         slot.wait.wait_for_writers();
         self.wait_for_inbox_writers(&slot.inbox);
-        slot.reset_messages();
+        // A new task has no messages and waits for none.
+        slot.messages.store(0, Ordering::Relaxed);
+        slot.inbox.reset();
         slot.wait.init(owner.raw(), wait_record::recorded(priority));
         self.use_begins();
         let addresses = self.addresses();
@@ -163,7 +171,8 @@ impl Inner {
             context: unsafe {
                 NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
             },
-            lends: has_messages_in,
+            // SAFETY: a slot of a region, which the attachment keeps mapped.
+            lends: |slot| unsafe { slot.cast::<Slot>().as_ref() }.messages() != 0,
             detach: detach_thread,
         };
         // SAFETY: `occupy_slot` has put the slot's life-word and tail on the list; the slot and the context are those of
@@ -174,27 +183,29 @@ impl Inner {
 
     /// Includes a slot in the slots that are checked for dead tasks, before it has a task, so that the death of a
     /// task that is killed in its first instructions is detected, too.
-    fn use_slot(&self, index: usize) -> bool {
+    fn use_slot(&self, index: usize) {
         let used = index as u32 + 1;
         // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
         if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
             let used = &raw const self.header().slots_used;
             futex::wake(used, u32::MAX, Sharing::Shared);
         }
-        true
     }
 
     fn occupy_slot(&self, me: Me) -> Option<usize> {
+        let mut slots = self.slots().iter().enumerate();
+        let (index, slot) = slots.find(|(index, slot)| {
+            slot.life() == Life::Free && {
+                self.use_slot(*index);
+                slot.occupy(me)
+            }
+        })?;
         // A generation of 0 would mean no owner; a fresh slot gets its first generation here, before any task can
         // have named it.
-        self.slots().iter().enumerate().position(|(index, slot)| {
-            slot.life() == Life::Free && self.use_slot(index) && slot.occupy(me) && {
-                if slot.generation.load(Ordering::Relaxed) == 0 {
-                    slot.generation.store(1, Ordering::Relaxed);
-                }
-                true
-            }
-        })
+        if slot.generation.load(Ordering::Relaxed) == 0 {
+            slot.generation.store(1, Ordering::Relaxed);
+        }
+        Some(index)
     }
 
     /// The number of slots that were ever used.
@@ -246,14 +257,6 @@ fn detach_unused(me: Me) {
         // SAFETY: this thread's attachment, which the callback forgets.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
-}
-
-/// # Safety
-/// `slot` is that of an attachment of the calling thread.
-unsafe fn has_messages_in(slot: NonNull<()>) -> bool {
-    // SAFETY: a slot of a region, which the attachment keeps mapped.
-    let slot: &Slot = unsafe { slot.cast().as_ref() };
-    slot.messages() != 0
 }
 
 /// # Safety

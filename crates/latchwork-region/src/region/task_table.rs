@@ -23,8 +23,9 @@
 //! | 0 | 0 | the slot is free |
 //!
 //! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
-//! as other tasks run. So everything on the dead task's list must stay unchanged until the walk is finished: its
-//! private blocks that contain locks, and the data that a held lock opens to its next holder.
+//! as other tasks run: it finds the remaining locks through those that it has not reached yet. So everything on the
+//! dead task's list must stay unchanged, neither freed nor overwritten, until the walk is finished: its private blocks
+//! that contain locks, and the data that a held lock opens to its next holder.
 //!
 //! Invariants
 //! 1. A slot's generation changes only while no task's life-word is in it (dead and under the sweep lock, or by its
@@ -87,7 +88,7 @@ pub struct Slot {
     pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
     /// uses it.
-    messages: AtomicU32,
+    pub(super) messages: AtomicU32,
     pub inbox: Inbox,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
@@ -238,12 +239,6 @@ impl Slot {
     /// Whether other tasks may wait for something that the task has.
     pub(super) fn has_obligations(&self) -> bool {
         self.messages() != 0 || self.wait.standing.held() != 0
-    }
-
-    /// Resets the messages for a new task, which has none and waits for none.
-    pub(super) fn reset_messages(&self) {
-        self.messages.store(0, Ordering::Relaxed);
-        self.inbox.reset();
     }
 
     pub(super) fn next_generation(&self) {

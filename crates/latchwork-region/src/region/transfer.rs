@@ -4,7 +4,7 @@
 //! whenever a task is killed, each step here has happened or has not.
 #![allow(unsafe_code)]
 
-use super::heap::{AllocError, Owner};
+use super::heap::AllocError;
 use super::word::{address, pointer, read};
 use super::{Inner, Task, boxed::Box};
 use crate::atomic::AtomicUsize;
@@ -19,11 +19,9 @@ impl Inner {
     /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
     /// caller.
     pub unsafe fn publish_block(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
+        let task = task.heap_task();
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
-        unsafe {
-            self.heap
-                .publish(&task.heap_task(), block, word, address(block))
-        };
+        unsafe { self.heap.publish(&task, block, word, address(block)) };
     }
 
     /// Frees the block at the address in `word`, and stores 0 there.
@@ -75,13 +73,5 @@ impl Inner {
     pub fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
         let bytes = ManuallyDrop::new(bytes).as_raw();
         (bytes.cast(), bytes.len())
-    }
-
-    /// The task of this slot and generation.
-    ///
-    /// # Safety
-    /// The task is the calling thread.
-    pub unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
-        Task::new(&self.slots()[usize::from(owner.slot())], owner)
     }
 }

@@ -38,16 +38,12 @@ impl Contents {
                 (offset_of!(Header, sweep_lock), "sweep"),
                 (offset_of!(Header, names_lock), "names"),
             ];
-            if let Some((_, name)) = own.into_iter().find(|(lock, _)| *lock == at) {
-                return Some(RegionPlace::Lock(name));
-            }
+            let own = own.into_iter().find(|(lock, _)| *lock == at);
             let is_standing = (layout.slots..layout.names).contains(&at)
                 && (at - layout.slots) % size_of::<Slot>() == offset_of!(Slot, wait.standing.lock);
-            return Some(if is_standing {
-                RegionPlace::Lock("standing")
-            } else {
-                RegionPlace::Tables
-            });
+            let lock = own.map(|(_, name)| name);
+            let lock = lock.or(is_standing.then_some("standing"));
+            return Some(lock.map_or(RegionPlace::Tables, RegionPlace::Lock));
         }
         let address = self.base.checked_add(offset)?;
         let object = self.objects.iter().find_map(|object| {
