@@ -324,8 +324,8 @@ impl Snapshot {
         }
         // A task may come or go between reading the table and checking the thread.
         for _ in 0..4 {
-            let is_open = |found: &&mut TaskReport| found.state == TaskState::Unconfirmed;
-            let Some(found) = task.as_mut().filter(is_open) else {
+            let is_unconfirmed = |found: &&mut TaskReport| found.state == TaskState::Unconfirmed;
+            let Some(found) = task.as_mut().filter(is_unconfirmed) else {
                 break;
             };
             // A thread that is younger than the task only has the same ID.
