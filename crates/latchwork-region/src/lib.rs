@@ -33,15 +33,7 @@ pub mod region;
 pub mod region {
     pub mod events;
     pub mod wait_record;
-
-    /// Stands in for the type in `region/park.rs`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Parked {
-        /// Woken, or the word had another value.
-        Again,
-        /// The deadline has passed.
-        TimedOut,
-    }
+    pub use wait_record::Parked;
 }
 
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
@@ -49,11 +41,11 @@ use latchwork_sync::{
     backoff, completion, condvar, edit, hook, mutex, relocatable, rwlock, sharing, sleep, task,
     time, torn_safe,
 };
-#[cfg(not(loom))]
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sync::{barrier, once, spin};
-#[cfg(not(loom))]
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sys::text;
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
 use latchwork_sys::{atomic, fatal, sys};
+#[cfg(not(loom))]
+#[allow(unused_imports, reason = "each file names them by `crate::`")]
+use {
+    latchwork_sync::{barrier, once, spin},
+    latchwork_sys::text,
+};

@@ -256,7 +256,7 @@ impl<'r> Events<'r> {
 
     fn try_receive(&self, condition: Condition) -> Result<EventSet, TryReceiveError> {
         let own = self.own()?;
-        if condition.events() == 0 {
+        if condition.events == 0 {
             return Ok(EventSet::empty());
         }
         match own.take(condition) {
@@ -275,7 +275,7 @@ impl<'r> Events<'r> {
     ) -> Result<EventSet, ReceiveError> {
         let inner = self.inner();
         let task = inner.task()?;
-        if condition.events() == 0 {
+        if condition.events == 0 {
             return Ok(EventSet::empty());
         }
         let set = self.set_of(task.owner().slot());

@@ -12,9 +12,8 @@
 //! guarantees that only that user, root, and users admitted by its mode have written it.
 #![allow(unsafe_code)]
 
-use super::error::WAITV;
-use super::header::Identity;
-use super::heap::SPAN_BYTES;
+use super::error::{WAITV, system};
+use super::header::{Identity, Layout};
 use super::registry::{self, RegistryLock};
 use super::task_table::Life;
 use super::{AttachError, CreateError, Inner, Region};
@@ -23,10 +22,6 @@ use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::PathBuf;
-
-fn system(call: &'static str) -> impl Fn(Errno) -> AttachError {
-    move |error| AttachError::System { call, error }
-}
 
 /// Attaches the region in a file that was opened for this purpose only.
 pub(super) fn attach(
@@ -48,14 +43,14 @@ pub(super) fn attach(
         path,
         is_exclusive,
     };
-    let (identity, status) = candidate.identity(trusts_any_owner)?;
+    let (identity, layout, status) = candidate.identity(trusts_any_owner)?;
     RegistryLock::prepare().map_err(system("mmap"))?;
     // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
     // other way round.
     let registry_lock = RegistryLock::lock();
     match candidate.existing_mapping(&identity, &status)? {
         Some(region) => Ok(region),
-        None => candidate.map(identity, &status, &registry_lock),
+        None => candidate.map(identity, layout, &registry_lock),
     }
 }
 
@@ -77,7 +72,10 @@ impl Candidate {
         Ok(status)
     }
 
-    fn identity(&self, trusts_any_owner: bool) -> Result<(Identity, FileStatus), AttachError> {
+    fn identity(
+        &self,
+        trusts_any_owner: bool,
+    ) -> Result<(Identity, Layout, FileStatus), AttachError> {
         let status = self.status()?;
         if !status.regular {
             return Err(AttachError::NotARegion);
@@ -90,7 +88,7 @@ impl Candidate {
             return Err(AttachError::NotARegion);
         }
         let identity = Identity::parse(bytes);
-        identity.check(status.bytes, memory::page_bytes())?;
+        let layout = identity.check(status.bytes, memory::page_bytes())?;
         let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         if identity.pid_namespace != own_namespace {
             return Err(AttachError::OtherPidNamespace {
@@ -98,7 +96,7 @@ impl Candidate {
                 here: own_namespace,
             });
         }
-        Ok((identity, status))
+        Ok((identity, layout, status))
     }
 
     /// Another handle on the existing mapping, if this process has the region.
@@ -124,10 +122,9 @@ impl Candidate {
     fn map(
         self,
         identity: Identity,
-        status: &FileStatus,
+        layout: Layout,
         registry_lock: &RegistryLock,
     ) -> Result<Region, AttachError> {
-        let layout = identity.check(status.bytes, memory::page_bytes())?;
         let base = identity.base as usize;
         registry::complete_removals(&(base..base + layout.total), registry_lock);
         registry::unmap_retained(registry_lock);
@@ -141,7 +138,7 @@ impl Candidate {
         let named = self.path.is_some();
         let inner = Inner::new(self.file, mapping, identity, layout, self.path);
         let spans = inner.heap.committed();
-        let committed = layout.heap as u64 + u64::from(spans) * SPAN_BYTES as u64;
+        let (committed, _) = layout.range(spans, 0);
         // The size is read after `committed`: another task may have grown the file meanwhile.
         let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
         if spans > layout.heap_layout.max_spans || committed > status.bytes {
@@ -180,7 +177,7 @@ impl Inner {
         let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
         let held = locks.iter().any(|lock| lock.owner().is_some())
             || self.slots().iter().any(|slot| {
-                matches!(slot.life(), Life::Alive(_))
+                slot.is_alive()
                     || slot.wait.standing.lock.owner().is_some()
                     || slot.wait.lending.lock.owner().is_some()
             });
@@ -205,7 +202,7 @@ impl Inner {
             return damaged("the heap is corrupt");
         }
         let lost = |entry: &super::names::Entry| {
-            entry.is_in_use() && !self.has_block(entry.object(), entry.bytes())
+            entry.is_in_use() && self.block(entry.object(), entry.bytes()).is_none()
         };
         if self.entries().iter().any(lost) {
             return damaged("a name leads to no object");
@@ -220,28 +217,17 @@ impl Inner {
 
 impl From<CreateError> for AttachError {
     fn from(error: CreateError) -> Self {
-        match error {
-            CreateError::Kernel(what) => Self::Kernel(what),
-            CreateError::Name(error) => Self::Name(error),
-            CreateError::TooManyRegions => Self::TooManyRegions,
-            CreateError::AddressTaken(base) => Self::AddressTaken { base },
-            CreateError::OutOfMemory(error) => Self::System {
-                call: "fallocate",
-                error,
-            },
-            CreateError::System { call, error } => Self::System { call, error },
-            CreateError::NoAddress(_) => Self::System {
-                call: "mmap",
-                error: Errno::NOMEM,
-            },
-            CreateError::Exists => Self::System {
-                call: "linkat",
-                error: Errno::EXIST,
-            },
-            CreateError::Capacity { .. } => Self::System {
-                call: "capacity check",
-                error: Errno::INVAL,
-            },
-        }
+        let (call, error) = match error {
+            CreateError::Kernel(what) => return Self::Kernel(what),
+            CreateError::Name(error) => return Self::Name(error),
+            CreateError::TooManyRegions => return Self::TooManyRegions,
+            CreateError::AddressTaken(base) => return Self::AddressTaken { base },
+            CreateError::OutOfMemory(error) => ("fallocate", error),
+            CreateError::System { call, error } => (call, error),
+            CreateError::NoAddress(_) => ("mmap", Errno::NOMEM),
+            CreateError::Exists => ("linkat", Errno::EXIST),
+            CreateError::Capacity { .. } => ("capacity check", Errno::INVAL),
+        };
+        Self::System { call, error }
     }
 }

@@ -7,14 +7,15 @@
 #![allow(unsafe_code)]
 
 use super::attach::attach;
-use super::error::WAITV;
-use super::header::{self, Header, Identity, Layout};
+use super::error::{self, WAITV};
+use super::header::{self, Header, Identity, Layout, MAX_BYTES, MAX_NAMES, MAX_TASKS, MIN_BYTES};
 use super::heap::SPAN_BYTES;
 use super::registry::{self, RegistryLock};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, Mapping};
 use crate::text::whole_characters;
+use core::ops::RangeInclusive;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -49,13 +50,6 @@ pub struct RegionOptions {
 
 impl Default for RegionOptions {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl RegionOptions {
-    /// The defaults: at most 256 MiB, 256 tasks and 1024 names; accessible to this user only.
-    pub fn new() -> Self {
         Self {
             max_bytes: 256 << 20,
             max_tasks: 256,
@@ -66,6 +60,13 @@ impl RegionOptions {
             unlink_at_last_detach: false,
             trust_any_owner: false,
         }
+    }
+}
+
+impl RegionOptions {
+    /// The defaults: at most 256 MiB, 256 tasks and 1024 names; accessible to this user only.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The maximum size of the heap in bytes, 1 MiB to 1 TiB. Only address space, and memory of about 0.2 % for
@@ -159,10 +160,7 @@ impl RegionOptions {
         match memory::publish_file(region.file(), &path) {
             Ok(()) => Ok(region),
             Err(Errno::EXIST) => Err(CreateError::Exists),
-            Err(error) => Err(CreateError::System {
-                call: "linkat",
-                error,
-            }),
+            Err(error) => Err(system("linkat")(error)),
         }
     }
 
@@ -174,7 +172,14 @@ impl RegionOptions {
     /// # Errors
     /// See [`AttachError`]: the file is validated before any of its contents is used.
     pub fn attach(&self, name: &str) -> Result<Region, AttachError> {
-        self.attach_path(&path_of(name)?)
+        let path = path_of(name)?;
+        let file = memory::open_file(&path, true).map_err(|error| match error {
+            Errno::NOENT => AttachError::NotFound,
+            Errno::ACCESS | Errno::PERM => AttachError::Permission,
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO => AttachError::NotARegion,
+            error => error::system("open")(error),
+        })?;
+        attach(file, Some(path), self.trust_any_owner)
     }
 
     /// Attaches the region of this name, or creates it if there is none.
@@ -207,28 +212,15 @@ impl RegionOptions {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_file(&self, file: OwnedFd) -> Result<Region, AttachError> {
-        let system = |call| move |error| AttachError::System { call, error };
-        if !memory::file_status(&file).map_err(system("fstat"))?.regular {
+        let status = memory::file_status(&file).map_err(error::system("fstat"))?;
+        if !status.regular {
             return Err(AttachError::NotARegion);
         }
         let own = memory::open_again(&file).map_err(|error| match error {
             Errno::ACCESS | Errno::PERM => AttachError::Permission,
-            error => system("open(/proc/thread-self/fd)")(error),
+            error => error::system("open(/proc/thread-self/fd)")(error),
         })?;
         attach(own, None, self.trust_any_owner)
-    }
-
-    fn attach_path(&self, path: &Path) -> Result<Region, AttachError> {
-        let file = memory::open_file(path, true).map_err(|error| match error {
-            Errno::NOENT => AttachError::NotFound,
-            Errno::ACCESS | Errno::PERM => AttachError::Permission,
-            Errno::LOOP | Errno::ISDIR | Errno::NXIO => AttachError::NotARegion,
-            error => AttachError::System {
-                call: "open",
-                error,
-            },
-        })?;
-        attach(file, Some(path.to_owned()), self.trust_any_owner)
     }
 
     fn create(
@@ -240,24 +232,9 @@ impl RegionOptions {
         if crate::sys::probe::futex_waitv().is_err() {
             return Err(CreateError::Kernel(WAITV));
         }
-        in_range(
-            "max_bytes",
-            self.max_bytes,
-            header::MIN_BYTES,
-            header::MAX_BYTES,
-        )?;
-        in_range(
-            "max_tasks",
-            self.max_tasks.into(),
-            1,
-            header::MAX_TASKS.into(),
-        )?;
-        in_range(
-            "max_names",
-            self.max_names.into(),
-            1,
-            header::MAX_NAMES.into(),
-        )?;
+        in_range("max_bytes", self.max_bytes, MIN_BYTES..=MAX_BYTES)?;
+        in_range("max_tasks", self.max_tasks.into(), 1..=MAX_TASKS.into())?;
+        in_range("max_names", self.max_names.into(), 1..=MAX_NAMES.into())?;
         let layout = Layout::new(self.max_bytes, self.max_tasks, self.max_names)
             .ok_or(CreateError::NoAddress(self.max_bytes as usize))?;
         let committed = layout.heap as u64;
@@ -276,11 +253,7 @@ impl RegionOptions {
             magic: header::MAGIC,
             version: header::VERSION,
             max_tasks: self.max_tasks,
-            flags: if self.unlink_at_last_detach {
-                header::FLAG_UNLINK_AT_LAST_DETACH
-            } else {
-                0
-            },
+            flags: u16::from(self.unlink_at_last_detach) * header::FLAG_UNLINK_AT_LAST_DETACH,
             fingerprint: header::FINGERPRINT,
             base: base.addr().get() as u64,
             max_bytes: self.max_bytes,
@@ -324,10 +297,7 @@ impl RegionOptions {
             registry::complete_removals(&(address..address + bytes), lock);
             return Mapping::shared_at(file, address, bytes).map_err(|error| match error {
                 Errno::EXIST => CreateError::AddressTaken(address),
-                error => CreateError::System {
-                    call: "mmap",
-                    error,
-                },
+                error => system("mmap")(error),
             });
         }
         let window = memory::address_window();
@@ -353,17 +323,15 @@ impl RegionOptions {
     }
 }
 
-fn in_range(what: &'static str, given: u64, min: u64, max: u64) -> Result<(), CreateError> {
-    if (min..=max).contains(&given) {
-        Ok(())
-    } else {
-        Err(CreateError::Capacity {
-            what,
-            given,
-            min,
-            max,
-        })
-    }
+fn in_range(what: &'static str, given: u64, range: RangeInclusive<u64>) -> Result<(), CreateError> {
+    let (min, max) = (*range.start(), *range.end());
+    let error = CreateError::Capacity {
+        what,
+        given,
+        min,
+        max,
+    };
+    range.contains(&given).then_some(()).ok_or(error)
 }
 
 fn system(call: &'static str) -> impl Fn(Errno) -> CreateError {

@@ -134,7 +134,7 @@ pub enum AttachError {
     ThreadEnding,
     /// The thread cannot own robust locks.
     #[error(transparent)]
-    Task(TaskError),
+    Task(#[from] TaskError),
     /// A system call failed.
     #[error("{call} failed: {error}")]
     System {
@@ -143,6 +143,10 @@ pub enum AttachError {
         /// The error that the kernel returned.
         error: Errno,
     },
+}
+
+pub(super) fn system(call: &'static str) -> impl Fn(Errno) -> AttachError {
+    move |error| AttachError::System { call, error }
 }
 
 /// Why a name is refused.
@@ -207,10 +211,13 @@ pub enum StorageError {
 }
 
 /// The value for which a container had no room, and the reason.
+#[derive(thiserror::Error)]
+#[error("{error}")]
 pub struct PushError<T> {
     /// The value.
     pub value: T,
     /// The reason.
+    #[source]
     pub error: StorageError,
 }
 
@@ -223,27 +230,9 @@ impl<T> fmt::Debug for PushError<T> {
     }
 }
 
-impl<T> fmt::Display for PushError<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(formatter)
-    }
-}
-
-impl<T> core::error::Error for PushError<T> {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
 impl<T> From<PushError<T>> for StorageError {
     /// Drops the value.
     fn from(error: PushError<T>) -> Self {
         error.error
-    }
-}
-
-impl From<TaskError> for AttachError {
-    fn from(error: TaskError) -> Self {
-        Self::Task(error)
     }
 }

@@ -65,10 +65,10 @@ use crate::atomic::{AtomicPair, AtomicU64, Ordering, spin_hint, unless_fault};
 use crate::backoff::EVENTS;
 use crate::sys::futex::{self, Sharing};
 
-/// The condition that a task waits for.
-#[derive(Clone, Copy)]
+/// The condition that a task waits for; by default none.
+#[derive(Clone, Copy, Default)]
 pub struct Condition {
-    events: u32,
+    pub events: u32,
     all: bool,
 }
 
@@ -83,10 +83,6 @@ impl Condition {
         Self { events, all: true }
     }
 
-    pub fn events(self) -> u32 {
-        self.events
-    }
-
     fn is_met_by(self, pending: u32) -> bool {
         let present = pending & self.events;
         if self.all {
@@ -98,7 +94,7 @@ impl Condition {
 }
 
 /// The contents of a set at one moment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct State {
     generation: u32,
     sleeps: bool,
@@ -107,10 +103,6 @@ struct State {
     given: u32,
 }
 
-const NO_CONDITION: Condition = Condition {
-    events: 0,
-    all: false,
-};
 const ALL: u64 = 1;
 const SLEEPS: u64 = 2;
 /// The shift of the generation, and its mask.
@@ -121,10 +113,7 @@ impl State {
     fn empty(generation: u32) -> Self {
         Self {
             generation: generation & GENERATION,
-            sleeps: false,
-            condition: NO_CONDITION,
-            pending: 0,
-            given: 0,
+            ..Self::default()
         }
     }
 
@@ -158,39 +147,25 @@ impl State {
     fn with(self, events: u32) -> Self {
         let pending = self.pending | events;
         let met_by = unless_fault!(EventsDoNotAddUp, pending, events);
-        let waits = self.condition.events != 0;
-        if waits && self.given == 0 && self.condition.is_met_by(met_by) {
-            let given = pending & self.condition.events;
-            let pending = pending & !given;
-            return Self {
-                pending,
-                given,
-                ..self
-            };
+        let is_met = self.given == 0 && self.condition.is_met_by(met_by);
+        let gives = unless_fault!(EventsMerge, is_met, is_met || self.given != 0);
+        if self.condition.events == 0 || !gives {
+            return Self { pending, ..self };
         }
-        #[cfg(loom)]
-        if waits
-            && self.given != 0
-            && latchwork_sys::model::has(latchwork_sys::model::Fault::EventsMerge)
-        {
-            let given = self.given | pending & self.condition.events;
-            let pending = pending & !given;
-            return Self {
-                pending,
-                given,
-                ..self
-            };
+        let taken = pending & self.condition.events;
+        Self {
+            pending: pending & !taken,
+            given: self.given | taken,
+            ..self
         }
-        Self { pending, ..self }
     }
 
     /// The state without its condition and its given events.
     fn ended(self) -> Self {
         Self {
-            sleeps: false,
-            condition: NO_CONDITION,
-            given: 0,
-            ..self
+            generation: self.generation,
+            pending: self.pending,
+            ..Self::default()
         }
     }
 }
@@ -207,29 +182,16 @@ fn given(second: u64) -> u32 {
 
 /// One set of events of one task.
 #[repr(C)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Set {
     words: AtomicPair,
 }
 
-#[cfg(loom)]
-impl Default for Set {
-    fn default() -> Self {
-        Self {
-            words: AtomicPair::new(),
-        }
-    }
-}
-
 /// A wake-up that the sender must carry out.
 #[must_use]
-pub struct Wake<'a>(Option<&'a AtomicU64>);
+pub struct Wake<'a>(pub(crate) Option<&'a AtomicU64>);
 
 impl Wake<'_> {
-    #[cfg(loom)]
-    pub fn is_needed(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Makes the system call, if one is needed. Preserves `errno`.
     pub fn carry_out(self) {
         if let Some(word) = self.0 {
@@ -327,13 +289,8 @@ impl Set {
             let present = all_there & condition.events;
             if condition.is_met_by(present) {
                 let pending = all_there & !present;
-                if self.take_step(
-                    now,
-                    State {
-                        pending,
-                        ..now.ended()
-                    },
-                ) {
+                let ended = now.ended();
+                if self.take_step(now, State { pending, ..ended }) {
                     return Ok(present);
                 }
                 continue;
@@ -344,26 +301,18 @@ impl Set {
                 ..now.ended()
             };
             if self.take_step(now, waiting) {
-                break;
+                return self.receive_given(sleep);
             }
         }
-        self.receive_given(sleep)
     }
 
     /// The events that the task waits for, whether for all of them, and which of them are pending; `None` if it does
     /// not wait. For inspection of a copy.
-    #[cfg(not(loom))]
-    pub(super) fn wanted(&self) -> Option<(u32, bool, u32)> {
+    pub(crate) fn wanted(&self) -> Option<(u32, bool, u32)> {
         let now = self.load();
         let Condition { events, all } = now.condition;
         let waits = events != 0 && now.given == 0;
         waits.then_some((events, all, now.pending & events))
-    }
-
-    #[cfg(loom)]
-    pub fn is_awaited(&self) -> bool {
-        let now = self.load();
-        now.condition.events != 0 && now.given == 0
     }
 
     /// Waits until a send has met the published condition.
@@ -392,10 +341,8 @@ impl Set {
                 continue;
             }
             let seen = unless_fault!(EventSleepsOnUnseen, asleep, self.load());
-            if let Err(error) = sleep(
-                self.words.sleep_word(),
-                AtomicPair::asleep_value(seen.pack()),
-            ) {
+            let value = AtomicPair::asleep_value(seen.pack());
+            if let Err(error) = sleep(self.words.sleep_word(), value) {
                 // Events that came in time take precedence over the error.
                 let given = self.end_wait();
                 return if given == 0 { Err(error) } else { Ok(given) };
@@ -423,13 +370,4 @@ pub struct EventSets {
     pub user: Set,
     /// System events, of the layers below the application.
     pub system: Set,
-}
-
-#[cfg(not(loom))]
-impl EventSets {
-    /// Empties both sets for a new task.
-    pub(super) fn begin(&self, generation: u32) {
-        self.user.begin(generation);
-        self.system.begin(generation);
-    }
 }

@@ -9,7 +9,7 @@ use super::{AttachError, Inner, Region};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, Mapping};
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, offset_of};
 use core::ptr::NonNull;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -31,15 +31,13 @@ impl Inner {
         let base = mapping.base();
         let tasks = TaskHeaps {
             // SAFETY: the layout places the slots inside the mapping.
-            first: unsafe {
-                base.add(layout.slots + core::mem::offset_of!(Slot, heap))
-                    .cast()
-            },
+            first: unsafe { base.add(layout.slots + offset_of!(Slot, heap)).cast() },
             stride: size_of::<Slot>(),
         };
         let backing = FileBacking {
             base,
-            descriptor: file.as_raw_fd(),
+            // SAFETY: `Inner` contains both the file and the heap.
+            file: unsafe { BorrowedFd::borrow_raw(file.as_raw_fd()) },
             layout,
         };
         // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at creation; the
@@ -53,7 +51,6 @@ impl Inner {
                 Box::new(backing),
             )
         };
-        let id = RegionId::new(base.addr().get(), identity.number);
         // SAFETY: the hook completes what a dead task had begun.
         unsafe { crate::task::set_owner_death_hook(super::sweep::after_owner_death) };
         crate::sleep::set_hooks(&super::park::HOOKS);
@@ -64,27 +61,25 @@ impl Inner {
             layout,
             path,
             heap,
-            id,
+            id: RegionId::new(base.addr().get(), identity.number),
             uses: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             never_unmapped: AtomicBool::new(false),
             registered: AtomicBool::new(false),
         })
     }
-}
 
-impl Inner {
     /// Ensures that all committed spans except trimmed ones have memory.
     pub(super) fn fill_used(&self) -> Result<(), Errno> {
         let mut span = 0;
         while span < self.heap.committed() {
             let used = (span..self.heap.committed()).take_while(|span| !self.heap.is_hollow(*span));
-            let run = used.count();
-            let offset = self.layout.heap + span as usize * SPAN_BYTES;
+            let run = used.count() as u32;
+            let (offset, bytes) = self.layout.range(span, run);
             if run > 0 {
-                memory::allocate(&self.file, offset as u64, (run * SPAN_BYTES) as u64)?;
+                memory::allocate(&self.file, offset, bytes)?;
             }
-            span += run as u32 + 1;
+            span += run + 1;
         }
         Ok(())
     }
@@ -123,13 +118,14 @@ impl Region {
 /// The source of the heap's memory.
 struct FileBacking {
     base: NonNull<u8>,
-    descriptor: i32,
+    /// The region's file, which `Inner` keeps open as long as this heap exists.
+    file: BorrowedFd<'static>,
     layout: Layout,
 }
 
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
 unsafe impl Send for FileBacking {}
-// SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
+// SAFETY: as for `Send`.
 unsafe impl Sync for FileBacking {}
 
 impl Backing for FileBacking {
@@ -152,48 +148,35 @@ impl Backing for FileBacking {
         let max = self.layout.heap_layout.max_spans;
         let step = spans.max((GROW_BYTES / SPAN_BYTES) as u32).max(before / 4);
         let wanted = before.saturating_add(step).min(max);
-        let result = self.commit(header, before, wanted).or_else(|_| {
+        let result = self.commit(heap, header, before, wanted).or_else(|_| {
             // There may not be enough memory for the desired growth, but enough for the requested one.
-            self.commit(header, before, before.saturating_add(spans).min(max))
+            self.commit(heap, header, before, before.saturating_add(spans).min(max))
         });
-        if let Ok(committed) = result {
-            heap.publish_committed(committed);
-        }
         // SAFETY: this thread locked it above.
         unsafe { header.grow_lock.unlock_raw() };
-        result.map(|_| ()).map_err(|_| GrowError)
+        result.map_err(|_| GrowError)
     }
 
     fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
-        let (offset, bytes) = self.range(first, spans);
-        memory::allocate(self.file(), offset, bytes).map_err(|_| GrowError)
+        let (offset, bytes) = self.layout.range(first, spans);
+        memory::allocate(self.file, offset, bytes).map_err(|_| GrowError)
     }
 
     fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError> {
-        let (offset, bytes) = self.range(first, spans);
-        memory::punch(self.file(), offset, bytes).map_err(|_| GrowError)
+        let (offset, bytes) = self.layout.range(first, spans);
+        memory::punch(self.file, offset, bytes).map_err(|_| GrowError)
     }
 }
 
 impl FileBacking {
-    fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the region's file, which `Inner` keeps open as long as this heap exists.
-        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
-    }
-
-    /// The offset and length of spans in the file, in bytes.
-    fn range(&self, first: u32, spans: u32) -> (u64, u64) {
-        let bytes = |spans: u32| u64::from(spans) * SPAN_BYTES as u64;
-        (self.layout.heap as u64 + bytes(first), bytes(spans))
-    }
-
-    fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
-        let (offset, bytes) = self.range(before, after - before);
+    fn commit(&self, heap: &Heap, header: &Header, before: u32, after: u32) -> Result<(), Errno> {
+        let (offset, bytes) = self.layout.range(before, after - before);
         if bytes > 0 {
-            memory::allocate(self.file(), offset, bytes)?;
+            memory::allocate(self.file, offset, bytes)?;
         }
         // Relaxed: only the inspector reads it.
         header.committed.store(offset + bytes, Ordering::Relaxed);
-        Ok(after)
+        heap.publish_committed(after);
+        Ok(())
     }
 }

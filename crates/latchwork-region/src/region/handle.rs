@@ -4,6 +4,7 @@
 use super::heap::{Corruption, HeapStats};
 use super::{AttachError, Inner, ObjectError, Orphans, Shareable};
 use crate::atomic::Ordering;
+use crate::task::{Me, TaskError};
 use core::alloc::Layout as MemoryLayout;
 use core::fmt;
 use core::pin::Pin;
@@ -46,6 +47,27 @@ impl Drop for Region {
         self.inner.handles.fetch_sub(1, Ordering::Relaxed);
         self.inner.use_ends();
     }
+}
+
+/// Why a thread could not leave a region.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DetachError {
+    /// The thread holds locks or semaphores of the region, or has messages in flight.
+    #[error(
+        "the thread holds {locks} robust locks and semaphores of the region, and has {messages} messages in flight"
+    )]
+    Holding {
+        /// The number of robust locks that the thread holds, and semaphores that it owns.
+        locks: usize,
+        /// The number of messages that it received and neither finished nor returned.
+        messages: usize,
+        /// The handle.
+        region: Region,
+    },
+    /// The thread's own record cannot be made.
+    #[error(transparent)]
+    Task(TaskError),
 }
 
 impl Region {
@@ -98,18 +120,41 @@ impl Region {
         Ok(())
     }
 
+    /// Ends the calling thread's membership of the region, instead of at its exit, and drops this handle.
+    ///
+    /// # Errors
+    /// [`DetachError::Holding`] if the thread holds robust locks of the region (unmapping them would leave dangling
+    /// entries in its robust list), owns semaphores of it, or has messages of its queues in flight.
+    pub fn detach(self) -> Result<(), DetachError> {
+        let me = Me::get().map_err(DetachError::Task)?;
+        let base = self.inner.base().addr().get();
+        let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
+            return Ok(());
+        };
+        let slot = self.inner.task_of(&attachment).slot;
+        let locks = self.inner.locks_held(me) + slot.wait.standing.held() as usize;
+        let messages = slot.messages() as usize;
+        if locks != 0 || messages != 0 {
+            return Err(DetachError::Holding {
+                locks,
+                messages,
+                region: self,
+            });
+        }
+        // SAFETY: this thread's attachment, which the callback forgets.
+        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+        Ok(())
+    }
+
     /// Sets what happens, at the calling task's death, to the blocks that only this task knows. By default they are
     /// freed.
     ///
     /// # Errors
     /// As for [`Self::join`].
     pub fn on_death(&self, orphans: Orphans) -> Result<(), AttachError> {
+        let slot = self.inner.task()?.slot;
         // Relaxed: read after this task's death.
-        self.inner
-            .task()?
-            .slot
-            .orphans
-            .store(orphans as u8, Ordering::Relaxed);
+        slot.orphans.store(orphans as u8, Ordering::Relaxed);
         Ok(())
     }
 
@@ -165,11 +210,10 @@ impl Region {
     /// As for [`Self::deallocate`].
     #[inline(never)]
     unsafe fn deallocate_quick(&self, block: NonNull<u8>) -> bool {
-        let Some(task) = self.inner.first_attached_task() else {
-            return false;
-        };
-        // SAFETY: the caller guarantees that the block is not used any more.
-        unsafe { self.inner.heap.free_quick(&task.heap_task(), block) }
+        self.inner.first_attached_task().is_some_and(|task| {
+            // SAFETY: the caller guarantees that the block is not used any more.
+            unsafe { self.inner.heap.free_quick(&task.heap_task(), block) }
+        })
     }
 
     /// # Safety

@@ -77,18 +77,15 @@ pub(crate) struct Layout {
     pub(super) total: usize,
 }
 
-const fn align_up(value: usize, align: usize) -> usize {
-    value.next_multiple_of(align)
-}
-
 impl Layout {
     /// The layout for capacities that are within the bounds above.
     pub(super) fn new(max_bytes: u64, max_tasks: u16, max_names: u32) -> Option<Self> {
-        let slots = align_up(size_of::<Header>(), 4096);
-        let names = align_up(slots + max_tasks as usize * size_of::<Slot>(), 4096);
-        let heap_tables = align_up(names + max_names as usize * size_of::<Entry>(), 4096);
+        let after = |start: usize, bytes: usize| (start + bytes).next_multiple_of(4096);
+        let slots = after(0, size_of::<Header>());
+        let names = after(slots, max_tasks as usize * size_of::<Slot>());
+        let heap_tables = after(names, max_names as usize * size_of::<Entry>());
         let heap_layout = HeapLayout::for_max(max_bytes as usize, max_tasks)?;
-        let heap = align_up(heap_tables + heap_layout.meta_bytes, SPAN_BYTES);
+        let heap = (heap_tables + heap_layout.meta_bytes).next_multiple_of(SPAN_BYTES);
         Some(Self {
             slots,
             names,
@@ -97,6 +94,12 @@ impl Layout {
             heap_layout,
             total: heap + heap_layout.data_bytes(),
         })
+    }
+
+    /// The offset and length of spans in the file, in bytes.
+    pub(super) fn range(&self, first: u32, spans: u32) -> (u64, u64) {
+        let bytes = |spans: u32| u64::from(spans) * SPAN_BYTES as u64;
+        (self.heap as u64 + bytes(first), bytes(spans))
     }
 }
 
@@ -137,17 +140,16 @@ impl Identity {
                 expected: FINGERPRINT,
             });
         }
-        let window = crate::sys::memory::address_window();
+        let base = self.base as usize;
         let sane = (MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes)
             && (1..=MAX_TASKS).contains(&self.max_tasks)
             && (1..=MAX_NAMES).contains(&self.max_names)
-            && (self.base as usize).is_multiple_of(SPAN_BYTES)
-            && (self.base as usize).is_multiple_of(page)
-            && (SPAN_BYTES..window.end << 1).contains(&(self.base as usize));
+            && base.is_multiple_of(SPAN_BYTES)
+            && base.is_multiple_of(page)
+            && (SPAN_BYTES..crate::sys::memory::address_window().end << 1).contains(&base);
         if !sane {
-            return Err(AttachError::Damaged(
-                "capacities or base address are out of range",
-            ));
+            let what = "capacities or base address are out of range";
+            return Err(AttachError::Damaged(what));
         }
         let layout = Layout::new(self.max_bytes, self.max_tasks, self.max_names)
             .ok_or(AttachError::Damaged("no layout fits these capacities"))?;
@@ -161,11 +163,7 @@ impl Identity {
     }
 
     pub(super) fn label(&self) -> String {
-        let end = self
-            .label
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(LABEL_BYTES);
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        let label = self.label.split(|byte| *byte == 0).next();
+        String::from_utf8_lossy(label.unwrap_or_default()).into_owned()
     }
 }

@@ -20,32 +20,25 @@
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The offset of the receivers' lock in a queue.
-#[doc(hidden)]
 pub const LOCK: usize = 0;
 
 /// See the module's documentation.
 #[repr(C)]
 #[doc(hidden)]
 pub struct Inbox {
-    #[doc(hidden)]
     pub queue: AtomicUsize,
-    #[doc(hidden)]
     pub arrival: AtomicU64,
-    #[doc(hidden)]
     pub urgency: AtomicU32,
-    #[doc(hidden)]
     pub given: AtomicU32,
 }
 
 impl Inbox {
     /// The urgency of a task of a priority from 1, the highest, to 255; higher numbers are served first.
-    #[doc(hidden)]
     pub const fn urgency_of(priority: u32) -> u32 {
         256_u32.saturating_sub(priority)
     }
 
     /// Follows a change of the task's priority: if the task waits, its place in an order by priority changes.
-    #[doc(hidden)]
     pub fn set_priority(&self, priority: u32) {
         // Release: after the store of the priority itself, which a task that begins to wait reads after its own store.
         self.urgency
@@ -53,7 +46,6 @@ impl Inbox {
     }
 
     /// Resets the inbox: the task waits for nothing.
-    #[doc(hidden)]
     pub fn reset(&self) {
         // Relaxed: ordered by the queue's lock, or by the life-word of the slot's new task.
         self.queue.store(0, Ordering::Relaxed);

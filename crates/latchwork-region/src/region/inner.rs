@@ -13,6 +13,7 @@ use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sys::memory::Mapping;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
+use core::slice;
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,29 +53,24 @@ impl Inner {
         self.mapping.base()
     }
 
-    #[doc(hidden)]
     pub fn slots(&self) -> &[Slot] {
-        let count = self.layout.heap_layout.slots as usize;
         // SAFETY: the layout places that many slots there; they consist of atomics.
         unsafe {
-            core::slice::from_raw_parts(self.base().add(self.layout.slots).cast().as_ptr(), count)
+            let first = self.base().add(self.layout.slots).cast();
+            slice::from_raw_parts(first.as_ptr(), self.layout.heap_layout.slots as usize)
         }
     }
 
     pub(super) fn entries(&self) -> &[Entry] {
-        let count = self.identity.max_names as usize;
         // SAFETY: the layout places that many entries there; they consist of atomics.
         unsafe {
-            core::slice::from_raw_parts(self.base().add(self.layout.names).cast().as_ptr(), count)
+            let first = self.base().add(self.layout.names).cast();
+            slice::from_raw_parts(first.as_ptr(), self.identity.max_names as usize)
         }
     }
 
     pub(super) fn addresses(&self) -> core::ops::Range<usize> {
         self.mapping.addresses()
-    }
-
-    pub(super) fn was_registered(&self) -> bool {
-        self.registered.load(Ordering::Relaxed)
     }
 
     /// Leaves the region mapped until the process ends.

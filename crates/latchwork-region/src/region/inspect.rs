@@ -27,9 +27,11 @@ mod wait;
 
 pub use super::heap::HeapUse;
 pub use place::RegionPlace;
+pub(super) use survey::named_files;
 pub use survey::{Survey, survey};
 pub use wait::TaskWait;
 
+use super::error::system;
 use super::header::{Header, Identity, Layout};
 use super::names::{Entry, READY};
 use super::task_table::{Life, Slot, life_of};
@@ -37,7 +39,7 @@ use super::wait_record::BUSY;
 use super::{AttachError, header};
 use crate::atomic::Ordering;
 use crate::hook::TaskView;
-use crate::mutex::{OWNER_DIED, Robust, TID_MASK};
+use crate::mutex::Robust;
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -201,11 +203,10 @@ pub enum LockState {
 impl LockReport {
     fn new(name: &'static str, lock: &Robust) -> Self {
         // Relaxed: a copy in our own memory.
-        let word = lock.node().word.load(Ordering::Relaxed);
-        let state = match word & TID_MASK {
-            0 if word & OWNER_DIED != 0 => LockState::OwnerDied,
-            0 => LockState::Free,
-            thread => LockState::Held { thread },
+        let state = match life_of(lock.node().word.load(Ordering::Relaxed)) {
+            Life::Free => LockState::Free,
+            Life::Alive(thread) => LockState::Held { thread },
+            Life::Dead => LockState::OwnerDied,
         };
         Self { name, state }
     }
@@ -222,9 +223,8 @@ pub fn inspect_path(path: &Path) -> Result<RegionReport, AttachError> {
 
 fn region_name(path: &Path) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    file.strip_prefix(super::create::PREFIX)
-        .unwrap_or(&file)
-        .to_owned()
+    let name = file.strip_prefix(super::create::PREFIX);
+    name.unwrap_or(&file).to_owned()
 }
 
 fn attach_error(error: Errno) -> AttachError {
@@ -232,18 +232,13 @@ fn attach_error(error: Errno) -> AttachError {
         Errno::NOENT | Errno::SRCH => AttachError::NotFound,
         Errno::ACCESS | Errno::PERM => AttachError::Permission,
         Errno::NODEV => AttachError::NotARegion,
-        error => AttachError::System {
-            call: "open",
-            error,
-        },
+        error => system("open")(error),
     }
 }
 
 fn report(place: &Place, name: String, path: Option<PathBuf>) -> RegionReport {
-    let snapshot = place
-        .open()
-        .map_err(attach_error)
-        .and_then(|file| Snapshot::new(file, place));
+    let file = place.open().map_err(attach_error);
+    let snapshot = file.and_then(|file| Snapshot::new(file, place));
     let name = match &snapshot {
         // The kernel truncates the link of a memory file, and some different names look alike in it.
         Ok(snapshot) if path.is_none() => snapshot.identity.label(),
@@ -282,18 +277,11 @@ impl Snapshot {
 
     fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
-        let own_namespace = memory::pid_namespace().map_err(|error| AttachError::System {
-            call: "stat(/proc/self/ns/pid)",
-            error,
-        })?;
+        let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         let identity = &self.identity;
         let is_ours = identity.pid_namespace == own_namespace;
-        let heap = self
-            .layout
-            .heap_layout
-            .usage(self.memory, |offset, buffer| {
-                self.fill(self.layout.heap_tables + offset, buffer)
-            })?;
+        let fill = |offset, buffer: &mut [u8]| self.fill(self.layout.heap_tables + offset, buffer);
+        let heap = self.layout.heap_layout.usage(self.memory, fill)?;
         Ok(Contents {
             base: identity.base,
             max_bytes: identity.max_bytes,
@@ -319,9 +307,7 @@ impl Snapshot {
     }
 
     fn tasks(&self, used: u32, threads_are_ours: bool) -> Result<Vec<TaskReport>, AttachError> {
-        let used = u16::try_from(used)
-            .unwrap_or(u16::MAX)
-            .min(self.identity.max_tasks);
+        let used = used.min(self.identity.max_tasks.into()) as u16;
         (0..used)
             .filter_map(|index| self.confirmed_task(index, threads_are_ours).transpose())
             .collect()
@@ -333,16 +319,20 @@ impl Snapshot {
         threads_are_ours: bool,
     ) -> Result<Option<TaskReport>, AttachError> {
         let mut task = self.task(index)?;
+        if !threads_are_ours {
+            return Ok(task);
+        }
         // A task may come or go between reading the table and checking the thread.
         for _ in 0..4 {
-            match &mut task {
-                Some(found) if threads_are_ours && found.state == TaskState::Unconfirmed => {
-                    if found.thread_exists() {
-                        found.state = TaskState::Alive;
-                        break;
-                    }
-                }
-                _ => break,
+            let is_unconfirmed = |found: &&mut TaskReport| found.state == TaskState::Unconfirmed;
+            let Some(found) = task.as_mut().filter(is_unconfirmed) else {
+                break;
+            };
+            // A thread that is younger than the task only has the same ID.
+            let started = sys::thread_started(found.process, found.thread);
+            if started.is_some_and(|started| started <= found.attached_at) {
+                found.state = TaskState::Alive;
+                break;
             }
             let again = self.task(index)?;
             if again == task {
@@ -356,7 +346,7 @@ impl Snapshot {
     /// The task in a slot, from the table alone; `None` if the slot is free.
     fn task(&self, index: u16) -> Result<Option<TaskReport>, AttachError> {
         let slot = self.read::<Slot>(self.layout.slots + usize::from(index) * size_of::<Slot>())?;
-        let (thread, state) = match life_of(slot.life_word().load(Ordering::Relaxed)) {
+        let (thread, state) = match life_of(slot.life.word.load(Ordering::Relaxed)) {
             Life::Free => return Ok(None),
             Life::Alive(thread) => (thread, TaskState::Unconfirmed),
             Life::Dead => (0, TaskState::Unswept),
@@ -407,11 +397,7 @@ impl Snapshot {
 
     fn fill(&self, offset: usize, buffer: &mut [u8]) -> Result<(), AttachError> {
         let offset = offset as u64;
-        let count =
-            memory::read_at(&self.file, buffer, offset).map_err(|error| AttachError::System {
-                call: "pread",
-                error,
-            })?;
+        let count = memory::read_at(&self.file, buffer, offset).map_err(system("pread"))?;
         if count < buffer.len() {
             // The tables were complete when the file was opened.
             return Err(AttachError::Truncated {
@@ -436,27 +422,15 @@ impl Contents {
     /// The task of this slot and generation.
     #[must_use]
     pub fn task(&self, slot: u16, generation: u32) -> Option<&TaskReport> {
-        self.tasks
-            .iter()
-            .find(|task| (task.slot, task.generation) == (slot, generation))
-    }
-}
-
-impl TaskReport {
-    /// Whether the thread in the table exists. A thread that is younger than the task only has the same ID.
-    fn thread_exists(&self) -> bool {
-        sys::thread_started(self.process, self.thread)
-            .is_some_and(|started| started <= self.attached_at)
+        let mut tasks = self.tasks.iter();
+        tasks.find(|task| (task.slot, task.generation) == (slot, generation))
     }
 }
 
 /// The identity that a file claims.
 pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
     let mut bytes = [0; size_of::<Identity>()];
-    let count = memory::read_at(file, &mut bytes, 0).map_err(|error| AttachError::System {
-        call: "pread",
-        error,
-    })?;
+    let count = memory::read_at(file, &mut bytes, 0).map_err(system("pread"))?;
     let identity = Identity::parse(bytes);
     if identity.magic != header::MAGIC {
         return Err(AttachError::NotARegion);

@@ -37,9 +37,9 @@
 //!
 //! A kill at any instruction leaves the name present or removed; the kernel releases the lock.
 
-use super::create::{DIRECTORY, PREFIX, path_of};
+use super::create::path_of;
 use super::{AttachError, inspect};
-use crate::sys::inspect::{self as sys, Place};
+use crate::sys::inspect::Place;
 use crate::sys::memory::{self, FileLock};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -107,89 +107,69 @@ pub enum Caution {
 /// If `/dev/shm` cannot be listed.
 pub fn remove_unused(only: &[String], dry_run: bool) -> Result<Vec<Leftover>, Errno> {
     if only.is_empty() {
-        let mut names = sys::names(Path::new(DIRECTORY))?;
-        names.sort();
-        let named = names
-            .iter()
-            .filter(|name| name.to_string_lossy().starts_with(PREFIX));
-        return Ok(named
-            .filter_map(|name| examine(&Path::new(DIRECTORY).join(name), dry_run))
-            .collect());
+        let files = inspect::named_files()?;
+        let examined = files.iter().filter_map(|path| examine(path, dry_run));
+        return Ok(examined.collect());
     }
-    Ok(only
-        .iter()
-        .map(|name| examine_name(name, dry_run))
-        .collect())
+    let named = only.iter().map(|name| examine_name(name, dry_run));
+    Ok(named.collect())
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> Outcome {
+    move |error| Outcome::Failed { call, error }
 }
 
 /// Like [`examine`], but reports a failure if there is no file.
 fn examine_name(name: &str, dry_run: bool) -> Leftover {
-    let failed = |path, error| Leftover {
+    let (path, error) = match path_of(name) {
+        Ok(path) => match examine(&path, dry_run) {
+            Some(leftover) => return leftover,
+            None => (path, Errno::NOENT),
+        },
+        Err(_) => (PathBuf::from(name), Errno::INVAL),
+    };
+    Leftover {
         path,
         memory_bytes: 0,
-        outcome: Outcome::Failed {
-            call: "open",
-            error,
-        },
+        outcome: failed("open")(error),
         caution: None,
-    };
-    match path_of(name) {
-        Ok(path) => examine(&path, dry_run).unwrap_or_else(|| failed(path, Errno::NOENT)),
-        Err(_) => failed(PathBuf::from(name), Errno::INVAL),
     }
 }
 
 /// Examines one file; `None` if it vanished meanwhile.
 fn examine(path: &Path, dry_run: bool) -> Option<Leftover> {
-    let leftover = |memory_bytes, outcome, caution| {
-        Some(Leftover {
-            path: path.to_owned(),
-            memory_bytes,
-            outcome,
-            caution,
-        })
-    };
-    let place = match Place::at(path) {
+    let (memory_bytes, judged) = match Place::at(path) {
         Err(Errno::NOENT) => return None,
-        Err(error) => {
-            return leftover(
-                0,
-                Outcome::Failed {
-                    call: "open",
-                    error,
-                },
-                None,
-            );
-        }
-        Ok(place) => place,
+        Err(error) => (0, Err(failed("open")(error))),
+        Ok(place) => (place.memory, judge(path, &place, dry_run)),
     };
-    let file = match place.open() {
-        Err(Errno::NODEV) => return leftover(place.memory, Outcome::Foreign, None),
-        Err(error) => {
-            return leftover(
-                place.memory,
-                Outcome::Failed {
-                    call: "open",
-                    error,
-                },
-                None,
-            );
-        }
-        Ok(file) => file,
-    };
-    let caution = match caution(&file, &place) {
-        Ok(caution) => caution,
-        Err(outcome) => return leftover(place.memory, outcome, None),
-    };
+    let (outcome, caution) = judged.unwrap_or_else(|outcome| (Some(outcome), None));
+    Some(Leftover {
+        path: path.to_owned(),
+        memory_bytes,
+        outcome: outcome?,
+        caution,
+    })
+}
+
+/// The outcome, if the file still has its name, and the caution; or the outcome for a file that cannot be judged by
+/// its lock.
+fn judge(
+    path: &Path,
+    place: &Place,
+    dry_run: bool,
+) -> Result<(Option<Outcome>, Option<Caution>), Outcome> {
+    let file = place.open().map_err(|error| match error {
+        Errno::NODEV => Outcome::Foreign,
+        error => failed("open")(error),
+    })?;
+    let caution = caution(&file, place)?;
     let outcome = match memory::lock_unused(&file) {
-        Ok(FileLock::Taken) => remove(path, &place, dry_run)?,
-        Ok(FileLock::Busy) => Outcome::InUse,
-        Err(error) => Outcome::Failed {
-            call: "flock",
-            error,
-        },
+        Ok(FileLock::Taken) => remove(path, place, dry_run),
+        Ok(FileLock::Busy) => Some(Outcome::InUse),
+        Err(error) => Some(failed("flock")(error)),
     };
-    leftover(place.memory, outcome, caution)
+    Ok((outcome, caution))
 }
 
 /// The caution for a region that can only be judged by its lock; or the outcome for a file that is no region.
@@ -197,19 +177,17 @@ fn caution(file: &rustix::fd::OwnedFd, place: &Place) -> Result<Option<Caution>,
     let identity = match inspect::identity(file) {
         Ok(identity) => identity,
         Err(AttachError::NotARegion) => return Err(Outcome::Foreign),
-        Err(AttachError::System { call, error }) => return Err(Outcome::Failed { call, error }),
+        Err(AttachError::System { call, error }) => return Err(failed(call)(error)),
         Err(_) => return Ok(Some(Caution::Damaged)),
     };
+    let namespace = identity.pid_namespace;
     Ok(match identity.check(place.bytes, memory::page_bytes()) {
         Err(AttachError::OtherBuild { found, .. }) => {
             Some(Caution::OtherBuild { fingerprint: found })
         }
         Err(_) => Some(Caution::Damaged),
-        Ok(_) => {
-            let namespace = identity.pid_namespace;
-            (memory::pid_namespace() != Ok(namespace))
-                .then_some(Caution::OtherPidNamespace { namespace })
-        }
+        Ok(_) if memory::pid_namespace() == Ok(namespace) => None,
+        Ok(_) => Some(Caution::OtherPidNamespace { namespace }),
     })
 }
 
@@ -221,11 +199,5 @@ fn remove(path: &Path, locked: &Place, dry_run: bool) -> Option<Outcome> {
     if dry_run {
         return Some(Outcome::Removable);
     }
-    Some(match memory::unlink(path) {
-        Ok(()) => Outcome::Removed,
-        Err(error) => Outcome::Failed {
-            call: "unlink",
-            error,
-        },
-    })
+    Some(memory::unlink(path).map_or_else(failed("unlink"), |()| Outcome::Removed))
 }

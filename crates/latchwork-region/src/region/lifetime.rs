@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 use super::registry::{self, RegistryLock};
-use super::task_table::Life;
 use super::{Inner, Region, header};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, FileLock};
 use core::mem::ManuallyDrop;
+use rustix::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,11 +22,7 @@ impl Inner {
 
     /// Makes the region findable, and returns a handle on it; `None` if there are too many regions.
     pub(super) fn register(self: Arc<Self>, lock: &RegistryLock) -> Option<Region> {
-        registry::register(&self, lock).then(|| {
-            // Relaxed: only the last user reads it.
-            self.registered.store(true, Ordering::Relaxed);
-            Region::new(self)
-        })
+        registry::register(&self, lock).then(|| Region::new(self))
     }
 
     pub(super) fn use_begins(&self) {
@@ -39,16 +35,15 @@ impl Inner {
         if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
-            && !self
-                .slots()
-                .iter()
-                .any(|slot| matches!(slot.life(), Life::Alive(_)));
-        if unlink && let Some(path) = &self.path {
+        let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0;
+        if unlink
+            && self.living_slots().next().is_none()
+            && let Some(path) = &self.path
+        {
             let _lock = RegistryLock::lock();
             // Acquire: another thread may have attached the region again.
             if self.uses.load(Ordering::Acquire) == 0 {
-                unlink_if_unused(self, path);
+                let _ = unlink_if_unused(self, path);
             }
         }
     }
@@ -65,19 +60,14 @@ impl Drop for Inner {
 }
 
 /// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
-fn unlink_if_unused(inner: &Inner, path: &Path) {
+fn unlink_if_unused(inner: &Inner, path: &Path) -> rustix::io::Result<()> {
     // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
-    let Ok(fresh) = memory::open_file(path, true) else {
-        return;
-    };
-    let Ok(ours) = memory::file_status(&inner.file) else {
-        return;
-    };
-    let still_ours = |status: rustix::io::Result<memory::FileStatus>| {
-        status.is_ok_and(|named| named.is_same_file(&ours))
-    };
-    if !still_ours(memory::file_status(&fresh)) {
-        return;
+    let fresh = memory::open_file(path, true)?;
+    let ours = memory::file_status(&inner.file)?;
+    let is_ours =
+        |file: &OwnedFd| memory::file_status(file).is_ok_and(|status| status.is_same_file(&ours));
+    if !is_ours(&fresh) {
+        return Ok(());
     }
     // This process drops its references to the old description, the mapping and the descriptor. The kernel releases
     // the old lock when no process has the old description any more; a fork that has the region mapped still has it.
@@ -87,12 +77,10 @@ fn unlink_if_unused(inner: &Inner, path: &Path) {
         && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
     // Under the exclusive lock the name is compared once more: `gc` could have removed it meanwhile, and another
     // process made a new region under it.
-    if alone
-        && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
-    {
+    if alone && memory::open_file(path, false).is_ok_and(|named| is_ours(&named)) {
         let _ = memory::unlink(path);
     }
     // Unlock explicitly: the file may stay open for long, if containers keep the mapping, and no attach must wait for
     // this lock.
-    let _ = memory::release(&fresh);
+    memory::release(&fresh)
 }

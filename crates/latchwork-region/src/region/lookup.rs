@@ -1,45 +1,39 @@
-//! What the other crates of the library ask about an address or a thread: which region, object, task or priority it
-//! has.
+//! What the other crates of the library ask about an address, a thread or a region: which region, object, task or
+//! priority it has; which tasks live, wait or have messages; which files must stay open.
 #![allow(unsafe_code)]
 
+use super::heap::Owner;
+use super::inbox::{Inbox, LOCK as QUEUE_LOCK};
 use super::names::READY;
 use super::task_table::{Life, Slot};
-use super::{Inner, registry, wait_record};
-use crate::atomic::Ordering;
+use super::wait_record::{BUSY, pass_through};
+use super::{Inner, Region, Shareable, Task, registry};
+use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::TaskRecord;
-use crate::task::Me;
-use core::fmt;
+use crate::mutex::Robust;
+use crate::task::{Attachment, Me};
+use core::{fmt, ptr};
+use rustix::fd::{AsRawFd, RawFd};
 
 /// The checker's record in the slot of a task.
 #[inline]
-#[doc(hidden)]
-pub fn check_record(attachment: &crate::task::Attachment) -> &TaskRecord {
-    // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
-    unsafe { &attachment.slot.cast::<Slot>().as_ref().check }
+pub fn check_record(attachment: &Attachment) -> &TaskRecord {
+    &Slot::of(attachment).check
 }
 
 /// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to.
-#[doc(hidden)]
-pub fn check_records(
-    attachment: &crate::task::Attachment,
-) -> impl Iterator<Item = &'static TaskRecord> + use<> {
+pub fn check_records(attachment: &Attachment) -> impl Iterator<Item = &'static TaskRecord> + use<> {
     // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
     // attachment while it uses the iterator.
     let inner: &'static Inner = unsafe { attachment.context.cast().as_ref() };
-    inner
-        .used_slots()
-        .iter()
-        .filter(|slot| matches!(slot.life(), Life::Alive(_)))
-        .map(|slot| &slot.check)
+    inner.living_slots().map(|slot| &slot.check)
 }
 
 /// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread
 /// is not yet a task of it.
 #[inline]
-#[doc(hidden)]
 pub fn join_at(address: usize) {
-    let is_in =
-        |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
+    let is_in = |attachment: Attachment| (attachment.base..attachment.end).contains(&address);
     if registry::may_contain(address)
         && !Me::current_or_none().attachments().any(is_in)
         && let Some(region) = Inner::containing(address)
@@ -51,51 +45,42 @@ pub fn join_at(address: usize) {
 
 /// The effective recorded priority of a thread of any process, as a task of the regions that this process has mapped:
 /// the best one, 1 being the highest. `None` if the thread is a task of none of them.
-#[doc(hidden)]
 pub fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
-        let slot = region
-            .used_slots()
-            .iter()
-            .find(|slot| matches!(slot.life(), Life::Alive(tid) if tid == thread))?;
+        let mut slots = region.used_slots().iter();
+        let slot = slots.find(|slot| slot.life() == Life::Alive(thread))?;
         Some(effective_priority_in(slot))
     });
     priorities.min()
 }
 
 /// The same for the calling thread, without searching the slots of others.
-#[doc(hidden)]
 pub fn own_recorded_priority() -> Option<u32> {
     let attachments = Me::current_or_none().attachments();
-    attachments
-        // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
-        .map(|attachment| effective_priority_in(unsafe { attachment.slot.cast().as_ref() }))
-        .min()
+    let priority = |attachment| effective_priority_in(Slot::of(&attachment));
+    attachments.map(priority).min()
 }
 
 fn effective_priority_in(slot: &Slot) -> u32 {
     // Relaxed: the value may change at once in any case.
-    slot.wait.standing.effective.load(Ordering::Relaxed) & !wait_record::BUSY
+    slot.wait.standing.effective.load(Ordering::Relaxed) & !BUSY
 }
 
 /// Whether an address lies in a region of this process.
-#[doc(hidden)]
 pub fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
 }
 
 /// Whether an address lies in an anonymous region that this process has made and whose only living task belongs to
 /// this process.
-#[doc(hidden)]
 pub fn has_only_own_task(address: usize) -> bool {
     let Some(region) = Inner::containing(address) else {
         return false;
     };
     let process = crate::sys::thread::process_id();
-    let is_alive = |slot: &&Slot| matches!(slot.life(), Life::Alive(_));
     // Relaxed: a task's process never changes.
     let is_own = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
-    let mut alive = region.used_slots().iter().filter(is_alive);
+    let mut alive = region.living_slots();
     region.path.is_none()
         && region.identity.creator == process
         && alive.next().is_some_and(is_own)
@@ -103,7 +88,6 @@ pub fn has_only_own_task(address: usize) -> bool {
 }
 
 /// Writes the name of the object that contains an address in a region of this process.
-#[doc(hidden)]
 pub fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     let Some(region) = Inner::containing(address) else {
         return;
@@ -122,4 +106,83 @@ pub fn write_object_name(address: usize, to: &mut impl fmt::Write) {
             let _ = write!(to, "+{:#x}", address - start);
         }
     }
+}
+
+impl Inner {
+    /// The life-word of a task and its current value; `None` once the task is gone.
+    pub fn life_word(&self, task: Owner) -> Option<(&AtomicU32, u32)> {
+        let word = &self.slots().get(usize::from(task.slot()))?.life.word;
+        // Before the check of the generation: a later change of the word wakes a task that waits with this value.
+        // Acquire: pairs with the Release that ends a life.
+        let value = word.load(Ordering::Acquire);
+        self.is_alive(task).then_some((word, value))
+    }
+
+    /// Whether the calling process may have other tasks in this region.
+    pub fn process_has_other_tasks(&self, task: Task<'_>) -> bool {
+        // The fast path: the usual coproc has none. Relaxed, here and below: a task's process never changes; the user
+        // is responsible for a thread that attaches meanwhile.
+        if task.slot.shares_process.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let process = task.slot.process.load(Ordering::Relaxed);
+        self.living_slots().any(|slot| {
+            !ptr::eq(slot, task.slot) && slot.process.load(Ordering::Relaxed) == process
+        })
+    }
+
+    /// Waits until no task can still write to the inbox of a dead task. For the slot's next task.
+    pub(super) fn wait_for_inbox_writers(&self, inbox: &Inbox) {
+        // Relaxed: read after the life-word of a dead task. The address is 0 if that task left in an orderly way.
+        let queue = inbox.queue.load(Ordering::Relaxed);
+        if self.addresses().contains(&queue) {
+            let lock = self.base().as_ptr().with_addr(queue + QUEUE_LOCK);
+            // SAFETY: a queue of this region, which is mapped; queues are never moved or freed.
+            pass_through(unsafe { &*lock.cast::<Robust>() });
+        }
+    }
+
+    /// The living tasks that wait at a queue, whether or not they were given a message.
+    pub fn waiters(&self, queue: usize) -> impl Iterator<Item = (Owner, &Inbox)> {
+        self.used_slots()
+            .iter()
+            // Relaxed, here and below: the lock of the queue's receivers orders it.
+            .filter(move |slot| slot.inbox.queue.load(Ordering::Relaxed) == queue)
+            .filter_map(move |slot| {
+                // Acquire: a reader that sees the identity of a new task sees that the task waits nowhere.
+                let owner = Owner::from_raw(slot.wait.task.load(Ordering::Acquire))?;
+                let waits = slot.inbox.queue.load(Ordering::Relaxed) == queue;
+                (waits && self.is_alive(owner)).then_some((owner, &slot.inbox))
+            })
+    }
+}
+
+/// Whether the calling thread, which is `me`, has messages of any region in flight.
+pub fn has_messages(me: Me) -> bool {
+    let mut attachments = me.attachments();
+    attachments.any(|attachment| Slot::of(&attachment).messages() != 0)
+}
+
+impl Region {
+    /// Whether `value` is a whole named object, which is not freed while the region is in use.
+    #[doc(hidden)]
+    pub fn is_object<T: Shareable>(&self, value: &T) -> bool {
+        let address = ptr::from_ref(value).addr();
+        // Acquire: pairs with the Release of `ready`. The directory's lock is not needed: an entry that changes
+        // meanwhile cannot be that of an object to which the caller has a reference.
+        self.inner().entries().iter().any(|entry| {
+            entry.state.load(Ordering::Acquire) == READY
+                && entry.object.load(Ordering::Relaxed) == address
+                && entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
+                && entry.bytes.load(Ordering::Relaxed) == size_of::<T>() as u64
+        })
+    }
+}
+
+/// The files of all regions that this process has mapped.
+///
+/// # Safety
+/// No region is dropped meanwhile.
+pub unsafe fn files() -> impl Iterator<Item = RawFd> {
+    registry::all().map(|region| region.file.as_raw_fd())
 }

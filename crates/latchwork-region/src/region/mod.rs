@@ -34,37 +34,14 @@
 //! therefore refused ([`RegionOptions::trust_any_owner`] is `unsafe`). A program that writes the file by other means
 //! breaks the contract, even if each of its calls is safe: through a descriptor from [`Region::file`], or through the
 //! name in `/dev/shm`, just as through `/proc/self/mem`.
-//!
-//! # How it works
-//!
-//! | part | file | what |
-//! | --- | --- | --- |
-//! | options | `create.rs`, `attach.rs`, `grow.rs` | create; attach and validate; grow |
-//! | region | `inner.rs`, `handle.rs`, `lifetime.rs` | a mapped region, a handle on it, how long it stays mapped |
-//! | registry | `registry.rs`, `region_id.rs` | the regions of this process, by address; how containers name them |
-//! | header and layout | `header.rs` | offsets of all tables, fingerprint |
-//! | task | `task.rs` | the calling thread joins and leaves |
-//! | task table | `task_table.rs` | slots, life-words, generations |
-//! | `park` | `park.rs`, `cancel.rs` | sleep until another task makes progress or dies; end such a sleep |
-//! | sweep | `sweep.rs` | clean up after dead tasks |
-//! | events | `events.rs` | a task's pending events, and the events that it waits for |
-//! | heap | `heap/` | blocks, private to a task or shared |
-//! | named objects | `names.rs`, `objects.rs` | find each other's data |
-//! | inspection | `inspect.rs`, `leftovers.rs` | inspect from outside, clean up |
-//! | containers | `container.rs`, `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
 
 mod attach;
 mod boxed;
-mod cancel;
 mod container;
 mod create;
-mod detach;
 mod error;
 #[doc(hidden)]
 pub mod events;
-#[cfg(feature = "foreign")]
-#[doc(hidden)]
-pub mod foreign;
 mod grow;
 mod handle;
 mod hash_map;
@@ -77,15 +54,12 @@ pub mod inspect;
 pub mod leftovers;
 mod lifetime;
 mod list;
-#[doc(hidden)]
-pub mod liveness;
 mod lookup;
 mod names;
 mod object;
 mod objects;
 mod park;
 mod pinned;
-mod receivers;
 mod region_id;
 mod registry;
 mod shareable;
@@ -108,46 +82,37 @@ pub use crate::relocatable::{NoContainer, PinsFields};
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
 pub use create::RegionOptions;
-pub use detach::DetachError;
 pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError};
-pub use handle::Region;
-pub use hash_map::HashMap;
-pub use hash_map::pinned::HashMapMut;
+pub use handle::{DetachError, Region};
+pub use hash_map::{HashMap, pinned::HashMapMut};
 pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
-pub use list::List;
-pub use list::pinned::ListMut;
-#[doc(hidden)]
-pub use names::SpareKind;
+pub use list::{List, pinned::ListMut};
 pub use object::Object;
-#[doc(hidden)]
-pub use objects::Reused;
-#[doc(hidden)]
-pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned, each_pinned_mut};
-#[doc(hidden)]
-pub use shareable::type_path;
 pub use shareable::{Shareable, fingerprint};
-pub use string::String;
-pub use string::pinned::StringMut;
+pub use string::{String, pinned::StringMut};
 pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
-pub use undo::pinned::UndoMut;
-pub use undo::{Cells, Transaction, Undo, UndoError};
-pub use vec::Vec;
-pub use vec::pinned::VecMut;
+pub use undo::{Cells, Transaction, Undo, UndoError, pinned::UndoMut};
+pub use vec::{Vec, pinned::VecMut};
 
 #[doc(hidden)]
-pub use inbox::{Inbox, LOCK as QUEUE_LOCK};
-#[doc(hidden)]
-pub use inner::Inner;
-#[doc(hidden)]
-pub use lookup::{
-    check_record, check_records, contains, has_only_own_task, join_at, own_recorded_priority,
-    recorded_priority, write_object_name,
+pub use self::{
+    inbox::{Inbox, LOCK as QUEUE_LOCK},
+    inner::Inner,
+    lookup::{
+        check_record, check_records, contains, files, has_messages, has_only_own_task, join_at,
+        own_recorded_priority, recorded_priority, write_object_name,
+    },
+    names::SpareKind,
+    objects::Reused,
+    pinned::PinnedParts,
+    shareable::type_path,
+    task::Task,
+    wait_record::Parked,
 };
+#[cfg(feature = "foreign")]
 #[doc(hidden)]
-pub use park::Parked;
-#[doc(hidden)]
-pub use task::Task;
+pub use park::foreign;

@@ -23,7 +23,7 @@
 //! that links it here: see `publish` of the heap.
 #![allow(unsafe_code)]
 
-use super::word::commit;
+use super::word::{pointer, read, text};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::NonNull;
 
@@ -31,10 +31,10 @@ use core::ptr::NonNull;
 pub(super) const NAME_BYTES: usize = 64;
 
 pub(super) const FREE: u32 = 0;
-const CLAIMED: u32 = 1;
+pub(super) const CLAIMED: u32 = 1;
 pub(super) const READY: u32 = 2;
-const REMOVING: u32 = 3;
-const MOVING: u32 = 4;
+pub(super) const REMOVING: u32 = 3;
+pub(super) const MOVING: u32 = 4;
 
 #[repr(C)]
 pub(super) struct Entry {
@@ -51,40 +51,30 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn is(&self, name: &str) -> bool {
+    pub(super) fn is(&self, name: &str) -> bool {
         // Relaxed: the caller holds the directory's lock.
+        let bytes = self.name.iter().map(|place| place.load(Ordering::Relaxed));
         self.length.load(Ordering::Relaxed) as usize == name.len()
-            && self
-                .name
-                .iter()
-                .zip(name.bytes())
-                .all(|(place, byte)| place.load(Ordering::Relaxed) == byte)
+            && bytes.take(name.len()).eq(name.bytes())
     }
 
     pub(super) fn name(&self) -> String {
         let length = (self.length.load(Ordering::Relaxed) as usize).min(NAME_BYTES);
-        let bytes: Vec<u8> = self.name[..length]
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        text(&self.name[..length])
     }
 
     /// Whether the entry has, or is about to have, an object. No task may change the entry meanwhile.
     pub(super) fn is_in_use(&self) -> bool {
-        let object = self.object().is_some();
         match self.state.load(Ordering::Relaxed) {
             FREE => false,
-            CLAIMED | REMOVING | MOVING => object,
+            CLAIMED | REMOVING | MOVING => self.object().is_some(),
             _ => true,
         }
     }
 
     /// The object's address, which is not validated.
     pub(super) fn object(&self) -> Option<NonNull<u8>> {
-        NonNull::new(core::ptr::with_exposed_provenance_mut(
-            self.object.load(Ordering::Relaxed),
-        ))
+        pointer(read(&self.object))
     }
 
     /// The object's size.
@@ -112,21 +102,16 @@ impl Entry {
         self.list.store(kind.list as u32 + 1, Ordering::Relaxed);
     }
 
-    fn kind(&self) -> Option<SpareKind> {
+    pub(super) fn kind(&self) -> Option<SpareKind> {
         let list = self.list.load(Ordering::Relaxed).checked_sub(1)? as usize;
         let link = self.link.load(Ordering::Relaxed) as usize;
         (list < LISTS).then_some(SpareKind { list, link })
     }
 
-    fn mark_moving(&self) {
-        self.set(&self.state, MOVING);
-    }
-
-    /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
-    /// comes before it, no later store is.
-    fn set(&self, word: &AtomicU32, value: u32) {
+    pub(super) fn mark_moving(&self) {
+        // In its place in program order, like a [`commit`](super::word::commit).
         compiler_fence(Ordering::SeqCst);
-        word.store(value, Ordering::Release);
+        self.state.store(MOVING, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -135,33 +120,13 @@ impl Entry {
         self.state.store(READY, Ordering::Release);
     }
 
-    pub(super) fn mark_removing(&self) {
-        self.state.store(REMOVING, Ordering::Relaxed);
-    }
-
     pub(super) fn mark_free(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 }
 
-/// Finds a name. The caller holds the directory's lock.
-pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
-    entries
-        .iter()
-        .find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name))
-}
-
-/// Finds a free entry. The caller holds the directory's lock.
-pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
-    entries
-        .iter()
-        .find(|entry| entry.state.load(Ordering::Relaxed) == FREE)
-}
-
 /// The number of lists of spares.
 pub(super) const LISTS: usize = 4;
-/// An upper bound of the length of a list, so that a walk ends even if an attacker made the list circular.
-const MAX_SPARES: usize = 1 << 24;
 
 /// A list of spares, and the offset of the link in its members.
 #[derive(Clone, Copy)]
@@ -169,95 +134,4 @@ const MAX_SPARES: usize = 1 << 24;
 pub struct SpareKind {
     pub list: usize,
     pub link: usize,
-}
-
-/// The lists, and access to their members: `reach` returns the word at an offset in an object, if there is one. The
-/// caller of any method holds the directory's lock.
-pub(super) struct Spares<'a, F> {
-    pub(super) lists: &'a [AtomicUsize; LISTS],
-    pub(super) reach: F,
-}
-
-impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
-    /// The words that lead to the members of a list, each with the member's address and the member's link.
-    fn members(
-        &self,
-        kind: SpareKind,
-    ) -> impl Iterator<Item = (&'a AtomicUsize, usize, &'a AtomicUsize)> {
-        let mut place = &self.lists[kind.list];
-        core::iter::from_fn(move || {
-            let object = place.load(Ordering::Relaxed);
-            let link = (self.reach)(object, kind.link)?;
-            Some((core::mem::replace(&mut place, link), object, link))
-        })
-        .take(MAX_SPARES)
-    }
-
-    /// Gives a claimed entry the first spare of its kind for which `is_usable` returns true. Returns whether there is
-    /// one. `is_usable` sees all spares, since it also cleans up what dead tasks left in them.
-    pub(super) fn take(
-        &self,
-        entry: &Entry,
-        kind: SpareKind,
-        mut is_usable: impl FnMut(usize) -> bool,
-    ) -> bool {
-        entry.set_kind(kind);
-        let usable = self
-            .members(kind)
-            .filter(|(_, object, _)| is_usable(*object));
-        let Some((place, object, link)) = usable.reduce(|first, _| first) else {
-            return false;
-        };
-        entry.mark_moving();
-        commit(&entry.object, object);
-        commit(place, link.load(Ordering::Relaxed));
-        entry.mark_ready();
-        true
-    }
-
-    /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
-    pub(super) fn return_to_spares(&self, entry: &Entry) {
-        entry.mark_moving();
-        self.finish_move(entry);
-    }
-
-    /// Frees an entry that is `MOVING`; its object, if it has one, becomes a spare.
-    fn finish_move(&self, entry: &Entry) {
-        let object = entry.object.load(Ordering::Relaxed);
-        if let Some(kind) = entry.kind()
-            && let Some(link) = (self.reach)(object, kind.link)
-            && !self.members(kind).any(|(_, member, _)| member == object)
-        {
-            let first = &self.lists[kind.list];
-            commit(link, first.load(Ordering::Relaxed));
-            commit(first, object);
-        }
-        entry.mark_free();
-    }
-
-    /// Finishes or undoes the moves of a dead holder of the lock.
-    pub(super) fn repair(&self, entries: &[Entry]) {
-        for entry in entries {
-            if entry.state.load(Ordering::Relaxed) == MOVING {
-                self.finish_move(entry);
-            }
-        }
-    }
-}
-
-/// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
-/// complete except for its state. An object whose removal began is freed with `retire`, which receives its address
-/// and the location that names it.
-pub(super) fn repair(entries: &[Entry], retire: impl Fn(NonNull<u8>, &AtomicUsize)) {
-    for entry in entries {
-        match (entry.state.load(Ordering::Relaxed), entry.object()) {
-            (CLAIMED, Some(_)) => entry.mark_ready(),
-            (CLAIMED | REMOVING, None) => entry.mark_free(),
-            (REMOVING, Some(object)) => {
-                retire(object, &entry.object);
-                entry.mark_free();
-            }
-            _ => {}
-        }
-    }
 }

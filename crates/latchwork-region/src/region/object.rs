@@ -61,8 +61,7 @@ pub struct Object<T> {
 // SAFETY: it contains a handle, and gives shared references to the object, which is Send and Sync since it is
 // Shareable.
 unsafe impl<T: Shareable> Send for Object<T> {}
-// SAFETY: it contains a handle, and gives shared references to the object, which is Send and Sync since it is
-// Shareable.
+// SAFETY: as for `Send`.
 unsafe impl<T: Shareable> Sync for Object<T> {}
 
 impl<T: Shareable> Object<T> {

@@ -1,8 +1,8 @@
 //! Named objects of a region: made once, found by every task.
 #![allow(unsafe_code)]
 
-use super::heap::TaskRef;
-use super::names::{self, Entry, NAME_BYTES, SpareKind};
+use super::names::{CLAIMED, Entry, FREE, MOVING, NAME_BYTES, READY, REMOVING, SpareKind};
+use super::word::{OnDrop, commit, pointer, read};
 use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::mutex::{Acquired, RawError};
@@ -15,10 +15,9 @@ use std::sync::Arc;
 impl Region {
     /// The object of this name, made by `make` if there is none yet.
     ///
-    /// `make` runs at most once per name, under the directory's lock; it must not use the directory itself. (If
-    /// `make` forks, the child must not return from it: that aborts.) If the caller is killed in `make`, or `make`
-    /// panics, the name stays free. The object stays until [`Self::remove`] or the end of the region, and is then not
-    /// dropped.
+    /// `make` runs at most once per name, under the directory's lock; it must not use the directory itself. (If `make`
+    /// forks, the child must not return from it: that aborts.) If the caller is killed in `make`, or `make` panics, the
+    /// name stays free. The object stays until [`Self::remove`] or the end of the region, and is then not dropped.
     ///
     /// # Errors
     /// [`ObjectError::OtherType`] if the object of this name has another type or layout; see [`ObjectError`].
@@ -27,12 +26,11 @@ impl Region {
         name: &str,
         make: impl FnOnce() -> T,
     ) -> Result<Pin<&T>, ObjectError> {
-        let (object, bytes) =
-            self.raw_object(name, T::FINGERPRINT, Layout::new::<T>(), |block| {
-                // SAFETY: a fresh block of the right size and alignment.
-                unsafe { block.cast::<T>().write(make()) };
-            })?;
-        typed(object, bytes)
+        let found = self.raw_object(name, T::FINGERPRINT, Layout::new::<T>(), |block| {
+            // SAFETY: a fresh block of the right size and alignment.
+            unsafe { block.cast::<T>().write(make()) };
+        });
+        typed(found?)
     }
 
     /// The object of this name, of any size, and its size; made by `make` if there is none yet.
@@ -44,17 +42,15 @@ impl Region {
         layout: Layout,
         make: impl FnOnce(NonNull<u8>),
     ) -> Result<(NonNull<u8>, usize), ObjectError> {
-        check_name(name)?;
-        let task = self.inner().task()?;
-        let directory = Directory::lock(self.inner())?;
+        let directory = Directory::lock_for(self, name)?;
         if let Some(found) = directory.find(name, fingerprint)? {
             return Ok(found);
         }
         let entry = directory.free_entry()?;
-        let block = directory.make(task, layout, make)?;
+        let block = directory.make(layout, make)?;
         entry.claim(name, fingerprint, layout.size() as u64);
         // SAFETY: the block was made just now, by this task.
-        unsafe { directory.fill(task, entry, block) };
+        unsafe { directory.fill(entry, block) };
         Ok((block, layout.size()))
     }
 
@@ -66,9 +62,7 @@ impl Region {
         name: &str,
         begin: impl FnOnce(&'r T) -> Result<R, E>,
     ) -> Result<R, E> {
-        check_name(name).map_err(ObjectError::from)?;
-        let task = self.inner().task().map_err(ObjectError::from)?;
-        let directory = Directory::lock(self.inner())?;
+        let directory = Directory::lock_for(self, name)?;
         directory.return_ended_to_spares::<T>(|_| true);
         if let Some(found) = directory.find(name, T::FINGERPRINT)? {
             return begin(reused_in(found)?);
@@ -77,26 +71,24 @@ impl Region {
         let bytes = size_of::<T>();
         entry.claim(name, T::FINGERPRINT, bytes as u64);
         let is_usable = |address| {
-            let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
-            block
-                .filter(|block| self.inner().has_block(Some(*block), bytes))
-                .and_then(|block| reused_in::<T>((block, bytes)).ok())
-                .is_some_and(|object| object.can_be_reused(self))
+            let block = self.inner().block(pointer(address), bytes);
+            let object = block.and_then(|block| reused_in::<T>(block).ok());
+            object.is_some_and(|object| object.can_be_reused(self))
         };
-        if !directory.spares().take(entry, T::KIND, is_usable) {
-            let made = directory.make(task, Layout::new::<T>(), |block| {
+        if !directory.take_spare(entry, T::KIND, is_usable) {
+            let made = directory.make(Layout::new::<T>(), |block| {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<T>().write(T::new()) };
             });
             let block = made.inspect_err(|_| entry.mark_free())?;
             // SAFETY: the block was made just now, by this task.
-            unsafe { directory.fill(task, entry, block) };
+            unsafe { directory.fill(entry, block) };
         }
         let block = entry.object().ok_or(ObjectError::Damaged)?;
         let object = reused_in::<T>((block, bytes))?;
         let begun = begin(object);
         if object.has_ended() {
-            directory.spares().return_to_spares(entry);
+            directory.return_to_spares(entry);
         }
         begun
     }
@@ -108,8 +100,7 @@ impl Region {
         name: &str,
         open: impl FnOnce(&'r T) -> Result<R, E>,
     ) -> Result<R, E> {
-        check_name(name).map_err(ObjectError::from)?;
-        let directory = Directory::lock(self.inner())?;
+        let directory = Directory::lock_for(self, name)?;
         let found = directory.find(name, T::FINGERPRINT)?;
         let object = reused_in::<T>(found.ok_or(ObjectError::NotFound)?)?;
         if object.has_ended() {
@@ -125,10 +116,8 @@ impl Region {
         name: &str,
         fingerprint: u64,
     ) -> Result<(NonNull<u8>, usize), ObjectError> {
-        check_name(name)?;
-        Directory::lock(self.inner())?
-            .find(name, fingerprint)?
-            .ok_or(ObjectError::NotFound)
+        let found = Directory::lock_for(self, name)?.find(name, fingerprint)?;
+        found.ok_or(ObjectError::NotFound)
     }
 
     /// The object of this name.
@@ -136,12 +125,10 @@ impl Region {
     /// # Errors
     /// [`ObjectError::NotFound`], [`ObjectError::OtherType`]; see [`ObjectError`].
     pub fn find<T: Shareable>(&self, name: &str) -> Result<Pin<&T>, ObjectError> {
-        let (object, bytes) = self.find_raw_object(name, T::FINGERPRINT)?;
-        typed(object, bytes)
+        typed(self.find_raw_object(name, T::FINGERPRINT)?)
     }
 
-    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are still
-    /// released.
+    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are still released.
     ///
     /// # Safety
     /// No task uses the object any more, nor keeps a reference to it.
@@ -149,24 +136,20 @@ impl Region {
     /// # Errors
     /// As for [`Self::find`].
     pub unsafe fn remove<T: Shareable>(&self, name: &str) -> Result<(), ObjectError> {
-        check_name(name)?;
-        let task = self.inner().task()?;
-        let directory = Directory::lock(self.inner())?;
-        let (object, bytes) = directory
-            .find(name, T::FINGERPRINT)?
-            .ok_or(ObjectError::NotFound)?;
-        let object = NonNull::from(typed::<T>(object, bytes)?.get_ref());
-        if let Some(entry) = names::find(self.inner().entries(), name) {
-            entry.mark_removing();
-            let _removal = RemovalGuard {
-                directory: &directory,
-                task: task.heap_task(),
-                entry,
-                block: object.cast(),
-            };
-            // SAFETY: the caller guarantees that no task uses the object.
-            unsafe { object.drop_in_place() };
-        }
+        let directory = Directory::lock_for(self, name)?;
+        let entry = directory.entry(name, T::FINGERPRINT)?;
+        let entry = entry.ok_or(ObjectError::NotFound)?;
+        let object = typed_address::<T>(directory.object_of(entry)?)?;
+        entry.state.store(REMOVING, Ordering::Relaxed);
+        // Also if the drop panics.
+        let _removal = OnDrop(|| {
+            directory.assert_held();
+            // SAFETY: no task uses the object, and `object` allocated its block.
+            unsafe { directory.retire(object.cast(), &entry.object) };
+            entry.mark_free();
+        });
+        // SAFETY: the caller guarantees that no task uses the object.
+        unsafe { object.drop_in_place() };
         Ok(())
     }
 }
@@ -191,11 +174,25 @@ pub trait Reused: Sized {
     }
 }
 
-fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r T, ObjectError> {
+/// A block and its size.
+type Block = (NonNull<u8>, usize);
+
+/// The address of the object in a block, whose fingerprint is `T`'s.
+fn typed_address<T>((block, bytes): Block) -> Result<NonNull<T>, ObjectError> {
     let object = block.cast::<T>();
-    if bytes != size_of::<T>() || !object.is_aligned() {
-        return Err(ObjectError::OtherType);
-    }
+    let fits = bytes == size_of::<T>() && object.is_aligned();
+    fits.then_some(object).ok_or(ObjectError::OtherType)
+}
+
+fn typed<'r, T: Shareable>(block: Block) -> Result<Pin<&'r T>, ObjectError> {
+    let object = typed_address::<T>(block)?;
+    // SAFETY: an object of this type was written there before its entry. Objects are neither moved nor freed while a
+    // handle on the region is borrowed, except by `remove`, which is unsafe.
+    Ok(unsafe { Pin::new_unchecked(object.as_ref()) })
+}
+
+fn reused_in<'r, T: Reused>(block: Block) -> Result<&'r T, ObjectError> {
+    let object = typed_address::<T>(block)?;
     object.as_ptr().expose_provenance();
     // SAFETY: `reused` wrote an object of this fingerprint. It is never freed: no type exists by which
     // `Region::remove` would find it.
@@ -204,7 +201,6 @@ fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r 
 
 impl Inner {
     /// Runs `step` under the directory's lock, if that can be acquired.
-    #[doc(hidden)]
     pub fn with_directory_lock(self: &Arc<Self>, step: impl FnOnce()) {
         if let Ok(_directory) = Directory::lock(self) {
             step();
@@ -212,7 +208,6 @@ impl Inner {
     }
 
     /// Frees the name of an object that has ended. If that fails, the next creation of an object of the kind does it.
-    #[doc(hidden)]
     pub fn release_name<T: Reused>(self: &Arc<Self>, object: *const T) {
         if let Ok(directory) = Directory::lock(self) {
             directory.return_ended_to_spares::<T>(|other| core::ptr::eq(other, object));
@@ -220,56 +215,24 @@ impl Inner {
     }
 }
 
-/// A block for an object that is being made; it is freed if that panics.
-struct UnfinishedObject<'a> {
-    directory: &'a Directory<'a>,
-    task: TaskRef<'a>,
-    block: NonNull<u8>,
-}
-
-impl Drop for UnfinishedObject<'_> {
-    fn drop(&mut self) {
-        self.directory.assert_held();
-        // SAFETY: this task allocated the block, and no other task knows it.
-        unsafe { self.directory.region.heap.free(&self.task, self.block) };
-    }
-}
-
-/// An object that is being dropped; its name and memory are released even if that panics.
-struct RemovalGuard<'a> {
-    directory: &'a Directory<'a>,
-    task: TaskRef<'a>,
-    entry: &'a Entry,
-    block: NonNull<u8>,
-}
-
-impl Drop for RemovalGuard<'_> {
-    fn drop(&mut self) {
-        self.directory.assert_held();
-        // SAFETY: the directory's lock protects the location, and `object` allocated the block.
-        unsafe {
-            let heap = &self.directory.region.heap;
-            crate::hook::freed(|| heap.addresses_of(self.block));
-            heap.retire(&self.task, self.block, &self.entry.object, 0);
-        }
-        self.entry.mark_free();
-    }
-}
-
-fn check_name(name: &str) -> Result<(), NameError> {
-    if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
-        Err(NameError { max: NAME_BYTES })
-    } else {
-        Ok(())
-    }
-}
+/// An upper bound of the length of a list of spares, so that a walk ends even if an attacker made the list circular.
+const MAX_SPARES: usize = 1 << 24;
 
 /// The locked directory.
 struct Directory<'r> {
     region: &'r Arc<Inner>,
+    task: Task<'r>,
 }
 
 impl<'r> Directory<'r> {
+    /// Locks the directory, if an object can have this name.
+    fn lock_for(region: &'r Region, name: &str) -> Result<Self, ObjectError> {
+        if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
+            return Err(NameError { max: NAME_BYTES }.into());
+        }
+        Self::lock(region.inner())
+    }
+
     fn lock(region: &'r Arc<Inner>) -> Result<Self, ObjectError> {
         // This comes first since it can fail, and a failure under the lock would leave it locked.
         let task = region.task()?;
@@ -284,15 +247,7 @@ impl<'r> Directory<'r> {
                     unsafe { lock.unlock_inconsistent() };
                     return Err(error.into());
                 }
-                let directory = ManuallyDrop::new(Self { region });
-                directory.spares().repair(region.entries());
-                names::repair(region.entries(), |object, location| {
-                    // SAFETY: the object of an entry whose remover died; the directory is locked.
-                    unsafe {
-                        crate::hook::freed(|| region.heap.addresses_of(object));
-                        region.heap.retire(&task.heap_task(), object, location, 0);
-                    }
-                });
+                ManuallyDrop::new(Self { region, task }).repair();
                 lock.mark_consistent();
             }
             Err(RawError::Unavailable(error)) => return Err(ObjectError::Attach(error.into())),
@@ -301,7 +256,7 @@ impl<'r> Directory<'r> {
             }
             Err(_) => return Err(ObjectError::Locked("it is not recoverable")),
         }
-        Ok(Self { region })
+        Ok(Self { region, task })
     }
 
     /// Aborts in the child of a fork, which does not own the directory's lock.
@@ -311,25 +266,25 @@ impl<'r> Directory<'r> {
 
     fn free_entry(&self) -> Result<&'r Entry, ObjectError> {
         let entries = self.region.entries();
-        names::find_free(entries).ok_or(ObjectError::DirectoryFull {
-            names: entries.len(),
-        })
+        let names = entries.len();
+        let mut entries = entries.iter();
+        let free = entries.find(|entry| entry.state.load(Ordering::Relaxed) == FREE);
+        free.ok_or(ObjectError::DirectoryFull { names })
     }
 
     /// A block that is private to the task, with an object that `make` has written.
     fn make(
         &self,
-        task: Task<'_>,
         layout: Layout,
         make: impl FnOnce(NonNull<u8>),
     ) -> Result<NonNull<u8>, ObjectError> {
-        let heap_task = task.heap_task();
-        let block = self.region.heap.alloc(&heap_task, layout)?;
-        let unfinished = UnfinishedObject {
-            directory: self,
-            task: heap_task,
-            block,
-        };
+        let (heap, task) = (&self.region.heap, self.task.heap_task());
+        let block = heap.alloc(&task, layout)?;
+        let unfinished = OnDrop(|| {
+            self.assert_held();
+            // SAFETY: this task allocated the block, and no other task knows it.
+            unsafe { heap.free(&task, block) };
+        });
         make(block);
         // `make` is the user's code and may have forked: only one of the two processes may go on.
         self.assert_held();
@@ -341,92 +296,155 @@ impl<'r> Directory<'r> {
     ///
     /// # Safety
     /// The block is private to the task.
-    unsafe fn fill(&self, task: Task<'_>, entry: &Entry, block: NonNull<u8>) {
-        let (heap, address) = (&self.region.heap, block.addr().get());
+    unsafe fn fill(&self, entry: &Entry, block: NonNull<u8>) {
+        let (heap, task) = (&self.region.heap, self.task.heap_task());
         // SAFETY: the block is private to the task, and the directory's lock, which this task holds, protects the
         // location.
-        unsafe { heap.publish(&task.heap_task(), block, &entry.object, address) };
+        unsafe { heap.publish(&task, block, &entry.object, block.addr().get()) };
         entry.mark_ready();
     }
 
-    fn spares(&self) -> names::Spares<'r, impl Fn(usize, usize) -> Option<&'r AtomicUsize>> {
-        let region = self.region;
-        names::Spares {
-            lists: &region.header().spares,
-            reach: |object: usize, link: usize| {
-                let end = link + size_of::<AtomicUsize>();
-                let is_there = link.is_multiple_of(size_of::<usize>())
-                    && object.is_multiple_of(size_of::<usize>())
-                    && region.has_block_at(object, end);
-                let word = core::ptr::with_exposed_provenance::<AtomicUsize>(object + link);
-                // SAFETY: an aligned word in a block of the region.
-                is_there.then(|| unsafe { &*word })
-            },
+    /// Frees an object's block and clears the location that names it.
+    ///
+    /// # Safety
+    /// The location is that of an entry, and no task uses the object.
+    unsafe fn retire(&self, block: NonNull<u8>, location: &AtomicUsize) {
+        let (heap, task) = (&self.region.heap, self.task.heap_task());
+        crate::hook::freed(|| heap.addresses_of(block));
+        // SAFETY: no task uses the block, and the directory's lock, which this task holds, protects the location.
+        unsafe { heap.retire(&task, block, location, 0) };
+    }
+
+    /// The word at an offset in an object, if there is one.
+    fn link(&self, object: usize, link: usize) -> Option<&'r AtomicUsize> {
+        let end = link + size_of::<AtomicUsize>();
+        let is_there = link.is_multiple_of(size_of::<usize>())
+            && object.is_multiple_of(size_of::<usize>())
+            && self.region.has_block_at(object, end);
+        let word = is_there.then(|| pointer(object + link))?;
+        // SAFETY: an aligned word in a block of the region.
+        word.map(|word| unsafe { word.as_ref() })
+    }
+
+    /// The words that lead to the spares of a kind, each with the spare's address and the spare's link.
+    fn spares(
+        &self,
+        kind: SpareKind,
+    ) -> impl Iterator<Item = (&'r AtomicUsize, usize, &'r AtomicUsize)> {
+        let mut place = &self.region.header().spares[kind.list];
+        core::iter::from_fn(move || {
+            let object = read(place);
+            let link = self.link(object, kind.link)?;
+            Some((core::mem::replace(&mut place, link), object, link))
+        })
+        .take(MAX_SPARES)
+    }
+
+    /// Gives a claimed entry the first spare of its kind for which `is_usable` returns true. Returns whether there is
+    /// one. `is_usable` sees all spares, since it also cleans up what dead tasks left in them.
+    fn take_spare(
+        &self,
+        entry: &Entry,
+        kind: SpareKind,
+        mut is_usable: impl FnMut(usize) -> bool,
+    ) -> bool {
+        entry.set_kind(kind);
+        let usable = self
+            .spares(kind)
+            .filter(|(_, object, _)| is_usable(*object));
+        let Some((place, object, link)) = usable.reduce(|first, _| first) else {
+            return false;
+        };
+        entry.mark_moving();
+        commit(&entry.object, object);
+        commit(place, read(link));
+        entry.mark_ready();
+        true
+    }
+
+    /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
+    fn return_to_spares(&self, entry: &Entry) {
+        entry.mark_moving();
+        self.finish_move(entry);
+    }
+
+    /// Frees an entry that is `MOVING`; its object, if it has one, becomes a spare.
+    fn finish_move(&self, entry: &Entry) {
+        let object = read(&entry.object);
+        if let Some(kind) = entry.kind()
+            && let Some(link) = self.link(object, kind.link)
+            && !self.spares(kind).any(|(_, spare, _)| spare == object)
+        {
+            let first = &self.region.header().spares[kind.list];
+            commit(link, read(first));
+            commit(first, object);
+        }
+        entry.mark_free();
+    }
+
+    /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
+    /// complete except for its state. An object whose removal began is freed.
+    fn repair(&self) {
+        for entry in self.region.entries() {
+            match (entry.state.load(Ordering::Relaxed), entry.object()) {
+                (MOVING, _) => self.finish_move(entry),
+                (CLAIMED, Some(_)) => entry.mark_ready(),
+                (CLAIMED | REMOVING, None) => entry.mark_free(),
+                (REMOVING, Some(object)) => {
+                    // SAFETY: the object of an entry whose remover died.
+                    unsafe { self.retire(object, &entry.object) };
+                    entry.mark_free();
+                }
+                _ => {}
+            }
         }
     }
 
     /// Frees the names of those objects of a kind that have ended and for which `which` returns true.
     fn return_ended_to_spares<T: Reused>(&self, which: impl Fn(&T) -> bool) {
         let is_ready = |entry: &&Entry| {
-            entry.state.load(Ordering::Relaxed) == names::READY
+            entry.state.load(Ordering::Relaxed) == READY
                 && entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
         };
         for entry in self.region.entries().iter().filter(is_ready) {
-            let block = entry
-                .object()
-                .filter(|block| self.region.has_block(Some(*block), entry.bytes()));
-            let object = block.and_then(|block| reused_in::<T>((block, entry.bytes())).ok());
+            let block = self.region.block(entry.object(), entry.bytes());
+            let object = block.and_then(|block| reused_in::<T>(block).ok());
             if object.is_some_and(|object| which(object) && object.has_ended()) {
                 // The list number in the file is not trusted.
                 entry.set_kind(T::KIND);
-                self.spares().return_to_spares(entry);
+                self.return_to_spares(entry);
             }
         }
     }
 
-    fn find(
-        &self,
-        name: &str,
-        fingerprint: u64,
-    ) -> Result<Option<(NonNull<u8>, usize)>, ObjectError> {
-        let Some(entry) = names::find(self.region.entries(), name) else {
-            return Ok(None);
-        };
-        if entry.fingerprint.load(Ordering::Relaxed) != fingerprint {
-            return Err(ObjectError::OtherType);
-        }
-        // The file's contents are not trusted: see `attach`.
-        match entry.object() {
-            Some(object) if self.region.has_block(Some(object), entry.bytes()) => {
-                Ok(Some((object, entry.bytes())))
+    fn entry(&self, name: &str, fingerprint: u64) -> Result<Option<&'r Entry>, ObjectError> {
+        let mut entries = self.region.entries().iter();
+        match entries.find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name)) {
+            Some(entry) if entry.fingerprint.load(Ordering::Relaxed) != fingerprint => {
+                Err(ObjectError::OtherType)
             }
-            _ => Err(ObjectError::Damaged),
+            found => Ok(found),
         }
+    }
+
+    /// The object of an entry. The file's contents are not trusted: see `attach`.
+    fn object_of(&self, entry: &Entry) -> Result<Block, ObjectError> {
+        let block = self.region.block(entry.object(), entry.bytes());
+        block.ok_or(ObjectError::Damaged)
+    }
+
+    fn find(&self, name: &str, fingerprint: u64) -> Result<Option<Block>, ObjectError> {
+        let entry = self.entry(name, fingerprint)?;
+        entry.map(|entry| self.object_of(entry)).transpose()
     }
 }
 
 impl Inner {
-    /// Whether there can be an object of this size: whether there is an allocated block of at least that size.
-    pub(super) fn has_block(&self, object: Option<NonNull<u8>>, bytes: usize) -> bool {
-        object.is_some_and(|object| {
-            self.heap.owns(object)
-                && self
-                    .heap
-                    .size_of_block(object)
-                    .is_some_and(|size| size >= bytes)
-        })
+    /// Where there can be an object of this size: an allocated block of at least that size.
+    pub(super) fn block(&self, object: Option<NonNull<u8>>, bytes: usize) -> Option<Block> {
+        let object = object.filter(|object| self.heap.owns(*object))?;
+        (self.heap.size_of_block(object)? >= bytes).then_some((object, bytes))
     }
-}
-
-/// The object at an address, whose fingerprint is `T`'s.
-fn typed<'r, T: Shareable>(object: NonNull<u8>, bytes: usize) -> Result<Pin<&'r T>, ObjectError> {
-    let object = object.cast::<T>();
-    if bytes != size_of::<T>() || !object.is_aligned() {
-        return Err(ObjectError::OtherType);
-    }
-    // SAFETY: an object of this type was written there before its entry. Objects are neither moved nor freed while a
-    // handle on the region is borrowed, except by `remove`, which is unsafe.
-    Ok(unsafe { Pin::new_unchecked(object.as_ref()) })
 }
 
 impl Drop for Directory<'_> {

@@ -14,34 +14,37 @@
 //!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the tasks that follow
 //! it cyclically in the table, and checks all tasks every [`RECHECK`].
+//!
+//! # Cancelled waits
+//!
+//! The waits of a task that is to be deleted are cancelled, for the interface to C, whose tasks delete each other.
+//!
+//! A thread enables its *cancel word* while it is in a directive that may wait. Once that word is not 0, the wait ends
+//! as if it had timed out: the task has left the object's queue then, and has received whatever it was granted before.
+//! The task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
+//! wake-up between the task's check of the word and its sleep has no effect. Deletions are rare; a wait that is not
+//! cancelled costs two reads of a thread-local variable.
+//!
+//! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 #![allow(unsafe_code)]
 
-use super::task_table::Life;
-use super::{Inner, Task};
+use super::task_table::{Life, life_of};
+use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sleep::Hooks;
+use crate::sys::each_thread::each_thread;
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
+use core::cell::Cell;
 use core::time::Duration;
 use std::sync::Arc;
 
 /// The maximum duration of one sleep of a task that cannot watch all others.
 const RECHECK: Duration = Duration::from_millis(100);
 
-/// Why [`Inner::park`] ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum Parked {
-    /// Something may have changed: the caller must check again.
-    Again,
-    /// The deadline has passed.
-    TimedOut,
-}
-
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
     /// left partly changed, and pass it to [`Self::park`].
-    #[doc(hidden)]
     pub fn deaths(&self) -> u32 {
         // Acquire: pairs with the Release in `wait_for_dead_tasks`.
         self.header().deaths.load(Ordering::Acquire)
@@ -49,7 +52,6 @@ impl Inner {
 
     /// Sleeps while each of `words` has its value and no task dies. At most 8 words. Also returns whether a wake-up
     /// ended the sleep, on one of `words` or for a death.
-    #[doc(hidden)]
     pub fn park(
         &self,
         task: Task<'_>,
@@ -77,38 +79,45 @@ impl Inner {
             (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
         for slot in others.take(room) {
             // Acquire: a task that sees a word that a sweep has reset sees the deaths that it counted.
-            let word = slot.life_word().load(Ordering::Acquire);
-            if super::task_table::life_of(word) == Life::Dead {
+            let word = slot.life.word.load(Ordering::Acquire);
+            if life_of(word) == Life::Dead {
                 let _ = self.sweep();
                 return (Parked::Again, false);
             }
-            watch(slot.life_word(), word);
+            watch(&slot.life.word, word);
         }
         if self.deaths() != deaths {
             return (Parked::Again, false);
         }
-        let limit = if used > room + 1 {
-            Some(Deadline::after(RECHECK))
-        } else {
-            None
-        };
-        let until = match (limit, deadline) {
-            (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
-            (limit, deadline) => limit.or(deadline),
-        };
+        let limit = (used > room + 1).then(|| Deadline::after(RECHECK));
+        let until = limit.into_iter().chain(deadline).min();
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
         // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
         if self.has_unswept() {
             let _ = self.sweep();
             return (Parked::Again, woken);
         }
-        let late = ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed);
-        let parked = if late {
-            Parked::TimedOut
-        } else {
-            Parked::Again
-        };
-        (parked, woken)
+        if ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed) {
+            return (Parked::TimedOut, woken);
+        }
+        (Parked::Again, woken)
+    }
+
+    /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
+    pub fn park_cancellable(
+        &self,
+        task: Task<'_>,
+        words: &[(&AtomicU32, u32)],
+        deaths: u32,
+        deadline: Option<Deadline>,
+    ) -> (Parked, bool) {
+        if is_requested() {
+            return (Parked::TimedOut, false);
+        }
+        match self.park(task, words, deaths, deadline) {
+            (Parked::Again, woken) if is_requested() => (Parked::TimedOut, woken),
+            ended => ended,
+        }
     }
 }
 
@@ -122,15 +131,54 @@ pub(super) static HOOKS: Hooks = Hooks {
     sleep: |word, expected, deaths, deadline| {
         let inner = containing(word)?;
         let task = inner.task().ok()?;
-        Some(
-            match inner.park(task, &[(word, expected)], deaths, deadline).0 {
-                Parked::Again => Wait::Again,
-                Parked::TimedOut => Wait::TimedOut,
-            },
-        )
+        let (parked, _) = inner.park(task, &[(word, expected)], deaths, deadline);
+        Some(match parked {
+            Parked::Again => Wait::Again,
+            Parked::TimedOut => Wait::TimedOut,
+        })
     },
 };
 
 fn containing(word: &AtomicU32) -> Option<Arc<Inner>> {
     Inner::containing(core::ptr::from_ref(word).addr())
+}
+
+each_thread! {
+    /// The word that cancels the calling thread's waits, while that is enabled.
+    static CANCEL_WORD: Cell<Option<&'static AtomicU32>> = Cell::new(None);
+}
+
+fn is_requested() -> bool {
+    let word = CANCEL_WORD.with(Cell::get);
+    // Relaxed: no other memory is read because of it.
+    word.is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+}
+
+/// The words that cancel the waits of a task that is deleted, and a wake-up of all sleepers: for the C interface.
+#[cfg(feature = "foreign")]
+pub mod foreign {
+    use super::{AtomicU32, CANCEL_WORD, Cell, each_thread, futex};
+    use crate::region::Region;
+
+    each_thread! {
+        /// The word that a task has for this purpose.
+        static OWN: Cell<Option<&'static AtomicU32>> = Cell::new(None);
+    }
+
+    /// Sets the calling thread's word for [`enable_cancel_word`].
+    pub fn set_cancel_word(word: Option<&'static AtomicU32>) {
+        OWN.with(|own| own.set(word));
+    }
+
+    /// Lets the directives of the calling thread use its cancel word, or none, until the next call.
+    pub fn enable_cancel_word(is_enabled: bool) {
+        let word = OWN.with(Cell::get).filter(|_| is_enabled);
+        CANCEL_WORD.with(|enabled| enabled.set(word));
+    }
+
+    /// Wakes all sleepers of a region, so that they check their conditions again.
+    pub fn wake_sleepers(region: &Region) {
+        let word = &raw const region.inner().header().slots_used;
+        futex::wake(word, u32::MAX, futex::Sharing::Shared);
+    }
 }

@@ -73,45 +73,50 @@ impl Registration {
     }
 
     fn region(&self) -> Option<Arc<Inner>> {
-        // SeqCst, both, and in `clear`: either this load reads null, or that one sees the reader.
+        // SeqCst, both, and in `end`: either this load reads null, or that one sees the reader.
         self.readers.fetch_add(1, Ordering::SeqCst);
         let region = NonNull::new(self.region.load(Ordering::SeqCst))
             // SAFETY: invariants 1 and 2: a non-null `region` is a `Weak` that is not dropped while this reader is
             // announced; `ManuallyDrop` keeps this from dropping it.
             .map(|region| ManuallyDrop::new(unsafe { Weak::from_raw(region.as_ptr()) }))
             .and_then(|region| region.upgrade());
-        // Release: pairs with the load in `clear`.
+        // Release: pairs with the load in `end`.
         self.readers.fetch_sub(1, Ordering::Release);
         region
     }
 
-    /// Ends the mapping, unless a robust list still leads there. Returns whether it did. The caller holds the lock,
-    /// and the registration has no region.
+    /// Ends the mapping, unless a robust list still leads there. The caller holds the lock, and the registration has no
+    /// region.
     ///
     /// # Safety
     /// The mapping's owner was forgotten, or will be.
-    unsafe fn unmap(&self) -> bool {
+    unsafe fn unmap(&self) {
         let addresses = self.addresses();
         // A lock that passes from a thread that ends to its process's keeper is on neither list for a moment.
         let holds = || held_locks::are_in(&addresses);
         if task::while_nothing_is_handed_over(holds).unwrap_or(true) {
-            return false;
+            return;
         }
         // SAFETY: the caller guarantees that the owner never ends the mapping; and this happens once only, since the
         // registration has no addresses afterwards.
         drop(unsafe { Mapping::from_addresses(addresses) });
         self.base.store(0, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
-        true
     }
 
-    /// Forgets the region. The caller holds the lock.
-    fn clear(&self) {
+    /// Forgets the region, and ends its mapping as [`Self::unmap`] does. The caller holds the lock.
+    ///
+    /// # Safety
+    /// As for [`Self::unmap`].
+    unsafe fn end(&self) {
+        region_id::remove(self.id.load(Ordering::Relaxed));
         let region = self.region.swap(ptr::null_mut(), Ordering::SeqCst);
         if !region.is_null() && self.readers.load(Ordering::SeqCst) == 0 {
             // SAFETY: `register` made the `Weak`, and by invariant 2 no reader uses it.
             drop(unsafe { Weak::from_raw(region) });
         }
+        // SAFETY: the caller guarantees it.
+        unsafe { self.unmap() };
     }
 }
 
@@ -135,7 +140,7 @@ pub(super) fn may_contain(address: usize) -> bool {
     (lowest.load(Ordering::Relaxed)..highest.load(Ordering::Relaxed)).contains(&address)
 }
 
-/// The region that contains an address.
+/// The region of this process that contains an address.
 pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
     used()
         .iter()
@@ -169,6 +174,8 @@ pub(super) fn register(region: &Arc<Inner>, _: &RegistryLock) -> bool {
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();
     // Release: a thread that finds the region sees all of it.
     registration.region.store(weak, Ordering::Release);
+    // Relaxed: only the last user reads it.
+    region.registered.store(true, Ordering::Relaxed);
     true
 }
 
@@ -180,14 +187,12 @@ pub(super) fn unregister(region: &Inner, mapping: Mapping) {
         .find(|registration| ptr::eq(registration.region.load(Ordering::Relaxed), region));
     match registration {
         Some(registration) => {
-            region_id::remove(region.id.raw());
-            registration.clear();
             core::mem::forget(mapping);
             // SAFETY: the mapping was forgotten just now.
-            unsafe { registration.unmap() };
+            unsafe { registration.end() };
         }
         // Invariant 3: another thread has removed the region; or the region was never in a registration.
-        None if region.was_registered() => core::mem::forget(mapping),
+        None if region.registered.load(Ordering::Relaxed) => core::mem::forget(mapping),
         None => drop(mapping),
     }
     unmap_retained(&lock);
@@ -212,10 +217,8 @@ pub(super) fn complete_removals(range: &Range<usize>, _: &RegistryLock) {
         let addresses = registration.addresses();
         let overlap = addresses.start < range.end && range.start < addresses.end;
         if overlap && registration.region().is_none() {
-            region_id::remove(registration.id.load(Ordering::Relaxed));
-            registration.clear();
             // SAFETY: its owner will not find the registration, and will forget the mapping (invariant 3).
-            unsafe { registration.unmap() };
+            unsafe { registration.end() };
         }
     }
 }
@@ -235,12 +238,8 @@ impl RegistryLock {
         if WORD.load(Ordering::Acquire).is_null() {
             let page = thread::map_wipe_on_fork()?;
             // Release: pairs with the Acquire in `lock` and above.
-            let set = WORD.compare_exchange(
-                ptr::null_mut(),
-                page.as_ptr().cast(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
+            let (null, word) = (ptr::null_mut(), page.as_ptr().cast());
+            let set = WORD.compare_exchange(null, word, Ordering::Release, Ordering::Relaxed);
             if set.is_err() {
                 // SAFETY: no other thread knows the page.
                 unsafe { thread::unmap_record(page) };

@@ -11,12 +11,11 @@
 //! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of them, each of
 //! which is idempotent. (A generation may be skipped.)
 //!
-//! *Why this wait?* The kernel finds a dead task's remaining locks through pointers in the locks that it has not
-//! reached yet, and other tasks may run in between. Until the walk is finished, a lock in a block that only the task
-//! knew, or in data whose lock has already passed on, must not be freed or overwritten. Moreover, a SIGKILL ends the
-//! threads of a process one by one: a thread to which the dead task had passed a reference to its box or guard may
-//! still have locks there. So a sweep waits for the other tasks of a process that is being killed (except threads that
-//! are not tasks of the region, and processes about which `/proc` says nothing).
+//! *Why this wait?* What is on the list must stay unchanged until the walk is finished: see the [task
+//! table](super::task_table). Moreover, a SIGKILL ends the threads of a process one by one: a thread to which the dead
+//! task had passed a reference to its box or guard may still have locks there. So a sweep waits for the other tasks of a
+//! process that is being killed (except threads that are not tasks of the region, and processes about which `/proc` says
+//! nothing).
 //!
 //! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
 //! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`WAIT_LIMIT`] the
@@ -32,7 +31,6 @@ use crate::sys::futex::{self, Sharing};
 use crate::sys::{proc_file, thread};
 use crate::time::Deadline;
 use core::time::Duration;
-use std::sync::Arc;
 
 /// How long a sweep waits for the kernel and for dying tasks.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
@@ -64,14 +62,11 @@ impl Region {
 
 impl Inner {
     /// Whether a task died whose slot was not swept yet.
-    #[doc(hidden)]
     pub fn has_unswept(&self) -> bool {
-        self.used_slots()
-            .iter()
-            .any(|slot| slot.life() == Life::Dead)
+        let mut slots = self.used_slots().iter();
+        slots.any(|slot| slot.life() == Life::Dead)
     }
 
-    #[doc(hidden)]
     pub fn sweep(&self) -> Result<Swept, AttachError> {
         let mut swept = Swept::default();
         if !self.has_unswept() {
@@ -102,9 +97,8 @@ impl Inner {
     fn wait_for_dead_tasks(&self) -> (Vec<usize>, bool) {
         let slots = self.used_slots();
         let until = Deadline::after(WAIT_LIMIT);
-        let mut dead: Vec<usize> = (0..slots.len())
-            .filter(|index| slots[*index].life() == Life::Dead)
-            .collect();
+        let is_dead = |index: &usize| slots[*index].life() == Life::Dead;
+        let mut dead: Vec<usize> = (0..slots.len()).filter(is_dead).collect();
         let mut lists_walked = true;
         let mut next = 0;
         while let Some(slot) = dead.get(next).map(|index| &slots[*index]) {
@@ -113,13 +107,11 @@ impl Inner {
             self.header().deaths.fetch_add(1, Ordering::Release);
             // Relaxed: only a statistic.
             self.header().died.fetch_add(1, Ordering::Relaxed);
-            futex::wake(slot.life_word(), u32::MAX, Sharing::Shared);
+            futex::wake(&slot.life.word, u32::MAX, Sharing::Shared);
             lists_walked &= slot.wait_until_list_walked(until);
             let process = slot.process.load(Ordering::Relaxed);
             for (index, other) in slots.iter().enumerate() {
-                if other.process.load(Ordering::Relaxed) == process
-                    && matches!(other.life(), Life::Alive(_))
-                {
+                if other.process.load(Ordering::Relaxed) == process && other.is_alive() {
                     lists_walked &= other.wait_if_being_killed(process, until);
                 }
                 if other.life() == Life::Dead && !dead.contains(&index) {
@@ -133,10 +125,8 @@ impl Inner {
     /// Waits for the deaths of tasks that are being killed at this moment.
     fn outlast_killed_tasks(&self) {
         let until = Deadline::after(WAIT_LIMIT);
-        for slot in self.used_slots() {
-            if matches!(slot.life(), Life::Alive(_)) {
-                slot.wait_if_being_killed(slot.process.load(Ordering::Relaxed), until);
-            }
+        for slot in self.living_slots() {
+            slot.wait_if_being_killed(slot.process.load(Ordering::Relaxed), until);
         }
     }
 
@@ -144,10 +134,11 @@ impl Inner {
     /// private blocks.
     fn recover_slot(&self, index: u16, lists_walked: bool) {
         let slot = &self.slots()[usize::from(index)];
-        let policy = match slot.orphans.load(Ordering::Relaxed) {
-            keep if keep == Orphans::Keep as u8 => OnDeath::Keep,
-            _ if !lists_walked => OnDeath::Keep,
-            _ => OnDeath::Free,
+        let keeps = slot.orphans.load(Ordering::Relaxed) == Orphans::Keep as u8;
+        let policy = if keeps || !lists_walked {
+            OnDeath::Keep
+        } else {
+            OnDeath::Free
         };
         // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
         unsafe { self.heap.recover(self.owner_of(index), policy) };
@@ -155,7 +146,7 @@ impl Inner {
         // Relaxed: published with the life-word.
         slot.tail.word.store(0, Ordering::Relaxed);
         // Release: pairs with `occupy`.
-        slot.life_word().store(0, Ordering::Release);
+        slot.life.word.store(0, Ordering::Release);
     }
 
     /// Releases the heap of a living task that leaves: the blocks that it allocated stay, since others may use them,
@@ -197,7 +188,7 @@ impl Slot {
     fn wait_if_being_killed(&self, process: u32, until: Deadline) -> bool {
         loop {
             // Acquire: as for `life`.
-            let word = self.life_word().load(Ordering::Acquire);
+            let word = self.life.word.load(Ordering::Acquire);
             let Life::Alive(tid) = life_of(word) else {
                 return true;
             };
@@ -208,7 +199,7 @@ impl Slot {
                 return false;
             }
             let poll = Deadline::after(POLL_INTERVAL).min(until);
-            futex::wait(self.life_word(), word, Sharing::Shared, Some(poll));
+            futex::wait(&self.life.word, word, Sharing::Shared, Some(poll));
         }
     }
 }
@@ -226,6 +217,5 @@ pub(super) fn after_owner_death(lock: usize) {
         }
         // The slot is swept if possible; if not, no task could sweep it, and the heap aborts on misuse.
         let _ = inner.sweep();
-        drop::<Arc<Inner>>(inner);
     }
 }

@@ -25,19 +25,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 #[doc(hidden)]
 pub struct Task<'r> {
-    #[doc(hidden)]
     pub slot: &'r Slot,
     owner: Owner,
 }
 
-impl<'r> Task<'r> {
-    pub(super) fn new(slot: &'r Slot, owner: Owner) -> Self {
-        Self { slot, owner }
-    }
-
+impl Task<'_> {
     /// Slot and generation, which identify this task for ever.
     #[inline]
-    #[doc(hidden)]
     pub fn owner(self) -> Owner {
         self.owner
     }
@@ -63,7 +57,6 @@ impl Inner {
 
     /// Whether the calling thread is this task. It is not in the child of a fork. It still is in a thread that is
     /// about to end, after it has forgotten its attachments.
-    #[doc(hidden)]
     pub fn is_me(&self, owner: Owner) -> bool {
         let life = self.slots()[usize::from(owner.slot())].life();
         // The life-word decides (a thread that is known here has an ID other than 0).
@@ -71,19 +64,17 @@ impl Inner {
     }
 
     /// Whether a task is still alive.
-    #[doc(hidden)]
     pub fn is_alive(&self, owner: Owner) -> bool {
-        let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
-            return false;
+        let is_its = |slot: &Slot| {
+            // The life-word is read first: its Acquire orders the read of the generation after it.
+            slot.is_alive() && slot.generation.load(Ordering::Relaxed) == owner.generation()
         };
-        // The life-word is read first: its Acquire orders the read of the generation after it.
-        matches!(slot.life(), Life::Alive(_))
-            && slot.generation.load(Ordering::Relaxed) == owner.generation()
+        let slot = self.slots().get(usize::from(owner.slot()));
+        slot.is_some_and(is_its)
     }
 
     /// The calling thread as a task, attached at its first use.
     #[inline]
-    #[doc(hidden)]
     pub fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
         match self.attached_task(me) {
@@ -94,19 +85,25 @@ impl Inner {
 
     /// The calling thread as a task, if it is one already.
     #[inline]
-    #[doc(hidden)]
     pub fn attached_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base().addr().get();
-        let attachment = me
-            .attachments()
-            .find(|attachment| attachment.base == base)?;
+        let mut attachments = me.attachments();
+        let attachment = attachments.find(|attachment| attachment.base == base)?;
         Some(self.task_of(&attachment))
+    }
+
+    /// The task of this slot and generation.
+    ///
+    /// # Safety
+    /// The task is the calling thread.
+    pub unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
+        let slot = &self.slots()[usize::from(owner.slot())];
+        Task { slot, owner }
     }
 
     /// The fast path of [`Self::task`], with one comparison: `None` if the thread's first attachment is to another
     /// region.
     #[inline(always)]
-    #[doc(hidden)]
     pub fn first_attached_task(&self) -> Option<Task<'_>> {
         let attachment = Me::current_or_none().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
@@ -142,24 +139,24 @@ impl Inner {
         })?;
         let slot = &self.slots()[index];
         slot.set_process(crate::sys::thread::process_id());
-        for other in self
-            .used_slots()
-            .iter()
-            .filter(|other| !ptr::eq(*other, slot))
-        {
+        let others = self.used_slots().iter();
+        for other in others.filter(|other| !ptr::eq(*other, slot)) {
             slot.note_shared_process(other);
         }
-        slot.attached_at
-            .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
+        let now = crate::sys::clock::since_boot();
+        slot.attached_at.store(now, Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.check.end();
-        slot.events.begin(self.owner_of(index as u16).generation());
-        slot.set_name(&crate::sys::thread::name());
         let owner = self.owner_of(index as u16);
+        slot.events.user.begin(owner.generation());
+        slot.events.system.begin(owner.generation());
+        slot.set_name(&crate::sys::thread::name());
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
         slot.wait.wait_for_writers();
         self.wait_for_inbox_writers(&slot.inbox);
-        slot.reset_messages();
+        // A new task has no messages and waits for none.
+        slot.messages.store(0, Ordering::Relaxed);
+        slot.inbox.reset();
         slot.wait.init(owner.raw(), wait_record::recorded(priority));
         self.use_begins();
         let addresses = self.addresses();
@@ -174,7 +171,8 @@ impl Inner {
             context: unsafe {
                 NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
             },
-            lends: has_messages_in,
+            // SAFETY: a slot of a region, which the attachment keeps mapped.
+            lends: |slot| unsafe { slot.cast::<Slot>().as_ref() }.messages() != 0,
             detach: detach_thread,
         };
         // SAFETY: `occupy_slot` has put the slot's life-word and tail on the list; the slot and the context are those of
@@ -185,31 +183,32 @@ impl Inner {
 
     /// Includes a slot in the slots that are checked for dead tasks, before it has a task, so that the death of a
     /// task that is killed in its first instructions is detected, too.
-    fn use_slot(&self, index: usize) -> bool {
+    fn use_slot(&self, index: usize) {
         let used = index as u32 + 1;
         // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
         if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
             let used = &raw const self.header().slots_used;
             futex::wake(used, u32::MAX, Sharing::Shared);
         }
-        true
     }
 
     fn occupy_slot(&self, me: Me) -> Option<usize> {
+        let mut slots = self.slots().iter().enumerate();
+        let (index, slot) = slots.find(|(index, slot)| {
+            slot.life() == Life::Free && {
+                self.use_slot(*index);
+                slot.occupy(me)
+            }
+        })?;
         // A generation of 0 would mean no owner; a fresh slot gets its first generation here, before any task can
         // have named it.
-        self.slots().iter().enumerate().position(|(index, slot)| {
-            slot.life() == Life::Free && self.use_slot(index) && slot.occupy(me) && {
-                if slot.generation.load(Ordering::Relaxed) == 0 {
-                    slot.generation.store(1, Ordering::Relaxed);
-                }
-                true
-            }
-        })
+        if slot.generation.load(Ordering::Relaxed) == 0 {
+            slot.generation.store(1, Ordering::Relaxed);
+        }
+        Some(index)
     }
 
     /// The number of slots that were ever used.
-    #[doc(hidden)]
     pub fn slots_used(&self) -> u16 {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
@@ -221,8 +220,12 @@ impl Inner {
         &self.slots()[..usize::from(self.slots_used())]
     }
 
+    /// The slots that have a living task.
+    pub(super) fn living_slots(&self) -> impl Iterator<Item = &Slot> {
+        self.used_slots().iter().filter(|slot| slot.is_alive())
+    }
+
     /// The thread of the living task in a slot.
-    #[doc(hidden)]
     pub fn thread_in(&self, slot: u16) -> Option<u32> {
         match self.slots().get(usize::from(slot))?.life() {
             Life::Alive(tid) => Some(tid),
@@ -254,14 +257,6 @@ fn detach_unused(me: Me) {
         // SAFETY: this thread's attachment, which the callback forgets.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
-}
-
-/// # Safety
-/// `slot` is that of an attachment of the calling thread.
-unsafe fn has_messages_in(slot: NonNull<()>) -> bool {
-    // SAFETY: a slot of a region, which the attachment keeps mapped.
-    let slot: &Slot = unsafe { slot.cast().as_ref() };
-    slot.messages() != 0
 }
 
 /// # Safety

@@ -23,8 +23,9 @@
 //! | 0 | 0 | the slot is free |
 //!
 //! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
-//! as other tasks run. So everything on the dead task's list must stay unchanged until the walk is finished: its
-//! private blocks that contain locks, and the data that a held lock opens to its next holder.
+//! as other tasks run: it finds the remaining locks through those that it has not reached yet. So everything on the
+//! dead task's list must stay unchanged, neither freed nor overwritten, until the walk is finished: its private blocks
+//! that contain locks, and the data that a held lock opens to its next holder.
 //!
 //! Invariants
 //! 1. A slot's generation changes only while no task's life-word is in it (dead and under the sweep lock, or by its
@@ -49,12 +50,13 @@ use super::events::EventSets;
 use super::heap::TaskHeap;
 use super::inbox::Inbox;
 use super::wait_record::WaitRecord;
+use super::word::text;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::{AtEnd, Node};
-use crate::task::Me;
+use crate::task::{Attachment, Me};
 use crate::text::whole_characters;
 
 /// Maximum length of a task's name in bytes.
@@ -81,20 +83,16 @@ pub struct Slot {
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
-    shares_process: AtomicU8,
+    pub(super) shares_process: AtomicU8,
     /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
-    #[doc(hidden)]
     pub takes_turns: AtomicU8,
     /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
     /// uses it.
-    messages: AtomicU32,
-    #[doc(hidden)]
+    pub(super) messages: AtomicU32,
     pub inbox: Inbox,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
-    #[doc(hidden)]
     pub events: EventSets,
-    #[doc(hidden)]
     pub wait: WaitRecord,
     /// The locks that the task holds and waits for, if its locks are checked.
     pub(crate) check: TaskRecord,
@@ -117,14 +115,21 @@ pub(super) fn life_of(word: u32) -> Life {
 }
 
 impl Slot {
-    pub(super) fn life_word(&self) -> &AtomicU32 {
-        &self.life.word
-    }
-
     pub(super) fn life(&self) -> Life {
         // Acquire: pairs with the Release of `occupy` and `vacate`: a task that sees the new life sees the generation
         // that belongs to it.
         life_of(self.life.word.load(Ordering::Acquire))
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        matches!(self.life(), Life::Alive(_))
+    }
+
+    /// The slot of an attachment.
+    #[inline]
+    pub(super) fn of(attachment: &Attachment) -> &Self {
+        // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
+        unsafe { attachment.slot.cast().as_ref() }
     }
 
     /// Claims a free slot for the calling thread.
@@ -137,37 +142,31 @@ impl Slot {
         let head = unsafe { me.head() };
         let before = head.announce(&self.life, 0);
         // AcqRel: pairs with `vacate` of the previous owner and with `life`.
-        let taken = self
-            .life
-            .word
-            .compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if taken {
-            self.life.set_at_end(AtEnd::HandOn);
-            self.tail.set_at_end(AtEnd::HandOn);
-            // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked
-            // in `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
-            unsafe { head.link(&self.life, 0, head.front(), me.end()) };
-            me.spend();
+        let life = me.tid() | WAITERS;
+        let word = &self.life.word;
+        if word
+            .compare_exchange(0, life, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            head.settle(before);
+            return false;
         }
+        self.life.set_at_end(AtEnd::HandOn);
+        self.tail.set_at_end(AtEnd::HandOn);
+        // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked in
+        // `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
+        unsafe { head.link(&self.life, 0, head.front(), me.end()) };
+        me.spend();
         head.settle(before);
-        if taken {
-            self.occupy_tail(me);
-        }
-        taken
-    }
-
-    fn occupy_tail(&self, me: Me) {
-        // SAFETY: as in `occupy`: the list is used in this call alone, and a slot never moves.
-        let head = unsafe { me.head() };
         let before = head.announce(&self.tail, 0);
         // Relaxed: other tasks read it only after the kernel has marked the life-word.
-        self.tail.word.store(me.tid() | WAITERS, Ordering::Relaxed);
+        self.tail.word.store(life, Ordering::Relaxed);
         // SAFETY: the word belongs to this task and is announced; a slot never moves, and the word is unlinked in
         // `vacate`.
         unsafe { head.link_tail(&self.tail) };
         me.spend();
         head.settle(before);
+        true
     }
 
     /// The calling thread, which ends, leaves the slot to its process.
@@ -213,18 +212,11 @@ impl Slot {
     /// Marks this task and `other`, if they belong to one process.
     pub(super) fn note_shared_process(&self, other: &Self) {
         // SeqCst: see `set_process`. Other tasks do not change this slot's process.
-        let is_shared =
-            other.process.load(Ordering::SeqCst) == self.process.load(Ordering::Relaxed);
-        if is_shared && matches!(other.life(), Life::Alive(_)) {
+        let process = self.process.load(Ordering::Relaxed);
+        if other.process.load(Ordering::SeqCst) == process && other.is_alive() {
             self.shares_process.store(1, Ordering::Relaxed);
             other.shares_process.store(1, Ordering::Relaxed);
         }
-    }
-
-    /// Whether there may be another task of this process.
-    pub(super) fn may_share_process(&self) -> bool {
-        // Relaxed: the user is responsible for a thread that attaches meanwhile.
-        self.shares_process.load(Ordering::Relaxed) != 0
     }
 
     /// The number of messages that the task has in flight.
@@ -235,13 +227,11 @@ impl Slot {
     }
 
     /// Counts a message that the task has taken.
-    #[doc(hidden)]
     pub fn message_taken(&self) {
         self.messages.store(self.messages() + 1, Ordering::Relaxed);
     }
 
     /// Counts a message that the task has finished, or returned.
-    #[doc(hidden)]
     pub fn message_finished(&self) {
         self.messages.store(self.messages() - 1, Ordering::Relaxed);
     }
@@ -251,19 +241,12 @@ impl Slot {
         self.messages() != 0 || self.wait.standing.held() != 0
     }
 
-    /// Resets the messages for a new task, which has none and waits for none.
-    pub(super) fn reset_messages(&self) {
-        self.messages.store(0, Ordering::Relaxed);
-        self.inbox.reset();
-    }
-
     pub(super) fn next_generation(&self) {
         let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
         // Relaxed: the life-word's Release publishes it (invariant 1). 0 is never a generation.
         self.generation.store(next.max(1), Ordering::Relaxed);
     }
 
-    #[doc(hidden)]
     pub fn set_name(&self, name: &str) {
         let mut bytes = whole_characters(name, NAME_BYTES).bytes();
         for place in &self.name {
@@ -273,12 +256,8 @@ impl Slot {
     }
 
     pub(crate) fn name(&self) -> String {
-        let bytes: Vec<u8> = self
-            .name
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .take_while(|byte| *byte != 0)
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let mut bytes = self.name.iter();
+        let end = bytes.position(|byte| byte.load(Ordering::Relaxed) == 0);
+        text(&self.name[..end.unwrap_or(NAME_BYTES)])
     }
 }

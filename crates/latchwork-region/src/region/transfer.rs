@@ -4,7 +4,7 @@
 //! whenever a task is killed, each step here has happened or has not.
 #![allow(unsafe_code)]
 
-use super::heap::{AllocError, Owner};
+use super::heap::AllocError;
 use super::word::{address, pointer, read};
 use super::{Inner, Task, boxed::Box};
 use crate::atomic::AtomicUsize;
@@ -18,20 +18,16 @@ impl Inner {
     /// # Safety
     /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
     /// caller.
-    #[doc(hidden)]
     pub unsafe fn publish_block(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
+        let task = task.heap_task();
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
-        unsafe {
-            self.heap
-                .publish(&task.heap_task(), block, word, address(block))
-        };
+        unsafe { self.heap.publish(&task, block, word, address(block)) };
     }
 
     /// Frees the block at the address in `word`, and stores 0 there.
     ///
     /// # Safety
     /// As for [`Self::publish_block`], which stored the address; and the block is not used any more.
-    #[doc(hidden)]
     pub unsafe fn retire_block(&self, task: Task<'_>, word: &AtomicUsize) {
         if let Some(block) = pointer(read(word)) {
             crate::hook::freed(|| self.heap.addresses_of(block));
@@ -46,7 +42,6 @@ impl Inner {
     ///
     /// # Safety
     /// As for [`Self::retire_block`].
-    #[doc(hidden)]
     pub unsafe fn take_block(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
         pointer(read(word)).is_some_and(|block| {
             // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
@@ -56,7 +51,6 @@ impl Inner {
     }
 
     /// Allocates a block that is private to the task.
-    #[doc(hidden)]
     pub fn alloc_block(&self, task: Task<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         self.heap.alloc(&task.heap_task(), layout)
     }
@@ -65,31 +59,19 @@ impl Inner {
     ///
     /// # Safety
     /// The block belongs to the caller.
-    #[doc(hidden)]
     pub unsafe fn free_block(&self, task: Task<'_>, block: NonNull<u8>) {
         // SAFETY: the caller guarantees that the block belongs to it.
         unsafe { self.heap.free(&task.heap_task(), block) };
     }
 
     /// Whether there is a block of at least `bytes` bytes at this address.
-    #[doc(hidden)]
     pub fn has_block_at(&self, address: usize, bytes: usize) -> bool {
-        self.has_block(pointer(address), bytes)
+        self.block(pointer(address), bytes).is_some()
     }
 
     /// Releases the block of a box of bytes of this region. Returns its address and length.
-    #[doc(hidden)]
     pub fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
         let bytes = ManuallyDrop::new(bytes).as_raw();
         (bytes.cast(), bytes.len())
-    }
-
-    /// The task of this slot and generation.
-    ///
-    /// # Safety
-    /// The task is the calling thread.
-    #[doc(hidden)]
-    pub unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
-        Task::new(&self.slots()[usize::from(owner.slot())], owner)
     }
 }

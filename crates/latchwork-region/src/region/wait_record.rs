@@ -49,6 +49,7 @@ pub const LOCK: usize = 56;
 
 /// See the module's documentation. Zero is the record of a task that waits for nothing.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct WaitRecord {
     /// State and epoch; the task sleeps on this word.
     pub word: AtomicU32,
@@ -70,6 +71,7 @@ pub struct WaitRecord {
 
 /// A task's priority, and the state that it is computed from.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct Standing {
     /// The effective priority: the best of all that the task has. [`BUSY`] is set while it is being computed.
     pub effective: AtomicU32,
@@ -120,26 +122,27 @@ pub struct Lending {
 /// A flag in [`Standing::effective`].
 pub const BUSY: u32 = 1 << 31;
 
+/// Why a sleep in a region ended (`park.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked {
+    /// Something may have changed: the caller must check again.
+    Again,
+    /// The deadline has passed.
+    TimedOut,
+}
+
 impl WaitRecord {
     #[cfg(loom)]
     pub fn new(task: u64) -> Self {
         Self {
-            word: AtomicU32::new(IDLE),
-            next: AtomicU32::new(0),
-            previous: AtomicU32::new(0),
             priority: AtomicU32::new(LOWEST),
-            object: AtomicU64::new(0),
-            ticket: AtomicU64::new(0),
             task: AtomicU64::new(task),
             standing: Standing {
                 effective: AtomicU32::new(LOWEST),
                 base: AtomicU32::new(LOWEST),
-                held: AtomicU32::new(0),
-                mirrored: AtomicU32::new(0),
-                ceilings: AtomicU64::new(0),
-                inherits: AtomicU32::new(0),
-                lock: Robust::new(),
+                ..Standing::default()
             },
+            ..Self::default()
         }
     }
 

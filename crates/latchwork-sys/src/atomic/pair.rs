@@ -104,15 +104,11 @@ impl AtomicPair {
 
 /// The same in one word of loom's, for values whose 32-bit halves fit 16 bits. Its loads are of one moment.
 #[cfg(loom)]
+#[derive(Default)]
 pub struct AtomicPair(AtomicU64);
 
 #[cfg(loom)]
 impl AtomicPair {
-    #[track_caller]
-    pub fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
     /// The high halves of both words above their low ones: sleepers in a model compare both high halves.
     fn pack([first, second]: [u64; 2]) -> u64 {
         let part = |word: u64, high: bool| {

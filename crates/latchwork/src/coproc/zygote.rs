@@ -25,7 +25,7 @@ use super::error::StartError;
 use super::record::{self, Ref};
 use crate::atomic::Ordering;
 use crate::region::heap::Owner;
-use crate::region::{AttachError, ObjectError, liveness};
+use crate::region::{self, AttachError, ObjectError};
 use crate::sys::process::{self, Sharing, Stack};
 use crate::sys::sockets::{self, Readable};
 use crate::sys::{futex, proc_file, signals};
@@ -266,7 +266,7 @@ fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     signals::reset_handlers();
     let mut kept: Vec<_> = Vec::new();
     // SAFETY: this process has one thread.
-    kept.extend(unsafe { liveness::files() });
+    kept.extend(unsafe { region::files() });
     kept.push(context.socket.as_raw_fd());
     // SAFETY: the descriptors' owners are the parent's objects; nothing uses or drops their copies here.
     unsafe { process::close_all_but(&mut kept) };

@@ -30,37 +30,27 @@ impl Contents {
     #[must_use]
     pub fn place(&self, offset: u64) -> Option<RegionPlace<'_>> {
         let layout = &self.snapshot.layout;
-        let at = usize::try_from(offset)
-            .ok()
-            .filter(|at| *at < layout.total)?;
+        let at = usize::try_from(offset).ok()?;
+        (at < layout.total).then_some(())?;
         if at < layout.heap {
             let own = [
                 (offset_of!(Header, grow_lock), "grow"),
                 (offset_of!(Header, sweep_lock), "sweep"),
                 (offset_of!(Header, names_lock), "names"),
             ];
-            if let Some((_, name)) = own.into_iter().find(|(lock, _)| *lock == at) {
-                return Some(RegionPlace::Lock(name));
-            }
+            let own = own.into_iter().find(|(lock, _)| *lock == at);
             let is_standing = (layout.slots..layout.names).contains(&at)
                 && (at - layout.slots) % size_of::<Slot>() == offset_of!(Slot, wait.standing.lock);
-            return Some(if is_standing {
-                RegionPlace::Lock("standing")
-            } else {
-                RegionPlace::Tables
-            });
+            let lock = own.map(|(_, name)| name);
+            let lock = lock.or(is_standing.then_some("standing"));
+            return Some(lock.map_or(RegionPlace::Tables, RegionPlace::Lock));
         }
         let address = self.base.checked_add(offset)?;
-        let object = self.objects.iter().find(|object| {
-            address
-                .checked_sub(object.address)
-                .is_some_and(|behind| behind < object.bytes.max(1))
+        let object = self.objects.iter().find_map(|object| {
+            let offset = address.checked_sub(object.address)?;
+            let name = &object.name;
+            (offset < object.bytes.max(1)).then_some(RegionPlace::Object { name, offset })
         });
-        Some(
-            object.map_or(RegionPlace::Heap, |object| RegionPlace::Object {
-                name: &object.name,
-                offset: address - object.address,
-            }),
-        )
+        Some(object.unwrap_or(RegionPlace::Heap))
     }
 }

@@ -3,7 +3,8 @@
 use super::{Opening, RegionReport, identity, region_name, report};
 use crate::region::create::{DIRECTORY, PREFIX};
 use crate::sys::inspect::{self as sys, Place};
-use std::collections::HashMap;
+use rustix::io::Errno;
+use std::collections::hash_map::{Entry, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The regions of the system that the caller can see.
@@ -27,25 +28,23 @@ const NAMELESS: &str = " (deleted)";
 /// The survey neither waits for a task nor disturbs one. Regions that vanish meanwhile are left out.
 #[must_use]
 pub fn survey() -> Survey {
-    let mut listing = Listing::default();
-    for name in sys::names(Path::new(DIRECTORY)).unwrap_or_default() {
-        if name.to_string_lossy().starts_with(PREFIX) {
-            let path = Path::new(DIRECTORY).join(name);
-            if let Ok(place) = Place::at(&path) {
-                listing.add(&place, || (region_name(&path), Some(path.clone())));
-            }
+    let mut reports = Reports::new();
+    for path in named_files().unwrap_or_default() {
+        if let Ok(place) = Place::at(&path) {
+            let entry = reports.entry((place.device, place.inode));
+            entry.or_insert_with(|| report(&place, region_name(&path), Some(path)));
         }
     }
     let mut hidden_processes = 0;
     for process in sys::processes().unwrap_or_default() {
         match sys::descriptors(process) {
-            Ok(descriptors) => listing.add_process(process, &descriptors),
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => hidden_processes += 1,
+            Ok(descriptors) => add_process(&mut reports, process, &descriptors),
+            Err(Errno::ACCESS | Errno::PERM) => hidden_processes += 1,
             // The process has ended.
             Err(_) => {}
         }
     }
-    let mut regions = listing.regions;
+    let mut regions: Vec<_> = reports.into_values().collect();
     regions.sort_by(|a, b| {
         (a.path.is_none(), &a.name, a.file).cmp(&(b.path.is_none(), &b.name, b.file))
     });
@@ -55,48 +54,36 @@ pub fn survey() -> Survey {
     }
 }
 
-#[derive(Default)]
-struct Listing {
-    regions: Vec<RegionReport>,
-    /// The index of a file in `regions`.
-    index: HashMap<(u64, u64), usize>,
+/// The files with a region's name, sorted.
+pub(in crate::region) fn named_files() -> Result<Vec<PathBuf>, Errno> {
+    let mut names = sys::names(Path::new(DIRECTORY))?;
+    names.retain(|name| name.to_string_lossy().starts_with(PREFIX));
+    names.sort();
+    let paths = names.iter().map(|name| Path::new(DIRECTORY).join(name));
+    Ok(paths.collect())
 }
 
-impl Listing {
-    fn add(
-        &mut self,
-        place: &Place,
-        describe: impl FnOnce() -> (String, Option<PathBuf>),
-    ) -> &mut RegionReport {
-        let index = *self
-            .index
-            .entry((place.device, place.inode))
-            .or_insert_with(|| {
-                let (name, path) = describe();
-                self.regions.push(report(place, name, path));
-                self.regions.len() - 1
-            });
-        &mut self.regions[index]
-    }
+/// The reports by the device and inode of the file.
+type Reports = HashMap<(u64, u64), RegionReport>;
 
-    fn add_process(&mut self, process: u32, descriptors: &[(u32, PathBuf)]) {
-        for (descriptor, target) in descriptors {
-            let Some(name) = candidate(target) else {
-                continue;
-            };
-            let Ok(place) = Place::of_descriptor(process, *descriptor) else {
-                continue;
-            };
-            let known = self.index.contains_key(&(place.device, place.inode));
+fn add_process(reports: &mut Reports, process: u32, descriptors: &[(u32, PathBuf)]) {
+    for &(descriptor, ref target) in descriptors {
+        let Some(name) = candidate(target) else {
+            continue;
+        };
+        let Ok(place) = Place::of_descriptor(process, descriptor) else {
+            continue;
+        };
+        let report = match reports.entry((place.device, place.inode)) {
+            Entry::Occupied(known) => known.into_mut(),
             // A name proves nothing, and the creator of a named region has it open without a name.
-            if !known && !place.open().is_ok_and(|file| identity(&file).is_ok()) {
-                continue;
-            }
-            self.add(&place, || (name, None)).openings.push(Opening {
-                process,
-                descriptor: *descriptor,
-            });
-        }
+            Entry::Vacant(_) if !place.open().is_ok_and(|file| identity(&file).is_ok()) => continue,
+            Entry::Vacant(new) => new.insert(report(&place, name, None)),
+        };
+        report.openings.push(Opening {
+            process,
+            descriptor,
+        });
     }
 }
 
