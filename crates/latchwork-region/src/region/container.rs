@@ -17,9 +17,11 @@
 //! [keeps the region mapped](keep_mapped) until the block is freed. If the region is not mapped, both panic.
 
 mod borrowed;
+mod editor;
 mod heap;
 mod mapping;
 
 pub(super) use super::word::{address, commit, drop_part, pointer, read};
+pub(super) use editor::{editor, forward};
 pub(super) use heap::{end, unlink_and_free, with_heap};
 pub(super) use mapping::{MappingGuard, guard, keep_mapped, try_guard};

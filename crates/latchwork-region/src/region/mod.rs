@@ -128,13 +128,11 @@ pub use pinned::{PinnedFields, each_pinned, each_pinned_mut};
 #[doc(hidden)]
 pub use shareable::type_path;
 pub use shareable::{Shareable, fingerprint};
-pub use string::String;
-pub use string::pinned::StringMut;
+pub use string::{String, StringMut};
 pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
-pub use undo::pinned::UndoMut;
-pub use undo::{Cells, Transaction, Undo, UndoError};
+pub use undo::{Cells, Transaction, Undo, UndoError, UndoMut};
 pub use vec::Vec;
 pub use vec::pinned::VecMut;
 

@@ -2,9 +2,9 @@
 //!
 //! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
 //! contains part of a character. Truncating is one store.
+#![allow(unsafe_code)]
 
-pub(super) mod pinned;
-
+use super::container::{editor, forward};
 use super::region_id::RegionId;
 use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint};
 use core::borrow::Borrow;
@@ -35,7 +35,6 @@ pub struct String {
 }
 
 // SAFETY: its only field is Shareable.
-#[allow(unsafe_code)]
 unsafe impl Shareable for String {
     const FINGERPRINT: u64 = fingerprint(
         "latchwork::String",
@@ -45,10 +44,8 @@ unsafe impl Shareable for String {
     );
 }
 // SAFETY: its only field is TornSafe, and each commit is at a character boundary.
-#[allow(unsafe_code)]
 unsafe impl TornSafe for String {}
 // SAFETY: its only field is Relocatable.
-#[allow(unsafe_code)]
 unsafe impl Relocatable for String {}
 
 impl String {
@@ -89,7 +86,6 @@ impl String {
     /// The content.
     #[inline]
     #[must_use]
-    #[allow(unsafe_code)]
     pub fn as_str(&self) -> &str {
         // SAFETY: only whole `str`s are appended, and only whole characters removed.
         unsafe { core::str::from_utf8_unchecked(&self.bytes) }
@@ -188,7 +184,6 @@ impl Borrow<str> for String {
 impl String {
     /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
     /// into the region.
-    #[allow(unsafe_code)]
     fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
         let _guard = self.bytes.guard();
         // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
@@ -243,5 +238,36 @@ impl fmt::Display for String {
 impl fmt::Debug for String {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.with_str(|content| fmt::Debug::fmt(content, formatter))
+    }
+}
+
+/// Changes a [`String`] in its place: the result of [`String::edit`], and of `edit` of a robust lock's guard.
+///
+/// It has the methods that change a `String`, and derefs to the string.
+pub struct StringMut<'a>(&'a mut String);
+
+editor!(StringMut, String<> => String);
+
+#[allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "each method names the one that it calls"
+)]
+impl StringMut<'_> {
+    forward! { String:
+        fn push_str(&mut self, content: &str) -> Result<(), StorageError>;
+        fn push(&mut self, character: char) -> Result<(), StorageError>;
+        fn pop(&mut self) -> Option<char>;
+        fn truncate(&mut self, len: usize);
+        fn clear(&mut self);
+        fn reserve(&mut self, additional: usize) -> Result<(), StorageError>;
+        fn shrink_to_fit(&mut self) -> Result<(), StorageError>;
+        fn repair(&mut self);
+    }
+}
+
+impl fmt::Display for StringMut<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
     }
 }

@@ -23,7 +23,7 @@
 //!   a kill in between, it is repeated.
 #![allow(unsafe_code)]
 
-use super::container::{self, commit, read};
+use super::container::{self, commit, editor, forward, read};
 use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
@@ -31,6 +31,7 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
 use core::marker::PhantomPinned;
+use core::pin::Pin;
 use core::ptr::{self, NonNull};
 
 /// Data whose 64-bit cells can be changed several at a time, all or none, even if the task is killed: an undo log of
@@ -124,8 +125,6 @@ pub trait Cells<Q: ?Sized>: sealed::Sealed {
     /// The cell of a key.
     fn cell(&self, key: &Q) -> Option<&AtomicU64>;
 }
-
-pub(super) mod pinned;
 
 mod sealed {
     pub trait Sealed {}
@@ -383,5 +382,43 @@ impl<T, const N: usize> fmt::Debug for Transaction<'_, T, N> {
             .debug_struct("Transaction")
             .field("changes", &read(&self.undo.count))
             .finish()
+    }
+}
+
+/// Changes an [`Undo`] in its place: the result of [`Undo::edit`], and of `edit` of a robust lock's guard.
+///
+/// It has the methods that change an `Undo`, and derefs to the `Undo`.
+pub struct UndoMut<'a, T, const N: usize = 16>(&'a mut Undo<T, N>);
+
+editor!(UndoMut, Undo<T; N> => Undo<T, N>);
+
+impl<T, const N: usize> UndoMut<'_, T, N> {
+    /// Lends the editor, for [`Self::begin`], which consumes it.
+    #[inline]
+    pub fn as_mut(&mut self) -> UndoMut<'_, T, N> {
+        UndoMut(self.0)
+    }
+
+    forward! { Undo: fn roll_back(&mut self) -> bool; }
+}
+
+impl<'a, T: Shareable, const N: usize> UndoMut<'a, T, N> {
+    /// [`Undo::begin`].
+    #[inline]
+    pub fn begin(self) -> Transaction<'a, T, N> {
+        self.0.begin()
+    }
+
+    forward! { Undo:
+        /// For data that is `Unpin`.
+        fn get_mut(&mut self) -> &mut T where T: Unpin;
+    }
+
+    /// The data, pinned: how to change containers in the data. Rolls back first. Changes made in this way are not
+    /// logged.
+    #[inline]
+    pub fn get_pin_mut(&mut self) -> Pin<&mut T> {
+        // SAFETY: the data moves only with the `Undo`, which is pinned; a `&mut T` is lent only if `T` is `Unpin`.
+        unsafe { Pin::new_unchecked(self.0.get_mut()) }
     }
 }

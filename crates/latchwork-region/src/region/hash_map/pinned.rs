@@ -5,12 +5,11 @@
     reason = "each method names the one that it calls"
 )]
 
-use super::super::{Edit, PushError, Relocatable, Shareable, StorageError, String};
+use super::super::container::{editor, forward};
+use super::super::{PushError, Relocatable, Shareable, StorageError, String};
 use super::HashMap;
 use core::borrow::Borrow;
-use core::fmt;
 use core::hash::Hash;
-use core::ops::Deref;
 use core::pin::Pin;
 
 /// Changes a [`HashMap`] in its place: the result of [`HashMap::edit`], and of `edit` of a robust lock's guard.
@@ -18,26 +17,7 @@ use core::pin::Pin;
 /// It has the methods that change a `HashMap`, and derefs to the map.
 pub struct HashMapMut<'a, K, V>(&'a mut HashMap<K, V>);
 
-impl<K, V> HashMap<K, V> {
-    /// Lends the map to an editor.
-    #[inline]
-    pub fn edit(self: Pin<&mut Self>) -> HashMapMut<'_, K, V> {
-        // SAFETY: the editor does not lend the `&mut HashMap`, nor moves the map.
-        HashMapMut(unsafe { self.get_unchecked_mut() })
-    }
-}
-
-impl<K, V> Edit for HashMap<K, V> {
-    type Editor<'a>
-        = HashMapMut<'a, K, V>
-    where
-        Self: 'a;
-
-    #[inline]
-    fn edit(self: Pin<&mut Self>) -> HashMapMut<'_, K, V> {
-        self.edit()
-    }
-}
+editor!(HashMapMut, HashMap<K, V> => HashMap<K, V>);
 
 /// Pins a value.
 #[inline]
@@ -48,16 +28,9 @@ fn pin<V>(value: &mut V) -> Pin<&mut V> {
 }
 
 impl<K, V> HashMapMut<'_, K, V> {
-    /// [`HashMap::repair`].
-    #[inline]
-    pub fn repair(&mut self) {
-        self.0.repair();
-    }
-
-    /// [`HashMap::clear`].
-    #[inline]
-    pub fn clear(&mut self) {
-        self.0.clear();
+    forward! { HashMap:
+        fn repair(&mut self);
+        fn clear(&mut self);
     }
 
     /// [`HashMap::values_mut`], for values that are `Unpin`.
@@ -77,13 +50,11 @@ impl<K, V> HashMapMut<'_, K, V> {
 }
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
-    /// [`HashMap::insert`].
-    #[inline]
-    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>>
-    where
-        V: Relocatable,
-    {
-        self.0.insert(key, value)
+    forward! { HashMap:
+        fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>> where V: Relocatable;
+        fn get_pin_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> Result<Pin<&V>, PushError<K>>;
+        fn reserve(&mut self, additional: usize) -> Result<(), StorageError>;
+        fn shrink_to_fit(&mut self) -> Result<(), StorageError>;
     }
 
     /// [`HashMap::get_or_insert_with`], for values that are `Unpin`.
@@ -107,16 +78,6 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
         make: impl FnOnce() -> V,
     ) -> Result<Pin<&mut V>, PushError<K>> {
         self.0.find_or_insert_mut(key, make).map(pin)
-    }
-
-    /// [`HashMap::get_pin_or_insert_with`].
-    #[inline]
-    pub fn get_pin_or_insert_with(
-        &mut self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<Pin<&V>, PushError<K>> {
-        self.0.get_pin_or_insert_with(key, make)
     }
 
     /// [`HashMap::get_mut`], for values that are `Unpin`.
@@ -162,28 +123,12 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
     {
         self.0.discard(key)
     }
-
-    /// [`HashMap::reserve`].
-    #[inline]
-    pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        self.0.reserve(additional)
-    }
-
-    /// [`HashMap::shrink_to_fit`].
-    #[inline]
-    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
-        self.0.shrink_to_fit()
-    }
 }
 
 impl<V: Shareable> HashMapMut<'_, String, V> {
-    /// [`HashMap::insert_str`].
-    #[inline]
-    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>>
-    where
-        V: Relocatable,
-    {
-        self.0.insert_str(key, value)
+    forward! { HashMap:
+        fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>> where V: Relocatable;
+        fn get_pin_or_insert_str_with(&mut self, key: &str, make: impl FnOnce() -> V) -> Result<Pin<&V>, StorageError>;
     }
 
     /// [`HashMap::get_or_insert_str_with`], for values that are `Unpin`.
@@ -207,29 +152,5 @@ impl<V: Shareable> HashMapMut<'_, String, V> {
         make: impl FnOnce() -> V,
     ) -> Result<Pin<&mut V>, StorageError> {
         self.0.find_or_insert_str_mut(key, make).map(pin)
-    }
-
-    /// [`HashMap::get_pin_or_insert_str_with`].
-    #[inline]
-    pub fn get_pin_or_insert_str_with(
-        &mut self,
-        key: &str,
-        make: impl FnOnce() -> V,
-    ) -> Result<Pin<&V>, StorageError> {
-        self.0.get_pin_or_insert_str_with(key, make)
-    }
-}
-
-impl<K, V> Deref for HashMapMut<'_, K, V> {
-    type Target = HashMap<K, V>;
-    #[inline]
-    fn deref(&self) -> &HashMap<K, V> {
-        self.0
-    }
-}
-
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMapMut<'_, K, V> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
     }
 }

@@ -5,10 +5,9 @@
     reason = "each method names the one that it calls"
 )]
 
-use super::super::{Edit, PushError, Relocatable, Shareable};
+use super::super::container::{editor, forward};
+use super::super::{PushError, Relocatable, Shareable};
 use super::List;
-use core::fmt;
-use core::ops::Deref;
 use core::pin::Pin;
 
 /// Changes a [`List`] in its place: the result of [`List::edit`], and of `edit` of a robust lock's guard.
@@ -16,26 +15,7 @@ use core::pin::Pin;
 /// It has the methods that change a `List`, and derefs to the list.
 pub struct ListMut<'a, T>(&'a mut List<T>);
 
-impl<T> List<T> {
-    /// Lends the list to an editor.
-    #[inline]
-    pub fn edit(self: Pin<&mut Self>) -> ListMut<'_, T> {
-        // SAFETY: the editor does not lend the `&mut List`, nor moves the list.
-        ListMut(unsafe { self.get_unchecked_mut() })
-    }
-}
-
-impl<T> Edit for List<T> {
-    type Editor<'a>
-        = ListMut<'a, T>
-    where
-        Self: 'a;
-
-    #[inline]
-    fn edit(self: Pin<&mut Self>) -> ListMut<'_, T> {
-        self.edit()
-    }
-}
+editor!(ListMut, List<T> => List<T>);
 
 /// Pins an element.
 #[inline]
@@ -46,54 +26,19 @@ fn pin<T>(element: &mut T) -> Pin<&mut T> {
 }
 
 impl<T> ListMut<'_, T> {
-    /// [`List::repair`].
-    #[inline]
-    pub fn repair(&mut self) {
-        self.0.repair();
-    }
-
-    /// [`List::clear`].
-    #[inline]
-    pub fn clear(&mut self) {
-        self.0.clear();
+    forward! { List:
+        fn repair(&mut self);
+        fn clear(&mut self);
     }
 }
 
 impl<T: Shareable> ListMut<'_, T> {
-    /// [`List::push_front`].
-    #[inline]
-    pub fn push_front(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.0.push_front(value)
-    }
-
-    /// [`List::push_back`].
-    #[inline]
-    pub fn push_back(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.0.push_back(value)
-    }
-
-    /// [`List::pop_front`].
-    #[inline]
-    pub fn pop_front(&mut self) -> Option<T>
-    where
-        T: Relocatable,
-    {
-        self.0.pop_front()
-    }
-
-    /// [`List::pop_back`].
-    #[inline]
-    pub fn pop_back(&mut self) -> Option<T>
-    where
-        T: Relocatable,
-    {
-        self.0.pop_back()
-    }
-
-    /// [`List::retain`].
-    #[inline]
-    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
-        self.0.retain(keep);
+    forward! { List:
+        fn push_front(&mut self, value: T) -> Result<(), PushError<T>>;
+        fn push_back(&mut self, value: T) -> Result<(), PushError<T>>;
+        fn pop_front(&mut self) -> Option<T> where T: Relocatable;
+        fn pop_back(&mut self) -> Option<T> where T: Relocatable;
+        fn retain(&mut self, keep: impl FnMut(&T) -> bool);
     }
 
     /// [`List::front_mut`], for elements that are `Unpin`.
@@ -143,19 +88,5 @@ impl<T: Shareable> ListMut<'_, T> {
     #[inline]
     pub fn iter_pin_mut(&mut self) -> impl Iterator<Item = Pin<&mut T>> {
         self.0.each_mut().map(pin)
-    }
-}
-
-impl<T> Deref for ListMut<'_, T> {
-    type Target = List<T>;
-    #[inline]
-    fn deref(&self) -> &List<T> {
-        self.0
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for ListMut<'_, T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
     }
 }
