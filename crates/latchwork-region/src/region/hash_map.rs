@@ -39,8 +39,7 @@ mod lookup;
 pub(super) mod pinned;
 mod table;
 
-use super::container::{self, MappingGuard, commit, read};
-use super::region_id::RegionId;
+use super::container::{self, Anchor, commit, read};
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
@@ -82,8 +81,7 @@ use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_f
 /// key in place.) In shared memory the map is changed in its place, through [`HashMapMut`](super::HashMapMut).
 #[repr(C)]
 pub struct HashMap<K, V> {
-    region: RegionId,
-    table: AtomicUsize,
+    table: Anchor,
     entries: PhantomData<(K, V)>,
     pinned: PhantomPinned,
 }
@@ -108,22 +106,10 @@ unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 unsafe impl<K, V> Relocatable for HashMap<K, V> {}
 
 impl<K, V> HashMap<K, V> {
-    /// Keeps the region mapped while a method runs.
-    #[inline]
-    fn guard(&self) -> MappingGuard {
-        container::guard(self.region, &self.table)
-    }
-
-    /// Keeps the region mapped for as long as the map can be borrowed.
-    #[inline]
-    fn keep_mapped(&self) {
-        container::keep_mapped(self.region, &self.table);
-    }
-
     /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn view(&self) -> Option<View<'_>> {
-        let table = container::pointer::<Table>(read(&self.table))?;
+        let table = self.table.block::<Table>()?;
         // SAFETY: the table begins with its head, which contains the number of slots that follow, and exists until
         // `table` changes, which takes `&mut self`.
         unsafe {
@@ -140,7 +126,7 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.count()
     }
 
@@ -160,7 +146,7 @@ impl<K, V> HashMap<K, V> {
     /// that changes the map does this by itself; before it, [`Self::len`] may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
     }
 
@@ -199,7 +185,9 @@ impl<K, V> HashMap<K, V> {
         }
         // On failure the node stays pending, until a thread that can become a task calls a method.
         // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
-        let _ = unsafe { container::unlink_and_free(self.region, &view.head.pending, node.cast()) };
+        let _ = unsafe {
+            container::unlink_and_free(self.table.region, &view.head.pending, node.cast())
+        };
     }
 
     /// Removes a node from its slot, and passes it to `take` before it is freed.
@@ -218,18 +206,9 @@ impl<K, V> HashMap<K, V> {
         taken
     }
 
-    /// Frees the table, which contains no node any more.
-    fn free_table(&mut self) -> Result<(), StorageError> {
-        let Some(table) = container::pointer(read(&self.table)) else {
-            return Ok(());
-        };
-        // SAFETY: `&mut self` is exclusive, and no node is left.
-        unsafe { container::unlink_and_free(self.region, &self.table, table) }
-    }
-
     /// Drops all entries. The table stays, as with all methods that remove entries: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
@@ -250,8 +229,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            region: region.inner().id,
-            table: AtomicUsize::new(0),
+            table: Anchor::new(region.inner().id),
             entries: PhantomData,
             pinned: PhantomPinned,
         }
@@ -266,7 +244,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Relocatable,
     {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => {
@@ -344,9 +322,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         key: K,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         let node = self.find_or_build(key, make)?;
-        self.keep_mapped();
+        self.table.keep_mapped();
         Ok(node)
     }
 
@@ -397,7 +375,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
@@ -409,7 +387,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.make_room(additional).map(|_| ())
     }
 }
@@ -422,13 +400,14 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room for the smaller table beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
         let Some(view) = self.view() else {
             return Ok(());
         };
         match self.count() {
-            0 => self.free_table(),
+            // SAFETY: no node is left.
+            0 => unsafe { self.table.free_block() },
             len if table_for(len).is_some_and(|capacity| capacity < view.head.capacity) => {
                 self.rebuild(len)
             }
@@ -441,17 +420,11 @@ impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        struct Ending<'a, K, V>(&'a mut HashMap<K, V>);
-        impl<K, V> Drop for Ending<'_, K, V> {
-            fn drop(&mut self) {
-                container::end(&mut self.0.region, &self.0.table);
-            }
-        }
-        let this = Ending(self);
-        let Some(_guard) = container::try_guard(this.0.region, &this.0.table) else {
+        let Some(_guard) = self.table.try_guard() else {
             return;
         };
-        this.0.clear();
-        let _ = this.0.free_table();
+        self.clear();
+        // SAFETY: no node is left.
+        let _ = unsafe { self.table.free_block() };
     }
 }

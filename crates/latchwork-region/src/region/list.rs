@@ -27,11 +27,9 @@
 mod iter;
 pub(super) mod pinned;
 
-use super::container::{self, MappingGuard, commit, read};
-use super::region_id::RegionId;
+use super::container::{self, Anchor, commit, read};
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
-use core::alloc::Layout;
 use core::marker::{PhantomData, PhantomPinned};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -61,13 +59,13 @@ use core::ptr::NonNull;
 /// In shared memory the list is changed in its place, through [`ListMut`](super::ListMut).
 #[repr(C)]
 pub struct List<T> {
-    region: RegionId,
-    root: AtomicUsize,
+    root: Anchor,
     elements: PhantomData<T>,
     pinned: PhantomPinned,
 }
 
 #[repr(C)]
+#[derive(Default)]
 struct Root {
     head: AtomicUsize,
     tail: AtomicUsize,
@@ -115,20 +113,10 @@ unsafe impl<T: TornSafe> TornSafe for List<T> {}
 unsafe impl<T> Relocatable for List<T> {}
 
 impl<T> List<T> {
-    /// Keeps the region mapped while a method runs.
-    fn guard(&self) -> MappingGuard {
-        container::guard(self.region, &self.root)
-    }
-
-    /// Keeps the region mapped for as long as the list can be borrowed.
-    fn keep_mapped(&self) {
-        container::keep_mapped(self.region, &self.root);
-    }
-
     /// The caller keeps the region mapped, by a guard or for a borrow.
     fn root(&self) -> Option<&Root> {
         // SAFETY: the root exists until the list is dropped.
-        container::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
+        self.root.block().map(|root| unsafe { &*root.as_ptr() })
     }
 
     /// # Safety
@@ -149,7 +137,7 @@ impl<T> List<T> {
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.count()
     }
 
@@ -160,14 +148,14 @@ impl<T> List<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.first().is_none()
     }
 
     /// The first element.
     #[must_use]
     pub fn front(&self) -> Option<&T> {
-        self.keep_mapped();
+        self.root.keep_mapped();
         // SAFETY: a node of this list, which has its value.
         self.first()
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -184,7 +172,7 @@ impl<T> List<T> {
     /// element, and the length may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
     }
 
@@ -234,7 +222,7 @@ impl<T> List<T> {
         };
         // On failure the node stays pending, until a thread that can become a task calls a method.
         // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
-        let _ = unsafe { container::unlink_and_free(self.region, &root.pending, node.cast()) };
+        let _ = unsafe { container::unlink_and_free(self.root.region, &root.pending, node.cast()) };
     }
 
     /// The word that links forward to the node after `prev`.
@@ -270,7 +258,7 @@ impl<T> List<T> {
 
     /// Drops all elements.
     pub fn clear(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         while let (Some(root), Some(node)) = (self.root(), self.first()) {
             self.unlink(root, node, |_| ());
@@ -283,8 +271,7 @@ impl<T: Shareable> List<T> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            region: region.inner().id,
-            root: AtomicUsize::new(0),
+            root: Anchor::new(region.inner().id),
             elements: PhantomData,
             pinned: PhantomPinned,
         }
@@ -296,7 +283,7 @@ impl<T: Shareable> List<T> {
         prev: impl FnOnce(&Self) -> Link<T>,
         value: T,
     ) -> Result<(), PushError<T>> {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         let node = match self
             .root_or_new()
@@ -326,45 +313,22 @@ impl<T: Shareable> List<T> {
     /// The root, which is created if there is none.
     fn root_or_new(&self) -> Result<&Root, StorageError> {
         if self.root().is_none() {
-            container::with_heap(self.region, |heap| {
-                let block = heap.alloc(Layout::new::<Root>())?;
-                let zero = || AtomicUsize::new(0);
-                // SAFETY: a block of the layout that no other task knows; `root` belongs to the caller, a method with
-                // `&mut self`.
-                unsafe {
-                    block.cast().write(Root {
-                        head: zero(),
-                        tail: zero(),
-                        len: zero(),
-                        pending: zero(),
-                    });
-                    heap.link(&self.root, container::address(block), Some(block), None);
-                }
-                Ok(())
-            })?;
+            // SAFETY: `root` belongs to the caller, a method with `&mut self`.
+            unsafe { container::add(self.root.region, &self.root.word, Root::default)? };
         }
         self.root().ok_or(StorageError::NotMapped)
     }
 
     /// An empty node, which is pending.
     fn pending_node(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
-        container::with_heap(self.region, |heap| {
-            let block = heap.alloc(Layout::new::<Node<T>>())?;
-            let zero = || AtomicUsize::new(0);
-            let node = Node::<T> {
-                next: zero(),
-                prev: zero(),
-                stage: zero(),
-                value: MaybeUninit::uninit(),
-            };
-            // SAFETY: a block of the layout that no other task knows; `pending` belongs to the caller, a method with
-            // `&mut self`.
-            unsafe {
-                block.cast().write(node);
-                heap.link(&root.pending, container::address(block), Some(block), None);
-            }
-            Ok(block.cast())
-        })
+        let empty = || Node {
+            next: AtomicUsize::new(0),
+            prev: AtomicUsize::new(0),
+            stage: AtomicUsize::new(0),
+            value: MaybeUninit::uninit(),
+        };
+        // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
+        unsafe { container::add(self.root.region, &root.pending, empty) }
     }
 
     /// Inserts an element at the front.
@@ -405,7 +369,7 @@ impl<T: Shareable> List<T> {
     where
         T: Relocatable,
     {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         self.take(self.first())
     }
@@ -415,7 +379,7 @@ impl<T: Shareable> List<T> {
     where
         T: Relocatable,
     {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         self.take(self.last())
     }
@@ -440,7 +404,7 @@ impl<T: Shareable> List<T> {
 
     /// The caller does not lend a `&mut T` that must not move.
     fn last_mut(&mut self) -> Option<&mut T> {
-        self.keep_mapped();
+        self.root.keep_mapped();
         self.finish_pending();
         // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
         self.last()
@@ -449,7 +413,7 @@ impl<T: Shareable> List<T> {
 
     /// Drops the elements for which `keep` returns false, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
@@ -468,20 +432,11 @@ impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        struct Ending<'a, T>(&'a mut List<T>);
-        impl<T> Drop for Ending<'_, T> {
-            fn drop(&mut self) {
-                container::end(&mut self.0.region, &self.0.root);
-            }
-        }
-        let this = Ending(self);
-        let Some(_guard) = container::try_guard(this.0.region, &this.0.root) else {
+        let Some(_guard) = self.root.try_guard() else {
             return;
         };
-        this.0.clear();
-        if let Some(root) = container::pointer(read(&this.0.root)) {
-            // SAFETY: `&mut self` is exclusive, and no node is left.
-            let _ = unsafe { container::unlink_and_free(this.0.region, &this.0.root, root) };
-        }
+        self.clear();
+        // SAFETY: no node is left.
+        let _ = unsafe { self.root.free_block() };
     }
 }

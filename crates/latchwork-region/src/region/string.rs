@@ -78,7 +78,7 @@ impl String {
     /// # Errors
     /// As for [`Self::from_str_in`].
     pub fn try_clone(&self) -> Result<Self, StorageError> {
-        let mut copy = Self::empty(self.bytes.region());
+        let mut copy = Self::empty(self.bytes.buffer.region);
         self.with_str(|content| copy.push_str(content))?;
         Ok(copy)
     }
@@ -185,7 +185,7 @@ impl String {
     /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
     /// into the region.
     fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
-        let _guard = self.bytes.guard();
+        let _guard = self.bytes.buffer.guard();
         // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
         step(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
     }

@@ -27,10 +27,10 @@ mod edit;
 pub(super) mod pinned;
 mod traits;
 
-use super::container::{self, MappingGuard};
+use super::container::Anchor;
 use super::region_id::RegionId;
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
-use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use crate::atomic::{AtomicU64, Ordering, compiler_fence};
 use core::alloc::Layout;
 use core::marker::{PhantomData, PhantomPinned};
 use core::ptr::NonNull;
@@ -62,8 +62,7 @@ use core::slice;
 /// copied, by `mem::swap` for example: it is changed in its place, through [`VecMut`](super::VecMut) (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
-    region: RegionId,
-    buffer: AtomicUsize,
+    pub(super) buffer: Anchor,
     elements: PhantomData<T>,
     pinned: PhantomPinned,
 }
@@ -109,24 +108,17 @@ impl<T> Vec<T> {
             .filter(|_| capacity <= MAX)
     }
 
-    /// Keeps the region mapped while a method runs.
-    #[inline]
-    pub(super) fn guard(&self) -> MappingGuard {
-        container::guard(self.region, &self.buffer)
-    }
-
     /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn head(&self) -> Option<&Head> {
-        // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
-        // `&mut self`.
-        container::pointer(container::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
+        // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes `&mut self`.
+        self.buffer.block().map(|head| unsafe { &*head.as_ptr() })
     }
 
     /// The place of the first element; dangling without a buffer.
     #[inline]
     fn first(&self) -> NonNull<T> {
-        match container::pointer::<u8>(container::read(&self.buffer)) {
+        match self.buffer.block::<u8>() {
             // SAFETY: the elements follow the head in the same block.
             Some(buffer) => unsafe { buffer.add(Self::OFFSET).cast() },
             None => NonNull::dangling(),
@@ -153,7 +145,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.count()
     }
 
@@ -173,7 +165,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.room()
     }
 
@@ -186,7 +178,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
-        container::keep_mapped(self.region, &self.buffer);
+        self.buffer.keep_mapped();
         // SAFETY: by invariant 1 the elements are values. If there is a hole, it still holds the old element's bytes,
         // perhaps partly overwritten: `TornSafe` makes them a value, and a type without `TornSafe` is not accessible
         // here before the hole is filled.
@@ -205,7 +197,7 @@ impl<T> Vec<T> {
     /// itself; the array has no other derived state.
     #[inline]
     pub fn repair(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
     }
 
@@ -239,7 +231,7 @@ impl<T> Vec<T> {
                 self.0.set_state(self.1 as u64);
             }
         }
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         if !core::mem::needs_drop::<T>() && len < self.count() {
             self.set_state(len as u64);
@@ -251,15 +243,6 @@ impl<T> Vec<T> {
             // SAFETY: a value, which is no element any more once the length has changed.
             unsafe { self.first().add(last).drop_in_place() };
         }
-    }
-
-    /// Frees the buffer, which contains no element any more.
-    fn free_buffer(&mut self) -> Result<(), StorageError> {
-        let Some(buffer) = container::pointer(container::read(&self.buffer)) else {
-            return Ok(());
-        };
-        // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
-        unsafe { container::unlink_and_free(self.region, &self.buffer, buffer) }
     }
 
     /// Drops all elements. The buffer stays, as with all methods that remove elements: see [`Self::shrink_to_fit`].
@@ -277,8 +260,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
 
     pub(super) fn empty(region: RegionId) -> Self {
         Self {
-            region,
-            buffer: AtomicUsize::new(0),
+            buffer: Anchor::new(region),
             elements: PhantomData,
             pinned: PhantomPinned,
         }
@@ -294,17 +276,13 @@ impl<T: Shareable + Relocatable> Vec<T> {
         Ok(this)
     }
 
-    pub(super) fn region(&self) -> RegionId {
-        self.region
-    }
-
     /// Appends an element.
     ///
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let len = self.count();
         if len == self.room()
@@ -321,7 +299,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// Removes and returns the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let last = self.count().checked_sub(1)?;
         self.set_state(last as u64);
@@ -333,7 +311,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        container::keep_mapped(self.region, &self.buffer);
+        self.buffer.keep_mapped();
         self.finish_pending();
         // SAFETY: after `finish_pending` there is no hole, so all elements are values, and the container is borrowed
         // exclusively.
@@ -347,7 +325,7 @@ impl<T: Shareable + Relocatable + Copy> Vec<T> {
     /// # Errors
     /// As for [`Self::reserve`]; then no element is appended.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.reserve(values.len())?;
         let len = self.count();
         // SAFETY: there is room behind the elements, and `values` cannot overlap that room.
@@ -366,17 +344,11 @@ impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region leaks the buffer; a
     /// process that has not attached the region leaks buffer and elements.
     fn drop(&mut self) {
-        struct Ending<'a, T>(&'a mut Vec<T>);
-        impl<T> Drop for Ending<'_, T> {
-            fn drop(&mut self) {
-                container::end(&mut self.0.region, &self.0.buffer);
-            }
-        }
-        let this = Ending(self);
-        let Some(_guard) = container::try_guard(this.0.region, &this.0.buffer) else {
+        let Some(_guard) = self.buffer.try_guard() else {
             return;
         };
-        this.0.clear();
-        let _ = this.0.free_buffer();
+        self.clear();
+        // SAFETY: the buffer contains no element any more.
+        let _ = unsafe { self.buffer.free_block() };
     }
 }

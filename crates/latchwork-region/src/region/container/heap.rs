@@ -3,10 +3,10 @@
 
 use super::super::heap::TaskRef;
 use super::super::region_id::RegionId;
-use super::super::word::commit;
+use super::super::word::{address, commit};
 use super::super::{AttachError, Inner, StorageError};
 use super::borrowed;
-use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
+use crate::atomic::AtomicUsize;
 use crate::task::Me;
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
@@ -138,6 +138,29 @@ impl ContainerHeap<'_> {
     }
 }
 
+/// Allocates a block for what `make` returns, and stores its address in `word`, which makes it reachable. Fails, and
+/// calls nothing, if the region has no room or the thread cannot become a task of it.
+///
+/// # Safety
+/// As for [`ContainerHeap::link`]: only the calling task stores to `word`, which leads to no block that is not reachable
+/// otherwise. `make` does not run the user's code.
+#[inline]
+pub(in crate::region) unsafe fn add<T>(
+    id: RegionId,
+    word: &AtomicUsize,
+    make: impl FnOnce() -> T,
+) -> Result<NonNull<T>, StorageError> {
+    with_heap(id, |heap| {
+        let block = heap.alloc(Layout::new::<T>())?;
+        // SAFETY: a block of the layout that no other task knows; the caller guarantees the contract of `link`.
+        unsafe {
+            block.cast().write(make());
+            heap.link(word, address(block), Some(block), None);
+        }
+        Ok(block.cast())
+    })
+}
+
 /// Stores 0 in `word`, and frees the block that it leads to, as if in one step. Fails, and changes nothing, if the
 /// thread cannot become a task of the region.
 ///
@@ -154,13 +177,4 @@ pub(in crate::region) unsafe fn unlink_and_free(
         unsafe { heap.link(word, 0, None, Some(block)) };
         Ok(())
     })
-}
-
-/// Ends a container that is being dropped, whether or not its blocks were freed: it leads to no block and belongs to no
-/// region. If another container is assigned to its place, a kill in between leaves no mixture of the two.
-pub(in crate::region) fn end(id: &mut RegionId, word: &AtomicUsize) {
-    commit(word, 0);
-    // SAFETY: a reference. Volatile: the store is done although the place is never read as this container again.
-    unsafe { ptr::from_mut(id).write_volatile(RegionId::NONE) };
-    compiler_fence(Ordering::SeqCst);
 }

@@ -11,7 +11,6 @@ use super::table::{
     COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value,
 };
 use crate::atomic::AtomicUsize;
-use core::alloc::Layout;
 use core::hash::Hash;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::pin::Pin;
@@ -42,19 +41,16 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let old = self.view();
         let capacity = table_for(len).ok_or(StorageError::TooLong)?;
         let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
-        let seed = old.map_or_else(|| hasher::seed(self.region), |old| old.head.seed);
-        container::with_heap(self.region, |heap| {
+        let seed = old.map_or_else(|| hasher::seed(self.table.region), |old| old.head.seed);
+        container::with_heap(self.table.region, |heap| {
             let block = heap.alloc(layout)?;
             let table = block.cast::<Table>();
-            let zero = || AtomicUsize::new(0);
             // SAFETY: a block of the layout that no other task knows; zero is an empty slot.
             let new = unsafe {
                 table.write(Table {
                     capacity,
                     seed,
-                    len: zero(),
-                    used: zero(),
-                    pending: zero(),
+                    ..Table::default()
                 });
                 let slots = table.add(1).cast::<AtomicUsize>();
                 slots.write_bytes(0, capacity);
@@ -74,9 +70,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                     new.place(unsafe { node.as_ref().hash }, container::address(node));
                 }
             }
-            let old = container::pointer(read(&self.table));
+            let (word, old) = (&self.table.word, self.table.block());
             // SAFETY: `table` belongs to the caller, a method with `&mut self`.
-            unsafe { heap.link(&self.table, container::address(block), Some(block), old) };
+            unsafe { heap.link(word, container::address(block), Some(block), old) };
             Ok(())
         })
     }
@@ -87,28 +83,14 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         view: View<'_>,
         hash: u64,
     ) -> Result<NonNull<Node<K, V>>, StorageError> {
-        container::with_heap(self.region, |heap| {
-            let block = heap.alloc(Layout::new::<Node<K, V>>())?;
-            let stage = AtomicUsize::new(0);
-            let node = Node::<K, V> {
-                hash,
-                stage,
-                key: MaybeUninit::uninit(),
-                value: MaybeUninit::uninit(),
-            };
-            // SAFETY: a block of the layout that no other task knows; `pending` belongs to the caller, a method with
-            // `&mut self`.
-            unsafe {
-                block.cast().write(node);
-                heap.link(
-                    &view.head.pending,
-                    container::address(block),
-                    Some(block),
-                    None,
-                );
-            }
-            Ok(block.cast())
-        })
+        let empty = || Node {
+            hash,
+            stage: AtomicUsize::new(0),
+            key: MaybeUninit::uninit(),
+            value: MaybeUninit::uninit(),
+        };
+        // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
+        unsafe { container::add(self.table.region, &view.head.pending, empty) }
     }
 
     pub(super) fn set_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
@@ -138,8 +120,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         value: V,
     ) -> Result<V, PushError<V>> {
         let value = ManuallyDrop::new(value);
-        let exchanged = container::with_heap(self.region, |heap| {
-            let block = heap.alloc(Layout::new::<Node<K, V>>())?;
+        let replace = || {
             // SAFETY: a node of this map, to which the caller has exclusive access.
             let before = unsafe { old.as_mut() };
             commit(&view.head.pending, container::address(old));
@@ -148,26 +129,15 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             // `stage` says that the old node has none; if the new node is never published, `finish_pending` finds the
             // old one in its slot and marks it complete again.
             let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
-            let stage = AtomicUsize::new(COMPLETE);
-            let node = Node {
+            Node {
                 hash: before.hash,
-                stage,
+                stage: AtomicUsize::new(COMPLETE),
                 key: MaybeUninit::new(key),
                 value: MaybeUninit::new(value),
-            };
-            // SAFETY: a block of the layout that no other task knows; the slot belongs to the caller, a method with
-            // `&mut self`.
-            unsafe {
-                block.cast().write(node);
-                heap.link(
-                    &view.slots[index],
-                    container::address(block),
-                    Some(block),
-                    None,
-                );
             }
-            Ok(())
-        });
+        };
+        // SAFETY: the slot belongs to the caller, a method with `&mut self`; `pending` leads to its former node.
+        let exchanged = unsafe { container::add(self.table.region, &view.slots[index], replace) };
         if let Err(error) = exchanged {
             return Err(PushError {
                 value: ManuallyDrop::into_inner(value),
@@ -190,7 +160,7 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Relocatable,
     {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, key)),
             Err(error) => return Err(PushError { value, error }),
@@ -253,9 +223,9 @@ impl<V: Shareable> HashMap<String, V> {
         key: &str,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         let node = self.find_or_build_str(key, make)?;
-        self.keep_mapped();
+        self.table.keep_mapped();
         Ok(node)
     }
 
@@ -283,7 +253,7 @@ impl<V: Shareable> HashMap<String, V> {
         key: &str,
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
         let mut node = self.pending_node(view, hash)?;
-        self.set_key(node, String::empty(self.region));
+        self.set_key(node, String::empty(self.table.region));
         // SAFETY: the pending node belongs to the caller, and has a key.
         let place = unsafe { node.as_mut().key.assume_init_mut() };
         if let Err(error) = place.push_str(key) {

@@ -14,7 +14,7 @@ impl<K, V> HashMap<K, V> {
     /// The entries, in no particular order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, K, V> {
-        self.keep_mapped();
+        self.table.keep_mapped();
         Iter {
             slots: self.view().map_or(&[][..], |view| view.slots).iter(),
             entries: PhantomData,
@@ -41,7 +41,7 @@ impl<K, V> HashMap<K, V> {
 
     /// The caller does not lend a `&mut V` that must not move.
     pub(super) fn each_value_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.keep_mapped();
+        self.table.keep_mapped();
         self.finish_pending();
         let slots = self.view().map_or(&[][..], |view| view.slots);
         slots.iter().filter_map(|slot| {

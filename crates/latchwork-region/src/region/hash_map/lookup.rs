@@ -60,7 +60,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.keep_mapped();
+        self.table.keep_mapped();
         // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
         self.look_up(key)
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -97,7 +97,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.keep_mapped();
+        self.table.keep_mapped();
         self.finish_pending();
         // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         self.look_up(key)
@@ -111,7 +111,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.look_up(key).is_some()
     }
 }

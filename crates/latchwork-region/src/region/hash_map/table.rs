@@ -11,6 +11,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 
 #[repr(C)]
+#[derive(Default)]
 pub(super) struct Table {
     /// A power of two.
     pub(super) capacity: usize,

@@ -12,7 +12,7 @@ impl<T> List<T> {
     /// The elements in order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
-        self.keep_mapped();
+        self.root.keep_mapped();
         Iter {
             front: self.first(),
             back: self.last(),
@@ -42,7 +42,7 @@ impl<T: Shareable> List<T> {
 
     /// The caller does not lend a `&mut T` that must not move.
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.keep_mapped();
+        self.root.keep_mapped();
         self.finish_pending();
         let mut next = self.first();
         core::iter::from_fn(move || {

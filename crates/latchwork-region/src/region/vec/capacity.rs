@@ -16,7 +16,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
         fill: impl FnOnce(NonNull<T>),
     ) -> Result<(), StorageError> {
         let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
-        container::with_heap(self.region, |heap| {
+        container::with_heap(self.buffer.region, |heap| {
             let block = heap.alloc(layout)?;
             // The capacity includes the bytes that the heap's size class gives beyond the request.
             let usable = heap.usable_size(block) - Self::OFFSET;
@@ -29,9 +29,9 @@ impl<T: Shareable + Relocatable> Vec<T> {
                 });
                 fill(block.add(Self::OFFSET).cast());
             }
-            let old = container::pointer(container::read(&self.buffer));
+            let (word, old) = (&self.buffer.word, self.buffer.block());
             // SAFETY: `&mut self`: the caller has exclusive access to this container.
-            unsafe { heap.link(&self.buffer, container::address(block), Some(block), old) };
+            unsafe { heap.link(word, container::address(block), Some(block), old) };
             Ok(())
         })
     }
@@ -41,7 +41,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let len = self.count();
         let needed = len.checked_add(additional).ok_or(StorageError::TooLong)?;
@@ -75,7 +75,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// # Errors
     /// As for [`Self::shrink_to_fit`].
     pub fn shrink_to(&mut self, capacity: usize) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let (first, len, room) = (self.first(), self.count(), self.room());
         let wanted = len.max(capacity);
@@ -83,15 +83,13 @@ impl<T: Shareable + Relocatable> Vec<T> {
             return Ok(());
         }
         if wanted == 0 {
-            return self.free_buffer();
+            // SAFETY: the buffer contains no element.
+            return unsafe { self.buffer.free_block() };
         }
-        let (Some(smaller), Some(buffer)) = (
-            Self::layout(wanted),
-            container::pointer::<u8>(container::read(&self.buffer)),
-        ) else {
+        let (Some(smaller), Some(buffer)) = (Self::layout(wanted), self.buffer.block()) else {
             return Ok(());
         };
-        let is_smaller = container::with_heap(self.region, |heap| {
+        let is_smaller = container::with_heap(self.buffer.region, |heap| {
             Ok(heap.size_for(smaller) < heap.usable_size(buffer))
         })?;
         if is_smaller {

@@ -10,7 +10,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// # Panics
     /// If there is no element `index`.
     pub fn swap_remove(&mut self, index: usize) -> T {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let len = self.count();
         assert!(index < len, "index {index} out of range for length {len}");
@@ -34,7 +34,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// # Panics
     /// If `index` is greater than the length.
     pub fn insert(&mut self, index: usize, value: T) -> Result<(), PushError<T>> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let (first, len) = (self.first(), self.count());
         assert!(index <= len, "index {index} out of range for length {len}");
@@ -67,7 +67,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// # Panics
     /// If there is no element `index`.
     pub fn remove(&mut self, index: usize) -> Result<T, StorageError> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let (first, len) = (self.first(), self.count());
         assert!(index < len, "index {index} out of range for length {len}");

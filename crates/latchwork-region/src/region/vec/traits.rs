@@ -41,7 +41,7 @@ impl<'a, T: Shareable + Relocatable> IntoIterator for &'a mut Vec<T> {
 impl<T: PartialEq> PartialEq for Vec<T> {
     fn eq(&self, other: &Self) -> bool {
         // A guard, and no record of a borrow: the container may be on its way into the region.
-        let _guards = (self.guard(), other.guard());
+        let _guards = (self.buffer.guard(), other.buffer.guard());
         // SAFETY: the elements are values as in `as_slice`, and both regions are held.
         unsafe { self.elements() == other.elements() }
     }
