@@ -32,9 +32,7 @@
 //! Every method that changes the map does this first; so does `repair`.
 #![allow(unsafe_code)]
 
-mod hasher;
 mod insert;
-mod iter;
 mod lookup;
 pub(super) mod pinned;
 mod table;
@@ -48,7 +46,9 @@ use core::marker::{PhantomData, PhantomPinned};
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
-use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value};
+use table::{
+    COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, node_in, table_for, take_value,
+};
 
 /// A hash map whose entries live in a region.
 ///
@@ -96,7 +96,7 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
             K::FINGERPRINT,
             V::FINGERPRINT,
             table::layout_of::<K, V>(),
-            hasher::FINGERPRINT,
+            table::HASHER,
         ],
     );
 }
@@ -212,7 +212,7 @@ impl<K, V> HashMap<K, V> {
         self.finish_pending();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
-            if let Some(node) = container::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
+            if let Some(node) = node_in(slot) {
                 self.unlink(view, slot, node, |_| ());
             }
         }
@@ -244,36 +244,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Relocatable,
     {
-        let _guard = self.table.guard();
-        let (view, hash) = match self.make_room(1) {
-            Ok(view) => (view, hash_of(view, &key)),
-            Err(error) => {
-                return Err(PushError {
-                    value: (key, value),
-                    error,
-                });
-            }
-        };
-        if let Some((index, node)) = self.find(view, hash, &key) {
-            return match self.exchange(view, index, node, value) {
-                Ok(value) => Ok(Some(value)),
-                Err(PushError { value, error }) => Err(PushError {
-                    value: (key, value),
-                    error,
-                }),
-            };
-        }
-        match self.pending_node(view, hash) {
-            Ok(node) => {
-                self.set_key(node, key);
-                self.complete(view, node, value);
-                Ok(None)
-            }
-            Err(error) => Err(PushError {
-                value: (key, value),
-                error,
-            }),
-        }
+        self.set(key, value)
     }
 
     /// The value of a key, made by `make` if there is none yet.
@@ -291,17 +262,6 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         self.find_or_insert_mut(key, make)
     }
 
-    /// The caller does not lend a `&mut V` that must not move.
-    fn find_or_insert_mut(
-        &mut self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<&mut V, PushError<K>> {
-        let mut node = self.find_or_insert(key, make)?;
-        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
-        Ok(unsafe { node.as_mut().value.assume_init_mut() })
-    }
-
     /// Like [`Self::get_or_insert_with`], for values that must not move, with robust locks in them: see
     /// [`Self::get_pin`].
     ///
@@ -315,40 +275,6 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let node = self.find_or_insert(key, make)?;
         // SAFETY: a node in a slot is complete, and its value does not move: see `get_pin`.
         Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
-    }
-
-    fn find_or_insert(
-        &self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let _guard = self.table.guard();
-        let node = self.find_or_build(key, make)?;
-        self.table.keep_mapped();
-        Ok(node)
-    }
-
-    fn find_or_build(
-        &self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let (view, hash) = match self.make_room(1) {
-            Ok(view) => (view, hash_of(view, &key)),
-            Err(error) => return Err(PushError { value: key, error }),
-        };
-        if let Some((_, node)) = self.find(view, hash, &key) {
-            return Ok(node);
-        }
-        let value = make();
-        match self.pending_node(view, hash) {
-            Ok(node) => {
-                self.set_key(node, key);
-                self.complete(view, node, value);
-                Ok(node)
-            }
-            Err(error) => Err(PushError { value: key, error }),
-        }
     }
 
     /// Removes a key, and returns its value.
@@ -390,9 +316,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let _guard = self.table.guard();
         self.make_room(additional).map(|_| ())
     }
-}
 
-impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// Returns the memory that the table does not need for its entries to the heap, in one step: all of it if there
     /// are no entries. (An entry's own block is freed with the entry in any case. [`Region::trim`] returns the heap's
     /// free memory to the system.)

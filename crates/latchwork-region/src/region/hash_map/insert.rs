@@ -6,18 +6,160 @@
 use super::super::container::{self, commit, read};
 use super::super::{PushError, Relocatable, Shareable, StorageError, String};
 use super::HashMap;
-use super::hasher;
 use super::table::{
-    COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value,
+    COMPLETE, KEY, Node, Table, VALUE, View, hash_of, node_in, seed_for, table_for, take_value,
 };
 use crate::atomic::AtomicUsize;
+use core::borrow::Borrow;
 use core::hash::Hash;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use core::slice;
 
+/// A key to insert: a `K` that moves to its node, or the content of a string that is built there.
+pub(super) trait NewKey<K, V>: Sized {
+    /// In which form the map is searched for the key.
+    type Form: Hash + Eq + ?Sized;
+
+    fn form(&self) -> &Self::Form;
+
+    /// A pending node with this key.
+    fn pending_node(
+        self,
+        map: &HashMap<K, V>,
+        view: View<'_>,
+        hash: u64,
+    ) -> Result<NonNull<Node<K, V>>, PushError<Self>>;
+}
+
+impl<K: Shareable + Hash + Eq, V: Shareable> NewKey<K, V> for K {
+    type Form = K;
+
+    fn form(&self) -> &K {
+        self
+    }
+
+    fn pending_node(
+        self,
+        map: &HashMap<K, V>,
+        view: View<'_>,
+        hash: u64,
+    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
+        match map.pending_node(view, hash) {
+            Ok(node) => {
+                map.set_key(node, self);
+                Ok(node)
+            }
+            Err(error) => Err(PushError { value: self, error }),
+        }
+    }
+}
+
+impl<V: Shareable> NewKey<String, V> for &str {
+    type Form = str;
+
+    fn form(&self) -> &str {
+        self
+    }
+
+    fn pending_node(
+        self,
+        map: &HashMap<String, V>,
+        view: View<'_>,
+        hash: u64,
+    ) -> Result<NonNull<Node<String, V>>, PushError<Self>> {
+        let refused = |error| PushError { value: self, error };
+        let mut node = map.pending_node(view, hash).map_err(refused)?;
+        map.set_key(node, String::empty(map.table.region));
+        // SAFETY: the pending node belongs to the caller, and has a key.
+        let place = unsafe { node.as_mut().key.assume_init_mut() };
+        place.push_str(self).map_err(|error| {
+            map.dismantle(view, node);
+            refused(error)
+        })?;
+        Ok(node)
+    }
+}
+
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
+    /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it.
+    pub(super) fn set<N: NewKey<K, V>>(
+        &self,
+        key: N,
+        value: V,
+    ) -> Result<Option<V>, PushError<(N, V)>>
+    where
+        K: Borrow<N::Form>,
+    {
+        let _guard = self.table.guard();
+        let refused = |key, value, error| {
+            let value = (key, value);
+            Err(PushError { value, error })
+        };
+        let view = match self.make_room(1) {
+            Ok(view) => view,
+            Err(error) => return refused(key, value, error),
+        };
+        let hash = hash_of(view, key.form());
+        if let Some((index, node)) = self.find(view, hash, key.form()) {
+            return match self.exchange(view, index, node, value) {
+                Ok(value) => Ok(Some(value)),
+                Err(PushError { value, error }) => refused(key, value, error),
+            };
+        }
+        match key.pending_node(self, view, hash) {
+            Ok(node) => {
+                self.complete(view, node, value);
+                Ok(None)
+            }
+            Err(PushError { value: key, error }) => refused(key, value, error),
+        }
+    }
+
+    /// The node of a key, with a value made by `make` if there is none yet. It stays mapped for as long as the map can
+    /// be borrowed.
+    pub(super) fn find_or_insert<N: NewKey<K, V>>(
+        &self,
+        key: N,
+        make: impl FnOnce() -> V,
+    ) -> Result<NonNull<Node<K, V>>, PushError<N>>
+    where
+        K: Borrow<N::Form>,
+    {
+        let _guard = self.table.guard();
+        let view = match self.make_room(1) {
+            Ok(view) => view,
+            Err(error) => return Err(PushError { value: key, error }),
+        };
+        let hash = hash_of(view, key.form());
+        let node = match self.find(view, hash, key.form()) {
+            Some((_, node)) => node,
+            None => {
+                let value = make();
+                let node = key.pending_node(self, view, hash)?;
+                self.complete(view, node, value);
+                node
+            }
+        };
+        self.table.keep_mapped();
+        Ok(node)
+    }
+
+    /// The caller does not lend a `&mut V` that must not move.
+    pub(super) fn find_or_insert_mut<N: NewKey<K, V>>(
+        &mut self,
+        key: N,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, PushError<N>>
+    where
+        K: Borrow<N::Form>,
+    {
+        let mut node = self.find_or_insert(key, make)?;
+        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
+        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
     /// Finishes a pending operation, and ensures that an eighth of the slots stays empty.
     pub(super) fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
         self.finish_pending();
@@ -25,11 +167,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             .view()
             .map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
         if used.saturating_add(additional) > capacity / 8 * 7 {
-            self.rebuild(
-                self.count()
-                    .checked_add(additional)
-                    .ok_or(StorageError::TooLong)?,
-            )?;
+            let len = self.count().checked_add(additional);
+            self.rebuild(len.ok_or(StorageError::TooLong)?)?;
         }
         self.view().ok_or(StorageError::TooLong)
     }
@@ -41,7 +180,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let old = self.view();
         let capacity = table_for(len).ok_or(StorageError::TooLong)?;
         let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
-        let seed = old.map_or_else(|| hasher::seed(self.table.region), |old| old.head.seed);
+        let seed = old.map_or_else(|| seed_for(self.table.region), |old| old.head.seed);
         container::with_heap(self.table.region, |heap| {
             let block = heap.alloc(layout)?;
             let table = block.cast::<Table>();
@@ -62,13 +201,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             for node in old
                 .iter()
                 .flat_map(|old| old.slots)
-                .map(read)
-                .filter(|slot| *slot > TOMBSTONE)
+                .filter_map(node_in::<K, V>)
             {
-                if let Some(node) = container::pointer::<Node<K, V>>(node) {
-                    // SAFETY: a node of this map.
-                    new.place(unsafe { node.as_ref().hash }, container::address(node));
-                }
+                // SAFETY: a node of this map.
+                new.place(unsafe { node.as_ref().hash }, container::address(node));
             }
             let (word, old) = (&self.table.word, self.table.block());
             // SAFETY: `table` belongs to the caller, a method with `&mut self`.
@@ -78,11 +214,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// An empty node, which is pending.
-    pub(super) fn pending_node(
-        &self,
-        view: View<'_>,
-        hash: u64,
-    ) -> Result<NonNull<Node<K, V>>, StorageError> {
+    fn pending_node(&self, view: View<'_>, hash: u64) -> Result<NonNull<Node<K, V>>, StorageError> {
         let empty = || Node {
             hash,
             stage: AtomicUsize::new(0),
@@ -93,7 +225,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         unsafe { container::add(self.table.region, &view.head.pending, empty) }
     }
 
-    pub(super) fn set_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
+    fn set_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.key.write(key);
@@ -101,7 +233,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// Gives a pending node, which has a key, its value, and puts it in a slot.
-    pub(super) fn complete(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
+    fn complete(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
         let address = container::address(node);
         // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
@@ -112,7 +244,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// Puts a new node with the old one's key in the old one's slot, and returns the old value, which may move.
-    pub(super) fn exchange(
+    fn exchange(
         &self,
         view: View<'_>,
         index: usize,
@@ -160,21 +292,10 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Relocatable,
     {
-        let _guard = self.table.guard();
-        let (view, hash) = match self.make_room(1) {
-            Ok(view) => (view, hash_of(view, key)),
-            Err(error) => return Err(PushError { value, error }),
-        };
-        if let Some((index, node)) = self.find(view, hash, key) {
-            return self.exchange(view, index, node, value).map(Some);
-        }
-        match self.pending_node_str(view, hash, key) {
-            Ok(node) => {
-                self.complete(view, node, value);
-                Ok(None)
-            }
-            Err(error) => Err(PushError { value, error }),
-        }
+        self.set(key, value).map_err(|PushError { value, error }| {
+            let (_, value) = value;
+            PushError { value, error }
+        })
     }
 
     /// The value of a key, made by `make` if there is none yet. See [`Self::insert_str`].
@@ -189,18 +310,7 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Relocatable,
     {
-        self.find_or_insert_str_mut(key, make)
-    }
-
-    /// The caller does not lend a `&mut V` that must not move.
-    pub(super) fn find_or_insert_str_mut(
-        &mut self,
-        key: &str,
-        make: impl FnOnce() -> V,
-    ) -> Result<&mut V, StorageError> {
-        let mut node = self.find_or_insert_str(key, make)?;
-        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
-        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+        Ok(self.find_or_insert_mut(key, make)?)
     }
 
     /// Like [`Self::get_or_insert_str_with`], for values that must not move, with robust locks in them: see
@@ -213,53 +323,8 @@ impl<V: Shareable> HashMap<String, V> {
         key: &str,
         make: impl FnOnce() -> V,
     ) -> Result<Pin<&V>, StorageError> {
-        let node = self.find_or_insert_str(key, make)?;
+        let node = self.find_or_insert(key, make)?;
         // SAFETY: a node in a slot is complete, and its value does not move: see `get_pin`.
         Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
-    }
-
-    fn find_or_insert_str(
-        &self,
-        key: &str,
-        make: impl FnOnce() -> V,
-    ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let _guard = self.table.guard();
-        let node = self.find_or_build_str(key, make)?;
-        self.table.keep_mapped();
-        Ok(node)
-    }
-
-    fn find_or_build_str(
-        &self,
-        key: &str,
-        make: impl FnOnce() -> V,
-    ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let view = self.make_room(1)?;
-        let hash = hash_of(view, key);
-        if let Some((_, node)) = self.find(view, hash, key) {
-            return Ok(node);
-        }
-        let value = make();
-        let node = self.pending_node_str(view, hash, key)?;
-        self.complete(view, node, value);
-        Ok(node)
-    }
-
-    /// A pending node with this key.
-    fn pending_node_str(
-        &self,
-        view: View<'_>,
-        hash: u64,
-        key: &str,
-    ) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let mut node = self.pending_node(view, hash)?;
-        self.set_key(node, String::empty(self.table.region));
-        // SAFETY: the pending node belongs to the caller, and has a key.
-        let place = unsafe { node.as_mut().key.assume_init_mut() };
-        if let Err(error) = place.push_str(key) {
-            self.dismantle(view, node);
-            return Err(error);
-        }
-        Ok(node)
     }
 }

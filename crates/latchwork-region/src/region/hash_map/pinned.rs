@@ -141,7 +141,7 @@ impl<V: Shareable> HashMapMut<'_, String, V> {
     where
         V: Unpin,
     {
-        self.0.find_or_insert_str_mut(key, make)
+        Ok(self.0.find_or_insert_mut(key, make)?)
     }
 
     /// Like [`Self::get_or_insert_str_with`], for values that are not `Unpin`, such as containers.
@@ -151,6 +151,6 @@ impl<V: Shareable> HashMapMut<'_, String, V> {
         key: &str,
         make: impl FnOnce() -> V,
     ) -> Result<Pin<&mut V>, StorageError> {
-        self.0.find_or_insert_str_mut(key, make).map(pin)
+        Ok(pin(self.0.find_or_insert_mut(key, make)?))
     }
 }
