@@ -38,7 +38,7 @@ pub(super) mod pinned;
 mod table;
 
 use super::container::{self, Anchor, commit, read};
-use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -88,10 +88,8 @@ pub struct HashMap<K, V> {
 
 // SAFETY: addresses in the region are the same everywhere, and keys and values are Shareable.
 unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "latchwork::HashMap",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[
             K::FINGERPRINT,
             V::FINGERPRINT,

@@ -28,10 +28,10 @@ mod iter;
 pub(super) mod pinned;
 
 use super::container::{self, Anchor, commit, read};
-use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
 use crate::atomic::AtomicUsize;
 use core::marker::{PhantomData, PhantomPinned};
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 
 /// A doubly linked list whose elements live in a region. An element never moves.
@@ -88,22 +88,20 @@ type Link<T> = Option<NonNull<Node<T>>>;
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for List<T> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "latchwork::List",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[
             T::FINGERPRINT,
             size_of::<Root>() as u64,
-            core::mem::offset_of!(Root, head) as u64,
-            core::mem::offset_of!(Root, tail) as u64,
-            core::mem::offset_of!(Root, len) as u64,
-            core::mem::offset_of!(Root, pending) as u64,
+            offset_of!(Root, head) as u64,
+            offset_of!(Root, tail) as u64,
+            offset_of!(Root, len) as u64,
+            offset_of!(Root, pending) as u64,
             size_of::<Node<T>>() as u64,
-            core::mem::offset_of!(Node<T>, next) as u64,
-            core::mem::offset_of!(Node<T>, prev) as u64,
-            core::mem::offset_of!(Node<T>, stage) as u64,
-            core::mem::offset_of!(Node<T>, value) as u64,
+            offset_of!(Node<T>, next) as u64,
+            offset_of!(Node<T>, prev) as u64,
+            offset_of!(Node<T>, stage) as u64,
+            offset_of!(Node<T>, value) as u64,
         ],
     );
 }

@@ -125,6 +125,7 @@ pub use objects::Reused;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned, each_pinned_mut};
+use shareable::fingerprint_of;
 #[doc(hidden)]
 pub use shareable::type_path;
 pub use shareable::{Shareable, fingerprint};

@@ -6,7 +6,7 @@
 
 use super::container::{editor, forward};
 use super::region_id::RegionId;
-use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint};
+use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint_of};
 use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
@@ -36,12 +36,7 @@ pub struct String {
 
 // SAFETY: its only field is Shareable.
 unsafe impl Shareable for String {
-    const FINGERPRINT: u64 = fingerprint(
-        "latchwork::String",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[Vec::<u8>::FINGERPRINT],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("latchwork::String", &[Vec::<u8>::FINGERPRINT]);
 }
 // SAFETY: its only field is TornSafe, and each commit is at a character boundary.
 unsafe impl TornSafe for String {}

@@ -24,7 +24,7 @@
 #![allow(unsafe_code)]
 
 use super::container::{self, commit, editor, forward, read};
-use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint};
+use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint_of};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
 use core::borrow::Borrow;
@@ -89,12 +89,7 @@ struct Record {
 
 // SAFETY: the data is Shareable; the records are addresses in the region and integers.
 unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
-    const FINGERPRINT: u64 = fingerprint(
-        "latchwork::Undo",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[T::FINGERPRINT, N as u64],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("latchwork::Undo", &[T::FINGERPRINT, N as u64]);
 }
 // SAFETY: the data is TornSafe; records become valid by one store (see the module's documentation).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}

@@ -29,10 +29,11 @@ mod traits;
 
 use super::container::Anchor;
 use super::region_id::RegionId;
-use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
 use crate::atomic::{AtomicU64, Ordering, compiler_fence};
 use core::alloc::Layout;
 use core::marker::{PhantomData, PhantomPinned};
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::slice;
 
@@ -78,15 +79,13 @@ const MAX: usize = u32::MAX as usize - 1;
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for Vec<T> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "latchwork::Vec",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[
             T::FINGERPRINT,
             size_of::<Head>() as u64,
-            core::mem::offset_of!(Head, capacity) as u64,
-            core::mem::offset_of!(Head, state) as u64,
+            offset_of!(Head, capacity) as u64,
+            offset_of!(Head, state) as u64,
         ],
     );
 }
