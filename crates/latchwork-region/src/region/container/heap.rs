@@ -124,14 +124,7 @@ impl ContainerHeap<'_> {
         }
         // SAFETY: the caller guarantees that only this task stores to `location`; a robust lock of this region
         // settles the heap of a dead holder before it passes on.
-        unsafe {
-            match (new, old) {
-                (Some(new), Some(old)) => heap.replace(&self.task, old, new, location, value),
-                (Some(new), None) => heap.publish(&self.task, new, location, value),
-                (None, Some(old)) => heap.retire(&self.task, old, location, value),
-                (None, None) => commit(location, value),
-            }
-        }
+        unsafe { heap.replace(&self.task, old, new, location, value) };
         if let Some(old) = old {
             borrowed::block_freed(self.region.id, old.addr().get());
         }

@@ -3,10 +3,8 @@
 use super::state::State;
 use super::task::TaskRef;
 use super::{AllocError, Heap};
-use crate::atomic::{
-    AtomicU32,
-    Ordering::{AcqRel, Relaxed},
-};
+use crate::atomic::AtomicU32;
+use crate::atomic::Ordering::{AcqRel, Relaxed};
 
 impl Heap {
     /// Grows the region by at least `spans`, for a block of `requested` bytes.
@@ -32,13 +30,10 @@ impl Heap {
         let committed = self.committed();
         let hint = self.header().free_hint.load(Relaxed).min(committed);
         for span in (hint..committed).chain(0..hint) {
-            let entry = self.entry(span);
             // Relaxed: the CAS decides. Its Acquire pairs with the release that freed the span; its Release lets
             // recovery rely on the stores before it.
-            if entry.load(Relaxed) == State::FREE.0
-                && entry
-                    .compare_exchange(State::FREE.0, target.0, AcqRel, Relaxed)
-                    .is_ok()
+            if self.entry(span).load(Relaxed) == State::FREE.0
+                && self.change(span, State::FREE, target, AcqRel)
             {
                 kill_point!();
                 move_hint(&self.header().free_hint, span);

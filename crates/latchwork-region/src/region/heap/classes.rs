@@ -38,6 +38,13 @@ pub(super) struct Class {
     pub(super) inline: bool,
 }
 
+/// A bit of a bitmap: the index of its word, and its mask there.
+#[derive(Clone, Copy)]
+pub(super) struct Bit {
+    pub(super) word: u32,
+    pub(super) mask: u64,
+}
+
 impl Class {
     const fn new(size: u32) -> Self {
         let span = SPAN_BYTES as u32;
@@ -86,6 +93,14 @@ impl Class {
         let index = (product >> 32) as u32;
         let starts = (product as u32) < self.reciprocal;
         (starts && offset >= self.first && index < self.count).then_some(index)
+    }
+
+    /// The bit in each bitmap for the block that starts at `offset` in the span.
+    #[inline(always)]
+    pub(super) fn bit_of(&self, offset: u32) -> Option<Bit> {
+        let index = self.index_of(offset)?;
+        let (word, mask) = (index / 64, 1 << (index % 64));
+        Some(Bit { word, mask })
     }
 
     /// The bits of bitmap word `word` that stand for no block. They are always set in `alloc`, so that a search for a

@@ -7,10 +7,8 @@ use super::error::{AllocError, GrowError};
 use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES};
 use super::state::State;
 use super::task::{TaskHeap, TaskRef};
-use crate::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
-};
+use crate::atomic::AtomicU64;
+use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -196,6 +194,15 @@ impl Heap {
     #[inline(always)]
     pub(super) fn state(&self, span: u32) -> State {
         State(self.entry(span).load(Acquire))
+    }
+
+    /// Changes the state of a span, unless another task was faster. For the `order` see each caller.
+    #[inline]
+    pub(super) fn change(&self, span: u32, from: State, to: State, order: Ordering) -> bool {
+        let changed = self
+            .entry(span)
+            .compare_exchange(from.0, to.0, order, Relaxed);
+        changed.is_ok()
     }
 
     #[inline(always)]

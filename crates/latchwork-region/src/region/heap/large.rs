@@ -135,9 +135,10 @@ impl Heap {
     fn build(&self, task: &TaskRef<'_>, head: u32, spans: u32) -> Result<(), u32> {
         let take = |span: u32, state: State| {
             // Acquire pairs with the release that freed the span.
-            self.entry(span)
-                .compare_exchange(State::FREE.0, state.0, AcqRel, Relaxed)
-                .map_err(|_| span)
+            match self.change(span, State::FREE, state, AcqRel) {
+                true => Ok(()),
+                false => Err(span),
+            }
         };
         if spans == 1 {
             take(head, State::head(1, task.owner))?;

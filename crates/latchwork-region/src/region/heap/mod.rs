@@ -63,7 +63,6 @@ macro_rules! kill_point {
     }};
 }
 
-mod bits;
 mod blocks;
 mod claim;
 mod classes;
@@ -75,13 +74,8 @@ mod handle;
 mod intent;
 mod large;
 mod layout;
-mod membership;
-mod orphans;
 mod recover;
-mod remote;
 mod small;
-mod snapshot;
-mod span_lists;
 mod state;
 mod stats;
 mod task;
@@ -94,6 +88,5 @@ pub use error::{AllocError, GrowError};
 pub use handle::{Backing, Heap, TaskHeaps};
 pub use layout::{HeapLayout, SPAN_BYTES};
 pub use recover::OnDeath;
-pub use snapshot::HeapUse;
-pub use stats::{Corruption, HeapStats};
+pub use stats::{Corruption, HeapStats, HeapUse};
 pub use task::{Owner, TaskHeap, TaskRef};

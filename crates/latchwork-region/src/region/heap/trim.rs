@@ -67,11 +67,8 @@ impl Heap {
         let taken = (first..end).take_while(|&span| {
             let hollow = State::hollowing(task.owner);
             // Relaxed first: the CAS decides. Acquire: pairs with the release that freed the span.
-            let taken = self.entry(span).load(Relaxed) == from.0
-                && self
-                    .entry(span)
-                    .compare_exchange(from.0, hollow.0, AcqRel, Relaxed)
-                    .is_ok();
+            let taken =
+                self.entry(span).load(Relaxed) == from.0 && self.change(span, from, hollow, AcqRel);
             step!();
             taken
         });
