@@ -68,10 +68,9 @@ use table::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The hash is the same in every process, and keyed with a number that the map draws when it first allocates memory.
-/// It distributes keys well, but is no defence against an attacker who chooses keys and knows that number. Two
-/// programs that share a map must be built with compilers that hash the key type alike: a mismatch only makes
-/// look-ups fail.
+/// The hash is the same in every process, and keyed with a number that the map draws when it first allocates memory. It
+/// distributes keys well, but is no defence against an attacker who chooses keys and knows that number. Two programs
+/// that share a map must be built with compilers that hash the key type alike: a mismatch only makes look-ups fail.
 ///
 /// *Cost.* Two words; a slot of 8 bytes and a block for each entry. A look-up takes one probe on average, and follows
 /// one pointer.
@@ -276,28 +275,29 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// Removes a key, and returns its value.
-    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
         V: Relocatable,
     {
         self.remove_with(key, take_value)
     }
 
     /// Removes a key, and drops its value in place. Returns whether the map had the key.
-    pub fn discard<Q>(&mut self, key: &Q) -> bool
+    pub fn discard<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.remove_with(key, |_| ()).is_some()
     }
 
-    fn remove_with<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
+    fn remove_with<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        take: impl FnOnce(NonNull<Node<K, V>>) -> R,
+    ) -> Option<R>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let _guard = self.table.guard();
         self.finish_pending();

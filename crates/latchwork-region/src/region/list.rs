@@ -283,14 +283,10 @@ impl<T: Shareable> List<T> {
     ) -> Result<(), PushError<T>> {
         let _guard = self.root.guard();
         self.finish_pending();
-        let node = match self
-            .root_or_new()
-            .and_then(|root| self.pending_node(root).map(|node| (root, node)))
-        {
-            Ok(node) => node,
+        let (root, mut node) = match self.pending_node() {
+            Ok(pending) => pending,
             Err(error) => return Err(PushError { value, error }),
         };
-        let (root, mut node) = node;
         let prev = prev(self);
         let forward = self.forward_link(root, prev);
         let next = container::pointer(read(forward));
@@ -308,17 +304,14 @@ impl<T: Shareable> List<T> {
         Ok(())
     }
 
-    /// The root, which is created if there is none.
-    fn root_or_new(&self) -> Result<&Root, StorageError> {
+    /// An empty node, which is pending, in the root, which is made if there is none.
+    fn pending_node(&self) -> Result<(&Root, NonNull<Node<T>>), StorageError> {
+        let region = self.root.region;
         if self.root().is_none() {
             // SAFETY: `root` belongs to the caller, a method with `&mut self`.
-            unsafe { container::add(self.root.region, &self.root.word, Root::default)? };
+            unsafe { container::add(region, &self.root.word, Root::default)? };
         }
-        self.root().ok_or(StorageError::NotMapped)
-    }
-
-    /// An empty node, which is pending.
-    fn pending_node(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
+        let root = self.root().ok_or(StorageError::NotMapped)?;
         let empty = || Node {
             next: AtomicUsize::new(0),
             prev: AtomicUsize::new(0),
@@ -326,7 +319,8 @@ impl<T: Shareable> List<T> {
             value: MaybeUninit::uninit(),
         };
         // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
-        unsafe { container::add(self.root.region, &root.pending, empty) }
+        let node = unsafe { container::add(region, &root.pending, empty)? };
+        Ok((root, node))
     }
 
     /// Inserts an element at the front.

@@ -43,12 +43,15 @@ macro_rules! editor {
 macro_rules! forward {
     ($container:ident: $(
         $(#[$attribute:meta])*
-        fn $name:ident(&mut self $(, $argument:ident: $type:ty)*) $(-> $result:ty)? $(where $part:ident: $bound:ident)?;
+        fn $name:ident $(<$key:ident: Hash + Eq + ?Sized>)? (&mut self $(, $argument:ident: $type:ty)*)
+            $(-> $result:ty)? $(where $($part:ident: $bound:path),+)?;
     )*) => {$(
         #[doc = concat!("[`", stringify!($container), "::", stringify!($name), "`].")]
         $(#[$attribute])*
         #[inline]
-        pub fn $name(&mut self $(, $argument: $type)*) $(-> $result)? $(where $part: $bound)? {
+        pub fn $name $(<$key: Hash + Eq + ?Sized>)? (&mut self $(, $argument: $type)*)
+            $(-> $result)? $(where $($part: $bound),+)?
+        {
             self.0.$name($($argument),*)
         }
     )*};

@@ -36,10 +36,8 @@ pub(in crate::region) fn with_heap<R>(
     }
     let task = region.task_of(&attachment);
     me.rely_on_attachment(|| {
-        step(&ContainerHeap {
-            region,
-            task: task.heap_task(),
-        })
+        let task = task.heap_task();
+        step(&ContainerHeap { region, task })
     })
 }
 
@@ -52,10 +50,8 @@ fn with_heap_at_first_use<R>(
     let region = borrowed::region_of(id).ok_or(StorageError::NotMapped)?;
     let task = region.task()?;
     me.rely_on_attachment(|| {
-        step(&ContainerHeap {
-            region: &region,
-            task: task.heap_task(),
-        })
+        let (region, task) = (&*region, task.heap_task());
+        step(&ContainerHeap { region, task })
     })
 }
 
@@ -103,11 +99,8 @@ impl ContainerHeap<'_> {
         if let Some(old) = old {
             crate::hook::freed(|| heap.addresses_of(old));
         }
-        if !self
-            .region
-            .addresses()
-            .contains(&ptr::from_ref(location).addr())
-        {
+        let is_inside = |word: usize| self.region.addresses().contains(&word);
+        if !is_inside(ptr::from_ref(location).addr()) {
             // SAFETY: the caller guarantees that both blocks are the container's, and that `old` is not used
             // afterwards. The documentation of `container` explains the order.
             unsafe {

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::super::container::{self, commit, read};
+use super::super::region_id::RegionId;
 use super::super::{PushError, Relocatable, Shareable, StorageError, String};
 use super::HashMap;
 use super::table::{
@@ -18,77 +19,59 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 /// A key to insert: a `K` that moves to its node, or the content of a string that is built there.
-pub(super) trait NewKey<K, V>: Sized {
+pub(super) trait NewKey<K>: Sized {
     /// In which form the map is searched for the key.
     type Form: Hash + Eq + ?Sized;
 
     fn form(&self) -> &Self::Form;
 
-    /// A pending node with this key.
-    fn pending_node(
+    /// Passes a key to `store`, which puts it in the node, and completes it there.
+    fn put<'n>(
         self,
-        map: &HashMap<K, V>,
-        view: View<'_>,
-        hash: u64,
-    ) -> Result<NonNull<Node<K, V>>, PushError<Self>>;
+        region: RegionId,
+        store: impl FnOnce(K) -> &'n mut K,
+    ) -> Result<(), PushError<Self>>
+    where
+        K: 'n;
 }
 
-impl<K: Shareable + Hash + Eq, V: Shareable> NewKey<K, V> for K {
+impl<K: Hash + Eq> NewKey<K> for K {
     type Form = K;
 
     fn form(&self) -> &K {
         self
     }
 
-    fn pending_node(
-        self,
-        map: &HashMap<K, V>,
-        view: View<'_>,
-        hash: u64,
-    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        match map.pending_node(view, hash) {
-            Ok(node) => {
-                map.set_key(node, self);
-                Ok(node)
-            }
-            Err(error) => Err(PushError { value: self, error }),
-        }
+    fn put<'n>(self, _: RegionId, store: impl FnOnce(K) -> &'n mut K) -> Result<(), PushError<K>>
+    where
+        K: 'n,
+    {
+        store(self);
+        Ok(())
     }
 }
 
-impl<V: Shareable> NewKey<String, V> for &str {
+impl NewKey<String> for &str {
     type Form = str;
 
     fn form(&self) -> &str {
         self
     }
 
-    fn pending_node(
+    fn put<'n>(
         self,
-        map: &HashMap<String, V>,
-        view: View<'_>,
-        hash: u64,
-    ) -> Result<NonNull<Node<String, V>>, PushError<Self>> {
-        let refused = |error| PushError { value: self, error };
-        let mut node = map.pending_node(view, hash).map_err(refused)?;
-        map.set_key(node, String::empty(map.table.region));
-        // SAFETY: the pending node belongs to the caller, and has a key.
-        let place = unsafe { node.as_mut().key.assume_init_mut() };
-        place.push_str(self).map_err(|error| {
-            map.dismantle(view, node);
-            refused(error)
-        })?;
-        Ok(node)
+        region: RegionId,
+        store: impl FnOnce(String) -> &'n mut String,
+    ) -> Result<(), PushError<Self>> {
+        let key = store(String::empty(region));
+        key.push_str(self)
+            .map_err(|error| PushError { value: self, error })
     }
 }
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it.
-    pub(super) fn set<N: NewKey<K, V>>(
-        &self,
-        key: N,
-        value: V,
-    ) -> Result<Option<V>, PushError<(N, V)>>
+    pub(super) fn set<N: NewKey<K>>(&self, key: N, value: V) -> Result<Option<V>, PushError<(N, V)>>
     where
         K: Borrow<N::Form>,
     {
@@ -108,7 +91,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 Err(PushError { value, error }) => refused(key, value, error),
             };
         }
-        match key.pending_node(self, view, hash) {
+        match self.pending_node(view, hash, key) {
             Ok(node) => {
                 self.complete(view, node, value);
                 Ok(None)
@@ -119,7 +102,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
     /// The node of a key, with a value made by `make` if there is none yet. It stays mapped for as long as the map can
     /// be borrowed.
-    pub(super) fn find_or_insert<N: NewKey<K, V>>(
+    pub(super) fn find_or_insert<N: NewKey<K>>(
         &self,
         key: N,
         make: impl FnOnce() -> V,
@@ -137,7 +120,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             Some((_, node)) => node,
             None => {
                 let value = make();
-                let node = key.pending_node(self, view, hash)?;
+                let node = self.pending_node(view, hash, key)?;
                 self.complete(view, node, value);
                 node
             }
@@ -147,7 +130,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// The caller does not lend a `&mut V` that must not move.
-    pub(super) fn find_or_insert_mut<N: NewKey<K, V>>(
+    pub(super) fn find_or_insert_mut<N: NewKey<K>>(
         &mut self,
         key: N,
         make: impl FnOnce() -> V,
@@ -213,8 +196,14 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         })
     }
 
-    /// An empty node, which is pending.
-    fn pending_node(&self, view: View<'_>, hash: u64) -> Result<NonNull<Node<K, V>>, StorageError> {
+    /// A node with this key, which is pending.
+    fn pending_node<N: NewKey<K>>(
+        &self,
+        view: View<'_>,
+        hash: u64,
+        key: N,
+    ) -> Result<NonNull<Node<K, V>>, PushError<N>> {
+        let region = self.table.region;
         let empty = || Node {
             hash,
             stage: AtomicUsize::new(0),
@@ -222,14 +211,22 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             value: MaybeUninit::uninit(),
         };
         // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
-        unsafe { container::add(self.table.region, &view.head.pending, empty) }
-    }
-
-    fn set_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
-        // SAFETY: the pending node belongs to the caller.
-        let node = unsafe { node.as_mut() };
-        node.key.write(key);
-        commit(&node.stage, KEY);
+        let mut node = match unsafe { container::add(region, &view.head.pending, empty) } {
+            Ok(node) => node,
+            Err(error) => return Err(PushError { value: key, error }),
+        };
+        let stored = key.put(region, |key| {
+            // SAFETY: the pending node belongs to the caller.
+            let node = unsafe { node.as_mut() };
+            node.key.write(key);
+            commit(&node.stage, KEY);
+            // SAFETY: it has just been written.
+            unsafe { node.key.assume_init_mut() }
+        });
+        if stored.is_err() {
+            self.dismantle(view, node);
+        }
+        stored.map(|()| node)
     }
 
     /// Gives a pending node, which has a key, its value, and puts it in a slot.

@@ -48,10 +48,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         None
     }
 
-    pub(super) fn look_up<Q>(&self, key: &Q) -> Option<NonNull<Node<K, V>>>
+    pub(super) fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<NonNull<Node<K, V>>>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let view = self.view()?;
         Some(self.find(view, hash_of(view, key), key)?.1)
@@ -59,10 +58,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
     /// The value of a key.
     #[must_use]
-    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.table.keep_mapped();
         // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
@@ -73,10 +71,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// The value of a key, pinned: it does not move before it is dropped, since a value that must not move never leaves
     /// the map. Its robust locks can be used.
     #[must_use]
-    pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
+    pub fn get_pin<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Pin<&V>>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut V`, or a
         // value, require `V: Relocatable`.
@@ -86,20 +83,18 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
     /// The value of a key, mutable.
     #[must_use]
-    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
         V: Relocatable,
     {
         self.find_mut(key)
     }
 
     /// The caller does not lend a `&mut V` that must not move.
-    pub(super) fn find_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    pub(super) fn find_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.table.keep_mapped();
         self.finish_pending();
@@ -110,10 +105,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
     /// Whether the map has an entry with this key.
     #[must_use]
-    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let _guard = self.table.guard();
         self.look_up(key).is_some()

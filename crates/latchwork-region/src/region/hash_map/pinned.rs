@@ -53,6 +53,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
     forward! { HashMap:
         fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>> where V: Relocatable;
         fn get_pin_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> Result<Pin<&V>, PushError<K>>;
+        fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V> where K: Borrow<Q>, V: Relocatable;
+        fn discard<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool where K: Borrow<Q>;
         fn reserve(&mut self, additional: usize) -> Result<(), StorageError>;
         fn shrink_to_fit(&mut self) -> Result<(), StorageError>;
     }
@@ -83,10 +85,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
     /// [`HashMap::get_mut`], for values that are `Unpin`.
     #[inline]
     #[must_use]
-    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
         V: Unpin,
     {
         self.0.find_mut(key)
@@ -95,33 +96,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMapMut<'_, K, V> {
     /// The value of a key, pinned: how to change a container that is a value.
     #[inline]
     #[must_use]
-    pub fn get_pin_mut<Q>(&mut self, key: &Q) -> Option<Pin<&mut V>>
+    pub fn get_pin_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Pin<&mut V>>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.0.find_mut(key).map(pin)
-    }
-
-    /// [`HashMap::remove`].
-    #[inline]
-    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-        V: Relocatable,
-    {
-        self.0.remove(key)
-    }
-
-    /// [`HashMap::discard`].
-    #[inline]
-    pub fn discard<Q>(&mut self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.0.discard(key)
     }
 }
 

@@ -145,13 +145,10 @@ impl Heap {
 
     pub(super) fn is_shared(&self, address: usize) -> bool {
         match self.found(address) {
-            // Relaxed: only the block's holder asks, and only it changes the bit.
             Block::Small { span, class, bit } => {
-                self.bits(span, &CLASSES[class])
-                    .shared(bit.word)
-                    .load(Relaxed)
-                    & bit.mask
-                    != 0
+                let bits = self.bits(span, &CLASSES[class]);
+                // Relaxed: only the block's holder asks, and only it changes the bit.
+                bits.shared(bit.word).load(Relaxed) & bit.mask != 0
             }
             Block::Large { state, .. } => state.is_shared(),
         }

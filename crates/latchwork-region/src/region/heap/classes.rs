@@ -2,8 +2,7 @@
 //!
 //! Sixteen-byte steps up to 128 B, then four classes for each doubling, up to 32 KiB: a block is at most 25 % larger
 //! than the request (except for requests below 64 B). The table is a constant of the program, not data of the region,
-//! so that the fast paths need not check it; a region's fingerprint must cover [`FINGERPRINT`], which changes with
-//! it.
+//! so that the fast paths need not check it; a region's fingerprint must cover [`FINGERPRINT`], which changes with it.
 
 use core::mem::offset_of;
 

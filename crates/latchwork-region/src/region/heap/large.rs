@@ -135,10 +135,8 @@ impl Heap {
     fn build(&self, task: &TaskRef<'_>, head: u32, spans: u32) -> Result<(), u32> {
         let take = |span: u32, state: State| {
             // Acquire pairs with the release that freed the span.
-            match self.change(span, State::FREE, state, AcqRel) {
-                true => Ok(()),
-                false => Err(span),
-            }
+            let taken = self.change(span, State::FREE, state, AcqRel);
+            taken.then_some(()).ok_or(span)
         };
         if spans == 1 {
             take(head, State::head(1, task.owner))?;

@@ -118,55 +118,47 @@ impl Heap {
     ///
     /// The first span that violates one.
     pub fn check(&self) -> Result<(), Corruption> {
-        let committed = self.committed();
-        if committed > self.layout.max_spans {
-            return Err(Corruption {
-                span: committed,
-                what: "more spans are committed than there are",
-            });
+        let (committed, max) = (self.committed(), self.layout.max_spans);
+        let corrupt = |span| move |what| Corruption { span, what };
+        if committed > max {
+            return Err(corrupt(committed)(
+                "more spans are committed than there are",
+            ));
         }
         let mut span = 0;
         while span < committed {
-            let state = self.state(span);
-            let fail = |what| Err(Corruption { span, what });
-            span += match state.kind() {
-                Some(Kind::Free | Kind::Hollow)
-                    if state == State::FREE || state == State::HOLLOW =>
-                {
-                    1
-                }
-                Some(Kind::Free | Kind::Hollow) => return fail("a free span has an owner"),
-                Some(Kind::Small) => {
-                    self.check_small(span, state.class()).or_else(fail)?;
-                    1
-                }
-                Some(Kind::Head) => {
-                    let run = self.run_of(span, state);
-                    let Some(end) = span.checked_add(run).filter(|&end| end <= committed) else {
-                        return fail("a run exceeds the heap");
-                    };
-                    let ours = |part: u32| {
-                        let state = self.state(part);
-                        state.kind() == Some(Kind::Part) && state.head_of_part() == span
-                    };
-                    if run == 0 || !(span + 1..end).all(ours) {
-                        return fail("a run has not all of its parts");
-                    }
-                    run
-                }
-                Some(Kind::Part) => return fail("a part has no head"),
-                Some(Kind::Init) => return fail("a span was not initialised"),
-                Some(Kind::Transit) => return fail("a run was not finished"),
-                None => return fail("unknown span state"),
-            };
+            span += self.check_span(span, committed).map_err(corrupt(span))?;
         }
-        for span in committed..self.layout.max_spans {
-            if self.entry(span).load(Acquire) != 0 {
-                let what = "a span in use is not committed";
-                return Err(Corruption { span, what });
+        match (committed..max).find(|&span| self.entry(span).load(Acquire) != 0) {
+            Some(span) => Err(corrupt(span)("a span in use is not committed")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a span that is no part of a run, or a whole run. Returns the number of its spans.
+    fn check_span(&self, span: u32, committed: u32) -> Result<u32, &'static str> {
+        let state = self.state(span);
+        match state.kind().ok_or("unknown span state")? {
+            Kind::Free | Kind::Hollow if state == State::FREE || state == State::HOLLOW => Ok(1),
+            Kind::Free | Kind::Hollow => Err("a free span has an owner"),
+            Kind::Small => self.check_small(span, state.class()).map(|()| 1),
+            Kind::Head => {
+                let run = self.run_of(span, state);
+                let end = span.checked_add(run).filter(|&end| end <= committed);
+                let end = end.ok_or("a run exceeds the heap")?;
+                let ours = |part: u32| {
+                    let state = self.state(part);
+                    state.kind() == Some(Kind::Part) && state.head_of_part() == span
+                };
+                if run == 0 || !(span + 1..end).all(ours) {
+                    return Err("a run has not all of its parts");
+                }
+                Ok(run)
             }
+            Kind::Part => Err("a part has no head"),
+            Kind::Init => Err("a span was not initialised"),
+            Kind::Transit => Err("a run was not finished"),
         }
-        Ok(())
     }
 
     /// Checks that no span or block belongs to a task, in a region without tasks: for a region of doubtful origin,
