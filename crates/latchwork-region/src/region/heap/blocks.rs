@@ -1,11 +1,8 @@
 //! The bitmaps of a small span, and finding the block at an address: its size, and whether it is shared.
 #![allow(unsafe_code)]
 
-use super::classes::{Bit, CLASSES, Class, SMALL_MAX, class_of_aligned};
-use super::error::misuse;
-use super::handle::Heap;
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
+use super::classes::{SMALL_MAX, class_of_aligned};
+use super::{Bit, CLASSES, Class, Heap, Kind, SPAN_BYTES, State, misuse};
 use crate::atomic::AtomicU64;
 use crate::atomic::Ordering::{Relaxed, Release};
 use core::alloc::Layout;

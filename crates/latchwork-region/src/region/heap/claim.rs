@@ -1,8 +1,6 @@
 //! How a free span is found: from a hint on, and by growing the region if there is none.
 
-use super::state::State;
-use super::task::TaskRef;
-use super::{AllocError, Heap};
+use super::{AllocError, Heap, State, TaskRef};
 use crate::atomic::AtomicU32;
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -55,7 +53,7 @@ impl Heap {
             if let Some(span) = self.claim(target) {
                 return Ok(span);
             }
-            if self.refill(task) == Ok(true) {
+            if self.refill(task) {
                 continue;
             }
             if let Err(error) = self.grow_by(1, requested) {

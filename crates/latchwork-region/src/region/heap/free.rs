@@ -4,12 +4,8 @@
 
 use core::ptr::NonNull;
 
-use super::Heap;
-use super::classes::{Bit, CLASSES, Class};
-use super::error::misuse;
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
-use super::task::{Owner, PENDING_WORDS, TaskRef};
+use super::task::PENDING_WORDS;
+use super::{Bit, CLASSES, Class, Heap, Kind, Owner, SPAN_BYTES, State, TaskRef, misuse};
 use crate::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
 /// The work that remains after the store that freed a block.

@@ -34,18 +34,10 @@
 
 use core::ptr::{self, NonNull};
 
-use super::Heap;
 use super::blocks::Block;
-use super::classes::{Bit, CLASSES, Class};
-use super::error::misuse;
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
-use super::task::{Owner, TaskHeap, TaskRef};
-use crate::atomic::{
-    AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    prefetch_to_write,
-};
+use super::{Bit, CLASSES, Class, Heap, Kind, Owner, SPAN_BYTES, State, TaskHeap, TaskRef, misuse};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::atomic::{AtomicU64, AtomicUsize, prefetch_to_write};
 
 /// The intent is valid.
 const ACTIVE: u64 = 1;

@@ -14,10 +14,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use super::claim::{lower_hint, move_hint};
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
-use super::task::{Owner, TaskRef};
-use super::{AllocError, Heap};
+use super::{AllocError, Heap, Kind, Owner, SPAN_BYTES, State, TaskRef};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 impl Heap {
@@ -57,7 +54,7 @@ impl Heap {
             if let Some(head) = self.claim_run(task, from, spans, align) {
                 return Ok(head);
             }
-            if self.refill_run(task, spans, align) == Ok(true) {
+            if self.refill_run(task, spans, align) {
                 from = 0;
                 continue;
             }
@@ -75,7 +72,7 @@ impl Heap {
                 .max(1);
             if let Err(error) = self.grow_by(need, requested) {
                 self.reclaim(task);
-                let _ = self.refill_run(task, spans, align);
+                self.refill_run(task, spans, align);
                 return self.claim_run(task, 0, spans, align).ok_or(error);
             }
         }

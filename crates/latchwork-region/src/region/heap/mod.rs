@@ -83,6 +83,11 @@ mod task;
 mod tests;
 mod trim;
 
+use classes::{Bit, CLASSES, Class};
+use error::misuse;
+use layout::Desc;
+use state::{Kind, State};
+
 pub use classes::FINGERPRINT;
 pub use error::{AllocError, GrowError};
 pub use handle::{Backing, Heap, TaskHeaps};

@@ -5,11 +5,8 @@
 
 #![allow(unsafe_code)]
 
-use super::Heap;
-use super::classes::CLASSES;
-use super::layout::{CLASS_COUNT, Desc};
-use super::state::{Kind, State};
-use super::task::Owner;
+use super::layout::CLASS_COUNT;
+use super::{CLASSES, Desc, Heap, Kind, Owner, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// What happens to the private blocks of a task that died.

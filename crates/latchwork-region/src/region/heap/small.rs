@@ -9,13 +9,8 @@
 
 use core::ptr::NonNull;
 
-use super::classes::{Bit, CLASSES, Class};
-use super::error::misuse;
 use super::free::{Freed, class_and_bit};
-use super::layout::{Desc, SPAN_BYTES};
-use super::state::State;
-use super::task::TaskRef;
-use super::{AllocError, Heap};
+use super::{AllocError, Bit, CLASSES, Class, Desc, Heap, SPAN_BYTES, State, TaskRef, misuse};
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 impl Heap {

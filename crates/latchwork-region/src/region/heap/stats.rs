@@ -2,10 +2,8 @@
 
 use core::mem::offset_of;
 
-use super::Heap;
-use super::classes::CLASSES;
-use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES};
-use super::state::{Kind, State};
+use super::layout::Header;
+use super::{CLASSES, Desc, Heap, HeapLayout, Kind, SPAN_BYTES, State};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
 /// The contents of a heap.

@@ -23,9 +23,7 @@
 //! Other tasks go on meanwhile: no other task can use a span that is being trimmed, just as one that is being
 //! claimed. A task that finds no free span refills or grows.
 
-use super::state::State;
-use super::task::TaskRef;
-use super::{GrowError, Heap};
+use super::{Heap, State, TaskRef};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// The number of spans that a trim takes at a time, and thus withholds from other tasks.
@@ -83,30 +81,26 @@ impl Heap {
         }
     }
 
-    /// Gets memory for spans that were taken from HOLLOW, and frees them.
-    fn fill(&self, first: u32, run: u32) -> Result<(), GrowError> {
-        let filled = match self.backing.fill(first, run) {
-            Ok(()) => run,
+    /// Gets memory for spans that were taken from HOLLOW, and frees them. Returns whether there was memory for one.
+    fn fill(&self, first: u32, run: u32) -> bool {
+        let is_backed = |spans| self.backing.fill(first, spans).is_ok();
+        let filled = match run {
+            _ if is_backed(run) => run,
             // If there is not enough for all, there may be enough for one.
-            Err(error) => {
-                let one = if run > 1 {
-                    self.backing.fill(first, 1)
-                } else {
-                    Err(error)
-                };
-                let filled = u32::from(one.is_ok());
-                self.put_back(first + filled, run - filled, State::HOLLOW);
-                one?;
-                filled
-            }
+            2.. if is_backed(1) => 1,
+            _ => 0,
         };
+        self.put_back(first + filled, run - filled, State::HOLLOW);
+        if filled == 0 {
+            return false;
+        }
         step!();
         self.put_back(first, filled, State::FREE);
         self.header().hollow.fetch_sub(filled, Relaxed);
         kill_point!();
         self.hint_free(first);
         kill_point!();
-        Ok(())
+        true
     }
 
     fn has_hollow(&self) -> bool {
@@ -115,42 +109,37 @@ impl Heap {
 
     /// Gets memory for some hollow spans, if there are any. Returns whether there are more free spans now, by
     /// whichever task.
-    pub(super) fn refill(&self, task: &TaskRef<'_>) -> Result<bool, GrowError> {
+    pub(super) fn refill(&self, task: &TaskRef<'_>) -> bool {
         let committed = self.committed();
         if self.has_hollow() {
             for span in 0..committed {
                 let end = committed.min(span + REFILLED);
                 let run = self.withhold(task, span, end, State::HOLLOW);
                 if run > 0 {
-                    return self.fill(span, run).map(|()| true);
+                    return self.fill(span, run);
                 }
             }
         }
-        Ok(false)
+        false
     }
 
     /// The same for all hollow spans of a run of `spans` spans from `first` on.
-    fn refill_all(&self, task: &TaskRef<'_>, first: u32, spans: u32) -> Result<(), GrowError> {
+    fn refill_all(&self, task: &TaskRef<'_>, first: u32, spans: u32) -> bool {
         let (mut span, end) = (first, first + spans);
         while span < end {
             let run = self.withhold(task, span, end, State::HOLLOW);
-            if run > 0 {
-                self.fill(span, run)?;
+            if run > 0 && !self.fill(span, run) {
+                return false;
             }
             span += run.max(1);
         }
-        Ok(())
+        true
     }
 
     /// The same for a run of `spans` spans that are free or hollow, the first of them aligned.
-    pub(super) fn refill_run(
-        &self,
-        task: &TaskRef<'_>,
-        spans: u32,
-        align: u32,
-    ) -> Result<bool, GrowError> {
+    pub(super) fn refill_run(&self, task: &TaskRef<'_>, spans: u32, align: u32) -> bool {
         if !self.has_hollow() {
-            return Ok(false);
+            return false;
         }
         let (mut start, mut hollow) = (self.aligned(0, align), 0);
         for span in 0..self.committed() {
@@ -160,13 +149,10 @@ impl Heap {
                 _ => (start, hollow) = (self.aligned(span + 1, align), 0),
             }
             if span + 1 >= start.saturating_add(spans) {
-                if hollow > 0 {
-                    return self.refill_all(task, start, spans).map(|()| true);
-                }
-                // All spans of the run are free: another task has just freed them.
-                return Ok(true);
+                // If none is hollow, all spans of the run are free: another task has just freed them.
+                return hollow == 0 || self.refill_all(task, start, spans);
             }
         }
-        Ok(false)
+        false
     }
 }
