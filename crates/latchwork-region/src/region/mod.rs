@@ -134,8 +134,7 @@ pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError, UndoMut};
-pub use vec::Vec;
-pub use vec::pinned::VecMut;
+pub use vec::{Vec, VecMut};
 
 #[doc(hidden)]
 pub use inbox::{Inbox, LOCK as QUEUE_LOCK};

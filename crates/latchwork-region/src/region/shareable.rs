@@ -101,14 +101,10 @@ impl Fnv {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    const fn byte(self, byte: u8) -> Self {
-        Self((self.0 ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3))
-    }
-
     const fn bytes(mut self, bytes: &[u8]) -> Self {
         let mut index = 0;
         while index < bytes.len() {
-            self = self.byte(bytes[index]);
+            self.0 = (self.0 ^ bytes[index] as u64).wrapping_mul(0x0000_0100_0000_01b3);
             index += 1;
         }
         self

@@ -78,6 +78,14 @@ impl String {
         Ok(copy)
     }
 
+    /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
+    /// into the region.
+    fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
+        let _guard = self.bytes.buffer.guard();
+        // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
+        step(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
+    }
+
     /// The content.
     #[inline]
     #[must_use]
@@ -176,16 +184,6 @@ impl Borrow<str> for String {
     }
 }
 
-impl String {
-    /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
-    /// into the region.
-    fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
-        let _guard = self.bytes.buffer.guard();
-        // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
-        step(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
-    }
-}
-
 impl Hash for String {
     /// Hashes like `str`, since a string can be looked up by a `str`.
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -243,11 +241,6 @@ pub struct StringMut<'a>(&'a mut String);
 
 editor!(StringMut, String<> => String);
 
-#[allow(
-    clippy::missing_errors_doc,
-    clippy::missing_panics_doc,
-    reason = "each method names the one that it calls"
-)]
 impl StringMut<'_> {
     forward! { String:
         fn push_str(&mut self, content: &str) -> Result<(), StorageError>;

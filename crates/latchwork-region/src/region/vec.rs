@@ -23,7 +23,8 @@
 #![allow(unsafe_code)]
 
 mod edit;
-pub(super) mod pinned;
+
+pub use edit::VecMut;
 
 use super::container::Anchor;
 use super::region_id::RegionId;

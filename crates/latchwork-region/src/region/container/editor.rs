@@ -46,6 +46,7 @@ macro_rules! forward {
         fn $name:ident $(<$key:ident: Hash + Eq + ?Sized>)? (&mut self $(, $argument:ident: $type:ty)*)
             $(-> $result:ty)? $(where $($part:ident: $bound:path),+)?;
     )*) => {$(
+        #[allow(clippy::missing_errors_doc, clippy::missing_panics_doc, reason = "it names the one that it calls")]
         #[doc = concat!("[`", stringify!($container), "::", stringify!($name), "`].")]
         $(#[$attribute])*
         #[inline]

@@ -13,7 +13,7 @@ use core::ptr::{self, NonNull};
 
 /// The heap of a container's region, with the calling thread as its task.
 pub(in crate::region) struct ContainerHeap<'r> {
-    region: &'r Inner,
+    pub(in crate::region) region: &'r Inner,
     task: TaskRef<'r>,
 }
 
@@ -56,16 +56,6 @@ fn with_heap_at_first_use<R>(
 }
 
 impl ContainerHeap<'_> {
-    /// The usable size of an allocated block in bytes.
-    pub(in crate::region) fn usable_size(&self, block: NonNull<u8>) -> usize {
-        self.region.heap.usable_size(block)
-    }
-
-    /// The usable size that a block of this layout would have.
-    pub(in crate::region) fn size_for(&self, layout: Layout) -> usize {
-        self.region.heap.size_for(layout)
-    }
-
     /// Allocates a block that is private to the calling task.
     pub(in crate::region) fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, StorageError> {
         Ok(self.region.heap.alloc(&self.task, layout)?)
@@ -100,24 +90,22 @@ impl ContainerHeap<'_> {
             crate::hook::freed(|| heap.addresses_of(old));
         }
         let is_inside = |word: usize| self.region.addresses().contains(&word);
-        if !is_inside(ptr::from_ref(location).addr()) {
-            // SAFETY: the caller guarantees that both blocks are the container's, and that `old` is not used
-            // afterwards. The documentation of `container` explains the order.
-            unsafe {
+        // SAFETY: the caller guarantees that both blocks are the container's, that `old` is not used afterwards, and
+        // that only this task stores to `location`. In the region, a robust lock settles the heap of a dead holder
+        // before it passes on. Elsewhere, the documentation of `container` explains the order.
+        unsafe {
+            if is_inside(ptr::from_ref(location).addr()) {
+                heap.replace(&self.task, old, new, location, value);
+            } else {
                 if let Some(new) = new {
                     heap.keep(new);
                 }
                 commit(location, value);
                 if let Some(old) = old {
                     heap.free(&self.task, old);
-                    borrowed::block_freed(self.region.id, old.addr().get());
                 }
             }
-            return;
         }
-        // SAFETY: the caller guarantees that only this task stores to `location`; a robust lock of this region
-        // settles the heap of a dead holder before it passes on.
-        unsafe { heap.replace(&self.task, old, new, location, value) };
         if let Some(old) = old {
             borrowed::block_freed(self.region.id, old.addr().get());
         }

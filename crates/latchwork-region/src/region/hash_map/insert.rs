@@ -18,13 +18,8 @@ use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use core::slice;
 
-/// A key to insert: a `K` that moves to its node, or the content of a string that is built there.
-pub(super) trait NewKey<K>: Sized {
-    /// In which form the map is searched for the key.
-    type Form: Hash + Eq + ?Sized;
-
-    fn form(&self) -> &Self::Form;
-
+/// A key to insert, which looks like a `Q`: a `K` that moves to its node, or the content of a string that is built there.
+pub(super) trait NewKey<K, Q: ?Sized>: Borrow<Q> + Sized {
     /// Passes a key to `store`, which puts it in the node, and completes it there.
     fn put<'n>(
         self,
@@ -35,13 +30,7 @@ pub(super) trait NewKey<K>: Sized {
         K: 'n;
 }
 
-impl<K: Hash + Eq> NewKey<K> for K {
-    type Form = K;
-
-    fn form(&self) -> &K {
-        self
-    }
-
+impl<K> NewKey<K, K> for K {
     fn put<'n>(self, _: RegionId, store: impl FnOnce(K) -> &'n mut K) -> Result<(), PushError<K>>
     where
         K: 'n,
@@ -51,13 +40,7 @@ impl<K: Hash + Eq> NewKey<K> for K {
     }
 }
 
-impl NewKey<String> for &str {
-    type Form = str;
-
-    fn form(&self) -> &str {
-        self
-    }
-
+impl NewKey<String, str> for &str {
     fn put<'n>(
         self,
         region: RegionId,
@@ -71,9 +54,11 @@ impl NewKey<String> for &str {
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it.
-    pub(super) fn set<N: NewKey<K>>(&self, key: N, value: V) -> Result<Option<V>, PushError<(N, V)>>
+    pub(super) fn set<N, Q>(&self, key: N, value: V) -> Result<Option<V>, PushError<(N, V)>>
     where
-        K: Borrow<N::Form>,
+        N: NewKey<K, Q>,
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
     {
         let _guard = self.table.guard();
         let refused = |key, value, error| {
@@ -84,8 +69,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             Ok(view) => view,
             Err(error) => return refused(key, value, error),
         };
-        let hash = hash_of(view, key.form());
-        if let Some((index, node)) = self.find(view, hash, key.form()) {
+        let hash = hash_of(view, key.borrow());
+        if let Some((index, node)) = self.find(view, hash, key.borrow()) {
             return match self.exchange(view, index, node, value) {
                 Ok(value) => Ok(Some(value)),
                 Err(PushError { value, error }) => refused(key, value, error),
@@ -102,21 +87,21 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
     /// The node of a key, with a value made by `make` if there is none yet. It stays mapped for as long as the map can
     /// be borrowed.
-    pub(super) fn find_or_insert<N: NewKey<K>>(
+    pub(super) fn find_or_insert<N: NewKey<K, Q>, Q: Hash + Eq + ?Sized>(
         &self,
         key: N,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<K, V>>, PushError<N>>
     where
-        K: Borrow<N::Form>,
+        K: Borrow<Q>,
     {
         let _guard = self.table.guard();
         let view = match self.make_room(1) {
             Ok(view) => view,
             Err(error) => return Err(PushError { value: key, error }),
         };
-        let hash = hash_of(view, key.form());
-        let node = match self.find(view, hash, key.form()) {
+        let hash = hash_of(view, key.borrow());
+        let node = match self.find(view, hash, key.borrow()) {
             Some((_, node)) => node,
             None => {
                 let value = make();
@@ -130,13 +115,13 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// The caller does not lend a `&mut V` that must not move.
-    pub(super) fn find_or_insert_mut<N: NewKey<K>>(
+    pub(super) fn find_or_insert_mut<N: NewKey<K, Q>, Q: Hash + Eq + ?Sized>(
         &mut self,
         key: N,
         make: impl FnOnce() -> V,
     ) -> Result<&mut V, PushError<N>>
     where
-        K: Borrow<N::Form>,
+        K: Borrow<Q>,
     {
         let mut node = self.find_or_insert(key, make)?;
         // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
@@ -197,7 +182,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     /// A node with this key, which is pending.
-    fn pending_node<N: NewKey<K>>(
+    fn pending_node<N: NewKey<K, Q>, Q: ?Sized>(
         &self,
         view: View<'_>,
         hash: u64,

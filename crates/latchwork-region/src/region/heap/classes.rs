@@ -48,30 +48,29 @@ impl Class {
     const fn new(size: u32) -> Self {
         let span = SPAN_BYTES as u32;
         let reciprocal = (1u64 << 32).div_ceil(size as u64) as u32;
-        if span / size <= 64 {
-            return Self {
-                size,
-                reciprocal,
-                first: 0,
-                count: span / size,
-                words: 1,
-                alloc: offset_of!(Desc, alloc) as u16,
-                shared: offset_of!(Desc, shared) as u16,
-                remote: offset_of!(Desc, remote) as u16,
-                inline: true,
-            };
+        let class = Self {
+            size,
+            reciprocal,
+            first: 0,
+            count: span / size,
+            words: 1,
+            alloc: offset_of!(Desc, alloc) as u16,
+            shared: offset_of!(Desc, shared) as u16,
+            remote: offset_of!(Desc, remote) as u16,
+            inline: true,
+        };
+        if class.count <= 64 {
+            return class;
         }
         // The bitmaps are sized as if they took no room, which costs at most one word. `remote`, which other tasks
         // write, has cache lines of its own.
-        let words = (span / size).div_ceil(64);
+        let words = class.count.div_ceil(64);
         let remote = (2 * words * 8).next_multiple_of(64);
         let align = 1 << size.trailing_zeros();
         let first = (remote + words * 8)
             .next_multiple_of(64)
             .next_multiple_of(align);
         Self {
-            size,
-            reciprocal,
             first,
             count: (span - first) / size,
             words,
@@ -79,6 +78,7 @@ impl Class {
             shared: (words * 8) as u16,
             remote: remote as u16,
             inline: false,
+            ..class
         }
     }
 

@@ -36,20 +36,16 @@ impl Heap {
     /// number of spans.
     pub fn trim(&self, task: &TaskRef<'_>) -> u32 {
         self.reclaim(task);
-        let (mut trimmed, mut span, end) = (0, 0, self.committed());
-        while span < end {
-            let run = self.withhold(task, span, end.min(span + TRIMMED), State::FREE);
-            if run > 0 {
-                self.header().hollow.fetch_add(run, Relaxed);
-                kill_point!();
-                if self.backing.empty(span, run).is_ok() {
-                    trimmed += run;
-                }
-                step!();
-                // Also if the system refused: then a refill finds that there is memory.
-                self.put_back(span, run, State::HOLLOW);
+        let mut trimmed = 0;
+        for (span, run) in self.withheld(task, 0, self.committed(), TRIMMED, State::FREE) {
+            self.header().hollow.fetch_add(run, Relaxed);
+            kill_point!();
+            if self.backing.empty(span, run).is_ok() {
+                trimmed += run;
             }
-            span += run.max(1);
+            step!();
+            // Also if the system refused: then a refill finds that there is memory.
+            self.put_back(span, run, State::HOLLOW);
         }
         trimmed
     }
@@ -71,6 +67,29 @@ impl Heap {
             taken
         });
         taken.count() as u32
+    }
+
+    /// Withholds all spans in state `from`, from `span` on and before `end`: the runs of at most `most` adjacent ones,
+    /// each when the caller asks for it.
+    fn withheld(
+        &self,
+        task: &TaskRef<'_>,
+        mut span: u32,
+        end: u32,
+        most: u32,
+        from: State,
+    ) -> impl Iterator<Item = (u32, u32)> {
+        core::iter::from_fn(move || {
+            while span < end {
+                let first = span;
+                let run = self.withhold(task, first, end.min(first.saturating_add(most)), from);
+                span += run.max(1);
+                if run > 0 {
+                    return Some((first, run));
+                }
+            }
+            None
+        })
     }
 
     fn put_back(&self, first: u32, run: u32, state: State) {
@@ -110,30 +129,9 @@ impl Heap {
     /// Gets memory for some hollow spans, if there are any. Returns whether there are more free spans now, by
     /// whichever task.
     pub(super) fn refill(&self, task: &TaskRef<'_>) -> bool {
-        let committed = self.committed();
-        if self.has_hollow() {
-            for span in 0..committed {
-                let end = committed.min(span + REFILLED);
-                let run = self.withhold(task, span, end, State::HOLLOW);
-                if run > 0 {
-                    return self.fill(span, run);
-                }
-            }
-        }
-        false
-    }
-
-    /// The same for all hollow spans of a run of `spans` spans from `first` on.
-    fn refill_all(&self, task: &TaskRef<'_>, first: u32, spans: u32) -> bool {
-        let (mut span, end) = (first, first + spans);
-        while span < end {
-            let run = self.withhold(task, span, end, State::HOLLOW);
-            if run > 0 && !self.fill(span, run) {
-                return false;
-            }
-            span += run.max(1);
-        }
-        true
+        let mut runs = self.withheld(task, 0, self.committed(), REFILLED, State::HOLLOW);
+        let run = self.has_hollow().then(|| runs.next()).flatten();
+        run.is_some_and(|(span, run)| self.fill(span, run))
     }
 
     /// The same for a run of `spans` spans that are free or hollow, the first of them aligned.
@@ -150,7 +148,8 @@ impl Heap {
             }
             if span + 1 >= start.saturating_add(spans) {
                 // If none is hollow, all spans of the run are free: another task has just freed them.
-                return hollow == 0 || self.refill_all(task, start, spans);
+                let mut runs = self.withheld(task, start, start + spans, spans, State::HOLLOW);
+                return hollow == 0 || runs.all(|(span, run)| self.fill(span, run));
             }
         }
         false

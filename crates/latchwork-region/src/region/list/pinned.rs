@@ -1,9 +1,5 @@
 //! Changing a list in its place.
 #![allow(unsafe_code)]
-#![allow(
-    clippy::missing_errors_doc,
-    reason = "each method names the one that it calls"
-)]
 
 use super::super::container::{editor, forward};
 use super::super::{PushError, Relocatable, Shareable};
