@@ -34,8 +34,9 @@
 
 mod insert;
 mod lookup;
-pub(super) mod pinned;
 mod table;
+
+pub use insert::HashMapMut;
 
 use super::container::{self, Anchor, commit, read};
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};

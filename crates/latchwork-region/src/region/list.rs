@@ -25,7 +25,8 @@
 #![allow(unsafe_code)]
 
 mod iter;
-pub(super) mod pinned;
+
+pub use iter::ListMut;
 
 use super::container::{self, Anchor, commit, read};
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
@@ -84,7 +85,8 @@ struct Node<T> {
 /// The stage of a node that has its value.
 const VALUE: usize = 1;
 
-type Link<T> = Option<NonNull<Node<T>>>;
+type NodePtr<T> = NonNull<Node<T>>;
+type Link<T> = Option<NodePtr<T>>;
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for List<T> {
@@ -119,7 +121,7 @@ impl<T> List<T> {
 
     /// # Safety
     /// The node is one of this list's.
-    unsafe fn node(&self, node: NonNull<Node<T>>) -> &Node<T> {
+    unsafe fn node(&self, node: NodePtr<T>) -> &Node<T> {
         // SAFETY: the caller guarantees that the node is one of this list's; only methods with `&mut self` free nodes.
         unsafe { node.as_ref() }
     }
@@ -186,7 +188,7 @@ impl<T> List<T> {
     }
 
     #[cold]
-    fn finish_pending_node(&self, root: &Root, pending: NonNull<Node<T>>) {
+    fn finish_pending_node(&self, root: &Root, pending: NodePtr<T>) {
         let (mut len, mut last, mut is_linked) = (0, 0, false);
         let mut next = self.first();
         while let Some(node) = next {
@@ -208,7 +210,7 @@ impl<T> List<T> {
     }
 
     /// Drops the value, if there is one, of a pending node that no link leads to, and frees the node.
-    fn dismantle(&self, root: &Root, node: NonNull<Node<T>>) {
+    fn dismantle(&self, root: &Root, node: NodePtr<T>) {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says whether there is a value; no other task can reach the node.
         unsafe {
@@ -236,12 +238,7 @@ impl<T> List<T> {
     }
 
     /// Removes a node from the list, and passes it to `take` before it is freed.
-    fn unlink<R>(
-        &self,
-        root: &Root,
-        node: NonNull<Node<T>>,
-        take: impl FnOnce(NonNull<Node<T>>) -> R,
-    ) -> R {
+    fn unlink<R>(&self, root: &Root, node: NodePtr<T>, take: impl FnOnce(NodePtr<T>) -> R) -> R {
         // SAFETY: a node of this list.
         let place = unsafe { self.node(node) };
         let (prev, next) = (read(&place.prev), read(&place.next));
@@ -305,7 +302,7 @@ impl<T: Shareable> List<T> {
     }
 
     /// An empty node, which is pending, in the root, which is made if there is none.
-    fn pending_node(&self) -> Result<(&Root, NonNull<Node<T>>), StorageError> {
+    fn pending_node(&self) -> Result<(&Root, NodePtr<T>), StorageError> {
         let region = self.root.region;
         if self.root().is_none() {
             // SAFETY: `root` belongs to the caller, a method with `&mut self`.
@@ -339,11 +336,13 @@ impl<T: Shareable> List<T> {
         self.insert_after(Self::last, value)
     }
 
-    fn take(&self, node: Link<T>) -> Option<T>
+    fn pop(&self, end: impl FnOnce(&Self) -> Link<T>) -> Option<T>
     where
         T: Relocatable,
     {
-        let (root, node) = (self.root()?, node?);
+        let _guard = self.root.guard();
+        self.finish_pending();
+        let (root, node) = (self.root()?, end(self)?);
         Some(self.unlink(root, node, |mut node| {
             // SAFETY: the node belongs to the caller, and has its value; `stage` says that it has none before any
             // other task can see the node.
@@ -361,9 +360,7 @@ impl<T: Shareable> List<T> {
     where
         T: Relocatable,
     {
-        let _guard = self.root.guard();
-        self.finish_pending();
-        self.take(self.first())
+        self.pop(Self::first)
     }
 
     /// Removes and returns the last element.
@@ -371,9 +368,7 @@ impl<T: Shareable> List<T> {
     where
         T: Relocatable,
     {
-        let _guard = self.root.guard();
-        self.finish_pending();
-        self.take(self.last())
+        self.pop(Self::last)
     }
 
     /// The first element, mutable.

@@ -111,12 +111,10 @@ pub use create::RegionOptions;
 pub use detach::DetachError;
 pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError};
 pub use handle::Region;
-pub use hash_map::HashMap;
-pub use hash_map::pinned::HashMapMut;
+pub use hash_map::{HashMap, HashMapMut};
 pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
-pub use list::List;
-pub use list::pinned::ListMut;
+pub use list::{List, ListMut};
 #[doc(hidden)]
 pub use names::SpareKind;
 pub use object::Object;

@@ -13,7 +13,7 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use super::claim::{lower_hint, move_hint};
+use super::free_spans::{lower_hint, move_hint};
 use super::{AllocError, Heap, Kind, Owner, SPAN_BYTES, State, TaskRef};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
