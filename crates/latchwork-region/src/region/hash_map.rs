@@ -178,8 +178,8 @@ impl<K, V> HashMap<K, V> {
         // SAFETY: `stage` says which parts exist; no slot leads to the node, so no other task uses it.
         unsafe {
             let stage = &(*node_pointer).stage;
-            container::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
-            container::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
+            container::drop_part(stage, VALUE, &raw mut (*node_pointer).value);
+            container::drop_part(stage, KEY, &raw mut (*node_pointer).key);
         }
         // On failure the node stays pending, until a thread that can become a task calls a method.
         // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.

@@ -213,13 +213,7 @@ impl<T> List<T> {
     fn dismantle(&self, root: &Root, node: NodePtr<T>) {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says whether there is a value; no other task can reach the node.
-        unsafe {
-            container::drop_part(
-                &(*pointer).stage,
-                VALUE,
-                (&raw mut (*pointer).value).cast::<T>(),
-            )
-        };
+        unsafe { container::drop_part(&(*pointer).stage, VALUE, &raw mut (*pointer).value) };
         // On failure the node stays pending, until a thread that can become a task calls a method.
         // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
         let _ = unsafe { container::unlink_and_free(self.root.region, &root.pending, node.cast()) };

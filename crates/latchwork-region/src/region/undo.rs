@@ -25,7 +25,8 @@
 
 use super::container::{self, commit, editor, forward, read};
 use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint_of};
-use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::{AtomicU64, AtomicUsize, compiler_fence};
 use crate::task::Me;
 use core::borrow::Borrow;
 use core::fmt;
@@ -41,7 +42,7 @@ use core::ptr::{self, NonNull};
 /// every method that gives access for changes does so by itself.
 ///
 /// ```
-/// use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use core::sync::atomic::{AtomicU64, Relaxed};
 /// use latchwork::mutex::{LockError, Mutex, Robust};
 /// use latchwork::region::{RegionOptions, Undo};
 ///
@@ -194,9 +195,9 @@ impl<T, const N: usize> Drop for Undo<T, N> {
     fn drop(&mut self) {
         commit(&self.count, 0);
         if read(&self.place) != 0 {
-            self.records
-                .iter()
-                .for_each(|record| commit(&record.cell, 0));
+            for record in &self.records {
+                commit(&record.cell, 0);
+            }
         }
         commit(&self.place, 0);
     }
@@ -217,10 +218,7 @@ impl<T, const N: usize> Undo<T, N> {
         for record in self.records[..count].iter().rev() {
             if let Some(cell) = container::pointer::<AtomicU64>(read(&record.cell)) {
                 // SAFETY: invariant 2: the cell exists. Relaxed, as for all cells: the lock orders them.
-                unsafe {
-                    cell.as_ref()
-                        .store(record.before.load(Ordering::Relaxed), Ordering::Relaxed)
-                };
+                unsafe { cell.as_ref().store(record.before.load(Relaxed), Relaxed) };
             }
         }
         commit(&self.count, 0);
@@ -252,17 +250,14 @@ impl<T, const N: usize> Undo<T, N> {
             return Err(UndoError::Outside);
         }
         // Relaxed throughout: the lock that protects the log orders everything for other tasks.
-        record.cell.store(address, Ordering::Relaxed);
-        record
-            .before
-            .store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
+        record.cell.store(address, Relaxed);
+        record.before.store(cell.load(Relaxed), Relaxed);
         if count == 0 {
-            self.place
-                .store(ptr::from_ref(self).addr(), Ordering::Relaxed);
+            self.place.store(ptr::from_ref(self).addr(), Relaxed);
         }
         commit(&self.count, count + 1);
-        cell.store(value, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
+        cell.store(value, Relaxed);
+        compiler_fence(SeqCst);
         Ok(())
     }
 
@@ -314,7 +309,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     /// Stores `value` in the cell of `key` in the container that `pick` selects in the data, and logs the old value.
     ///
     /// ```
-    /// # use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// # use core::sync::atomic::{AtomicU64, Relaxed};
     /// # use latchwork::mutex::{Mutex, Robust};
     /// # use latchwork::region::{HashMap, RegionOptions, String, Undo};
     /// type Stock = Undo<HashMap<String, AtomicU64>>;

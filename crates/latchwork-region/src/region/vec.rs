@@ -29,7 +29,8 @@ pub use edit::VecMut;
 use super::container::Anchor;
 use super::region_id::RegionId;
 use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
-use crate::atomic::{AtomicU64, Ordering, compiler_fence};
+use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::{AtomicU64, compiler_fence};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
@@ -128,16 +129,15 @@ impl<T> Vec<T> {
     #[inline]
     fn state(&self) -> u64 {
         // Relaxed: the lock that protects the container orders it.
-        self.head()
-            .map_or(0, |head| head.state.load(Ordering::Relaxed))
+        self.head().map_or(0, |head| head.state.load(Relaxed))
     }
 
     #[inline]
     fn set_state(&self, state: u64) {
         if let Some(head) = self.head() {
-            compiler_fence(Ordering::SeqCst);
-            head.state.store(state, Ordering::Relaxed);
-            compiler_fence(Ordering::SeqCst);
+            compiler_fence(SeqCst);
+            head.state.store(state, Relaxed);
+            compiler_fence(SeqCst);
         }
     }
 
@@ -216,7 +216,7 @@ impl<T> Vec<T> {
             // A kill in the copy leaves no mixture of two containers.
             // SAFETY: the place of the element that was taken; `TornSafe` allows a mixture with zeros.
             unsafe { self.first().add(hole).write_bytes(0, 1) };
-            compiler_fence(Ordering::SeqCst);
+            compiler_fence(SeqCst);
         }
         // SAFETY: both are places of elements; the last one is a value, and the hole is not one any more.
         unsafe { self.first().add(last).copy_to(self.first().add(hole), 1) };

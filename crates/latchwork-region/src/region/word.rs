@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
@@ -38,7 +39,7 @@ pub(super) fn address<T>(block: NonNull<T>) -> usize {
 ///
 /// # Safety
 /// `stage` says whether there is a value at `place`; no other task uses it.
-pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
+pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut MaybeUninit<T>) {
     struct Clear<'a>(&'a AtomicUsize, usize);
     impl Drop for Clear<'_> {
         fn drop(&mut self) {
@@ -48,6 +49,6 @@ pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut 
     if read(stage) & part != 0 {
         let _clear = Clear(stage, part);
         // SAFETY: `stage` says that there is a value, and the caller guarantees that no other task uses it.
-        unsafe { place.drop_in_place() };
+        unsafe { place.cast::<T>().drop_in_place() };
     }
 }
