@@ -151,11 +151,10 @@ impl<'r, T> Box<'r, T> {
 
 impl<'r, T: ?Sized> Box<'r, T> {
     fn owning(value: NonNull<T>, region: &'r Inner) -> Self {
-        let owns = PhantomData;
         Self {
             value,
             region,
-            owns,
+            owns: PhantomData,
         }
     }
 

@@ -47,9 +47,7 @@ impl String {
     /// An empty string for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self {
-            bytes: Vec::new_in(region),
-        }
+        Self::empty(region.inner().id)
     }
 
     pub(super) fn empty(region: RegionId) -> Self {

@@ -112,10 +112,8 @@ impl View<'_> {
 
     pub(super) fn recount(&self) {
         let slots = || self.slots.iter().map(read);
-        commit(
-            &self.head.len,
-            slots().filter(|slot| *slot > TOMBSTONE).count(),
-        );
+        let len = slots().filter(|slot| *slot > TOMBSTONE).count();
+        commit(&self.head.len, len);
         commit(&self.head.used, slots().filter(|slot| *slot != 0).count());
     }
 }
@@ -174,6 +172,14 @@ impl Hasher {
     }
 }
 
+macro_rules! write_number {
+    ($($write:ident: $number:ty),*) => {$(
+        fn $write(&mut self, number: $number) {
+            self.word(number as u64);
+        }
+    )*};
+}
+
 impl core::hash::Hasher for Hasher {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -186,21 +192,7 @@ impl core::hash::Hasher for Hasher {
         self.word(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
     }
 
-    fn write_u8(&mut self, number: u8) {
-        self.word(number.into());
-    }
-    fn write_u16(&mut self, number: u16) {
-        self.word(number.into());
-    }
-    fn write_u32(&mut self, number: u32) {
-        self.word(number.into());
-    }
-    fn write_u64(&mut self, number: u64) {
-        self.word(number);
-    }
-    fn write_usize(&mut self, number: usize) {
-        self.word(number as u64);
-    }
+    write_number!(write_u8: u8, write_u16: u16, write_u32: u32, write_u64: u64, write_usize: usize);
 
     fn finish(&self) -> u64 {
         fold(self.state, LAST)

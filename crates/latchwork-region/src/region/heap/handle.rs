@@ -1,9 +1,8 @@
-//! A process's handle on the heap of a region: where its parts lie, and the entries to its operations.
+//! A process's handle on the heap of a region: where its parts lie, the entries to its operations, and why they fail.
 
 #![allow(unsafe_code)]
 
 use super::classes::{MIN_ALIGN, SMALL_MAX, class_of, class_of_aligned};
-use super::error::{AllocError, GrowError};
 use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES};
 use super::state::State;
 use super::task::{TaskHeap, TaskRef};
@@ -228,4 +227,35 @@ impl Heap {
                 .as_ref()
         })
     }
+}
+
+/// Why a heap could not allocate a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AllocError {
+    /// The region is at its maximum size, and no room for this block is left.
+    #[error("no room for {requested} bytes in a region of at most {max}")]
+    Exhausted {
+        /// The requested size in bytes.
+        requested: usize,
+        /// The size of the region's data area at its maximum, in bytes.
+        max: usize,
+    },
+    /// The system has no memory for the region to grow.
+    #[error("the system has no memory for the region to grow by {requested} bytes")]
+    OutOfMemory {
+        /// The requested size in bytes.
+        requested: usize,
+    },
+}
+
+/// Why a region could not grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the system has no memory for the region to grow")]
+pub struct GrowError;
+
+/// Ends the process after a misuse that would otherwise corrupt the heap for all tasks.
+#[cold]
+#[inline(never)]
+pub(super) fn misuse(what: &str, address: usize) -> ! {
+    crate::fatal(format_args!("{what} {address:#x}"))
 }

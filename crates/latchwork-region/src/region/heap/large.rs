@@ -171,16 +171,13 @@ impl Heap {
     /// Makes the freeing of a large block irrevocable; `false` if its state has changed meanwhile, so that the caller
     /// must read it again.
     pub(super) fn free_large_commit(&self, task: &TaskRef<'_>, head: u32, state: State) -> bool {
-        let spans = self.run_of(head, state);
-        let transit = State::transit(spans, task.owner);
+        let transit = State::transit(self.run_of(head, state), task.owner);
+        let entry = self.entry(head);
         // Relaxed: the block belonged to the caller; the next owner of the spans synchronises with the releases in
         // `dismantle`.
-        let freed = self
-            .entry(head)
-            .compare_exchange(state.0, transit.0, AcqRel, Acquire)
-            .is_ok();
+        let freed = entry.compare_exchange(state.0, transit.0, AcqRel, Acquire);
         step!();
-        freed
+        freed.is_ok()
     }
 
     /// Frees the spans of a TRANSIT of the task's own. Can be repeated from the start.

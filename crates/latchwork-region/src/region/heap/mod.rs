@@ -64,7 +64,6 @@ macro_rules! step {
 
 mod blocks;
 mod classes;
-mod error;
 #[cfg(test)]
 mod fault;
 mod free;
@@ -82,13 +81,12 @@ mod task;
 mod tests;
 
 use classes::{Bit, CLASSES, Class};
-use error::misuse;
+use handle::misuse;
 use layout::Desc;
 use state::{Kind, State};
 
 pub use classes::FINGERPRINT;
-pub use error::{AllocError, GrowError};
-pub use handle::{Backing, Heap, TaskHeaps};
+pub use handle::{AllocError, Backing, GrowError, Heap, TaskHeaps};
 pub use layout::{HeapLayout, SPAN_BYTES};
 pub use recover::OnDeath;
 pub use stats::{Corruption, HeapStats, HeapUse};
