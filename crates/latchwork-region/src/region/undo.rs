@@ -42,7 +42,7 @@ use core::ptr::{self, NonNull};
 /// every method that gives access for changes does so by itself.
 ///
 /// ```
-/// use core::sync::atomic::{AtomicU64, Relaxed};
+/// use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// use latchwork::mutex::{LockError, Mutex, Robust};
 /// use latchwork::region::{RegionOptions, Undo};
 ///
@@ -309,7 +309,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     /// Stores `value` in the cell of `key` in the container that `pick` selects in the data, and logs the old value.
     ///
     /// ```
-    /// # use core::sync::atomic::{AtomicU64, Relaxed};
+    /// # use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
     /// # use latchwork::mutex::{Mutex, Robust};
     /// # use latchwork::region::{HashMap, RegionOptions, String, Undo};
     /// type Stock = Undo<HashMap<String, AtomicU64>>;
