@@ -32,6 +32,8 @@ const CEILING: u32 = 64;
 const PROCESS_SHARED: u32 = 128;
 /// All valid bits of a kind, elision included.
 const KIND: u32 = 0x3ff;
+/// The bits in which a robust lock of this library says what becomes of it when its thread ends.
+const AT_END: u32 = 0x1c00;
 /// The size of a pthread mutex in bytes.
 const MUTEX: usize = 40;
 /// The highest state of a robust mutex of this library.
@@ -296,7 +298,7 @@ fn pthread_mutex(
     let (word, owner, kind) = (u32_at(&bytes, 0), u32_at(&bytes, 8), u32_at(&bytes, 16));
     let (robust, inherit, ceiling) = (kind & ROBUST != 0, kind & INHERIT != 0, kind & CEILING != 0);
     let by_kernel = robust || inherit;
-    if kind & !KIND != 0
+    if kind & !(if robust { KIND | AT_END } else { KIND }) != 0
         || (inherit && ceiling)
         || (!robust && private != (kind & PROCESS_SHARED == 0))
     {

@@ -52,15 +52,11 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
         let block = container::with_heap(region.inner().id, |heap| heap.alloc(Layout::new::<T>()));
-        match block {
+        match block.map(NonNull::cast::<T>) {
             Ok(block) => {
                 // SAFETY: a block of the right layout that no other task knows.
-                unsafe { block.cast::<T>().write(value) };
-                Ok(Self {
-                    value: block.cast(),
-                    region: region.inner(),
-                    owns: PhantomData,
-                })
+                unsafe { block.write(value) };
+                Ok(Self::owning(block, region.inner()))
             }
             Err(error) => Err(PushError { value, error }),
         }
@@ -72,11 +68,7 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// The value came from `into_raw` of a box in this region, and nothing else uses it.
     #[must_use]
     pub unsafe fn from_raw(value: NonNull<T>, region: &'r Region) -> Self {
-        Self {
-            value,
-            region: region.inner(),
-            owns: PhantomData,
-        }
+        Self::owning(value, region.inner())
     }
 }
 
@@ -118,11 +110,7 @@ impl<'r> Box<'r, [u8]> {
     /// The block is in the region, has that many initialised bytes, and belongs to the caller.
     #[doc(hidden)]
     pub unsafe fn of_block(block: NonNull<u8>, bytes: usize, region: &'r Inner) -> Self {
-        Self {
-            value: NonNull::slice_from_raw_parts(block, bytes),
-            region,
-            owns: PhantomData,
-        }
+        Self::owning(NonNull::slice_from_raw_parts(block, bytes), region)
     }
 
     /// The address and length of the bytes.
@@ -162,6 +150,14 @@ impl<'r, T> Box<'r, T> {
 }
 
 impl<'r, T: ?Sized> Box<'r, T> {
+    fn owning(value: NonNull<T>, region: &'r Inner) -> Self {
+        Self {
+            value,
+            region,
+            owns: PhantomData,
+        }
+    }
+
     /// Gives the value to the region: it outlives the box and the task, and is neither dropped nor moved.
     pub fn leak(self) -> Pin<&'r T> {
         let this = ManuallyDrop::new(self);

@@ -12,14 +12,16 @@
 //! blocks must be safe to find at any moment.
 //!
 //! **Outside.** By such a plain copy a container can also get onto a stack, or into another region than its own, and
-//! its region may be unmapped first. So each method first takes a [`guard`] of the mapping, which costs nothing
-//! if the container lies in its region. A method that returns a reference into the container's block
-//! [keeps the region mapped](keep_mapped) until the block is freed. If the region is not mapped, both panic.
+//! its region may be unmapped first. So each method first takes a [guard](Anchor::guard) of the mapping, which costs
+//! nothing if the container lies in its region. A method that returns a reference into the container's block
+//! [keeps the region mapped](Anchor::keep_mapped) until the block is freed. If the region is not mapped, both panic.
 
+mod anchor;
 mod borrowed;
+mod editor;
 mod heap;
-mod mapping;
 
 pub(super) use super::word::{address, commit, drop_part, pointer, read};
-pub(super) use heap::{end, unlink_and_free, with_heap};
-pub(super) use mapping::{MappingGuard, guard, keep_mapped, try_guard};
+pub(super) use anchor::Anchor;
+pub(super) use editor::{editor, forward};
+pub(super) use heap::{add, unlink_and_free, with_heap};

@@ -32,16 +32,14 @@
 //! Every method that changes the map does this first; so does `repair`.
 #![allow(unsafe_code)]
 
-mod hasher;
 mod insert;
-mod iter;
 mod lookup;
-pub(super) mod pinned;
 mod table;
 
-use super::container::{self, MappingGuard, commit, read};
-use super::region_id::RegionId;
-use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
+pub use insert::HashMapMut;
+
+use super::container::{self, Anchor, commit, read};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -49,7 +47,9 @@ use core::marker::{PhantomData, PhantomPinned};
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
-use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_for, take_value};
+use table::{
+    COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, node_in, table_for, take_value,
+};
 
 /// A hash map whose entries live in a region.
 ///
@@ -69,36 +69,32 @@ use table::{COMPLETE, KEY, Node, TOMBSTONE, Table, VALUE, View, hash_of, table_f
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The hash is the same in every process, and keyed with a number that the map draws when it first allocates memory.
-/// It distributes keys well, but is no defence against an attacker who chooses keys and knows that number. Two
-/// programs that share a map must be built with compilers that hash the key type alike: a mismatch only makes
-/// look-ups fail.
+/// The hash is the same in every process, and keyed with a number that the map draws when it first allocates memory. It
+/// distributes keys well, but is no defence against an attacker who chooses keys and knows that number. Two programs
+/// that share a map must be built with compilers that hash the key type alike: a mismatch only makes look-ups fail.
 ///
 /// *Cost.* Two words; a slot of 8 bytes and a block for each entry. A look-up takes one probe on average, and follows
 /// one pointer.
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all. A key or value on the dead task's stack, on its
 /// way in or out, is lost together with the blocks that it owns: they are leaked. ([`Self::insert_str`] builds its
-/// key in place.) In shared memory the map is changed in its place, through [`HashMapMut`](super::HashMapMut).
+/// key in place.) In shared memory the map is changed in its place, through [`HashMapMut`].
 #[repr(C)]
 pub struct HashMap<K, V> {
-    region: RegionId,
-    table: AtomicUsize,
+    table: Anchor,
     entries: PhantomData<(K, V)>,
     pinned: PhantomPinned,
 }
 
 // SAFETY: addresses in the region are the same everywhere, and keys and values are Shareable.
 unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "latchwork::HashMap",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[
             K::FINGERPRINT,
             V::FINGERPRINT,
             table::layout_of::<K, V>(),
-            hasher::FINGERPRINT,
+            table::HASHER,
         ],
     );
 }
@@ -108,22 +104,10 @@ unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 unsafe impl<K, V> Relocatable for HashMap<K, V> {}
 
 impl<K, V> HashMap<K, V> {
-    /// Keeps the region mapped while a method runs.
-    #[inline]
-    fn guard(&self) -> MappingGuard {
-        container::guard(self.region, &self.table)
-    }
-
-    /// Keeps the region mapped for as long as the map can be borrowed.
-    #[inline]
-    fn keep_mapped(&self) {
-        container::keep_mapped(self.region, &self.table);
-    }
-
     /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn view(&self) -> Option<View<'_>> {
-        let table = container::pointer::<Table>(read(&self.table))?;
+        let table = self.table.block::<Table>()?;
         // SAFETY: the table begins with its head, which contains the number of slots that follow, and exists until
         // `table` changes, which takes `&mut self`.
         unsafe {
@@ -140,7 +124,7 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.count()
     }
 
@@ -160,7 +144,7 @@ impl<K, V> HashMap<K, V> {
     /// that changes the map does this by itself; before it, [`Self::len`] may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
     }
 
@@ -194,12 +178,14 @@ impl<K, V> HashMap<K, V> {
         // SAFETY: `stage` says which parts exist; no slot leads to the node, so no other task uses it.
         unsafe {
             let stage = &(*node_pointer).stage;
-            container::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
-            container::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
+            container::drop_part(stage, VALUE, &raw mut (*node_pointer).value);
+            container::drop_part(stage, KEY, &raw mut (*node_pointer).key);
         }
         // On failure the node stays pending, until a thread that can become a task calls a method.
         // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
-        let _ = unsafe { container::unlink_and_free(self.region, &view.head.pending, node.cast()) };
+        let _ = unsafe {
+            container::unlink_and_free(self.table.region, &view.head.pending, node.cast())
+        };
     }
 
     /// Removes a node from its slot, and passes it to `take` before it is freed.
@@ -218,22 +204,13 @@ impl<K, V> HashMap<K, V> {
         taken
     }
 
-    /// Frees the table, which contains no node any more.
-    fn free_table(&mut self) -> Result<(), StorageError> {
-        let Some(table) = container::pointer(read(&self.table)) else {
-            return Ok(());
-        };
-        // SAFETY: `&mut self` is exclusive, and no node is left.
-        unsafe { container::unlink_and_free(self.region, &self.table, table) }
-    }
-
     /// Drops all entries. The table stays, as with all methods that remove entries: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
-            if let Some(node) = container::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
+            if let Some(node) = node_in(slot) {
                 self.unlink(view, slot, node, |_| ());
             }
         }
@@ -250,8 +227,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            region: region.inner().id,
-            table: AtomicUsize::new(0),
+            table: Anchor::new(region.inner().id),
             entries: PhantomData,
             pinned: PhantomPinned,
         }
@@ -266,36 +242,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Relocatable,
     {
-        let _guard = self.guard();
-        let (view, hash) = match self.make_room(1) {
-            Ok(view) => (view, hash_of(view, &key)),
-            Err(error) => {
-                return Err(PushError {
-                    value: (key, value),
-                    error,
-                });
-            }
-        };
-        if let Some((index, node)) = self.find(view, hash, &key) {
-            return match self.exchange(view, index, node, value) {
-                Ok(value) => Ok(Some(value)),
-                Err(PushError { value, error }) => Err(PushError {
-                    value: (key, value),
-                    error,
-                }),
-            };
-        }
-        match self.pending_node(view, hash) {
-            Ok(node) => {
-                self.set_key(node, key);
-                self.complete(view, node, value);
-                Ok(None)
-            }
-            Err(error) => Err(PushError {
-                value: (key, value),
-                error,
-            }),
-        }
+        self.set(key, value)
     }
 
     /// The value of a key, made by `make` if there is none yet.
@@ -313,17 +260,6 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         self.find_or_insert_mut(key, make)
     }
 
-    /// The caller does not lend a `&mut V` that must not move.
-    fn find_or_insert_mut(
-        &mut self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<&mut V, PushError<K>> {
-        let mut node = self.find_or_insert(key, make)?;
-        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
-        Ok(unsafe { node.as_mut().value.assume_init_mut() })
-    }
-
     /// Like [`Self::get_or_insert_with`], for values that must not move, with robust locks in them: see
     /// [`Self::get_pin`].
     ///
@@ -339,65 +275,32 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
     }
 
-    fn find_or_insert(
-        &self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let _guard = self.guard();
-        let node = self.find_or_build(key, make)?;
-        self.keep_mapped();
-        Ok(node)
-    }
-
-    fn find_or_build(
-        &self,
-        key: K,
-        make: impl FnOnce() -> V,
-    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
-        let (view, hash) = match self.make_room(1) {
-            Ok(view) => (view, hash_of(view, &key)),
-            Err(error) => return Err(PushError { value: key, error }),
-        };
-        if let Some((_, node)) = self.find(view, hash, &key) {
-            return Ok(node);
-        }
-        let value = make();
-        match self.pending_node(view, hash) {
-            Ok(node) => {
-                self.set_key(node, key);
-                self.complete(view, node, value);
-                Ok(node)
-            }
-            Err(error) => Err(PushError { value: key, error }),
-        }
-    }
-
     /// Removes a key, and returns its value.
-    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
         V: Relocatable,
     {
         self.remove_with(key, take_value)
     }
 
     /// Removes a key, and drops its value in place. Returns whether the map had the key.
-    pub fn discard<Q>(&mut self, key: &Q) -> bool
+    pub fn discard<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.remove_with(key, |_| ()).is_some()
     }
 
-    fn remove_with<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
+    fn remove_with<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        take: impl FnOnce(NonNull<Node<K, V>>) -> R,
+    ) -> Option<R>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
@@ -409,12 +312,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.make_room(additional).map(|_| ())
     }
-}
 
-impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// Returns the memory that the table does not need for its entries to the heap, in one step: all of it if there
     /// are no entries. (An entry's own block is freed with the entry in any case. [`Region::trim`] returns the heap's
     /// free memory to the system.)
@@ -422,13 +323,14 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room for the smaller table beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.table.guard();
         self.finish_pending();
         let Some(view) = self.view() else {
             return Ok(());
         };
         match self.count() {
-            0 => self.free_table(),
+            // SAFETY: no node is left.
+            0 => unsafe { self.table.free_block() },
             len if table_for(len).is_some_and(|capacity| capacity < view.head.capacity) => {
                 self.rebuild(len)
             }
@@ -441,17 +343,11 @@ impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        struct Ending<'a, K, V>(&'a mut HashMap<K, V>);
-        impl<K, V> Drop for Ending<'_, K, V> {
-            fn drop(&mut self) {
-                container::end(&mut self.0.region, &self.0.table);
-            }
-        }
-        let this = Ending(self);
-        let Some(_guard) = container::try_guard(this.0.region, &this.0.table) else {
+        let Some(_guard) = self.table.try_guard() else {
             return;
         };
-        this.0.clear();
-        let _ = this.0.free_table();
+        self.clear();
+        // SAFETY: no node is left.
+        let _ = unsafe { self.table.free_block() };
     }
 }

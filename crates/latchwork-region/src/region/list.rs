@@ -25,15 +25,14 @@
 #![allow(unsafe_code)]
 
 mod iter;
-pub(super) mod pinned;
 
-use super::container::{self, MappingGuard, commit, read};
-use super::region_id::RegionId;
-use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
+pub use iter::ListMut;
+
+use super::container::{self, Anchor, commit, read};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
 use crate::atomic::AtomicUsize;
-use core::alloc::Layout;
 use core::marker::{PhantomData, PhantomPinned};
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 
 /// A doubly linked list whose elements live in a region. An element never moves.
@@ -58,16 +57,16 @@ use core::ptr::NonNull;
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each element). A value
 /// on the dead task's stack, on its way in or out, is lost together with the blocks that it owns: they are leaked.
-/// In shared memory the list is changed in its place, through [`ListMut`](super::ListMut).
+/// In shared memory the list is changed in its place, through [`ListMut`].
 #[repr(C)]
 pub struct List<T> {
-    region: RegionId,
-    root: AtomicUsize,
+    root: Anchor,
     elements: PhantomData<T>,
     pinned: PhantomPinned,
 }
 
 #[repr(C)]
+#[derive(Default)]
 struct Root {
     head: AtomicUsize,
     tail: AtomicUsize,
@@ -86,26 +85,25 @@ struct Node<T> {
 /// The stage of a node that has its value.
 const VALUE: usize = 1;
 
-type Link<T> = Option<NonNull<Node<T>>>;
+type NodePtr<T> = NonNull<Node<T>>;
+type Link<T> = Option<NodePtr<T>>;
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for List<T> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "latchwork::List",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[
             T::FINGERPRINT,
             size_of::<Root>() as u64,
-            core::mem::offset_of!(Root, head) as u64,
-            core::mem::offset_of!(Root, tail) as u64,
-            core::mem::offset_of!(Root, len) as u64,
-            core::mem::offset_of!(Root, pending) as u64,
+            offset_of!(Root, head) as u64,
+            offset_of!(Root, tail) as u64,
+            offset_of!(Root, len) as u64,
+            offset_of!(Root, pending) as u64,
             size_of::<Node<T>>() as u64,
-            core::mem::offset_of!(Node<T>, next) as u64,
-            core::mem::offset_of!(Node<T>, prev) as u64,
-            core::mem::offset_of!(Node<T>, stage) as u64,
-            core::mem::offset_of!(Node<T>, value) as u64,
+            offset_of!(Node<T>, next) as u64,
+            offset_of!(Node<T>, prev) as u64,
+            offset_of!(Node<T>, stage) as u64,
+            offset_of!(Node<T>, value) as u64,
         ],
     );
 }
@@ -115,25 +113,15 @@ unsafe impl<T: TornSafe> TornSafe for List<T> {}
 unsafe impl<T> Relocatable for List<T> {}
 
 impl<T> List<T> {
-    /// Keeps the region mapped while a method runs.
-    fn guard(&self) -> MappingGuard {
-        container::guard(self.region, &self.root)
-    }
-
-    /// Keeps the region mapped for as long as the list can be borrowed.
-    fn keep_mapped(&self) {
-        container::keep_mapped(self.region, &self.root);
-    }
-
     /// The caller keeps the region mapped, by a guard or for a borrow.
     fn root(&self) -> Option<&Root> {
         // SAFETY: the root exists until the list is dropped.
-        container::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
+        self.root.block().map(|root| unsafe { &*root.as_ptr() })
     }
 
     /// # Safety
     /// The node is one of this list's.
-    unsafe fn node(&self, node: NonNull<Node<T>>) -> &Node<T> {
+    unsafe fn node(&self, node: NodePtr<T>) -> &Node<T> {
         // SAFETY: the caller guarantees that the node is one of this list's; only methods with `&mut self` free nodes.
         unsafe { node.as_ref() }
     }
@@ -149,7 +137,7 @@ impl<T> List<T> {
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.count()
     }
 
@@ -160,14 +148,14 @@ impl<T> List<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.first().is_none()
     }
 
     /// The first element.
     #[must_use]
     pub fn front(&self) -> Option<&T> {
-        self.keep_mapped();
+        self.root.keep_mapped();
         // SAFETY: a node of this list, which has its value.
         self.first()
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -184,7 +172,7 @@ impl<T> List<T> {
     /// element, and the length may be off by one.
     #[inline]
     pub fn repair(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
     }
 
@@ -200,7 +188,7 @@ impl<T> List<T> {
     }
 
     #[cold]
-    fn finish_pending_node(&self, root: &Root, pending: NonNull<Node<T>>) {
+    fn finish_pending_node(&self, root: &Root, pending: NodePtr<T>) {
         let (mut len, mut last, mut is_linked) = (0, 0, false);
         let mut next = self.first();
         while let Some(node) = next {
@@ -222,19 +210,13 @@ impl<T> List<T> {
     }
 
     /// Drops the value, if there is one, of a pending node that no link leads to, and frees the node.
-    fn dismantle(&self, root: &Root, node: NonNull<Node<T>>) {
+    fn dismantle(&self, root: &Root, node: NodePtr<T>) {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says whether there is a value; no other task can reach the node.
-        unsafe {
-            container::drop_part(
-                &(*pointer).stage,
-                VALUE,
-                (&raw mut (*pointer).value).cast::<T>(),
-            )
-        };
+        unsafe { container::drop_part(&(*pointer).stage, VALUE, &raw mut (*pointer).value) };
         // On failure the node stays pending, until a thread that can become a task calls a method.
         // SAFETY: `pending`, which leads to the node, belongs to the caller, a method with `&mut self`.
-        let _ = unsafe { container::unlink_and_free(self.region, &root.pending, node.cast()) };
+        let _ = unsafe { container::unlink_and_free(self.root.region, &root.pending, node.cast()) };
     }
 
     /// The word that links forward to the node after `prev`.
@@ -250,12 +232,7 @@ impl<T> List<T> {
     }
 
     /// Removes a node from the list, and passes it to `take` before it is freed.
-    fn unlink<R>(
-        &self,
-        root: &Root,
-        node: NonNull<Node<T>>,
-        take: impl FnOnce(NonNull<Node<T>>) -> R,
-    ) -> R {
+    fn unlink<R>(&self, root: &Root, node: NodePtr<T>, take: impl FnOnce(NodePtr<T>) -> R) -> R {
         // SAFETY: a node of this list.
         let place = unsafe { self.node(node) };
         let (prev, next) = (read(&place.prev), read(&place.next));
@@ -270,7 +247,7 @@ impl<T> List<T> {
 
     /// Drops all elements.
     pub fn clear(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         while let (Some(root), Some(node)) = (self.root(), self.first()) {
             self.unlink(root, node, |_| ());
@@ -283,8 +260,7 @@ impl<T: Shareable> List<T> {
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
-            region: region.inner().id,
-            root: AtomicUsize::new(0),
+            root: Anchor::new(region.inner().id),
             elements: PhantomData,
             pinned: PhantomPinned,
         }
@@ -296,16 +272,12 @@ impl<T: Shareable> List<T> {
         prev: impl FnOnce(&Self) -> Link<T>,
         value: T,
     ) -> Result<(), PushError<T>> {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
-        let node = match self
-            .root_or_new()
-            .and_then(|root| self.pending_node(root).map(|node| (root, node)))
-        {
-            Ok(node) => node,
+        let (root, mut node) = match self.pending_node() {
+            Ok(pending) => pending,
             Err(error) => return Err(PushError { value, error }),
         };
-        let (root, mut node) = node;
         let prev = prev(self);
         let forward = self.forward_link(root, prev);
         let next = container::pointer(read(forward));
@@ -323,48 +295,23 @@ impl<T: Shareable> List<T> {
         Ok(())
     }
 
-    /// The root, which is created if there is none.
-    fn root_or_new(&self) -> Result<&Root, StorageError> {
+    /// An empty node, which is pending, in the root, which is made if there is none.
+    fn pending_node(&self) -> Result<(&Root, NodePtr<T>), StorageError> {
+        let region = self.root.region;
         if self.root().is_none() {
-            container::with_heap(self.region, |heap| {
-                let block = heap.alloc(Layout::new::<Root>())?;
-                let zero = || AtomicUsize::new(0);
-                // SAFETY: a block of the layout that no other task knows; `root` belongs to the caller, a method with
-                // `&mut self`.
-                unsafe {
-                    block.cast().write(Root {
-                        head: zero(),
-                        tail: zero(),
-                        len: zero(),
-                        pending: zero(),
-                    });
-                    heap.link(&self.root, container::address(block), Some(block), None);
-                }
-                Ok(())
-            })?;
+            // SAFETY: `root` belongs to the caller, a method with `&mut self`.
+            unsafe { container::add(region, &self.root.word, Root::default)? };
         }
-        self.root().ok_or(StorageError::NotMapped)
-    }
-
-    /// An empty node, which is pending.
-    fn pending_node(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
-        container::with_heap(self.region, |heap| {
-            let block = heap.alloc(Layout::new::<Node<T>>())?;
-            let zero = || AtomicUsize::new(0);
-            let node = Node::<T> {
-                next: zero(),
-                prev: zero(),
-                stage: zero(),
-                value: MaybeUninit::uninit(),
-            };
-            // SAFETY: a block of the layout that no other task knows; `pending` belongs to the caller, a method with
-            // `&mut self`.
-            unsafe {
-                block.cast().write(node);
-                heap.link(&root.pending, container::address(block), Some(block), None);
-            }
-            Ok(block.cast())
-        })
+        let root = self.root().ok_or(StorageError::NotMapped)?;
+        let empty = || Node {
+            next: AtomicUsize::new(0),
+            prev: AtomicUsize::new(0),
+            stage: AtomicUsize::new(0),
+            value: MaybeUninit::uninit(),
+        };
+        // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
+        let node = unsafe { container::add(region, &root.pending, empty)? };
+        Ok((root, node))
     }
 
     /// Inserts an element at the front.
@@ -383,11 +330,13 @@ impl<T: Shareable> List<T> {
         self.insert_after(Self::last, value)
     }
 
-    fn take(&self, node: Link<T>) -> Option<T>
+    fn pop(&self, end: impl FnOnce(&Self) -> Link<T>) -> Option<T>
     where
         T: Relocatable,
     {
-        let (root, node) = (self.root()?, node?);
+        let _guard = self.root.guard();
+        self.finish_pending();
+        let (root, node) = (self.root()?, end(self)?);
         Some(self.unlink(root, node, |mut node| {
             // SAFETY: the node belongs to the caller, and has its value; `stage` says that it has none before any
             // other task can see the node.
@@ -405,9 +354,7 @@ impl<T: Shareable> List<T> {
     where
         T: Relocatable,
     {
-        let _guard = self.guard();
-        self.finish_pending();
-        self.take(self.first())
+        self.pop(Self::first)
     }
 
     /// Removes and returns the last element.
@@ -415,9 +362,7 @@ impl<T: Shareable> List<T> {
     where
         T: Relocatable,
     {
-        let _guard = self.guard();
-        self.finish_pending();
-        self.take(self.last())
+        self.pop(Self::last)
     }
 
     /// The first element, mutable.
@@ -440,7 +385,7 @@ impl<T: Shareable> List<T> {
 
     /// The caller does not lend a `&mut T` that must not move.
     fn last_mut(&mut self) -> Option<&mut T> {
-        self.keep_mapped();
+        self.root.keep_mapped();
         self.finish_pending();
         // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
         self.last()
@@ -449,7 +394,7 @@ impl<T: Shareable> List<T> {
 
     /// Drops the elements for which `keep` returns false, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let _guard = self.guard();
+        let _guard = self.root.guard();
         self.finish_pending();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
@@ -468,20 +413,11 @@ impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region leaks them; so does a
     /// process that has not attached it.
     fn drop(&mut self) {
-        struct Ending<'a, T>(&'a mut List<T>);
-        impl<T> Drop for Ending<'_, T> {
-            fn drop(&mut self) {
-                container::end(&mut self.0.region, &self.0.root);
-            }
-        }
-        let this = Ending(self);
-        let Some(_guard) = container::try_guard(this.0.region, &this.0.root) else {
+        let Some(_guard) = self.root.try_guard() else {
             return;
         };
-        this.0.clear();
-        if let Some(root) = container::pointer(read(&this.0.root)) {
-            // SAFETY: `&mut self` is exclusive, and no node is left.
-            let _ = unsafe { container::unlink_and_free(this.0.region, &this.0.root, root) };
-        }
+        self.clear();
+        // SAFETY: no node is left.
+        let _ = unsafe { self.root.free_block() };
     }
 }

@@ -84,19 +84,20 @@ pub use boxed::Box;
 pub use create::RegionOptions;
 pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError};
 pub use handle::{DetachError, Region};
-pub use hash_map::{HashMap, pinned::HashMapMut};
+pub use hash_map::{HashMap, HashMapMut};
 pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
-pub use list::{List, pinned::ListMut};
+pub use list::{List, ListMut};
 pub use object::Object;
 pub use pinned::{PinnedFields, each_pinned, each_pinned_mut};
+use shareable::fingerprint_of;
 pub use shareable::{Shareable, fingerprint};
-pub use string::{String, pinned::StringMut};
+pub use string::{String, StringMut};
 pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
-pub use undo::{Cells, Transaction, Undo, UndoError, pinned::UndoMut};
-pub use vec::{Vec, pinned::VecMut};
+pub use undo::{Cells, Transaction, Undo, UndoError, UndoMut};
+pub use vec::{Vec, VecMut};
 
 #[doc(hidden)]
 pub use self::{

@@ -67,6 +67,11 @@ pub const fn fingerprint(label: &str, size: usize, align: usize, parts: &[u64]) 
     hash.0
 }
 
+/// The fingerprint of a type with this label and these parts.
+pub(super) const fn fingerprint_of<T>(label: &str, parts: &[u64]) -> u64 {
+    fingerprint(label, size_of::<T>(), align_of::<T>(), parts)
+}
+
 /// The identity of a type across programs, for the derive macro: its package with the semantically significant part
 /// of the version, the kind of program, the module, and the name of the type.
 #[doc(hidden)]
@@ -96,14 +101,10 @@ impl Fnv {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    const fn byte(self, byte: u8) -> Self {
-        Self((self.0 ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3))
-    }
-
     const fn bytes(mut self, bytes: &[u8]) -> Self {
         let mut index = 0;
         while index < bytes.len() {
-            self = self.byte(bytes[index]);
+            self.0 = (self.0 ^ bytes[index] as u64).wrapping_mul(0x0000_0100_0000_01b3);
             index += 1;
         }
         self
@@ -124,25 +125,28 @@ impl Fnv {
 
 macro_rules! plain {
     ($($ty:ty),* $(,)?) => {$(
-        // SAFETY: plain data without pointers, the same in every process.
+        // SAFETY: plain data without pointers, the same in every process; or atomics, and the futex key of a shared
+        // word is the memory itself, whichever process maps it.
         unsafe impl Shareable for $ty {
-            const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
+            const FINGERPRINT: u64 = fingerprint_of::<Self>(stringify!($ty), &[]);
         }
     )*};
 }
 
-plain!(char);
+plain!(
+    char,
+    crate::barrier::Barrier<Shared>,
+    crate::completion::Completion<Shared>,
+    crate::condvar::Condvar<Shared>,
+    crate::once::Once,
+    crate::spin::Spin,
+);
 crate::torn_safe::each_number!(plain);
 
 // SAFETY: an array is Shareable if its elements are.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
-    const FINGERPRINT: u64 = fingerprint(
-        "array",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        // The size does not give the number of elements of a zero-sized type, and such elements may serve as proofs.
-        &[T::FINGERPRINT, N as u64],
-    );
+    // The size does not give the number of elements of a zero-sized type, and such elements may serve as proofs.
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("array", &[T::FINGERPRINT, N as u64]);
 }
 /// The compiler, which chooses the layout of types whose layout is not fixed.
 const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
@@ -150,22 +154,15 @@ const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
 // SAFETY: the content is Shareable; different compilers may encode `None` in different ways, but have different
 // fingerprints.
 unsafe impl<T: Shareable> Shareable for Option<T> {
-    const FINGERPRINT: u64 = fingerprint(
-        "Option",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[T::FINGERPRINT, COMPILER],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("Option", &[T::FINGERPRINT, COMPILER]);
 }
 
 macro_rules! tuples {
     ($($name:ident $index:tt),*) => {
         // SAFETY: the parts are Shareable, and the fingerprint contains their offsets.
         unsafe impl<$($name: Shareable),*> Shareable for ($($name,)*) {
-            const FINGERPRINT: u64 = fingerprint(
+            const FINGERPRINT: u64 = fingerprint_of::<Self>(
                 "tuple",
-                size_of::<Self>(),
-                align_of::<Self>(),
                 &[$($name::FINGERPRINT, core::mem::offset_of!(Self, $index) as u64),*],
             );
         }
@@ -182,92 +179,49 @@ tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
 // SAFETY: the content is Shareable, and need not be valid.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
-    const FINGERPRINT: u64 = fingerprint(
-        "MaybeUninit",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[T::FINGERPRINT],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("MaybeUninit", &[T::FINGERPRINT]);
 }
-// SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
-unsafe impl Shareable for WaitWake<Shared> {
-    const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
-}
+
 macro_rules! kernel_words {
     ($($lock:ident),*) => {$(
-        // SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
+        // SAFETY: a word whose futex key is the memory itself, whichever process maps it; in `Protect` also a number.
         unsafe impl Shareable for $lock<Shared> {
-            const FINGERPRINT: u64 = fingerprint(stringify!($lock), size_of::<Self>(), align_of::<Self>(), &[]);
+            const FINGERPRINT: u64 = fingerprint_of::<Self>(stringify!($lock), &[]);
         }
     )*};
 }
-kernel_words!(Inherit, InheritPlain, Throughput);
-// SAFETY: a shared lock word, whose futex key is the memory itself, and a number.
-unsafe impl Shareable for Protect<Shared> {
-    const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
-}
+kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);
+
 // SAFETY: only the owner accesses its links, and they contain addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
-    const FINGERPRINT: u64 = fingerprint(
-        "Robust",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[P::FINGERPRINT],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("Robust", &[P::FINGERPRINT]);
 }
-macro_rules! shared_primitives {
-    ($($ty:ty),* $(,)?) => {$(
-        // SAFETY: atomics; a shared futex key is the memory itself, whichever process maps it.
-        unsafe impl Shareable for $ty {
-            const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
-        }
-    )*};
-}
-shared_primitives!(
-    crate::barrier::Barrier<Shared>,
-    crate::completion::Completion<Shared>,
-    crate::condvar::Condvar<Shared>,
-    crate::once::Once,
-    crate::spin::Spin,
-);
 
 // SAFETY: the lock gives access to the data to one task at a time, of any process.
 unsafe impl<T: Shareable, P: DataState + Shareable> Shareable for Mutex<T, P> {
-    const FINGERPRINT: u64 = fingerprint(
-        "Mutex",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[T::FINGERPRINT, P::FINGERPRINT],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("Mutex", &[T::FINGERPRINT, P::FINGERPRINT]);
 }
 
 // SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
 unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
-    const FINGERPRINT: u64 = fingerprint(
-        "RawRwLock",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        // Tasks with different rules could starve each other.
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
+        "RawRwLock", // Tasks with different rules could starve each other.
         &[P::READERS_FIRST as u64, P::STARVES_AFTER.as_nanos() as u64],
     );
 }
 
 // SAFETY: the lock gives access to the data to one task at a time, or shared access to several, of any process.
 unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "RwLock",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[T::FINGERPRINT, <RawRwLock<Shared, P>>::FINGERPRINT],
     );
 }
 
 // SAFETY: as for the other read-write lock; it consists of robust mutexes and a number.
 unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, READERS> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "RobustRwLock",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[T::FINGERPRINT, Robust::<WaitWake<Shared>>::FINGERPRINT],
     );
 }
@@ -309,44 +263,23 @@ mod tests {
 
     #[test]
     fn type_paths_differ_between_crates_modules_and_names() {
-        let path = |package, module, name| type_path(package, module, name);
+        let index_of = |package| type_path(package, "bank::a", "Index");
         let bank = [Some("bank"), Some("1"), Some("2"), None];
         let all = [
-            path(bank, "bank::a", "Index"),
-            path(bank, "bank::b", "Index"),
-            path(bank, "bank::a", "Indices"),
-            path(bank, "bank::aI", "ndex"),
-            path(
-                [Some("shop"), Some("1"), Some("2"), None],
-                "bank::a",
-                "Index",
-            ),
-            path(
-                [Some("bank"), Some("2"), Some("2"), None],
-                "bank::a",
-                "Index",
-            ),
-            path(
-                [Some("bank"), Some("0"), Some("2"), None],
-                "bank::a",
-                "Index",
-            ),
-            path(
-                [Some("bank"), Some("0"), Some("3"), None],
-                "bank::a",
-                "Index",
-            ),
-            path(
-                [Some("bank"), Some("1"), Some("2"), Some("bank")],
-                "bank::a",
-                "Index",
-            ),
-            path([None; 4], "bank::a", "Index"),
+            index_of(bank),
+            type_path(bank, "bank::b", "Index"),
+            type_path(bank, "bank::a", "Indices"),
+            type_path(bank, "bank::aI", "ndex"),
+            index_of([Some("shop"), Some("1"), Some("2"), None]),
+            index_of([Some("bank"), Some("2"), Some("2"), None]),
+            index_of([Some("bank"), Some("0"), Some("2"), None]),
+            index_of([Some("bank"), Some("0"), Some("3"), None]),
+            index_of([None; 4]),
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one), "{index}");
         }
         let later = [Some("bank"), Some("1"), Some("3"), None];
-        assert_eq!(path(later, "bank::a", "Index"), all[0]);
+        assert_eq!(index_of(later), all[0]);
     }
 }

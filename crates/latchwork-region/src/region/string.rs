@@ -2,11 +2,11 @@
 //!
 //! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
 //! contains part of a character. Truncating is one store.
+#![allow(unsafe_code)]
 
-pub(super) mod pinned;
-
+use super::container::{editor, forward};
 use super::region_id::RegionId;
-use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint};
+use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint_of};
 use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
@@ -35,29 +35,19 @@ pub struct String {
 }
 
 // SAFETY: its only field is Shareable.
-#[allow(unsafe_code)]
 unsafe impl Shareable for String {
-    const FINGERPRINT: u64 = fingerprint(
-        "latchwork::String",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[Vec::<u8>::FINGERPRINT],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("latchwork::String", &[Vec::<u8>::FINGERPRINT]);
 }
 // SAFETY: its only field is TornSafe, and each commit is at a character boundary.
-#[allow(unsafe_code)]
 unsafe impl TornSafe for String {}
 // SAFETY: its only field is Relocatable.
-#[allow(unsafe_code)]
 unsafe impl Relocatable for String {}
 
 impl String {
     /// An empty string for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self {
-            bytes: Vec::new_in(region),
-        }
+        Self::empty(region.inner().id)
     }
 
     pub(super) fn empty(region: RegionId) -> Self {
@@ -81,15 +71,22 @@ impl String {
     /// # Errors
     /// As for [`Self::from_str_in`].
     pub fn try_clone(&self) -> Result<Self, StorageError> {
-        let mut copy = Self::empty(self.bytes.region());
+        let mut copy = Self::empty(self.bytes.buffer.region);
         self.with_str(|content| copy.push_str(content))?;
         Ok(copy)
+    }
+
+    /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
+    /// into the region.
+    fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
+        let _guard = self.bytes.buffer.guard();
+        // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
+        step(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
     }
 
     /// The content.
     #[inline]
     #[must_use]
-    #[allow(unsafe_code)]
     pub fn as_str(&self) -> &str {
         // SAFETY: only whole `str`s are appended, and only whole characters removed.
         unsafe { core::str::from_utf8_unchecked(&self.bytes) }
@@ -185,17 +182,6 @@ impl Borrow<str> for String {
     }
 }
 
-impl String {
-    /// Passes the content to `step`, and keeps the region mapped only until that returns: the string may be on its way
-    /// into the region.
-    #[allow(unsafe_code)]
-    fn with_str<R>(&self, step: impl FnOnce(&str) -> R) -> R {
-        let _guard = self.bytes.guard();
-        // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
-        step(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
-    }
-}
-
 impl Hash for String {
     /// Hashes like `str`, since a string can be looked up by a `str`.
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -243,5 +229,31 @@ impl fmt::Display for String {
 impl fmt::Debug for String {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.with_str(|content| fmt::Debug::fmt(content, formatter))
+    }
+}
+
+/// Changes a [`String`] in its place: the result of [`String::edit`], and of `edit` of a robust lock's guard.
+///
+/// It has the methods that change a `String`, and derefs to the string.
+pub struct StringMut<'a>(&'a mut String);
+
+editor!(StringMut, String<> => String);
+
+impl StringMut<'_> {
+    forward! { String:
+        fn push_str(&mut self, content: &str) -> Result<(), StorageError>;
+        fn push(&mut self, character: char) -> Result<(), StorageError>;
+        fn pop(&mut self) -> Option<char>;
+        fn truncate(&mut self, len: usize);
+        fn clear(&mut self);
+        fn reserve(&mut self, additional: usize) -> Result<(), StorageError>;
+        fn shrink_to_fit(&mut self) -> Result<(), StorageError>;
+        fn repair(&mut self);
+    }
+}
+
+impl fmt::Display for StringMut<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
     }
 }

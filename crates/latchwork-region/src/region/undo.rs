@@ -23,14 +23,16 @@
 //!   a kill in between, it is repeated.
 #![allow(unsafe_code)]
 
-use super::container::{self, commit, read};
-use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint};
-use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use super::container::{self, commit, editor, forward, read};
+use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint_of};
+use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::{AtomicU64, AtomicUsize, compiler_fence};
 use crate::task::Me;
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
 use core::marker::PhantomPinned;
+use core::pin::Pin;
 use core::ptr::{self, NonNull};
 
 /// Data whose 64-bit cells can be changed several at a time, all or none, even if the task is killed: an undo log of
@@ -88,12 +90,7 @@ struct Record {
 
 // SAFETY: the data is Shareable; the records are addresses in the region and integers.
 unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
-    const FINGERPRINT: u64 = fingerprint(
-        "latchwork::Undo",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[T::FINGERPRINT, N as u64],
-    );
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("latchwork::Undo", &[T::FINGERPRINT, N as u64]);
 }
 // SAFETY: the data is TornSafe; records become valid by one store (see the module's documentation).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}
@@ -124,8 +121,6 @@ pub trait Cells<Q: ?Sized>: sealed::Sealed {
     /// The cell of a key.
     fn cell(&self, key: &Q) -> Option<&AtomicU64>;
 }
-
-pub(super) mod pinned;
 
 mod sealed {
     pub trait Sealed {}
@@ -200,9 +195,9 @@ impl<T, const N: usize> Drop for Undo<T, N> {
     fn drop(&mut self) {
         commit(&self.count, 0);
         if read(&self.place) != 0 {
-            self.records
-                .iter()
-                .for_each(|record| commit(&record.cell, 0));
+            for record in &self.records {
+                commit(&record.cell, 0);
+            }
         }
         commit(&self.place, 0);
     }
@@ -223,10 +218,7 @@ impl<T, const N: usize> Undo<T, N> {
         for record in self.records[..count].iter().rev() {
             if let Some(cell) = container::pointer::<AtomicU64>(read(&record.cell)) {
                 // SAFETY: invariant 2: the cell exists. Relaxed, as for all cells: the lock orders them.
-                unsafe {
-                    cell.as_ref()
-                        .store(record.before.load(Ordering::Relaxed), Ordering::Relaxed)
-                };
+                unsafe { cell.as_ref().store(record.before.load(Relaxed), Relaxed) };
             }
         }
         commit(&self.count, 0);
@@ -258,17 +250,14 @@ impl<T, const N: usize> Undo<T, N> {
             return Err(UndoError::Outside);
         }
         // Relaxed throughout: the lock that protects the log orders everything for other tasks.
-        record.cell.store(address, Ordering::Relaxed);
-        record
-            .before
-            .store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
+        record.cell.store(address, Relaxed);
+        record.before.store(cell.load(Relaxed), Relaxed);
         if count == 0 {
-            self.place
-                .store(ptr::from_ref(self).addr(), Ordering::Relaxed);
+            self.place.store(ptr::from_ref(self).addr(), Relaxed);
         }
         commit(&self.count, count + 1);
-        cell.store(value, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
+        cell.store(value, Relaxed);
+        compiler_fence(SeqCst);
         Ok(())
     }
 
@@ -383,5 +372,43 @@ impl<T, const N: usize> fmt::Debug for Transaction<'_, T, N> {
             .debug_struct("Transaction")
             .field("changes", &read(&self.undo.count))
             .finish()
+    }
+}
+
+/// Changes an [`Undo`] in its place: the result of [`Undo::edit`], and of `edit` of a robust lock's guard.
+///
+/// It has the methods that change an `Undo`, and derefs to the `Undo`.
+pub struct UndoMut<'a, T, const N: usize = 16>(&'a mut Undo<T, N>);
+
+editor!(UndoMut, Undo<T; N> => Undo<T, N>);
+
+impl<T, const N: usize> UndoMut<'_, T, N> {
+    /// Lends the editor, for [`Self::begin`], which consumes it.
+    #[inline]
+    pub fn as_mut(&mut self) -> UndoMut<'_, T, N> {
+        UndoMut(self.0)
+    }
+
+    forward! { Undo: fn roll_back(&mut self) -> bool; }
+}
+
+impl<'a, T: Shareable, const N: usize> UndoMut<'a, T, N> {
+    /// [`Undo::begin`].
+    #[inline]
+    pub fn begin(self) -> Transaction<'a, T, N> {
+        self.0.begin()
+    }
+
+    forward! { Undo:
+        /// For data that is `Unpin`.
+        fn get_mut(&mut self) -> &mut T where T: Unpin;
+    }
+
+    /// The data, pinned: how to change containers in the data. Rolls back first. Changes made in this way are not
+    /// logged.
+    #[inline]
+    pub fn get_pin_mut(&mut self) -> Pin<&mut T> {
+        // SAFETY: the data moves only with the `Undo`, which is pinned; a `&mut T` is lent only if `T` is `Unpin`.
+        unsafe { Pin::new_unchecked(self.0.get_mut()) }
     }
 }

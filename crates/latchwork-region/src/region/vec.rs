@@ -22,17 +22,20 @@
 //!   its `TornSafe` allows.
 #![allow(unsafe_code)]
 
-mod capacity;
 mod edit;
-pub(super) mod pinned;
-mod traits;
 
-use super::container::{self, MappingGuard};
+pub use edit::VecMut;
+
+use super::container::Anchor;
 use super::region_id::RegionId;
-use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint};
-use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use super::{PushError, Region, Relocatable, Shareable, StorageError, TornSafe, fingerprint_of};
+use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::{AtomicU64, compiler_fence};
 use core::alloc::Layout;
+use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
+use core::mem::offset_of;
+use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::slice;
 
@@ -59,11 +62,10 @@ use core::slice;
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all. A value on the dead task's stack, on its way in
 /// or out, is lost together with the blocks that it owns: they are leaked. In shared memory the container itself is not
-/// copied, by `mem::swap` for example: it is changed in its place, through [`VecMut`](super::VecMut) (see [`TornSafe`]).
+/// copied, by `mem::swap` for example: it is changed in its place, through [`VecMut`] (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
-    region: RegionId,
-    buffer: AtomicUsize,
+    pub(super) buffer: Anchor,
     elements: PhantomData<T>,
     pinned: PhantomPinned,
 }
@@ -79,15 +81,13 @@ const MAX: usize = u32::MAX as usize - 1;
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for Vec<T> {
-    const FINGERPRINT: u64 = fingerprint(
+    const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "latchwork::Vec",
-        size_of::<Self>(),
-        align_of::<Self>(),
         &[
             T::FINGERPRINT,
             size_of::<Head>() as u64,
-            core::mem::offset_of!(Head, capacity) as u64,
-            core::mem::offset_of!(Head, state) as u64,
+            offset_of!(Head, capacity) as u64,
+            offset_of!(Head, state) as u64,
         ],
     );
 }
@@ -109,24 +109,17 @@ impl<T> Vec<T> {
             .filter(|_| capacity <= MAX)
     }
 
-    /// Keeps the region mapped while a method runs.
-    #[inline]
-    pub(super) fn guard(&self) -> MappingGuard {
-        container::guard(self.region, &self.buffer)
-    }
-
     /// The caller keeps the region mapped, by a guard or for a borrow.
     #[inline]
     fn head(&self) -> Option<&Head> {
-        // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
-        // `&mut self`.
-        container::pointer(container::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
+        // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes `&mut self`.
+        self.buffer.block().map(|head| unsafe { &*head.as_ptr() })
     }
 
     /// The place of the first element; dangling without a buffer.
     #[inline]
     fn first(&self) -> NonNull<T> {
-        match container::pointer::<u8>(container::read(&self.buffer)) {
+        match self.buffer.block::<u8>() {
             // SAFETY: the elements follow the head in the same block.
             Some(buffer) => unsafe { buffer.add(Self::OFFSET).cast() },
             None => NonNull::dangling(),
@@ -136,16 +129,15 @@ impl<T> Vec<T> {
     #[inline]
     fn state(&self) -> u64 {
         // Relaxed: the lock that protects the container orders it.
-        self.head()
-            .map_or(0, |head| head.state.load(Ordering::Relaxed))
+        self.head().map_or(0, |head| head.state.load(Relaxed))
     }
 
     #[inline]
     fn set_state(&self, state: u64) {
         if let Some(head) = self.head() {
-            compiler_fence(Ordering::SeqCst);
-            head.state.store(state, Ordering::Relaxed);
-            compiler_fence(Ordering::SeqCst);
+            compiler_fence(SeqCst);
+            head.state.store(state, Relaxed);
+            compiler_fence(SeqCst);
         }
     }
 
@@ -153,7 +145,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.count()
     }
 
@@ -173,7 +165,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.room()
     }
 
@@ -186,7 +178,7 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
-        container::keep_mapped(self.region, &self.buffer);
+        self.buffer.keep_mapped();
         // SAFETY: by invariant 1 the elements are values. If there is a hole, it still holds the old element's bytes,
         // perhaps partly overwritten: `TornSafe` makes them a value, and a type without `TornSafe` is not accessible
         // here before the hole is filled.
@@ -205,7 +197,7 @@ impl<T> Vec<T> {
     /// itself; the array has no other derived state.
     #[inline]
     pub fn repair(&mut self) {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
     }
 
@@ -224,7 +216,7 @@ impl<T> Vec<T> {
             // A kill in the copy leaves no mixture of two containers.
             // SAFETY: the place of the element that was taken; `TornSafe` allows a mixture with zeros.
             unsafe { self.first().add(hole).write_bytes(0, 1) };
-            compiler_fence(Ordering::SeqCst);
+            compiler_fence(SeqCst);
         }
         // SAFETY: both are places of elements; the last one is a value, and the hole is not one any more.
         unsafe { self.first().add(last).copy_to(self.first().add(hole), 1) };
@@ -239,7 +231,7 @@ impl<T> Vec<T> {
                 self.0.set_state(self.1 as u64);
             }
         }
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         if !core::mem::needs_drop::<T>() && len < self.count() {
             self.set_state(len as u64);
@@ -251,15 +243,6 @@ impl<T> Vec<T> {
             // SAFETY: a value, which is no element any more once the length has changed.
             unsafe { self.first().add(last).drop_in_place() };
         }
-    }
-
-    /// Frees the buffer, which contains no element any more.
-    fn free_buffer(&mut self) -> Result<(), StorageError> {
-        let Some(buffer) = container::pointer(container::read(&self.buffer)) else {
-            return Ok(());
-        };
-        // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
-        unsafe { container::unlink_and_free(self.region, &self.buffer, buffer) }
     }
 
     /// Drops all elements. The buffer stays, as with all methods that remove elements: see [`Self::shrink_to_fit`].
@@ -277,8 +260,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
 
     pub(super) fn empty(region: RegionId) -> Self {
         Self {
-            region,
-            buffer: AtomicUsize::new(0),
+            buffer: Anchor::new(region),
             elements: PhantomData,
             pinned: PhantomPinned,
         }
@@ -294,17 +276,13 @@ impl<T: Shareable + Relocatable> Vec<T> {
         Ok(this)
     }
 
-    pub(super) fn region(&self) -> RegionId {
-        self.region
-    }
-
     /// Appends an element.
     ///
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let len = self.count();
         if len == self.room()
@@ -321,7 +299,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     /// Removes and returns the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.finish_pending();
         let last = self.count().checked_sub(1)?;
         self.set_state(last as u64);
@@ -333,7 +311,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        container::keep_mapped(self.region, &self.buffer);
+        self.buffer.keep_mapped();
         self.finish_pending();
         // SAFETY: after `finish_pending` there is no hole, so all elements are values, and the container is borrowed
         // exclusively.
@@ -347,7 +325,7 @@ impl<T: Shareable + Relocatable + Copy> Vec<T> {
     /// # Errors
     /// As for [`Self::reserve`]; then no element is appended.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
-        let _guard = self.guard();
+        let _guard = self.buffer.guard();
         self.reserve(values.len())?;
         let len = self.count();
         // SAFETY: there is room behind the elements, and `values` cannot overlap that room.
@@ -366,17 +344,58 @@ impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region leaks the buffer; a
     /// process that has not attached the region leaks buffer and elements.
     fn drop(&mut self) {
-        struct Ending<'a, T>(&'a mut Vec<T>);
-        impl<T> Drop for Ending<'_, T> {
-            fn drop(&mut self) {
-                container::end(&mut self.0.region, &self.0.buffer);
-            }
-        }
-        let this = Ending(self);
-        let Some(_guard) = container::try_guard(this.0.region, &this.0.buffer) else {
+        let Some(_guard) = self.buffer.try_guard() else {
             return;
         };
-        this.0.clear();
-        let _ = this.0.free_buffer();
+        self.clear();
+        // SAFETY: the buffer contains no element any more.
+        let _ = unsafe { self.buffer.free_block() };
+    }
+}
+
+impl<T> Deref for Vec<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<T: Shareable + Relocatable> DerefMut for Vec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Vec<T> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Shareable + Relocatable> IntoIterator for &'a mut Vec<T> {
+    type Item = &'a mut T;
+    type IntoIter = slice::IterMut<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Vec<T> {
+    fn eq(&self, other: &Self) -> bool {
+        // A guard, and no record of a borrow: the container may be on its way into the region.
+        let _guards = (self.buffer.guard(), other.buffer.guard());
+        // SAFETY: the elements are values as in `as_slice`, and both regions are held.
+        unsafe { self.elements() == other.elements() }
+    }
+}
+impl<T: Eq> Eq for Vec<T> {}
+
+impl<T: fmt::Debug> fmt::Debug for Vec<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
     }
 }

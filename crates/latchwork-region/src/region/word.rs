@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU8, AtomicUsize, Ordering, compiler_fence};
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
@@ -48,11 +49,11 @@ pub(super) fn text(bytes: &[AtomicU8]) -> String {
 ///
 /// # Safety
 /// `stage` says whether there is a value at `place`; no other task uses it.
-pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
+pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut MaybeUninit<T>) {
     if read(stage) & part != 0 {
         let _clear = OnDrop(|| commit(stage, read(stage) & !part));
         // SAFETY: `stage` says that there is a value, and the caller guarantees that no other task uses it.
-        unsafe { place.drop_in_place() };
+        unsafe { place.cast::<T>().drop_in_place() };
     }
 }
 

@@ -3,17 +3,17 @@
 
 use super::super::heap::TaskRef;
 use super::super::region_id::RegionId;
-use super::super::word::commit;
+use super::super::word::{address, commit};
 use super::super::{AttachError, Inner, StorageError};
 use super::borrowed;
-use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
+use crate::atomic::AtomicUsize;
 use crate::task::Me;
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 
 /// The heap of a container's region, with the calling thread as its task.
 pub(in crate::region) struct ContainerHeap<'r> {
-    region: &'r Inner,
+    pub(in crate::region) region: &'r Inner,
     task: TaskRef<'r>,
 }
 
@@ -36,10 +36,8 @@ pub(in crate::region) fn with_heap<R>(
     }
     let task = region.task_of(&attachment);
     me.rely_on_attachment(|| {
-        step(&ContainerHeap {
-            region,
-            task: task.heap_task(),
-        })
+        let task = task.heap_task();
+        step(&ContainerHeap { region, task })
     })
 }
 
@@ -52,24 +50,12 @@ fn with_heap_at_first_use<R>(
     let region = borrowed::region_of(id).ok_or(StorageError::NotMapped)?;
     let task = region.task()?;
     me.rely_on_attachment(|| {
-        step(&ContainerHeap {
-            region: &region,
-            task: task.heap_task(),
-        })
+        let (region, task) = (&*region, task.heap_task());
+        step(&ContainerHeap { region, task })
     })
 }
 
 impl ContainerHeap<'_> {
-    /// The usable size of an allocated block in bytes.
-    pub(in crate::region) fn usable_size(&self, block: NonNull<u8>) -> usize {
-        self.region.heap.usable_size(block)
-    }
-
-    /// The usable size that a block of this layout would have.
-    pub(in crate::region) fn size_for(&self, layout: Layout) -> usize {
-        self.region.heap.size_for(layout)
-    }
-
     /// Allocates a block that is private to the calling task.
     pub(in crate::region) fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, StorageError> {
         Ok(self.region.heap.alloc(&self.task, layout)?)
@@ -103,39 +89,50 @@ impl ContainerHeap<'_> {
         if let Some(old) = old {
             crate::hook::freed(|| heap.addresses_of(old));
         }
-        if !self
-            .region
-            .addresses()
-            .contains(&ptr::from_ref(location).addr())
-        {
-            // SAFETY: the caller guarantees that both blocks are the container's, and that `old` is not used
-            // afterwards. The documentation of `container` explains the order.
-            unsafe {
+        let is_inside = |word: usize| self.region.addresses().contains(&word);
+        // SAFETY: the caller guarantees that both blocks are the container's, that `old` is not used afterwards, and
+        // that only this task stores to `location`. In the region, a robust lock settles the heap of a dead holder
+        // before it passes on. Elsewhere, the documentation of `container` explains the order.
+        unsafe {
+            if is_inside(ptr::from_ref(location).addr()) {
+                heap.replace(&self.task, old, new, location, value);
+            } else {
                 if let Some(new) = new {
                     heap.keep(new);
                 }
                 commit(location, value);
                 if let Some(old) = old {
                     heap.free(&self.task, old);
-                    borrowed::block_freed(self.region.id, old.addr().get());
                 }
-            }
-            return;
-        }
-        // SAFETY: the caller guarantees that only this task stores to `location`; a robust lock of this region
-        // settles the heap of a dead holder before it passes on.
-        unsafe {
-            match (new, old) {
-                (Some(new), Some(old)) => heap.replace(&self.task, old, new, location, value),
-                (Some(new), None) => heap.publish(&self.task, new, location, value),
-                (None, Some(old)) => heap.retire(&self.task, old, location, value),
-                (None, None) => commit(location, value),
             }
         }
         if let Some(old) = old {
             borrowed::block_freed(self.region.id, old.addr().get());
         }
     }
+}
+
+/// Allocates a block for what `make` returns, and stores its address in `word`, which makes it reachable. Fails, and
+/// calls nothing, if the region has no room or the thread cannot become a task of it.
+///
+/// # Safety
+/// As for [`ContainerHeap::link`]: only the calling task stores to `word`, which leads to no block that is not reachable
+/// otherwise. `make` does not run the user's code.
+#[inline]
+pub(in crate::region) unsafe fn add<T>(
+    id: RegionId,
+    word: &AtomicUsize,
+    make: impl FnOnce() -> T,
+) -> Result<NonNull<T>, StorageError> {
+    with_heap(id, |heap| {
+        let block = heap.alloc(Layout::new::<T>())?;
+        // SAFETY: a block of the layout that no other task knows; the caller guarantees the contract of `link`.
+        unsafe {
+            block.cast().write(make());
+            heap.link(word, address(block), Some(block), None);
+        }
+        Ok(block.cast())
+    })
 }
 
 /// Stores 0 in `word`, and frees the block that it leads to, as if in one step. Fails, and changes nothing, if the
@@ -154,13 +151,4 @@ pub(in crate::region) unsafe fn unlink_and_free(
         unsafe { heap.link(word, 0, None, Some(block)) };
         Ok(())
     })
-}
-
-/// Ends a container that is being dropped, whether or not its blocks were freed: it leads to no block and belongs to no
-/// region. If another container is assigned to its place, a kill in between leaves no mixture of the two.
-pub(in crate::region) fn end(id: &mut RegionId, word: &AtomicUsize) {
-    commit(word, 0);
-    // SAFETY: a reference. Volatile: the store is done although the place is never read as this container again.
-    unsafe { ptr::from_mut(id).write_volatile(RegionId::NONE) };
-    compiler_fence(Ordering::SeqCst);
 }

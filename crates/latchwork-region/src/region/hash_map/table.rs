@@ -1,9 +1,9 @@
-//! The memory layout of a map.
+//! The memory layout of a map, and its hash function, which is the same in every process.
 #![allow(unsafe_code)]
 
-use super::super::container::{commit, read};
+use super::super::container::{commit, pointer, read};
 use super::super::fingerprint;
-use super::hasher::Hasher;
+use super::super::region_id::RegionId;
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
 use core::hash::{Hash, Hasher as _};
@@ -11,6 +11,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 
 #[repr(C)]
+#[derive(Default)]
 pub(super) struct Table {
     /// A power of two.
     pub(super) capacity: usize,
@@ -111,18 +112,22 @@ impl View<'_> {
 
     pub(super) fn recount(&self) {
         let slots = || self.slots.iter().map(read);
-        commit(
-            &self.head.len,
-            slots().filter(|slot| *slot > TOMBSTONE).count(),
-        );
+        let len = slots().filter(|slot| *slot > TOMBSTONE).count();
+        commit(&self.head.len, len);
         commit(&self.head.used, slots().filter(|slot| *slot != 0).count());
     }
 }
 
 pub(super) fn hash_of<Q: Hash + ?Sized>(view: View<'_>, key: &Q) -> u64 {
-    let mut hasher = Hasher::new(view.head.seed);
+    let state = view.head.seed;
+    let mut hasher = Hasher { state };
     key.hash(&mut hasher);
     hasher.finish()
+}
+
+/// The node of a slot, if it has one.
+pub(super) fn node_in<K, V>(slot: &AtomicUsize) -> Option<NonNull<Node<K, V>>> {
+    pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE)
 }
 
 /// Takes the value of a pending node that no slot leads to.
@@ -134,5 +139,62 @@ pub(super) fn take_value<K, V>(mut node: NonNull<Node<K, V>>) -> V {
         let value = node.value.assume_init_read();
         commit(&node.stage, read(&node.stage) & !VALUE);
         value
+    }
+}
+
+/// Odd numbers without a pattern: the fractional parts of √2 and √3.
+const STEP: u64 = 0x6a09_e667_f3bc_c909;
+const LAST: u64 = 0xbb67_ae85_84ca_a73b;
+/// The fingerprint of the hash function, to be changed with it.
+pub(super) const HASHER: u64 = fingerprint("hasher 1", 0, 0, &[STEP, LAST]);
+
+/// Multiplies to 128 bits and folds the halves: every bit of the operands affects every bit of the result.
+fn fold(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// A number that differs from map to map and from run to run.
+pub(super) fn seed_for(region: RegionId) -> u64 {
+    fold(
+        crate::sys::clock::since_boot() ^ STEP,
+        region.raw() as u64 ^ LAST,
+    )
+}
+
+struct Hasher {
+    state: u64,
+}
+
+impl Hasher {
+    fn word(&mut self, word: u64) {
+        self.state = fold(self.state ^ word, STEP).wrapping_add(LAST);
+    }
+}
+
+macro_rules! write_number {
+    ($($write:ident: $number:ty),*) => {$(
+        fn $write(&mut self, number: $number) {
+            self.word(number as u64);
+        }
+    )*};
+}
+
+impl core::hash::Hasher for Hasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        // The length distinguishes a short rest from one with zeros.
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.word(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
+    }
+
+    write_number!(write_u8: u8, write_u16: u16, write_u32: u32, write_u64: u64, write_usize: usize);
+
+    fn finish(&self) -> u64 {
+        fold(self.state, LAST)
     }
 }

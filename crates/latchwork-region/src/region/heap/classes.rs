@@ -2,8 +2,7 @@
 //!
 //! Sixteen-byte steps up to 128 B, then four classes for each doubling, up to 32 KiB: a block is at most 25 % larger
 //! than the request (except for requests below 64 B). The table is a constant of the program, not data of the region,
-//! so that the fast paths need not check it; a region's fingerprint must cover [`FINGERPRINT`], which changes with
-//! it.
+//! so that the fast paths need not check it; a region's fingerprint must cover [`FINGERPRINT`], which changes with it.
 
 use core::mem::offset_of;
 
@@ -38,34 +37,40 @@ pub(super) struct Class {
     pub(super) inline: bool,
 }
 
+/// A bit of a bitmap: the index of its word, and its mask there.
+#[derive(Clone, Copy)]
+pub(super) struct Bit {
+    pub(super) word: u32,
+    pub(super) mask: u64,
+}
+
 impl Class {
     const fn new(size: u32) -> Self {
         let span = SPAN_BYTES as u32;
         let reciprocal = (1u64 << 32).div_ceil(size as u64) as u32;
-        if span / size <= 64 {
-            return Self {
-                size,
-                reciprocal,
-                first: 0,
-                count: span / size,
-                words: 1,
-                alloc: offset_of!(Desc, alloc) as u16,
-                shared: offset_of!(Desc, shared) as u16,
-                remote: offset_of!(Desc, remote) as u16,
-                inline: true,
-            };
+        let class = Self {
+            size,
+            reciprocal,
+            first: 0,
+            count: span / size,
+            words: 1,
+            alloc: offset_of!(Desc, alloc) as u16,
+            shared: offset_of!(Desc, shared) as u16,
+            remote: offset_of!(Desc, remote) as u16,
+            inline: true,
+        };
+        if class.count <= 64 {
+            return class;
         }
         // The bitmaps are sized as if they took no room, which costs at most one word. `remote`, which other tasks
         // write, has cache lines of its own.
-        let words = (span / size).div_ceil(64);
+        let words = class.count.div_ceil(64);
         let remote = (2 * words * 8).next_multiple_of(64);
         let align = 1 << size.trailing_zeros();
         let first = (remote + words * 8)
             .next_multiple_of(64)
             .next_multiple_of(align);
         Self {
-            size,
-            reciprocal,
             first,
             count: (span - first) / size,
             words,
@@ -73,6 +78,7 @@ impl Class {
             shared: (words * 8) as u16,
             remote: remote as u16,
             inline: false,
+            ..class
         }
     }
 
@@ -86,6 +92,14 @@ impl Class {
         let index = (product >> 32) as u32;
         let starts = (product as u32) < self.reciprocal;
         (starts && offset >= self.first && index < self.count).then_some(index)
+    }
+
+    /// The bit in each bitmap for the block that starts at `offset` in the span.
+    #[inline(always)]
+    pub(super) fn bit_of(&self, offset: u32) -> Option<Bit> {
+        let index = self.index_of(offset)?;
+        let (word, mask) = (index / 64, 1 << (index % 64));
+        Some(Bit { word, mask })
     }
 
     /// The bits of bitmap word `word` that stand for no block. They are always set in `alloc`, so that a search for a

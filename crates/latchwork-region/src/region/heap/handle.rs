@@ -1,16 +1,13 @@
-//! A process's handle on the heap of a region: where its parts lie, and the entries to its operations.
+//! A process's handle on the heap of a region: where its parts lie, the entries to its operations, and why they fail.
 
 #![allow(unsafe_code)]
 
 use super::classes::{MIN_ALIGN, SMALL_MAX, class_of, class_of_aligned};
-use super::error::{AllocError, GrowError};
 use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES};
 use super::state::State;
 use super::task::{TaskHeap, TaskRef};
-use crate::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
-};
+use crate::atomic::AtomicU64;
+use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -198,6 +195,15 @@ impl Heap {
         State(self.entry(span).load(Acquire))
     }
 
+    /// Changes the state of a span, unless another task was faster. For the `order` see each caller.
+    #[inline]
+    pub(super) fn change(&self, span: u32, from: State, to: State, order: Ordering) -> bool {
+        let changed = self
+            .entry(span)
+            .compare_exchange(from.0, to.0, order, Relaxed);
+        changed.is_ok()
+    }
+
     #[inline(always)]
     pub(super) fn address_of_span(&self, span: u32) -> NonNull<u8> {
         // SAFETY: the data area has `max_spans` spans.
@@ -221,4 +227,35 @@ impl Heap {
                 .as_ref()
         })
     }
+}
+
+/// Why a heap could not allocate a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AllocError {
+    /// The region is at its maximum size, and no room for this block is left.
+    #[error("no room for {requested} bytes in a region of at most {max}")]
+    Exhausted {
+        /// The requested size in bytes.
+        requested: usize,
+        /// The size of the region's data area at its maximum, in bytes.
+        max: usize,
+    },
+    /// The system has no memory for the region to grow.
+    #[error("the system has no memory for the region to grow by {requested} bytes")]
+    OutOfMemory {
+        /// The requested size in bytes.
+        requested: usize,
+    },
+}
+
+/// Why a region could not grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the system has no memory for the region to grow")]
+pub struct GrowError;
+
+/// Ends the process after a misuse that would otherwise corrupt the heap for all tasks.
+#[cold]
+#[inline(never)]
+pub(super) fn misuse(what: &str, address: usize) -> ! {
+    crate::fatal(format_args!("{what} {address:#x}"))
 }

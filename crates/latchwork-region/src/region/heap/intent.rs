@@ -34,18 +34,10 @@
 
 use core::ptr::{self, NonNull};
 
-use super::Heap;
 use super::blocks::Block;
-use super::classes::{CLASSES, Class};
-use super::error::misuse;
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
-use super::task::{Owner, TaskHeap, TaskRef};
-use crate::atomic::{
-    AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    prefetch_to_write,
-};
+use super::{Bit, CLASSES, Class, Heap, Kind, Owner, SPAN_BYTES, State, TaskHeap, TaskRef, misuse};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::atomic::{AtomicU64, AtomicUsize, prefetch_to_write};
 
 /// The intent is valid.
 const ACTIVE: u64 = 1;
@@ -53,8 +45,8 @@ const ACTIVE: u64 = 1;
 const WAS_PRIVATE: u64 = 2;
 
 impl Heap {
-    /// Links `block` into a shared structure: stores `value` (usually the block's
-    /// address) in `location`, and marks the block as shared, as if in one step.
+    /// Links `block` into a shared structure: stores `value` (usually the block's address) in `location`, and marks the
+    /// block as shared, as if in one step.
     ///
     /// If the task is killed, its recovery makes both or neither take effect. Aborts the process if `block` is not
     /// the address of an allocated block.
@@ -72,11 +64,11 @@ impl Heap {
         location: &AtomicUsize,
         value: usize,
     ) {
-        self.exchange(task, location, value, Some(block), None);
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.replace(task, None, Some(block), location, value) };
     }
 
-    /// Unlinks `block` from a shared structure: stores `value` in `location`, and
-    /// frees the block, as if in one step.
+    /// Unlinks `block` from a shared structure: stores `value` in `location`, and frees the block, as if in one step.
     ///
     /// # Safety
     ///
@@ -88,23 +80,8 @@ impl Heap {
         location: &AtomicUsize,
         value: usize,
     ) {
-        self.exchange(task, location, value, None, Some(block));
-    }
-
-    /// Links `new` and unlinks `old` by one store of `value` to `location`, as a growing container does.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Heap::publish`] and [`Heap::retire`].
-    pub unsafe fn replace(
-        &self,
-        task: &TaskRef<'_>,
-        old: NonNull<u8>,
-        new: NonNull<u8>,
-        location: &AtomicUsize,
-        value: usize,
-    ) {
-        self.exchange(task, location, value, Some(new), Some(old));
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.replace(task, Some(block), None, location, value) };
     }
 
     /// Unlinks `block` from a shared structure: stores `value` in `location`, and makes the block private to the
@@ -145,19 +122,23 @@ impl Heap {
         true
     }
 
-    fn exchange(
+    /// Links `new` and unlinks `old` by one store of `value` to `location`, as a growing container does.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Heap::publish`] and [`Heap::retire`].
+    pub unsafe fn replace(
         &self,
         task: &TaskRef<'_>,
+        old: Option<NonNull<u8>>,
+        new: Option<NonNull<u8>>,
         location: &AtomicUsize,
         value: usize,
-        linked: Option<NonNull<u8>>,
-        unlinked: Option<NonNull<u8>>,
     ) {
-        let linked = linked.map_or(0, |block| block.addr().get());
-        let unlinked = unlinked.map_or(0, |block| block.addr().get());
+        let [old, new] = [old, new].map(|block| block.map_or(0, |block| block.addr().get()));
         let mut freed = None;
-        self.step(task, location, value, (linked, unlinked), |heap| {
-            freed = (unlinked != 0).then(|| heap.free_commit(task, unlinked));
+        self.step(task, location, value, (new, old), |heap| {
+            freed = (old != 0).then(|| heap.free_commit(task, old));
         });
         if let Some(freed) = freed {
             self.free_finish(task, freed);
@@ -272,10 +253,10 @@ impl Heap {
         let mut held = 0;
         self.each_retired(except, |offset| {
             if (offset / SPAN_BYTES) as u32 == span
-                && let Some(block) = class.index_of((offset % SPAN_BYTES) as u32)
-                && block / 64 == word
+                && let Some(bit) = class.bit_of((offset % SPAN_BYTES) as u32)
+                && bit.word == word
             {
-                held |= 1 << (block % 64);
+                held |= bit.mask;
             }
         });
         held
@@ -366,8 +347,7 @@ impl Heap {
             match state.kind()? {
                 Kind::Small => {
                     let class = CLASSES.get(state.class())?;
-                    let block = class.index_of((offset % SPAN_BYTES) as u32)?;
-                    let (word, mask) = (block / 64, 1 << (block % 64));
+                    let Bit { word, mask } = class.bit_of((offset % SPAN_BYTES) as u32)?;
                     let bits = self.bits(span, class);
                     match state.owner() {
                         Some(owner) if owner == dead => {
@@ -387,10 +367,7 @@ impl Heap {
                         }
                         None => {
                             // The rest of the dead task's recovery frees the block.
-                            let own = state.with_owner(Some(dead));
-                            let _ = self
-                                .entry(span)
-                                .compare_exchange(state.0, own.0, AcqRel, Relaxed);
+                            self.change(span, state, state.with_owner(Some(dead)), AcqRel);
                             step!();
                         }
                     }
@@ -399,9 +376,7 @@ impl Heap {
                 Kind::Head if self.is_named_large(dead, span) => return None,
                 Kind::Head => {
                     let transit = State::transit(self.run_of(span, state), dead);
-                    let _ = self
-                        .entry(span)
-                        .compare_exchange(state.0, transit.0, AcqRel, Relaxed);
+                    self.change(span, state, transit, AcqRel);
                     step!();
                 }
                 _ => return None,

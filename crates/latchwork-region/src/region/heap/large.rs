@@ -13,11 +13,8 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use super::claim::{lower_hint, move_hint};
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
-use super::task::{Owner, TaskRef};
-use super::{AllocError, Heap};
+use super::free_spans::{lower_hint, move_hint};
+use super::{AllocError, Heap, Kind, Owner, SPAN_BYTES, State, TaskRef};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 impl Heap {
@@ -57,7 +54,7 @@ impl Heap {
             if let Some(head) = self.claim_run(task, from, spans, align) {
                 return Ok(head);
             }
-            if self.refill_run(task, spans, align) == Ok(true) {
+            if self.refill_run(task, spans, align) {
                 from = 0;
                 continue;
             }
@@ -75,7 +72,7 @@ impl Heap {
                 .max(1);
             if let Err(error) = self.grow_by(need, requested) {
                 self.reclaim(task);
-                let _ = self.refill_run(task, spans, align);
+                self.refill_run(task, spans, align);
                 return self.claim_run(task, 0, spans, align).ok_or(error);
             }
         }
@@ -135,9 +132,8 @@ impl Heap {
     fn build(&self, task: &TaskRef<'_>, head: u32, spans: u32) -> Result<(), u32> {
         let take = |span: u32, state: State| {
             // Acquire pairs with the release that freed the span.
-            self.entry(span)
-                .compare_exchange(State::FREE.0, state.0, AcqRel, Relaxed)
-                .map_err(|_| span)
+            let taken = self.change(span, State::FREE, state, AcqRel);
+            taken.then_some(()).ok_or(span)
         };
         if spans == 1 {
             take(head, State::head(1, task.owner))?;
@@ -175,16 +171,13 @@ impl Heap {
     /// Makes the freeing of a large block irrevocable; `false` if its state has changed meanwhile, so that the caller
     /// must read it again.
     pub(super) fn free_large_commit(&self, task: &TaskRef<'_>, head: u32, state: State) -> bool {
-        let spans = self.run_of(head, state);
-        let transit = State::transit(spans, task.owner);
+        let transit = State::transit(self.run_of(head, state), task.owner);
+        let entry = self.entry(head);
         // Relaxed: the block belonged to the caller; the next owner of the spans synchronises with the releases in
         // `dismantle`.
-        let freed = self
-            .entry(head)
-            .compare_exchange(state.0, transit.0, AcqRel, Acquire)
-            .is_ok();
+        let freed = entry.compare_exchange(state.0, transit.0, AcqRel, Acquire);
         step!();
-        freed
+        freed.is_ok()
     }
 
     /// Frees the spans of a TRANSIT of the task's own. Can be repeated from the start.

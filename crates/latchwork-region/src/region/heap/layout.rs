@@ -41,7 +41,7 @@ pub(super) struct Desc {
     pub(super) cursor: AtomicU32,
     /// The number of blocks whose `alloc` bit is set. A cache, for the owner.
     pub(super) used: AtomicU32,
-    /// Where the owner's cache has the span: see [`membership`](super::membership).
+    /// Where the owner's cache has the span: [`Self::NOWHERE`], [`Self::CURRENT`] or [`Self::LISTED`].
     pub(super) membership: AtomicU32,
     /// Neighbours in the owner's list, as index + 1.
     pub(super) next: AtomicU32,
@@ -54,6 +54,15 @@ pub(super) struct Desc {
     _pad: [u64; 3],
     /// On a cache line of its own, since other tasks write it.
     pub(super) remote: AtomicU64,
+}
+
+impl Desc {
+    /// In no list: full, or just adopted.
+    pub(super) const NOWHERE: u32 = 0;
+    /// The span from which its class allocates.
+    pub(super) const CURRENT: u32 = 1;
+    /// In its class's list of spans with free blocks.
+    pub(super) const LISTED: u32 = 2;
 }
 
 const _: () = assert!(offset_of!(Desc, remote) == 64 && size_of::<Desc>() == 128);

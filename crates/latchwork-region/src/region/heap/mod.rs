@@ -44,16 +44,6 @@
 //! **Checked by.** `tests`: every operation, and recovery, is killed at each point between two shared stores and then
 //! recovered; random histories run against a model.
 
-/// Keeps the compiler from moving a store across a point where recovery after a kill must find all earlier stores
-/// done and no later one. In tests, a kill may occur here.
-macro_rules! step {
-    () => {{
-        crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
-        #[cfg(test)]
-        crate::region::heap::fault::point();
-    }};
-}
-
 /// Marks a point between two shared stores whose order recovery does not rely on, so that the compiler may choose it.
 /// In tests, a kill may occur here.
 macro_rules! kill_point {
@@ -63,37 +53,41 @@ macro_rules! kill_point {
     }};
 }
 
-mod bits;
+/// Keeps the compiler from moving a store across a point where recovery after a kill must find all earlier stores
+/// done and no later one. In tests, a kill may occur here.
+macro_rules! step {
+    () => {{
+        crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
+        kill_point!();
+    }};
+}
+
 mod blocks;
-mod claim;
 mod classes;
-mod error;
 #[cfg(test)]
 mod fault;
 mod free;
+mod free_spans;
 mod handle;
 mod intent;
 mod large;
 mod layout;
-mod membership;
-mod orphans;
 mod recover;
-mod remote;
 mod small;
-mod snapshot;
-mod span_lists;
 mod state;
 mod stats;
 mod task;
 #[cfg(test)]
 mod tests;
-mod trim;
+
+use classes::{Bit, CLASSES, Class};
+use handle::misuse;
+use layout::Desc;
+use state::{Kind, State};
 
 pub use classes::FINGERPRINT;
-pub use error::{AllocError, GrowError};
-pub use handle::{Backing, Heap, TaskHeaps};
+pub use handle::{AllocError, Backing, GrowError, Heap, TaskHeaps};
 pub use layout::{HeapLayout, SPAN_BYTES};
 pub use recover::OnDeath;
-pub use snapshot::HeapUse;
-pub use stats::{Corruption, HeapStats};
+pub use stats::{Corruption, HeapStats, HeapUse};
 pub use task::{Owner, TaskHeap, TaskRef};

@@ -5,12 +5,8 @@
 
 #![allow(unsafe_code)]
 
-use super::Heap;
-use super::classes::CLASSES;
 use super::layout::CLASS_COUNT;
-use super::membership;
-use super::state::{Kind, State};
-use super::task::Owner;
+use super::{CLASSES, Desc, Heap, Kind, Owner, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// What happens to the private blocks of a task that died.
@@ -99,7 +95,7 @@ impl Heap {
             }
             desc.used.store(used, Relaxed);
             desc.cursor.store(0, Relaxed);
-            desc.membership.store(membership::NONE, Relaxed);
+            desc.membership.store(Desc::NOWHERE, Relaxed);
             step!();
             if used == 0 {
                 return self.release(span);
@@ -119,12 +115,7 @@ impl Heap {
             if held || !self.has_remote(span) {
                 return;
             }
-            let orphan = state.with_owner(None);
-            if self
-                .entry(span)
-                .compare_exchange(orphan.0, state.0, SeqCst, Relaxed)
-                .is_err()
-            {
+            if !self.change(span, state.with_owner(None), state, SeqCst) {
                 return;
             }
             step!();
@@ -134,7 +125,6 @@ impl Heap {
     fn recover_large(&self, dead: Owner, head: u32, policy: OnDeath) {
         // AcqRel: this change comes between the allocation of the block and its free, by different tasks. The loop
         // ends: only a task that frees or takes the block also changes its head.
-        let entry = self.entry(head);
         loop {
             let state = self.state(head);
             if state.kind() != Some(Kind::Head) || !state.is_owned_by(dead) {
@@ -146,10 +136,7 @@ impl Heap {
                 OnDeath::Keep => state.with_owner(None).with_shared(true),
                 OnDeath::Adopt(owner) => state.with_owner(Some(owner)),
             };
-            if entry
-                .compare_exchange(state.0, next.0, AcqRel, Relaxed)
-                .is_err()
-            {
+            if !self.change(head, state, next, AcqRel) {
                 continue;
             }
             step!();

@@ -1,24 +1,17 @@
 //! Small blocks: spans of one size class, each owned by one task.
 //!
 //! A task allocates from the *current* span of a class; its other spans with free blocks are in a list, and full
-//! spans in none (`span_lists`). A task frees into its own span by one plain store to `alloc`, and into another task's
-//! span by setting the `remote` bit and notifying the owner by a hint; the owner *collects* such blocks later
-//! (`remote`). A span without owner, an *orphan*, is adopted by the first task that needs it (`orphans`). A task that
-//! ran out of memory searches all its spans.
+//! spans in none. A task frees into its own span by one plain store to `alloc`, and into another task's span by setting
+//! the `remote` bit and notifying the owner by a hint; the owner *collects* such blocks later (`free`). A span without
+//! owner, an *orphan*, is adopted by the first task that needs it. A task that ran out of memory searches all its spans.
 
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
 
-use super::classes::{CLASSES, Class};
-use super::error::misuse;
-use super::free::Freed;
-use super::layout::SPAN_BYTES;
-use super::membership;
-use super::state::State;
-use super::task::TaskRef;
-use super::{AllocError, Heap};
-use crate::atomic::Ordering::{Relaxed, Release};
+use super::free::{Freed, class_and_bit};
+use super::{AllocError, Bit, CLASSES, Class, Desc, Heap, SPAN_BYTES, State, TaskRef, misuse};
+use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 impl Heap {
     // Throughout: only a span's owner accesses `alloc` and the caches in the descriptor, so Relaxed suffices; a later
@@ -106,14 +99,10 @@ impl Heap {
         let bin = &task.heap.bins[class];
         let old = bin.current.load(Relaxed);
         if old != 0 {
-            self.desc(old - 1)
-                .membership
-                .store(membership::NONE, Relaxed);
+            self.desc(old - 1).membership.store(Desc::NOWHERE, Relaxed);
             kill_point!();
         }
-        self.desc(span)
-            .membership
-            .store(membership::CURRENT, Relaxed);
+        self.desc(span).membership.store(Desc::CURRENT, Relaxed);
         kill_point!();
         bin.current.store(span + 1, Relaxed);
         kill_point!();
@@ -141,7 +130,7 @@ impl Heap {
         }
         desc.cursor.store(0, Relaxed);
         desc.used.store(0, Relaxed);
-        desc.membership.store(membership::NONE, Relaxed);
+        desc.membership.store(Desc::NOWHERE, Relaxed);
         step!();
         let state = State::small(class, Some(task.owner));
         // Release pairs with the acquire in `state`: a task that sees the span as small sees its bitmaps.
@@ -177,7 +166,7 @@ impl Heap {
         let (desc, bits) = (self.desc(span), self.bits(span, class));
         let (at, used) = (desc.membership.load(Relaxed), desc.used.load(Relaxed));
         if !state.is_small_of(task.owner)
-            || at != membership::CURRENT && (at != membership::LISTED || used == 1)
+            || at != Desc::CURRENT && (at != Desc::LISTED || used == 1)
         {
             return false;
         }
@@ -211,13 +200,8 @@ impl Heap {
         class: usize,
         address: usize,
     ) -> Freed {
-        let Some(class) = CLASSES.get(class) else {
-            misuse("corrupt span at", address)
-        };
-        let Some(index) = class.index_of((address % SPAN_BYTES) as u32) else {
-            misuse("free of a pointer into", address)
-        };
-        let (word, mask) = (index / 64, 1 << (index % 64));
+        let (class, bit) = class_and_bit(class, address);
+        let Bit { word, mask } = bit;
         let (desc, bits) = (self.desc(span), self.bits(span, class));
         let taken = bits.alloc(word).load(Relaxed);
         let remote = bits.remote(word).load(Relaxed);
@@ -227,7 +211,7 @@ impl Heap {
         // Relaxed: only the caller has the block, so no other task sets its bit now.
         let was_shared = bits.shared(word).load(Relaxed) & mask != 0;
         // Only shared blocks are ever unlinked.
-        if was_shared && self.defer_if_named(task, span, class, word, mask) {
+        if was_shared && self.defer_if_named(task, span, class, bit) {
             return Freed::Own(span);
         }
         step!();
@@ -256,11 +240,10 @@ impl Heap {
             }
             self.collect(span);
             let desc = self.desc(span);
-            if desc.membership.load(Relaxed) == membership::CURRENT && desc.used.load(Relaxed) == 0
-            {
+            if desc.membership.load(Relaxed) == Desc::CURRENT && desc.used.load(Relaxed) == 0 {
                 task.heap.bins[state.class()].current.store(0, Relaxed);
                 kill_point!();
-                desc.membership.store(membership::NONE, Relaxed);
+                desc.membership.store(Desc::NOWHERE, Relaxed);
                 kill_point!();
             }
             self.settle(task, span);
@@ -272,5 +255,116 @@ impl Heap {
                 self.settle(task, span);
             }
         }
+    }
+
+    // The lists of a task's spans, and the release of a span that has become empty.
+
+    /// Puts a span of the task's own in its place, unless it is the current one: it is released if it is empty, and
+    /// listed if it has free blocks.
+    pub(super) fn settle(&self, task: &TaskRef<'_>, span: u32) {
+        let desc = self.desc(span);
+        let class = self.state(span).class();
+        let used = desc.used.load(Relaxed);
+        match desc.membership.load(Relaxed) {
+            Desc::CURRENT => {}
+            at if used == 0 => {
+                if at == Desc::LISTED {
+                    self.unlink(task, class, span);
+                }
+                self.release(span);
+            }
+            Desc::NOWHERE if used < CLASSES[class].count => self.push_listed(task, class, span),
+            _ => {}
+        }
+    }
+
+    /// Releases a span of the task's own that has no allocated block and is in no list.
+    pub(super) fn release(&self, span: u32) {
+        step!();
+        // Release pairs with the acquire of the next claim.
+        self.entry(span).store(State::FREE.0, Release);
+        kill_point!();
+        self.hint_free(span);
+        kill_point!();
+    }
+
+    fn push_listed(&self, task: &TaskRef<'_>, class: usize, span: u32) {
+        let (bin, desc) = (&task.heap.bins[class], self.desc(span));
+        let head = bin.list.load(Relaxed);
+        desc.next.store(head, Relaxed);
+        desc.prev.store(0, Relaxed);
+        kill_point!();
+        if head != 0 {
+            self.desc(head - 1).prev.store(span + 1, Relaxed);
+            kill_point!();
+        }
+        bin.list.store(span + 1, Relaxed);
+        kill_point!();
+        desc.membership.store(Desc::LISTED, Relaxed);
+        kill_point!();
+    }
+
+    fn unlink(&self, task: &TaskRef<'_>, class: usize, span: u32) {
+        let desc = self.desc(span);
+        let (next, prev) = (desc.next.load(Relaxed), desc.prev.load(Relaxed));
+        match prev {
+            0 => task.heap.bins[class].list.store(next, Relaxed),
+            prev => self.desc(prev - 1).next.store(next, Relaxed),
+        }
+        kill_point!();
+        if next != 0 {
+            self.desc(next - 1).prev.store(prev, Relaxed);
+            kill_point!();
+        }
+        desc.membership.store(Desc::NOWHERE, Relaxed);
+        kill_point!();
+    }
+
+    pub(super) fn pop_listed(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
+        let head = task.heap.bins[class].list.load(Relaxed);
+        let span = head.checked_sub(1)?;
+        self.unlink(task, class, span);
+        Some(span)
+    }
+
+    // Orphan spans, whose owner has died or left.
+
+    /// Makes the task the owner of an orphan span; `false` if another task was faster.
+    pub(super) fn adopt(&self, task: &TaskRef<'_>, span: u32, orphan: State) -> bool {
+        debug_assert!(orphan.is_orphan());
+        let own = orphan.with_owner(Some(task.owner));
+        // SeqCst: collecting comes after it (see `free_remote_finish`). It includes the acquire that pairs with the
+        // release of the recoverer that orphaned the span.
+        if !self.change(span, orphan, own, SeqCst) {
+            return false;
+        }
+        step!();
+        // The recoverer's values in the descriptor are valid: the span had no owner since.
+        self.collect(span);
+        true
+    }
+
+    /// Adopts an orphan span of a class that has a free block.
+    pub(super) fn adopt_orphan(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
+        let hint = &self.header().orphan_classes;
+        if hint.load(Relaxed) & 1 << class == 0 {
+            return None;
+        }
+        // Cleared before the search, so that a span orphaned during it sets the bit again.
+        hint.fetch_and(!(1 << class), AcqRel);
+        step!();
+        let orphan = State::small(class, None);
+        for span in 0..self.committed() {
+            if self.entry(span).load(Relaxed) != orphan.0 || !self.adopt(task, span, orphan) {
+                continue;
+            }
+            // There may be more orphans.
+            hint.fetch_or(1 << class, AcqRel);
+            kill_point!();
+            if self.desc(span).used.load(Relaxed) < CLASSES[class].count {
+                return Some(span);
+            }
+        }
+        None
     }
 }

@@ -8,7 +8,7 @@
 //! | HEAD    | task, or 0          | first span of a large block; the block is live      |
 //! | PART    | – (names its head)  | a further span of a large block                     |
 //! | TRANSIT | claimer or freer    | first span of a run that is being built or dismantled; marked (with the shared flag): a span that is being trimmed or refilled |
-//! | HOLLOW  | –                   | free, and without memory (`trim`)                   |
+//! | HOLLOW  | –                   | free, and without memory (`free_spans`)                 |
 //!
 //! | from → to        | made by            | by                    |
 //! | ---------------- | ------------------ | --------------------- |

@@ -1,9 +1,9 @@
-//! Statistics of the heap, and the check of its invariants.
+//! Statistics of the heap, the check of its invariants, and the use of a heap that is not mapped, read from its file.
 
-use super::classes::CLASSES;
-use super::layout::SPAN_BYTES;
-use super::state::{Kind, State};
-use super::{Heap, membership};
+use core::mem::offset_of;
+
+use super::layout::Header;
+use super::{CLASSES, Desc, Heap, HeapLayout, Kind, SPAN_BYTES, State};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
 /// The contents of a heap.
@@ -116,55 +116,47 @@ impl Heap {
     ///
     /// The first span that violates one.
     pub fn check(&self) -> Result<(), Corruption> {
-        let committed = self.committed();
-        if committed > self.layout.max_spans {
-            return Err(Corruption {
-                span: committed,
-                what: "more spans are committed than there are",
-            });
+        let (committed, max) = (self.committed(), self.layout.max_spans);
+        let corrupt = |span| move |what| Corruption { span, what };
+        if committed > max {
+            return Err(corrupt(committed)(
+                "more spans are committed than there are",
+            ));
         }
         let mut span = 0;
         while span < committed {
-            let state = self.state(span);
-            let fail = |what| Err(Corruption { span, what });
-            span += match state.kind() {
-                Some(Kind::Free | Kind::Hollow)
-                    if state == State::FREE || state == State::HOLLOW =>
-                {
-                    1
-                }
-                Some(Kind::Free | Kind::Hollow) => return fail("a free span has an owner"),
-                Some(Kind::Small) => {
-                    self.check_small(span, state.class()).or_else(fail)?;
-                    1
-                }
-                Some(Kind::Head) => {
-                    let run = self.run_of(span, state);
-                    let Some(end) = span.checked_add(run).filter(|&end| end <= committed) else {
-                        return fail("a run exceeds the heap");
-                    };
-                    let ours = |part: u32| {
-                        let state = self.state(part);
-                        state.kind() == Some(Kind::Part) && state.head_of_part() == span
-                    };
-                    if run == 0 || !(span + 1..end).all(ours) {
-                        return fail("a run has not all of its parts");
-                    }
-                    run
-                }
-                Some(Kind::Part) => return fail("a part has no head"),
-                Some(Kind::Init) => return fail("a span was not initialised"),
-                Some(Kind::Transit) => return fail("a run was not finished"),
-                None => return fail("unknown span state"),
-            };
+            span += self.check_span(span, committed).map_err(corrupt(span))?;
         }
-        for span in committed..self.layout.max_spans {
-            if self.entry(span).load(Acquire) != 0 {
-                let what = "a span in use is not committed";
-                return Err(Corruption { span, what });
+        match (committed..max).find(|&span| self.entry(span).load(Acquire) != 0) {
+            Some(span) => Err(corrupt(span)("a span in use is not committed")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a span that is no part of a run, or a whole run. Returns the number of its spans.
+    fn check_span(&self, span: u32, committed: u32) -> Result<u32, &'static str> {
+        let state = self.state(span);
+        match state.kind().ok_or("unknown span state")? {
+            Kind::Free | Kind::Hollow if state == State::FREE || state == State::HOLLOW => Ok(1),
+            Kind::Free | Kind::Hollow => Err("a free span has an owner"),
+            Kind::Small => self.check_small(span, state.class()).map(|()| 1),
+            Kind::Head => {
+                let run = self.run_of(span, state);
+                let end = span.checked_add(run).filter(|&end| end <= committed);
+                let end = end.ok_or("a run exceeds the heap")?;
+                let ours = |part: u32| {
+                    let state = self.state(part);
+                    state.kind() == Some(Kind::Part) && state.head_of_part() == span
+                };
+                if run == 0 || !(span + 1..end).all(ours) {
+                    return Err("a run has not all of its parts");
+                }
+                Ok(run)
             }
+            Kind::Part => Err("a part has no head"),
+            Kind::Init => Err("a span was not initialised"),
+            Kind::Transit => Err("a run was not finished"),
         }
-        Ok(())
     }
 
     /// Checks that no span or block belongs to a task, in a region without tasks: for a region of doubtful origin,
@@ -174,9 +166,7 @@ impl Heap {
             let state = self.state(span);
             let what = match state.kind() {
                 Some(Kind::Small) if !state.is_orphan() => "a span has a dead owner",
-                Some(Kind::Small)
-                    if self.desc(span).membership.load(Relaxed) != membership::NONE =>
-                {
+                Some(Kind::Small) if self.desc(span).membership.load(Relaxed) != Desc::NOWHERE => {
                     "an orphan span is in a list"
                 }
                 Some(Kind::Head) if state.owner().is_some() => "a block has a dead owner",
@@ -213,9 +203,74 @@ impl Heap {
         if desc.cursor.load(Relaxed) >= class.words {
             return Err("the cursor is out of range");
         }
-        if used == 0 && desc.membership.load(Relaxed) != membership::CURRENT {
+        if used == 0 && desc.membership.load(Relaxed) != Desc::CURRENT {
             return Err("an empty span was not released");
         }
         Ok(())
+    }
+}
+
+// Every number in a file may be wrong, and may change from one read to the next: each is bounded before use, and no
+// pointer is followed.
+
+/// The use of a heap, according to its tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct HeapUse {
+    /// Bytes of the heap that have memory.
+    pub committed_bytes: u64,
+    /// Bytes in allocated blocks. Only approximate while tasks use the heap.
+    pub allocated_bytes: u64,
+}
+
+/// The number of spans that are read at a time.
+const BATCH: usize = 512;
+
+impl HeapLayout {
+    /// Reads the use of a heap whose metadata `read` provides: it fills a buffer from an offset into them. `memory`
+    /// is the size of the file's memory as a whole, which bounds the work even if the tables claim more.
+    pub(in crate::region) fn usage<E>(
+        &self,
+        memory: u64,
+        read: impl Fn(usize, &mut [u8]) -> Result<(), E>,
+    ) -> Result<HeapUse, E> {
+        let mut word = [0; 4];
+        read(offset_of!(Header, committed), &mut word)?;
+        let most = usize::try_from(memory / SPAN_BYTES as u64).unwrap_or(usize::MAX);
+        let spans = (u32::from_ne_bytes(word).min(self.max_spans) as usize).min(most);
+        let (mut allocated_bytes, mut hollow) = (0, 0);
+        let mut states = [0; BATCH * 8];
+        let mut descs = vec![0; BATCH * size_of::<Desc>()];
+        for first in (0..spans).step_by(BATCH) {
+            let count = BATCH.min(spans - first);
+            let states = &mut states[..count * 8];
+            let descs = &mut descs[..count * size_of::<Desc>()];
+            read(self.table + first * 8, states)?;
+            read(self.descs + first * size_of::<Desc>(), descs)?;
+            let (states, _) = states.as_chunks::<8>();
+            let (descs, _) = descs.as_chunks::<{ size_of::<Desc>() }>();
+            for (state, desc) in states.iter().zip(descs) {
+                let state = State(u64::from_ne_bytes(*state));
+                allocated_bytes += allocated(state, desc);
+                hollow += u64::from(state == State::HOLLOW);
+            }
+        }
+        Ok(HeapUse {
+            committed_bytes: (spans as u64 - hollow) * SPAN_BYTES as u64,
+            allocated_bytes,
+        })
+    }
+}
+
+/// Bytes in allocated blocks of one span.
+fn allocated(state: State, desc: &[u8; size_of::<Desc>()]) -> u64 {
+    match state.kind() {
+        Some(Kind::Head | Kind::Part) => SPAN_BYTES as u64,
+        Some(Kind::Small) => CLASSES.get(state.class()).map_or(0, |class| {
+            let at = offset_of!(Desc, used);
+            let used = u32::from_ne_bytes([desc[at], desc[at + 1], desc[at + 2], desc[at + 3]]);
+            u64::from(used.min(class.count)) * u64::from(class.size)
+        }),
+        _ => 0,
     }
 }

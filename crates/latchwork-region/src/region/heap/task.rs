@@ -88,29 +88,6 @@ pub struct TaskHeap {
 }
 
 impl TaskHeap {
-    /// An empty cache, without intent.
-    pub const fn new() -> Self {
-        Self {
-            bins: [const {
-                Bin {
-                    current: AtomicU32::new(0),
-                    list: AtomicU32::new(0),
-                }
-            }; CLASS_COUNT],
-            intent: Intent {
-                flags: AtomicU64::new(0),
-                location: AtomicUsize::new(0),
-                before: AtomicUsize::new(0),
-                after: AtomicUsize::new(0),
-                linked: AtomicUsize::new(0),
-                unlinked: AtomicUsize::new(0),
-            },
-            _pad: 0,
-            pending_words: AtomicU64::new(0),
-            pending: [const { AtomicU64::new(0) }; PENDING_WORDS],
-        }
-    }
-
     /// Empties the cache of a dead task for the next task in the slot.
     pub(in crate::region) fn reset(&self) {
         // Relaxed: the slot reaches its next task by the task table's release.
@@ -126,8 +103,10 @@ impl TaskHeap {
 }
 
 impl Default for TaskHeap {
+    /// An empty cache, without intent.
     fn default() -> Self {
-        Self::new()
+        // SAFETY: atomics and integers, for which zero is valid.
+        unsafe { core::mem::zeroed() }
     }
 }
 

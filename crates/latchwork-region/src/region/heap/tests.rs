@@ -100,7 +100,7 @@ impl Region {
         };
         let meta = map(layout.meta_bytes, HeapLayout::META_ALIGN);
         let data = map(layout.data_bytes(), SPAN_BYTES);
-        let tasks: Vec<_> = (0..SLOTS).map(|_| TaskHeap::new()).collect();
+        let tasks: Vec<_> = (0..SLOTS).map(|_| TaskHeap::default()).collect();
         let table = TaskHeaps {
             first: NonNull::from(&tasks[0]),
             stride: size_of::<TaskHeap>(),

@@ -121,7 +121,7 @@ impl World {
         unsafe {
             self.region
                 .heap
-                .replace(&task, old, new, self.link(index), address);
+                .replace(&task, Some(old), Some(new), self.link(index), address);
         }
     }
 

@@ -184,10 +184,8 @@ impl Model {
         let heap = &self.region.heap;
         // SAFETY: only one task at a time changes links.
         unsafe {
-            match NonNull::new(old as *mut u8) {
-                Some(old) => heap.replace(&task, old, new, self.link(link), address),
-                None => heap.publish(&task, new, self.link(link), address),
-            }
+            let old = NonNull::new(old as *mut u8);
+            heap.replace(&task, old, Some(new), self.link(link), address);
         }
         self.blocks.remove(&old);
         let block = self.blocks.get_mut(&address).unwrap();

@@ -132,7 +132,13 @@ fn shared_blocks_outlive_tasks_that_die_and_restart() {
                         unsafe {
                             match (old, new) {
                                 (Some(old), Some(new)) => {
-                                    region.heap.replace(&task, old, new, &links[at], value);
+                                    region.heap.replace(
+                                        &task,
+                                        Some(old),
+                                        Some(new),
+                                        &links[at],
+                                        value,
+                                    );
                                 }
                                 (Some(old), None) => {
                                     region.heap.retire(&task, old, &links[at], 0);
