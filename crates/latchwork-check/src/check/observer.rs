@@ -63,75 +63,36 @@ pub(super) fn enter() -> Option<Busy> {
     Own::enter(start)
 }
 
+/// Defines methods that forward to the functions of the same names.
+macro_rules! forward {
+    ($(fn $name:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?;)*) => {$(
+        #[inline(always)]
+        fn $name($($argument: $Type),*) $(-> $Answer)? {
+            $name($($argument),*)
+        }
+    )*};
+}
+
 impl Observer for Checker {
-    #[inline(always)]
-    fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
-        wants(lock, mode, timed, site)
-    }
-
-    #[inline(always)]
-    fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
-        taken(lock, mode, how, site);
-    }
-
-    #[inline(always)]
-    fn gave_up(lock: Lock) {
-        gave_up(lock);
-    }
-
-    #[inline(always)]
-    fn releasing(lock: Lock, site: Site) -> Verdict {
-        releasing(lock, site)
-    }
-
-    #[inline(always)]
-    fn releases(lock: Lock, site: Site) {
-        releases(lock, site);
-    }
-
-    #[inline(always)]
-    fn destroyed(lock: Lock, site: Site) {
-        destroyed(lock, site);
-    }
-
-    #[inline(always)]
-    fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
-        condvar_begins(condvar, mutex, timed, site)
-    }
-
-    #[inline(always)]
-    fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
-        condvar_ends(condvar, mutex, has_mutex, site);
+    forward! {
+        fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict;
+        fn taken(lock: Lock, mode: Mode, how: How, site: Site);
+        fn gave_up(lock: Lock);
+        fn releasing(lock: Lock, site: Site) -> Verdict;
+        fn releases(lock: Lock, site: Site);
+        fn destroyed(lock: Lock, site: Site);
+        fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict;
+        fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
+        fn waits(object: Lock, timed: bool, site: Site);
+        fn has_waited(object: Lock);
+        fn named(object: Lock, name: &str, site: Site);
+        fn ended(object: Lock);
+        fn misused(object: Lock, misuse: Misuse, site: Site);
     }
 
     #[inline(always)]
     fn notifies(condvar: Lock, all: bool) {
         condvar_notifies(condvar, all);
-    }
-
-    #[inline(always)]
-    fn waits(object: Lock, timed: bool, site: Site) {
-        waits(object, timed, site);
-    }
-
-    #[inline(always)]
-    fn has_waited(object: Lock) {
-        has_waited(object);
-    }
-
-    #[inline(always)]
-    fn named(object: Lock, name: &str, site: Site) {
-        named(object, name, site);
-    }
-
-    #[inline(always)]
-    fn ended(object: Lock) {
-        ended(object);
-    }
-
-    #[inline(always)]
-    fn misused(object: Lock, misuse: Misuse, site: Site) {
-        misused(object, misuse, site);
     }
 
     #[inline(always)]

@@ -137,7 +137,7 @@ impl<'p> Snapshot<'p> {
             seen.who()
                 .is_some_and(|who| (who.process, who.thread) == own.identity())
         })?;
-        let cycle = cycle::find_cycle(&self, me).cycle?;
+        let cycle = cycle::find_cycle(self, me).cycle?;
         let name = |link: cycle::Link<usize>| {
             let who = self.0[link.task].who()?;
             Some((who.process, who.thread, link.epoch))
@@ -147,7 +147,7 @@ impl<'p> Snapshot<'p> {
     }
 }
 
-impl WaitGraph for &Snapshot<'_> {
+impl WaitGraph for Snapshot<'_> {
     type Task = usize;
 
     fn record(&self, task: usize) -> &TaskRecord {
@@ -169,17 +169,13 @@ impl WaitGraph for &Snapshot<'_> {
                 || waits_ahead())
     }
 
-    fn any_that_blocks(
-        &self,
-        waiter: usize,
-        lock: Lock,
-        mode: Mode,
-        visit: &mut dyn FnMut(usize) -> bool,
-    ) -> bool {
-        lock.kind.has_owner()
-            && (0..self.0.len())
-                .filter(|other| self.blocks(*other, waiter, lock, mode))
-                .any(visit)
+    fn candidates(&self, _: usize, lock: Lock) -> impl Iterator<Item = usize> {
+        let count = if lock.kind.has_owner() {
+            self.0.len()
+        } else {
+            0
+        };
+        0..count
     }
 }
 

@@ -47,14 +47,21 @@ pub(crate) trait WaitGraph {
     /// Whether `waiter` cannot get the lock while `other` holds on.
     fn blocks(&self, other: Self::Task, waiter: Self::Task, lock: Lock, mode: Mode) -> bool;
 
+    /// The tasks that may block `waiter`, in a wait for the lock.
+    fn candidates(&self, waiter: Self::Task, lock: Lock) -> impl Iterator<Item = Self::Task>;
+
     /// Calls `visit` with each task that blocks `waiter`, until it returns true. Returns whether it did.
     fn any_that_blocks(
         &self,
         waiter: Self::Task,
         lock: Lock,
         mode: Mode,
-        visit: &mut dyn FnMut(Self::Task) -> bool,
-    ) -> bool;
+        visit: impl FnMut(Self::Task) -> bool,
+    ) -> bool {
+        self.candidates(waiter, lock)
+            .filter(|other| self.blocks(*other, waiter, lock, mode))
+            .any(visit)
+    }
 }
 
 /// Whether the task of a record keeps another task from getting the lock. (A private lock's address is meaningful only
@@ -168,7 +175,7 @@ pub(crate) fn find_cycle<F: WaitGraph>(field: &F, me: F::Task) -> SearchResult<F
 /// cycle.
 fn blocker_waits<F: WaitGraph>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
     wait_of(field.record(me)).is_some_and(|wait| {
-        field.any_that_blocks(me, wait.lock, wait.mode, &mut |other| {
+        field.any_that_blocks(me, wait.lock, wait.mode, |other| {
             blocker.get_or_insert(other);
             field.record(other).wanted.waits().is_some()
         })
@@ -208,7 +215,7 @@ impl<T: Copy + PartialEq> WaitCycle<T> {
         while let Some(link) = self.links[..self.count].get(place).copied().flatten() {
             let wait = wait_of(field.record(link.task)).filter(|wait| wait.epoch == link.epoch);
             let closes = wait.is_some_and(|wait| {
-                field.any_that_blocks(link.task, wait.lock, wait.mode, &mut |other| {
+                field.any_that_blocks(link.task, wait.lock, wait.mode, |other| {
                     blocker.get_or_insert(other);
                     self.add(field, other, place);
                     other == me
@@ -300,7 +307,7 @@ mod tests {
         }
     }
 
-    impl WaitGraph for &Overtaken {
+    impl WaitGraph for Overtaken {
         type Task = usize;
 
         fn record(&self, task: usize) -> &TaskRecord {
@@ -314,14 +321,19 @@ mod tests {
             other != waiter && record_blocks(&self.records[other], lock, mode)
         }
 
+        fn candidates(&self, _: usize, _: Lock) -> impl Iterator<Item = usize> {
+            0..self.records.len()
+        }
+
+        // Unlike `blocks`, it lets no task move on.
         fn any_that_blocks(
             &self,
             waiter: usize,
             lock: Lock,
             mode: Mode,
-            visit: &mut dyn FnMut(usize) -> bool,
+            visit: impl FnMut(usize) -> bool,
         ) -> bool {
-            (0..self.records.len())
+            self.candidates(waiter, lock)
                 .filter(|other| {
                     *other != waiter && record_blocks(&self.records[*other], lock, mode)
                 })
@@ -345,7 +357,7 @@ mod tests {
             for (task, lock) in [(1, theirs), (2, theirs), (3, mine), (0, read)] {
                 field.wants(task, lock);
             }
-            let cycle = find_cycle(&&field, 0).cycle.expect("the other cycle");
+            let cycle = find_cycle(&field, 0).cycle.expect("the other cycle");
             let tasks: Vec<_> = cycle.links().map(|link| link.task).collect();
             assert_eq!(tasks, [0, 3 - goes, 3], "task {goes} moves on");
         }

@@ -42,7 +42,7 @@ fn waits(visible: &VisibleTasks) -> Option<(u32, u64)> {
     })
 }
 
-fn is_stuck(visible: &VisibleTasks, who: TaskRef<'_>) -> bool {
+fn is_stuck(visible: &VisibleTasks, who: TaskRef<'static>) -> bool {
     let view = who.record.view();
     let Some(wants) = view
         .wants
@@ -54,7 +54,7 @@ fn is_stuck(visible: &VisibleTasks, who: TaskRef<'_>) -> bool {
         Kind::Join => true,
         kind if kind.has_owner() => {
             let waits_for_itself = who.held(wants.lock.address() as u64).is_some();
-            waits_for_itself || visible.any_that_blocks(who, wants.lock, wants.mode, &mut |_| true)
+            waits_for_itself || visible.any_that_blocks(who, wants.lock, wants.mode, |_| true)
         }
         _ => false,
     };

@@ -46,7 +46,7 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     let Some(me) = visible.me(own) else {
         return Verdict::Go;
     };
-    let look = cycle::find_cycle(&&visible, me);
+    let look = cycle::find_cycle(&visible, me);
     if let Some(other) = look.blocker {
         let name = u64::from(other.process) << 32 | u64::from(other.thread);
         own.publish(|record| record.wanted.waits_for.store(name, Ordering::Relaxed));
@@ -66,7 +66,7 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
         None => {
             // A task that completes the cycle at this moment reports it itself, as a deadlock.
             if let Some(cycle) = wrong_order
-                && cycle::find_cycle(&&visible, me).cycle.is_none()
+                && cycle::find_cycle(&visible, me).cycle.is_none()
             {
                 findings::wrong_order(own, &cycle);
             }
@@ -107,11 +107,9 @@ fn report(own: &Own, wait: &Wait, due: Due) {
 
 /// Searches for a cycle again, since the wait of the calling task has changed.
 fn search_again(own: &Own) {
-    let Some(visible) = VisibleTasks::new(own) else {
-        return;
-    };
-    if let Some(me) = visible.me(own)
-        && let Some(cycle) = cycle::find_cycle(&&visible, me).cycle
+    if let Some(visible) = VisibleTasks::new(own)
+        && let Some(me) = visible.me(own)
+        && let Some(cycle) = cycle::find_cycle(&visible, me).cycle
     {
         findings::deadlock(&visible, &cycle);
     }
@@ -153,10 +151,7 @@ pub(crate) fn taken(own: &Own, lock: Lock, mode: Mode, how: How, site: Site) {
 /// The holder that the lock names has not released it, or has ended.
 #[cold]
 fn two_holders(own: &Own, lock: Lock, site: Site) {
-    let visible = VisibleTasks::new(own);
-    let other = visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock));
+    let other = VisibleTasks::holder(own, lock);
     // A robust lock itself reports the death of its owner to the next one.
     if other.is_some() && !lock.traits.contains(Traits::ROBUST) {
         let what = format_args!("acquired a lock that another task holds:");

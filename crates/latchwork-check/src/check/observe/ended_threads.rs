@@ -142,7 +142,7 @@ pub(crate) fn is_wanted(lock: Lock) {
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
     report_all("ended while holding (process exit)", |_| true);
-    let Some(visible) = VisibleTasks::of_process() else {
+    let Some(visible) = VisibleTasks::of(thread::process_id()) else {
         return;
     };
     for who in visible.threads() {

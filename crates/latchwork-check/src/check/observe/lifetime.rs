@@ -27,15 +27,12 @@ pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site)
 pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     let Some(board) = board::board() else { return };
     join_region(lock);
-    let visible = VisibleTasks::new(own);
     // If a lock that is held was at the address before, it was overwritten. No task can hold the new lock while its
     // tag is not settled; that is checked under the board's lock.
     let held = board::alone(|_| {
         let entry = board.lock(lock.address())?;
         let is_old = !tag.is_settled() && entry.what.load(Ordering::Relaxed) & GONE == 0;
-        let other = visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock));
+        let other = VisibleTasks::holder(own, lock);
         (is_old && (other.is_some() || own.find(lock.address()).is_some())).then_some(other)
     });
     if let Some(other) = held.flatten() {
@@ -68,10 +65,7 @@ fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
         return;
     }
     join_region(lock);
-    let visible = VisibleTasks::new(own);
-    let other = visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock));
+    let other = VisibleTasks::holder(own, lock);
     if other.is_some() || own.find(lock.address()).is_some() {
         let rule = Rule::NotRemadeWhileHeld;
         findings::misuse(own, rule, lock, site, other, format_args!("{what}"));
@@ -105,10 +99,7 @@ pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
         let what = entry.what.load(Ordering::Relaxed);
         let address = entry.address.load(Ordering::Relaxed);
         let (lock, _) = unpack(address, what);
-        let visible = VisibleTasks::new(own);
-        let other = visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock));
+        let other = VisibleTasks::holder(own, lock);
         let mine = own.find(lock.address());
         // A lock in memory that is shared with the parent stays there, and the parent's thread holds it.
         let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())

@@ -6,15 +6,13 @@ use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::report::findings;
 use crate::hook::{Lock, Misuse, Site};
+use core::fmt;
 
 /// The memory at this address is not a lock that the interface made: it was zeroed, overwritten or copied. `why` is the
 /// end of a sentence that begins with the task.
 pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Site) {
     own.know_site(site);
-    let visible = VisibleTasks::new(own);
-    let other = visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock));
+    let other = VisibleTasks::holder(own, lock);
     let rule = if other.is_some() || own.find(lock.address()).is_some() {
         Rule::NotRemadeWhileHeld
     } else {
@@ -27,45 +25,37 @@ pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Sit
 pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
     own.know_site(site);
     join_region(lock);
-    let visible = VisibleTasks::new(own);
-    let holder = || {
-        visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock))
+    let rule = match misuse {
+        Misuse::NotOwner { owned: true } => Rule::OwnerUnlocks,
+        Misuse::NotOwner { owned: false } => Rule::NoDoubleUnlock,
+        Misuse::AfterEnd => Rule::InitialisedByInterface,
+        Misuse::DeleteOwned | Misuse::DeleteAwaited { .. } => Rule::NoDeleteInUse,
+        Misuse::AboveCeiling { .. } => Rule::WithinCeiling,
     };
-    let say = |rule, other, what: core::fmt::Arguments<'_>| {
-        findings::misuse(own, rule, lock, site, other, what);
-    };
+    let is_owned = matches!(
+        misuse,
+        Misuse::NotOwner { owned: true } | Misuse::DeleteOwned
+    );
+    let other = is_owned.then(|| VisibleTasks::holder(own, lock)).flatten();
+    let say = |what: fmt::Arguments<'_>| findings::misuse(own, rule, lock, site, other, what);
     match misuse {
-        Misuse::NotOwner { owned: true } => say(
-            Rule::OwnerUnlocks,
-            holder(),
-            format_args!("releases an object that another task owns:"),
-        ),
-        Misuse::NotOwner { owned: false } => say(
-            Rule::NoDoubleUnlock,
-            None,
-            format_args!("releases an object that no task owns:"),
-        ),
-        Misuse::AfterEnd => say(
-            Rule::InitialisedByInterface,
-            None,
-            format_args!("uses a destroyed"),
-        ),
-        Misuse::DeleteOwned => say(
-            Rule::NoDeleteInUse,
-            holder(),
-            format_args!("deletes an owned"),
-        ),
-        Misuse::DeleteAwaited { waiting } => say(
-            Rule::NoDeleteInUse,
-            None,
-            format_args!("deletes, while {waiting} task(s) wait for it,"),
-        ),
-        Misuse::AboveCeiling { own, ceiling } => say(
-            Rule::WithinCeiling,
-            None,
-            format_args!("has priority {own}, above the ceiling {ceiling}, and uses"),
-        ),
+        Misuse::NotOwner { owned: true } => {
+            say(format_args!("releases an object that another task owns:"));
+        }
+        Misuse::NotOwner { owned: false } => {
+            say(format_args!("releases an object that no task owns:"));
+        }
+        Misuse::AfterEnd => say(format_args!("uses a destroyed")),
+        Misuse::DeleteOwned => say(format_args!("deletes an owned")),
+        Misuse::DeleteAwaited { waiting } => {
+            say(format_args!(
+                "deletes, while {waiting} task(s) wait for it,"
+            ));
+        }
+        Misuse::AboveCeiling { own, ceiling } => {
+            say(format_args!(
+                "has priority {own}, above the ceiling {ceiling}, and uses"
+            ));
+        }
     }
 }

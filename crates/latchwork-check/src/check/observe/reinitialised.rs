@@ -26,14 +26,7 @@ pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site
     // the program, or holds the lock under which this is changed.
     let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
     own.leave_to_parent(lock.address());
-    let is_free = || {
-        let visible = VisibleTasks::new(own);
-        let other = visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock));
-        other.is_none()
-    };
-    let old = known.filter(|_| is_free());
+    let old = known.filter(|_| VisibleTasks::holder(own, lock).is_none());
     if old.is_some()
         && let Some((held, _)) = own.find(lock.address())
     {

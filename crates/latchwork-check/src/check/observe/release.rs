@@ -64,11 +64,7 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
     if !is_known(lock) || !lock.kind.has_owner() {
         return Verdict::Go;
     }
-    let visible = VisibleTasks::new(own);
-    match visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock))
-    {
+    match VisibleTasks::holder(own, lock) {
         Some(other) => {
             let what = format_args!("unlocks a lock that thread {} owns:", other.thread);
             findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);

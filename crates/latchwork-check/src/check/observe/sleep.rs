@@ -42,10 +42,7 @@ pub(crate) fn condvar_begins(
         }
         None if own.unrecorded.get() > 0 || !is_known(mutex) => Verdict::Go,
         None => {
-            let visible = VisibleTasks::new(own);
-            let other = visible
-                .as_ref()
-                .and_then(|visible| visible.holder(own, mutex));
+            let other = VisibleTasks::holder(own, mutex);
             let what = format_args!("waits for a condition variable without holding");
             findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
             Verdict::NotHeld

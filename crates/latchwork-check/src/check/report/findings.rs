@@ -236,7 +236,7 @@ fn confidence_in(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
 ///
 /// Nothing is reported if one of them has moved on since the cycle was found: its call was refused and has reported the
 /// cycle, or its deadline has passed. All data in the report were read while they all waited.
-pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'_>>) {
+pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'static>>) {
     let mut members = [None; TASKS];
     let mut previous = cycle.links().last().map(|link| link.task.record.view());
     for (member, Link { task: who, .. }) in members.iter_mut().zip(cycle.links()) {
@@ -247,7 +247,7 @@ pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'_>>) {
         *member = Some(Member { who, wants, holds });
     }
     fence(Ordering::Acquire);
-    if cycle.all_wait(&field) {
+    if cycle.all_wait(field) {
         let members = members.iter().flatten().copied();
         let locks = members.clone().filter_map(|member| member.holds);
         let lasts = || lasts(field, locks.map(|held| held.lock));
