@@ -17,7 +17,7 @@ use super::visible_tasks::Member;
 use crate::atomic::Ordering;
 use crate::check::detect::cycle::{self, WaitCycle, WaitGraph};
 use crate::check::detect::visible_tasks::TaskRef;
-use crate::check::record::layout::{Header, PLACES, PLACES_AT, Place};
+use crate::check::record::layout::Place;
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
 use crate::hook::{Held, Lock, Mode, TaskRecord, Traits};
@@ -75,21 +75,12 @@ impl Process {
 
     /// The tasks of the process that wait.
     fn waiting(&self) -> impl Iterator<Item = WaitingTask<'_>> {
-        let header = remote_board::read::<Header>(&self.board, 0);
-        // Relaxed, here and below: these are copies in this process's memory.
-        let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
-        let place = |index| {
-            remote_board::read::<Place>(&self.board, PLACES_AT + index * size_of::<Place>())
-        };
-        (0..places.min(PLACES))
-            .map_while(place)
-            .filter(|place| {
-                place.taken.load(Ordering::Relaxed) != 0 && place.record.wanted.waits().is_some()
-            })
-            .map(|place| WaitingTask {
-                process: self,
-                place,
-            })
+        let waits = |place: &Place| place.record.wanted.waits().is_some();
+        let waiting = remote_board::places(&self.board).filter(waits);
+        waiting.map(|place| WaitingTask {
+            process: self,
+            place,
+        })
     }
 }
 
@@ -106,6 +97,7 @@ impl<'p> WaitingTask<'p> {
 
     /// How it holds a lock.
     fn held(&self, lock: LockIdentity) -> Option<Held> {
+        // Relaxed: a copy in this process's memory.
         let count = self.place.record.count.load(Ordering::Relaxed) as usize;
         let all = self.place.record.held.iter().take(count);
         let mut all = all.chain(&self.place.more).filter_map(|entry| entry.view());

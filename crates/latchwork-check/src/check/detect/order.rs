@@ -51,13 +51,10 @@ use crate::atomic::{Ordering, fence};
 use crate::check::record::board;
 use crate::check::record::layout::Entry;
 use crate::check::record::order_graph::graph::{
-    ASKED, Edge, GRAPH, HELD_COMMON, SPLIT, WANTED_COMMON,
+    ASKED, Edge, GRAPH, HELD_COMMON, READ_GATE, SPLIT, SPLITS, WANTED_COMMON, count_task,
+    is_common, node_of,
 };
-use crate::check::record::order_graph::node::{READ_GATE, SPLITS, count_task, is_common, node_of};
-use crate::check::record::{
-    held::HeldEntry,
-    own::{CHAINS, Own},
-};
+use crate::check::record::own::{CHAINS, HeldEntry, Own};
 use crate::hook::record::{READS, pack};
 use crate::hook::{How, Lock, Mode, Site};
 use crate::sys::thread;

@@ -12,10 +12,10 @@ use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::detect::wait::{Due, queue_behind_writers};
 use crate::check::detect::{cross_process, cycle, order};
 use crate::check::record::holder::Holder;
+use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::rule::Rule;
 use crate::check::record::totals;
 use crate::check::record::wait::Wait;
-use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::report::findings;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
@@ -25,21 +25,16 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     join_region(lock);
     ended_threads::is_wanted(lock);
     let entry = know(own, lock, site);
-    let flag = if timed { TIMED } else { 0 };
+    let what = pack(lock, mode) | if timed { TIMED } else { 0 };
+    own.begin_wait(lock, what, site);
     if lock.kind.has_owner()
         && !lock.traits.contains(Traits::RECURSIVE)
         && let Some((_, mine)) = own.find(lock.address())
         && (mode == Mode::Exclusive || mine.lock().1 == Mode::Exclusive)
     {
-        own.begin_wait(lock, pack(lock, mode) | flag, site);
         findings::recursion(own, lock, mode, timed, &mine, site);
-        return if timed {
-            Verdict::Go
-        } else {
-            Verdict::Deadlock
-        };
+        return verdict(timed);
     }
-    own.begin_wait(lock, pack(lock, mode) | flag, site);
     let Some(visible) = VisibleTasks::new(own).map(|visible| visible.with_wanted(lock)) else {
         return Verdict::Go;
     };
@@ -57,11 +52,7 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     match look.cycle {
         Some(cycle) => {
             findings::deadlock(&visible, &cycle);
-            if cycle.ends() {
-                Verdict::Go
-            } else {
-                Verdict::Deadlock
-            }
+            verdict(cycle.ends())
         }
         None => {
             // A task that completes the cycle at this moment reports it itself, as a deadlock.
@@ -75,6 +66,11 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     }
 }
 
+/// What to do about a wait that completes a cycle, which may end at a deadline.
+const fn verdict(ends: bool) -> Verdict {
+    if ends { Verdict::Go } else { Verdict::Deadlock }
+}
+
 /// The wait of the calling task goes on, and has lasted until the time that [`Wait::next`] named.
 pub(crate) fn still_waits(own: &Own) {
     if let Some(mut wait) = own.wait.get() {
@@ -86,22 +82,18 @@ pub(crate) fn still_waits(own: &Own) {
 
 /// Reports what is due in a wait.
 fn report(own: &Own, wait: &Wait, due: Due) {
-    let Wait {
-        lock, mode, site, ..
-    } = *wait;
     if let Some(blocker) = due.inversion {
-        findings::inversion(own, lock, mode, site, &blocker, due.lasted);
+        findings::inversion(own, wait, &blocker, due.lasted);
     }
     if due.searches_processes {
         cross_process::search(own, findings::deadlock_across_processes);
     }
     if due.queues_behind_writers {
-        queue_behind_writers(own, lock, mode);
+        queue_behind_writers(own, wait.lock, wait.mode);
         search_again(own);
     }
     if due.is_long {
-        let blocker = wait.blocker.as_ref();
-        findings::long_wait(own, lock, mode, site, blocker, due.lasted);
+        findings::long_wait(own, wait, due.lasted);
     }
 }
 

@@ -12,10 +12,9 @@ use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::board;
 use crate::check::record::bounded::Text;
+use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::settings;
-use crate::check::record::{held::HeldEntry, own::Own};
-use crate::check::report::findings;
-use crate::check::report::words;
+use crate::check::report::{finding::TaskText, findings, words};
 use crate::hook::record::{name_of, pack, unpack};
 use crate::hook::{Lock, RecordedSite, Site};
 use crate::sys::thread;
@@ -73,15 +72,8 @@ pub(crate) fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
 
 fn report(own: &Own, mine: &HeldEntry, site: Site) {
     let (lock, mode) = mine.lock();
-    let who = words::me(own);
-    findings::ends_holding(
-        who,
-        lock,
-        mode,
-        mine.site.into(),
-        site,
-        "ended while holding",
-    );
+    let (who, taken) = (words::me(own), mine.site.into());
+    findings::ends_holding(who, lock, mode, taken, site, "ended while holding");
 }
 
 /// Stores an end. Returns whether there was room.
@@ -205,7 +197,7 @@ impl EndedCopy {
     fn report(&self, what: &str) {
         let (lock, mode) = unpack(self.lock, self.what);
         if generation_of(lock) == Some(self.generation) {
-            let who = words::ended(self.process, self.thread, self.name);
+            let who = TaskText::new(self.process, self.thread, self.name);
             findings::ends_holding(who, lock, mode, self.site, Site::UNKNOWN, what);
         }
     }

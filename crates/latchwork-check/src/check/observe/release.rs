@@ -3,8 +3,8 @@
 use super::lookup::{is_known, join_region, know};
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::holder::Holder;
+use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::rule::Rule;
-use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::record::{settings, totals};
 use crate::check::report::findings;
 use crate::hook::{Lock, Site, Verdict};

@@ -17,9 +17,12 @@
 //! positions follow from the constants, and any string of bytes is a valid value of each type.
 //!
 //! *Frozen within a [`VERSION`].*
+#![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::check::record::bounded;
 use crate::hook::{HeldLock, TaskRecord};
+use core::fmt::Write;
 
 /// The name of the memory file.
 pub const BOARD: &str = "latchwork-board";
@@ -209,6 +212,26 @@ pub(crate) const COMMON: u32 = u32::MAX;
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Text>() == 128);
 const _: () = assert!(size_of::<Report>() == 8192 && REPORTS_AT.is_multiple_of(64));
 
+/// A type of which any string of bytes is a value, zeros among them.
+///
+/// # Safety
+/// The type consists only of atomics.
+pub(crate) unsafe trait Plain: Sized + Sync + 'static {}
+
+macro_rules! plain {
+    ($($Type:ty),*) => {$(
+        // SAFETY: the type consists only of atomics.
+        unsafe impl Plain for $Type {}
+    )*};
+}
+plain!(Header, Place, Text, Entry, Report, AtomicU32);
+
+/// A value of zeros.
+pub(crate) const fn zero<T: Plain>() -> T {
+    // SAFETY: zeros are a value of a `Plain` type.
+    unsafe { core::mem::zeroed() }
+}
+
 impl Text {
     /// The text, up to the first invalid byte.
     #[must_use]
@@ -216,14 +239,16 @@ impl Text {
         self.copy().to_string()
     }
 
-    pub(crate) fn copy(&self) -> crate::check::record::bounded::Text<128> {
+    pub(crate) fn copy(&self) -> bounded::Text<128> {
         // Relaxed: a text that is read while it is written is cut short.
-        let bytes: [u8; TEXT_BYTES] =
-            core::array::from_fn(|index| self.bytes[index].load(Ordering::Relaxed));
+        let bytes = self
+            .bytes
+            .each_ref()
+            .map(|byte| byte.load(Ordering::Relaxed));
         let length = bytes.iter().position(|byte| *byte == 0);
-        let mut text = crate::check::record::bounded::Text::EMPTY;
+        let mut text = bounded::Text::EMPTY;
         for chunk in bytes[..length.unwrap_or(TEXT_BYTES)].utf8_chunks() {
-            let _ = core::fmt::Write::write_str(&mut text, chunk.valid());
+            let _ = text.write_str(chunk.valid());
         }
         text
     }

@@ -2,7 +2,7 @@
 //!
 //! | part | file | what |
 //! | --- | --- | --- |
-//! | the calling thread | `own.rs`, `own/held_locks.rs`, `held.rs`, `wait.rs` | its list of held locks and its current wait, and their publication |
+//! | the calling thread | `own.rs`, `own/held_locks.rs`, `wait.rs` | its list of held locks and its current wait, and their publication |
 //! | the board | `layout.rs`, `board.rs` | what every thread holds and wants, where any process can read it |
 //! | other processes | `remote_board.rs` | texts and locks of their boards |
 //! | holders | `holder.rs` | the task that holds a lock, in the lock's own memory |
@@ -16,7 +16,6 @@
 pub(crate) mod board;
 pub(crate) mod bounded;
 pub(crate) mod condition;
-pub(crate) mod held;
 pub(crate) mod holder;
 pub(crate) mod known;
 pub mod layout;

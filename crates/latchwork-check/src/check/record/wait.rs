@@ -51,8 +51,10 @@ pub(crate) struct Wait {
     pub(crate) site: Site,
     pub(crate) began: u64,
     pub(crate) blocker: Option<Blocker>,
-    pub(crate) reported_inversion: bool,
-    pub(crate) reported_long: bool,
+    /// Whether an inversion is still to be reported: never for a lock that lends priority.
+    pub(crate) may_be_inverted: bool,
+    /// Whether its length is still to be reported.
+    pub(crate) may_be_long: bool,
     /// Whether other processes are still to be searched: see `cross_process.rs`.
     pub(crate) searches_processes: bool,
     /// Whether it waits to read where readers come first: writers then block it only after a while.

@@ -60,6 +60,23 @@ pub struct TaskText {
     pub does: Text<48>,
 }
 
+impl TaskText {
+    /// A task of which no more is known.
+    pub(crate) const fn new(process: u32, thread: u32, name: Text<16>) -> Self {
+        Self {
+            process,
+            thread,
+            name,
+            priority: 0,
+            recorded: 0,
+            holds: None,
+            wants: None,
+            uses: None,
+            does: Text::EMPTY,
+        }
+    }
+}
+
 /// The last time that a task of this process released a lock that it held alone.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -101,16 +118,14 @@ impl Confidence {
 
     /// The rule's number and the confidence that a report on a board contains.
     pub(crate) const fn of_report(rule: u32) -> (usize, Self) {
-        let confidence = match rule & (FOLLOWS | SUSPECTED | ASSUMED) {
+        const FLAGS: u32 = FOLLOWS | SUSPECTED | ASSUMED;
+        let confidence = match rule & FLAGS {
             0 => Self::Seen,
             FOLLOWS => Self::Follows,
             SUSPECTED => Self::Suspected,
             _ => Self::Assumed,
         };
-        (
-            (rule & !(FOLLOWS | SUSPECTED | ASSUMED)) as usize,
-            confidence,
-        )
+        ((rule & !FLAGS) as usize, confidence)
     }
 }
 

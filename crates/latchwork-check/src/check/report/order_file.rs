@@ -6,7 +6,7 @@
 use crate::atomic::Ordering;
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
-use crate::check::record::order_graph::graph::{Edge, edges};
+use crate::check::record::order_graph::graph::{Edge, GRAPH};
 use crate::check::record::settings;
 use crate::check::record::standard_error::complain;
 use crate::check::report::json::string;
@@ -32,12 +32,9 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
 fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
     let file = introspect::append_to(path).ok_or(CannotOpen)?;
     let (mut count, mut is_whole) = (0, true);
-    for edge in edges() {
+    for edge in GRAPH.edges() {
         let mut line = Line(Text::EMPTY);
-        if line
-            .write(edge)
-            .is_ok_and(|is_between_classes| is_between_classes)
-        {
+        if matches!(line.write(edge), Ok(true)) {
             let bytes = line.0.as_bytes();
             is_whole = introspect::write(&file, bytes) == bytes.len();
             if !is_whole {
@@ -66,6 +63,7 @@ pub(crate) extern "C" fn save_at_exit() {
 struct Line(Text<4096>);
 
 impl Line {
+    /// Returns whether the edge leads from one class to another.
     fn write(&mut self, edge: &Edge) -> Result<bool, fmt::Error> {
         let to = &mut self.0;
         let process = thread::process_id();

@@ -1,19 +1,14 @@
 //! A finding as text for people.
 
 use crate::check::record::rule::{Rule, Severity};
-use crate::check::report::finding::{Confidence, Finding, TaskText, Use};
+use crate::check::report::finding::{Confidence, Finding, LockText, Released, TaskText, Use};
 use crate::hook::Mode;
 use core::fmt::{self, Write};
 
 impl fmt::Display for Finding {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            to,
-            "== latchwork: {} [{}] {:016x}",
-            self.verdict(),
-            self.rule,
-            self.id
-        )?;
+        let (verdict, rule, id) = (self.verdict(), self.rule, self.id);
+        writeln!(to, "== latchwork: {verdict} [{rule}] {id:016x}")?;
         writeln!(to, "   {}", self.summary)?;
         let sure = match self.confidence {
             Confidence::Seen => "observed",
@@ -23,29 +18,28 @@ impl fmt::Display for Finding {
             }
             Confidence::Suspected => "suspected: possible if a second task does the same",
         };
-        writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
+        writeln!(to, "   rule: {} ({sure})", rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
-            task.write(number + 1, self.rule, to)?;
+            task.write(number + 1, rule, to)?;
         }
         self.write_locks(to)?;
         if let Some(released) = &self.released {
-            let by = if released.name.is_empty() {
+            let Released {
+                thread, name, at, ..
+            } = released;
+            let by = if name.is_empty() {
                 "a task that has ended"
             } else {
-                &*released.name
+                &**name
             };
             let how = if released.by_guard {
                 ", when it dropped its guard; lock call:"
             } else {
                 ","
             };
-            writeln!(
-                to,
-                "   released last by {by} ({}){how} {}",
-                released.thread, released.at
-            )?;
+            writeln!(to, "   released last by {by} ({thread}){how} {at}")?;
         }
-        if matches!(self.rule, Rule::OneOrder | Rule::OneTaskOrder) {
+        if matches!(rule, Rule::OneOrder | Rule::OneTaskOrder) {
             self.write_interleaving(to)?;
         }
         if !self.note.is_empty() {
@@ -55,14 +49,13 @@ impl fmt::Display for Finding {
             let what = if depth == 0 { "stack:" } else { "" };
             writeln!(to, "   {what:6} {place}")?;
         }
-        writeln!(to, "   to suppress: {} {:016x}", self.rule, self.id)
+        writeln!(to, "   to suppress: {rule} {id:016x}")
     }
 }
 
 impl TaskText {
     fn write(&self, number: usize, rule: Rule, to: &mut impl Write) -> fmt::Result {
-        write!(to, "   task {number}: ")?;
-        self.write_identity(to)?;
+        write!(to, "   task {number}: {}", Identity(self))?;
         if self.priority != 0 {
             write!(to, ", priority {}", self.priority)?;
         }
@@ -84,17 +77,23 @@ impl TaskText {
         }
         Ok(())
     }
+}
 
-    /// Its name, process and thread.
-    pub(crate) fn write_identity(&self, to: &mut impl Write) -> fmt::Result {
-        let name = if self.name.is_empty() {
+/// A task's name, process and thread, for display.
+pub(crate) struct Identity<'a>(pub(crate) &'a TaskText);
+
+impl fmt::Display for Identity<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(task) = self;
+        let name = if task.name.is_empty() {
             "?"
         } else {
-            &*self.name
+            &*task.name
         };
-        match (self.process, self.thread) {
-            (process, thread) if process == thread => write!(to, "{name} ({thread})"),
-            (0, thread) => write!(to, "{name} ({thread})"),
+        match (task.process, task.thread) {
+            (process, thread) if process == thread || process == 0 => {
+                write!(to, "{name} ({thread})")
+            }
             (process, thread) => write!(to, "{name} ({process}/{thread})"),
         }
     }
@@ -118,25 +117,14 @@ fn write_use(what: &str, of: &Use, to: &mut impl Write) -> fmt::Result {
         Mode::Exclusive => "",
         Mode::Shared => " to read",
     };
-    write!(
-        to,
-        "      {what} {} {}{mode}, {}",
-        of.lock.kind.name(),
-        of.lock.name,
-        of.at
-    )?;
-    match of.nanoseconds {
-        0 => writeln!(to),
-        nanoseconds => {
-            let milliseconds = nanoseconds / 1_000_000;
-            writeln!(
-                to,
-                ", for {}.{:03} s",
-                milliseconds / 1000,
-                milliseconds % 1000
-            )
-        }
+    let (kind, name, at) = (of.lock.kind.name(), &of.lock.name, &of.at);
+    write!(to, "      {what} {kind} {name}{mode}, {at}")?;
+    if of.nanoseconds != 0 {
+        let milliseconds = of.nanoseconds / 1_000_000;
+        let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+        write!(to, ", for {seconds}.{rest:03} s")?;
     }
+    writeln!(to)
 }
 
 impl Finding {
@@ -149,16 +137,15 @@ impl Finding {
 
     fn write_locks(&self, to: &mut impl Write) -> fmt::Result {
         for (index, of) in self.uses().enumerate() {
-            let lock = &of.lock;
-            let is_new = !self.uses().take(index).any(|before| {
-                before.lock.address == lock.address && *before.lock.name == *lock.name
-            });
-            if is_new {
-                writeln!(
-                    to,
-                    "   lock {} at {:#x}, created {}",
-                    lock.name, lock.address, lock.made_at
-                )?;
+            let LockText {
+                name,
+                address,
+                made_at,
+                ..
+            } = &of.lock;
+            let is_it = |lock: &LockText| lock.address == *address && *lock.name == **name;
+            if !self.uses().take(index).any(|before| is_it(&before.lock)) {
+                writeln!(to, "   lock {name} at {address:#x}, created {made_at}")?;
             }
         }
         Ok(())
@@ -175,14 +162,8 @@ impl Finding {
                 let of = if wants { &task.wants } else { &task.holds };
                 let Some(of) = of else { continue };
                 let verb = if wants { "waits for" } else { "locks" };
-                let indent = number * columns;
-                writeln!(
-                    to,
-                    "     {:indent$}task {}: {verb} {}",
-                    "",
-                    number + 1,
-                    of.lock.name
-                )?;
+                let (indent, number, name) = (number * columns, number + 1, &of.lock.name);
+                writeln!(to, "     {:indent$}task {number}: {verb} {name}", "")?;
             }
         }
         Ok(())

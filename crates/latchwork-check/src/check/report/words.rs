@@ -89,15 +89,12 @@ pub(crate) fn use_of(
     since: u64,
 ) -> Use {
     let now = clock::monotonic();
+    let lasted = now.saturating_sub(since).max(1);
     Use {
         lock: lock(process, lock_used),
         mode,
         at: place(process, site),
-        nanoseconds: if since == 0 {
-            0
-        } else {
-            now.saturating_sub(since).max(1)
-        },
+        nanoseconds: if since == 0 { 0 } else { lasted },
     }
 }
 
@@ -147,30 +144,8 @@ pub(crate) fn released(lock: Lock) -> Option<Released> {
 pub(crate) fn me(own: &Own) -> TaskText {
     let (process, thread) = own.identity();
     TaskText {
-        process,
-        thread,
-        name: clean(&thread::name()),
         priority: own.record().priority.load(Ordering::Relaxed),
-        recorded: 0,
-        holds: None,
-        wants: None,
-        uses: None,
-        does: Text::EMPTY,
-    }
-}
-
-/// A task that has ended.
-pub(crate) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
-    TaskText {
-        process,
-        thread,
-        name,
-        priority: 0,
-        recorded: 0,
-        holds: None,
-        wants: None,
-        uses: None,
-        does: Text::EMPTY,
+        ..TaskText::new(process, thread, clean(&thread::name()))
     }
 }
 
@@ -178,21 +153,14 @@ pub(crate) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
 pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
     let view = who.record.view();
     // Its current name; the record has the name with which it began.
-    let name = thread_name(who.process, who.thread);
+    let mut name = thread_name(who.process, who.thread);
+    if name.is_empty() {
+        name = clean(view.name());
+    }
     TaskText {
-        process: who.process,
-        thread: who.thread,
-        name: if name.is_empty() {
-            clean(view.name())
-        } else {
-            name
-        },
         priority: view.priority,
-        recorded: 0,
-        holds: None,
         wants: view.wants.map(|wants| use_of_held(who.process, &wants)),
-        uses: None,
-        does: Text::EMPTY,
+        ..TaskText::new(who.process, who.thread, name)
     }
 }
 

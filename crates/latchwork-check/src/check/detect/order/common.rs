@@ -16,13 +16,13 @@
 //! In the child of a fork, the task of a lock that one task had taken becomes [`NO_TASK`], since the thread has another
 //! number there.
 
-use super::search::more_important;
-use super::search::{OrderCycle, search};
+use super::search::{OrderCycle, more_important, search};
 use crate::atomic::Ordering;
 use crate::check::record::board;
 use crate::check::record::layout::{COMMON, Entry, NO_TASK};
-use crate::check::record::order_graph::graph::{GRAPH, HELD_COMMON, WANTED_COMMON};
-use crate::check::record::order_graph::node::{COMMON_NODE, is_common, node_of};
+use crate::check::record::order_graph::graph::{
+    COMMON_NODE, GRAPH, HELD_COMMON, WANTED_COMMON, is_common, node_of,
+};
 use crate::check::record::own::Own;
 use crate::hook::Lock;
 

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::check::record::layout::Plain;
 use crate::sys::board as memory;
 use core::ptr::{self, NonNull};
 
@@ -14,16 +15,12 @@ const FIRST: usize = 1024;
 /// Enough for two million rows.
 const PIECES: usize = 11;
 
-/// # Safety
-/// All fields are atomics, for which zero is a value.
-pub(crate) unsafe trait Row: Sync + 'static {}
-
 /// Rows by number.
 pub(crate) struct Rows<T> {
     pieces: [AtomicPtr<T>; PIECES],
 }
 
-impl<T: Row> Rows<T> {
+impl<T: Plain> Rows<T> {
     pub(crate) const fn new() -> Self {
         Self {
             pieces: [const { AtomicPtr::new(ptr::null_mut()) }; PIECES],
