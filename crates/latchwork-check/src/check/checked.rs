@@ -9,17 +9,21 @@
 //! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
-use super::observer::{self, Checker};
-use super::tagged;
+use super::observer::{self, Checker, destroyed, introduced, uses_no_lock};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::check::kinds::Checkable;
-use crate::check::record::tag::Tag;
-use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::{Interruptible, Protocol, Relock, SleepPlace, Unfinished};
+use crate::check::observe::lookup::NoLock;
+use crate::check::record::tag::{State, Tag};
+use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
+use crate::mutex::{
+    Interruptible, Protocol, RawError, Relock, RobustOps, SleepPlace, Unfinished, WaitMode,
+};
 use crate::region::{Relocatable, Shareable, fingerprint};
+use crate::sys::robust_list::{Head, Node};
+use crate::task::Me;
 use crate::time::Deadline;
+use core::convert::Infallible;
 use core::error::Error;
-use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
@@ -62,25 +66,16 @@ pub struct Checked<P, A = Reports> {
 }
 
 /// Why a lock of a [`Checked<P, Refuses>`](Checked) was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused<F> {
     /// Waiting would complete a wait-for cycle, which was reported.
+    #[error("waiting for the lock would be a deadlock")]
     Deadlock,
     /// The protocol cannot acquire the lock.
+    #[error("{0}")]
     Fault(F),
 }
-
-impl<F: fmt::Display> fmt::Display for Refused<F> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deadlock => formatter.write_str("waiting for the lock would be a deadlock"),
-            Self::Fault(fault) => fault.fmt(formatter),
-        }
-    }
-}
-
-impl<F: Error> Error for Refused<F> {}
 
 impl<P, A> Checked<P, A> {
     /// Wraps an unlocked lock. Reports name it by the place of this call, or by the object of a region that it lies in.
@@ -137,8 +132,7 @@ mod sealed {
 
         fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>)
         -> Self::Outcome<P, G>;
-        fn fault<F: Error>(fault: F) -> Self::Fault<F>;
-        fn deadlock<F: Error>() -> Self::Fault<F>;
+        fn fault<F: Error>(refused: Refused<F>) -> Self::Fault<F>;
     }
 
     impl Answer for Reports {
@@ -151,12 +145,11 @@ mod sealed {
             P::outcome(result)
         }
 
-        fn fault<F: Error>(fault: F) -> F {
-            fault
-        }
-
-        fn deadlock<F: Error>() -> F {
-            unreachable!("`Reports` refuses no call")
+        fn fault<F: Error>(refused: Refused<F>) -> F {
+            match refused {
+                Refused::Fault(fault) => fault,
+                Refused::Deadlock => unreachable!("`Reports` refuses no call"),
+            }
         }
     }
 
@@ -172,18 +165,36 @@ mod sealed {
             result
         }
 
-        fn fault<F: Error>(fault: F) -> Refused<F> {
-            Refused::Fault(fault)
-        }
-
-        fn deadlock<F: Error>() -> Refused<F> {
-            Refused::Deadlock
+        fn fault<F: Error>(refused: Refused<F>) -> Refused<F> {
+            refused
         }
     }
 }
 use sealed::{Answer, Failed};
 
-impl<P: Checkable, A> Checked<P, A> {
+/// Checks the tag of a lock, before each use of the lock.
+#[inline]
+pub(super) fn verify(tag: &Tag, lock: impl FnOnce() -> Lock, site: Site) {
+    if !tag.is_in_place() {
+        explain(tag, lock(), site);
+    }
+}
+
+#[cold]
+pub(super) fn explain(tag: &Tag, lock: Lock, site: Site) {
+    let what = match tag.state() {
+        State::Unused => return introduced(lock, tag),
+        // Another task used it for the first time after the check that led here.
+        State::InUse => return,
+        State::Copied => NoLock::Copied,
+        State::Zeroed => NoLock::Zeroed,
+        State::Dropped => NoLock::Ended,
+        State::Overwritten => NoLock::Overwritten,
+    };
+    uses_no_lock(lock, what, site);
+}
+
+impl<P: Checkable, A: Answer> Checked<P, A> {
     #[inline]
     fn me(&self) -> Lock {
         self.tag.lock(P::KIND, P::TRAITS)
@@ -191,7 +202,7 @@ impl<P: Checkable, A> Checked<P, A> {
 
     #[inline]
     fn verify(&self, site: Site) {
-        tagged::verify(&self.tag, || self.me(), site);
+        verify(&self.tag, || self.me(), site);
     }
 
     /// Acquires the lock: first by a try, and then by `wait`, which waits at most until the deadline that it is given,
@@ -200,7 +211,6 @@ impl<P: Checkable, A> Checked<P, A> {
     fn take<U>(
         &self,
         site: Site,
-        refuses: bool,
         deadline: Option<Deadline>,
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
     ) -> Result<bool, Failed<P::Fault, U>> {
@@ -210,7 +220,7 @@ impl<P: Checkable, A> Checked<P, A> {
             Checker::taken(self.me(), Mode::Exclusive, How::Locked, site);
             return Ok(true);
         }
-        self.take_contended(site, refuses, deadline, wait)
+        self.take_contended(site, deadline, wait)
     }
 
     /// Returns the fault, and reports it if it is a breach of a rule.
@@ -227,7 +237,6 @@ impl<P: Checkable, A> Checked<P, A> {
     fn take_contended<U>(
         &self,
         site: Site,
-        refuses: bool,
         deadline: Option<Deadline>,
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
     ) -> Result<bool, Failed<P::Fault, U>> {
@@ -246,53 +255,44 @@ impl<P: Checkable, A> Checked<P, A> {
             }
         }
         let verdict = Checker::wants(me, Mode::Exclusive, deadline.is_some(), site);
-        if refuses && verdict == Verdict::Deadlock {
+        if A::REFUSES && verdict == Verdict::Deadlock {
             Checker::gave_up(me);
             return Err(Failed::Deadlock);
         }
-        loop {
-            let report = observer::next_report_time().map(Deadline::from_nanoseconds);
-            let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
-            let ended = wait(report.or(deadline));
-            match ended {
+        let ended = loop {
+            let report = observer::report_before(deadline);
+            match wait(report.or(deadline)) {
                 Ok(Ok(true)) => {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }
                 Ok(Ok(false)) if report.is_some() => observer::still_waits(),
-                Ok(Ok(false)) => {
-                    Checker::gave_up(me);
-                    return Ok(false);
-                }
-                Ok(Err(unfinished)) => {
-                    Checker::gave_up(me);
-                    return Err(Failed::Unfinished(unfinished));
-                }
-                Err(fault) => {
-                    Checker::gave_up(me);
-                    return Err(Failed::Fault(fault));
-                }
+                Ok(Ok(false)) => break Ok(false),
+                Ok(Err(unfinished)) => break Err(Failed::Unfinished(unfinished)),
+                Err(fault) => break Err(Failed::Fault(fault)),
             }
-        }
+        };
+        Checker::gave_up(me);
+        ended
     }
 
-    /// Waits until the deadline, or without a limit.
-    fn wait(&self, deadline: Option<Deadline>) -> Result<Result<bool, Never>, P::Fault> {
-        match deadline {
-            Some(deadline) => self.lock.acquire_until(deadline).map(Ok),
-            None => self.lock.acquire().map(|()| Ok(true)),
-        }
-    }
-
+    /// Acquires the lock, at most until the deadline.
     #[inline]
-    fn try_take(&self, site: Site) -> Result<bool, P::Fault> {
-        self.verify(site);
-        let taken = self.lock.try_acquire();
-        let taken = taken.map_err(|fault| self.fault(fault, site))?;
-        if taken {
-            Checker::taken(self.me(), Mode::Exclusive, How::Tried, site);
-        }
-        Ok(taken)
+    fn take_until(
+        &self,
+        site: Site,
+        deadline: Option<Deadline>,
+    ) -> Result<bool, A::Fault<P::Fault>> {
+        let wait = |deadline| match deadline {
+            Some(deadline) => self.lock.acquire_until(deadline).map(Ok::<_, Infallible>),
+            None => self.lock.acquire().map(|()| Ok(true)),
+        };
+        self.take(site, deadline, wait)
+            .map_err(|failed| match failed {
+                Failed::Fault(fault) => A::fault(Refused::Fault(fault)),
+                Failed::Unfinished(never) => match never {},
+                Failed::Deadlock => A::fault(Refused::Deadlock),
+            })
     }
 
     /// # Safety
@@ -308,34 +308,6 @@ impl<P: Checkable, A> Checked<P, A> {
             // SAFETY: by the caller's contract; a lock that another task holds is released as without the checker.
             unsafe { self.lock.release() }
         }
-    }
-
-    /// # Safety
-    /// As for [`Protocol::release`].
-    unsafe fn release_to_wait_at(&self, condvar: Lock, timed: bool, site: Site) {
-        self.verify(site);
-        if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
-            // SAFETY: by the caller's contract.
-            unsafe { self.lock.release() }
-        }
-    }
-
-    fn acquire_again_after(&self, arrival: Relock) -> Result<(), P::Fault> {
-        let taken = self.lock.acquire_again(arrival);
-        observer::condvar_wait_ends(self.me(), taken.is_ok());
-        taken
-    }
-}
-
-/// Protocols whose waits always finish have no unfinished wait.
-#[derive(Clone, Copy, Debug)]
-enum Never {}
-
-fn answer_of<A: Answer, F: Error>(failed: Failed<F, Never>) -> A::Fault<F> {
-    match failed {
-        Failed::Fault(fault) => A::fault(fault),
-        Failed::Unfinished(never) => match never {},
-        Failed::Deadlock => A::deadlock(),
     }
 }
 
@@ -354,23 +326,26 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     #[inline]
     #[track_caller]
     fn acquire(&self) -> Result<(), Self::Fault> {
-        let wait = |deadline| self.wait(deadline);
-        let taken = self.take(Site::caller(), A::REFUSES, None, wait);
-        taken.map(|_| ()).map_err(answer_of::<A, _>)
+        self.take_until(Site::caller(), None).map(|_| ())
     }
 
     #[inline]
     #[track_caller]
     fn try_acquire(&self) -> Result<bool, Self::Fault> {
-        self.try_take(Site::caller()).map_err(A::fault)
+        let site = Site::caller();
+        self.verify(site);
+        let taken = self.lock.try_acquire();
+        let taken = taken.map_err(|fault| A::fault(Refused::Fault(self.fault(fault, site))))?;
+        if taken {
+            Checker::taken(self.me(), Mode::Exclusive, How::Tried, site);
+        }
+        Ok(taken)
     }
 
     #[inline]
     #[track_caller]
     fn acquire_until(&self, deadline: Deadline) -> Result<bool, Self::Fault> {
-        let wait = |deadline| self.wait(deadline);
-        let taken = self.take(Site::caller(), A::REFUSES, Some(deadline), wait);
-        taken.map_err(answer_of::<A, _>)
+        self.take_until(Site::caller(), Some(deadline))
     }
 
     #[inline]
@@ -391,12 +366,17 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     }
 
     unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.release_to_wait_at(condvar, timed, site) }
+        self.verify(site);
+        if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
+            // SAFETY: by the caller's contract.
+            unsafe { self.lock.release() }
+        }
     }
 
     fn acquire_again(&self, arrival: Relock) -> Result<(), Self::Fault> {
-        self.acquire_again_after(arrival).map_err(A::fault)
+        let taken = self.lock.acquire_again(arrival);
+        observer::condvar_wait_ends(self.me(), taken.is_ok());
+        taken.map_err(|fault| A::fault(Refused::Fault(fault)))
     }
 }
 
@@ -415,13 +395,47 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
                 Err(unfinished) => Err(unfinished),
             })
         };
-        match self.take(Site::caller(), false, deadline, wait) {
+        match self.take(Site::caller(), deadline, wait) {
             Ok(true) => Ok(Ok(())),
             Ok(false) => Ok(Err(Unfinished::TimedOut)),
             Err(Failed::Unfinished(unfinished)) => Ok(Err(unfinished)),
             Err(Failed::Fault(fault)) => Err(fault),
             Err(Failed::Deadlock) => unreachable!("this call is never refused"),
         }
+    }
+}
+
+// A robust lock has the size of libc's mutex, 40 bytes, so it carries no tag: the checker knows the lock only by its
+// address, and cannot detect that it was copied or overwritten. A call that would complete a wait-for cycle fails with
+// `LockError::Deadlock`, as does a recursive call by the lock's own check.
+// SAFETY: the wrapped protocol acquires and releases the word.
+unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
+    type Observer = Checker;
+    const MARK: usize = P::MARK;
+    const HIDES_STATE: bool = P::HIDES_STATE;
+
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
+        P::take(node, me, wait_mode)
+    }
+
+    fn free(node: &Node, head: &Head, before: usize) {
+        P::free(node, head, before);
+    }
+
+    fn pass_on(node: &Node) {
+        P::pass_on(node);
+    }
+
+    fn enter(node: &Node, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
+        P::enter(node, wait_mode)
+    }
+
+    fn ceiling(node: &Node) -> u8 {
+        P::ceiling(node)
+    }
+
+    fn leave(ceiling: u8) {
+        P::leave(ceiling);
     }
 }
 
@@ -441,7 +455,9 @@ unsafe impl<P: Relocatable, A> Relocatable for Checked<P, A> {}
 impl<P, A> Drop for Checked<P, A> {
     fn drop(&mut self) {
         // The kind does not matter: the entry on the board has it.
-        let lock = Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Mutex);
-        tagged::end(&self.tag, lock);
+        if self.tag.end() {
+            let lock = Lock::new(ptr::from_ref(self).addr(), Kind::Mutex);
+            destroyed(lock, Site::UNKNOWN);
+        }
     }
 }

@@ -10,7 +10,7 @@
 pub use super::observe::ended_threads::joins_are_reported;
 #[doc(hidden)]
 pub use super::observe::fast_path::{Since, releasing_as_usual, taken_as_usual};
-pub use super::observe::no_lock::NoLock;
+pub use super::observe::lookup::NoLock;
 pub use super::observer::{
     condvar_begins, condvar_ends, condvar_notifies, destroyed, ends_for_sleepers, failed, forked,
     freed, gave_up, has_ended, has_waited, initialised, initialised_again, is_unknown, joined,

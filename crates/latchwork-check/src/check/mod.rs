@@ -76,7 +76,7 @@
 //! | `report/` | findings, as values, text and JSON; the board as tools read it | `detect/`, `record/` |
 //! | `observe/` | the events: what a report of a lock changes, and which rules it may break | all of these |
 //! | `observer.rs`, [`hook`], `configure.rs` | the functions by which locks report, and the variable `LATCHWORK_CHECK` | `observe/` |
-//! | `checked.rs`, `rwlock.rs`, `robust.rs`, `tagged.rs`, `kinds.rs` | [`Checked`] and its forms | `observer.rs` |
+//! | `checked.rs`, `rwlock.rs`, `kinds.rs` | [`Checked`] and its forms | `observer.rs` |
 //!
 //! No arrow leads back: a test that parses the source checks it. Detection returns what it has detected; an event reports it.
 //!
@@ -96,9 +96,7 @@ mod observe;
 mod observer;
 mod record;
 mod report;
-mod robust;
 mod rwlock;
-mod tagged;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -6,10 +6,9 @@
 //! `observe/` that handles the event.
 
 use super::configure;
-use super::observe::no_lock::NoLock;
+use super::observe::lookup::{self, NoLock};
 use super::observe::{
-    acquire, ended_threads, fast_path, foreign_objects, lifetime, lookup, misuse, reinitialised,
-    release, sleep, thread_end,
+    acquire, ended_threads, fast_path, foreign_objects, lifetime, misuse, release, sleep,
 };
 use super::record::own::{Busy, Own};
 use super::record::rule::Rule;
@@ -18,6 +17,7 @@ use super::record::{known, settings, sites};
 use crate::atomic::AtomicU64;
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Table, Verdict};
 use crate::task::Me;
+use crate::time::Deadline;
 use core::ops::Range;
 
 /// See the head of this file.
@@ -103,7 +103,7 @@ impl Observer for Checker {
     /// A thread that has no record, as in the child of a fork, begins again at its first lock.
     #[inline(always)]
     fn task_ends() -> bool {
-        Own::enter_if_known().is_some_and(thread_end::goes_on)
+        Own::enter_if_known().is_some_and(ended_threads::goes_on)
     }
 }
 
@@ -205,7 +205,7 @@ events! {
     /// `mark` is unique to this address, and not zero. The memory stays a lock's until the call returns.
     #[cold]
     #[inline(never)]
-    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = reinitialised::unmarked, else ();
+    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = lifetime::unmarked, else ();
 }
 
 /// The calling task has acquired a lock.
@@ -233,6 +233,12 @@ pub(super) fn holds(lock: Lock) -> bool {
 #[must_use]
 pub fn next_report_time() -> Option<u64> {
     enter()?.wait.get()?.next()
+}
+
+/// As [`next_report_time`], if that is before the deadline of the wait.
+pub(super) fn report_before(deadline: Option<Deadline>) -> Option<Deadline> {
+    let report = next_report_time().map(Deadline::from_nanoseconds);
+    report.filter(|report| deadline.is_none_or(|deadline| *report < deadline))
 }
 
 /// As [`fast_path::releasing_as_usual`], but not inlined: one copy for all checked locks of a program.
@@ -321,7 +327,7 @@ pub fn notifies_without_mutex(condvar: Lock, site: Site) {
 /// The calling thread is about to end, with all the locks that it holds.
 pub fn task_ends(site: Site) {
     if let Some(own) = Own::enter_if_known() {
-        thread_end::ends(own, site);
+        ended_threads::ends(own, site);
     }
 }
 

@@ -7,17 +7,25 @@
 //! together with all locks that are held at that time. Where joins are not reported, an end is reported at once.
 //!
 //! *Bounds:* [`MOST`] ends at a time; others are reported at once.
+//!
+//! *When a thread has ended:* its destructors run one after the other: first those of its thread-locals, then those of its keys
+//! (`pthread_key_create`), in rounds. The destructor of the thread's record is one of the latter, and a later one may
+//! release what the thread holds. So a thread that holds something is checked again in the next round, and in the one
+//! after that. There is no fourth round, since the round of the first check is unknown: a thread may have locked for
+//! the first time in a key's destructor. A lock that is released after the third check, or that is taken then and
+//! released by a still later destructor, is a false positive.
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::board;
 use crate::check::record::bounded::Text;
-use crate::check::record::own::{HeldEntry, Own};
+use crate::check::record::own::{Busy, HeldEntry, Own};
 use crate::check::record::settings;
 use crate::check::report::{finding::TaskText, findings, words};
 use crate::hook::record::{name_of, pack, unpack};
 use crate::hook::{Lock, RecordedSite, Site};
-use crate::sys::thread;
+use crate::sys::{thread, thread_end::ROUNDS};
+use crate::task;
 
 const MOST: usize = 64;
 
@@ -57,8 +65,34 @@ pub fn joins_are_reported() {
     JOINS_ARE_REPORTED.store(true, Ordering::Relaxed);
 }
 
+/// The thread's end has begun, or goes on. Returns whether the thread is to be checked again, and must be known until
+/// then.
+pub(crate) fn goes_on(own: Busy) -> bool {
+    let (process, thread) = own.identity();
+    let holds = process != thread && own.locks().next().is_some();
+    if holds && checks_again(&own) {
+        own.end_copies();
+        return true;
+    }
+    ends(own, Site::UNKNOWN);
+    false
+}
+
+fn checks_again(own: &Own) -> bool {
+    own.ends.set(own.ends.get() + 1);
+    own.ends.get() < ROUNDS - 1 && task::end_again()
+}
+
+/// The calling thread is about to end, with all the locks that it holds.
+pub(crate) fn ends(own: Busy, site: Site) {
+    for mine in own.locks() {
+        ends_with(&own, &mine, site);
+    }
+    Own::end(own);
+}
+
 /// The calling thread ends, and holds a lock.
-pub(crate) fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
+fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
     let (process, thread) = own.identity();
     if process == thread {
         // The process usually ends with its first thread.

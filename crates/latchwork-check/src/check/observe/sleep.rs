@@ -3,7 +3,7 @@
 use super::lookup::{is_known, know};
 use super::release::{forget_holder, was_held};
 use crate::atomic::Ordering;
-use crate::check::detect::unsignallable;
+use crate::check::detect::lasting::is_unsignallable;
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
@@ -83,7 +83,7 @@ pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) {
     know(own, object, site);
     let timed = if timed { TIMED } else { 0 };
     own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
-    if timed == 0 && unsignallable::is_unsignallable(object) {
+    if timed == 0 && is_unsignallable(object) {
         findings::unsignallable_wait(own, object, site);
     }
 }

@@ -1,9 +1,8 @@
 //! The settings: what is checked, and where findings go. `configure.rs` makes them.
 #![allow(unsafe_code)]
 
-use super::report_fd::{ReportFd, ReportFile};
 use super::rule::Rule;
-use super::standard_error::complain;
+use super::standard_error::{ReportFd, ReportFile, complain};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::helper::{self, Helper};
 use crate::sys::{board as memory, introspect};
