@@ -1,30 +1,14 @@
 //! What the checker does with its findings: configured by the variable `LATCHWORK_CHECK`, or by calls.
 //!
-//! The variable is a list, separated by commas. (A program that runs with more privileges than its caller ignores it.)
-//!
-//! | word | meaning |
-//! | --- | --- |
-//! | `off` | nothing is checked |
-//! | `fatal` | the first finding that is not suppressed aborts the program, after its report |
-//! | `refuse` | an interposed call that would complete a wait-for cycle fails with `EDEADLK` |
-//! | `quiet` | no text on standard error |
-//! | `json=PATH` | findings are appended to a file, one JSON object a line |
-//! | `suppress=PATH` | a file of suppression lines, in the form in which reports end |
-//! | `without=RULE` | breaches of this rule are not reported; may be given several times |
-//! | `order=PATH` | the lock order is appended to a file when the program ends in good order |
-//! | `exit` | locks that are held when the process ends are reported, too |
-//! | `long=MS` | longer waits are reported; default 10,000, 0 for none |
-//! | `long-hold=MS` | longer holds are reported at the release, with the precision of a kernel tick; default 0, for none |
-//! | `hints` | uses that are allowed but may be faults are reported, too: `notifies-with-mutex` |
-//! | `inversion=MS` | how long a task may wait for one of lower priority; default 1 |
+//! The head of [`check`](crate::check) has the words of the variable. (A program that runs with more privileges than its
+//! caller ignores it.)
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::check::observe::ended_threads;
 use crate::check::record::rule::Rule;
-use crate::check::record::settings;
 use crate::check::record::settings::{
-    EXIT, FATAL, FLAGS, HINTS, INVERSION, LONG_HOLD, LONG_WAIT, OFF, QUIET, READ, REFUSE, has,
-    leave_out, set, suppress,
+    self, EXIT, FATAL, FLAGS, HINTS, INVERSION, LONG_HOLD, LONG_WAIT, OFF, QUIET, READ, REFUSE,
+    has, leave_out, set, suppress,
 };
 use crate::check::record::standard_error::{self, complain};
 use crate::check::report::{order_file, sink};

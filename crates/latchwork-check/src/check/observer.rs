@@ -92,7 +92,7 @@ impl Observer for Checker {
 
     #[inline(always)]
     fn notifies(condvar: Lock, all: bool) {
-        condvar_notifies(condvar, all);
+        sleep::condvar_notifies(condvar, all);
     }
 
     #[inline(always)]
@@ -107,16 +107,16 @@ impl Observer for Checker {
     }
 }
 
-/// Defines functions that enter the calling thread and call the handler of an event. What follows `else` is the answer
+/// Defines functions that enter the calling thread and call the handler of an event. What follows `else` is what they do
 /// for a thread that cannot be entered.
 macro_rules! events {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?
-       = $handler:path, else $otherwise:expr;)*) => {$(
+       = $handler:path $(, else $otherwise:expr)?;)*) => {$(
         $(#[$meta])*
         $vis fn $name($($argument: $Type),*) $(-> $Answer)? {
             match enter() {
                 Some(own) => $handler(&own, $($argument),*),
-                None => $otherwise,
+                None => { $($otherwise)? }
             }
         }
     )*};
@@ -128,10 +128,10 @@ events! {
 
     /// As [`taken`], by the slow path.
     #[inline(never)]
-    pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) = acquire::taken, else ();
+    pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) = acquire::taken;
 
     /// The wait that [`next_report_time`] refers to goes on, and has lasted until then.
-    pub fn still_waits() = acquire::still_waits, else ();
+    pub fn still_waits() = acquire::still_waits;
 
     /// As [`releasing`], by the slow path.
     #[inline(never)]
@@ -142,32 +142,32 @@ events! {
         = sleep::condvar_begins, else Verdict::Go;
 
     /// The calling task is about to sleep for an object that has no owner.
-    pub fn waits(object: Lock, timed: bool, site: Site) = sleep::waits, else ();
+    pub fn waits(object: Lock, timed: bool, site: Site) = sleep::waits;
 
     /// The interface has initialised a lock at this address.
-    pub fn initialised(lock: Lock, name: Option<&str>, site: Site) = lifetime::initialised, else ();
+    pub fn initialised(lock: Lock, name: Option<&str>, site: Site) = lifetime::initialised;
 
     /// A lock with a tag is used for the first time.
     pub(super) fn introduced(lock: Lock, tag: &Tag) = lifetime::introduced, else { tag.settle(); };
 
     /// The interface is about to destroy a lock.
-    pub fn destroyed(lock: Lock, site: Site) = lifetime::destroyed, else ();
+    pub fn destroyed(lock: Lock, site: Site) = lifetime::destroyed;
 
     /// There is an object of this name.
-    fn named(lock: Lock, name: &str, site: Site) = lifetime::named, else ();
+    fn named(lock: Lock, name: &str, site: Site) = lifetime::named;
 
     /// An object that no task owned was deleted.
-    fn ended(lock: Lock) = lifetime::ended, else ();
+    fn ended(lock: Lock) = lifetime::ended;
 
     #[cold]
-    fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed, else ();
+    fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed;
 
     /// An object has refused a call, or should have.
-    fn misused(lock: Lock, misuse: Misuse, site: Site) = misuse::misused, else ();
+    fn misused(lock: Lock, misuse: Misuse, site: Site) = misuse::misused;
 
     /// The memory at this address is not a lock that the interface made: it was zeroed, overwritten or copied. `why` is
     /// the end of a sentence that begins with the task.
-    pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) = misuse::not_a_lock, else ();
+    pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) = misuse::not_a_lock;
 
     /// A line of a source file, as a site. Reports show it as `file:line`.
     #[must_use]
@@ -175,7 +175,7 @@ events! {
 
     /// A call of this name failed with this error because of how it was made. This is reported once for each place, and
     /// not if the call has broken another rule of the same object.
-    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = foreign_objects::failed, else ();
+    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = foreign_objects::failed;
 
     /// Whether an object was never made by its interface, nor used, as far as the checker can know.
     #[must_use]
@@ -187,15 +187,14 @@ events! {
 
     /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory
     /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
-    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::initialised_again, else ();
+    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::initialised_again;
 
     /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
     /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
     /// that were all notified: they are not blocked, wherever the C library lets them sleep until they return.
-    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site)
-        = foreign_objects::ends_for_sleepers, else ();
+    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) = foreign_objects::ends_for_sleepers;
 
-    fn hint_at_notification(condvar: Lock, site: Site) = foreign_objects::notifies_without_mutex, else ();
+    fn hint_at_notification(condvar: Lock, site: Site) = foreign_objects::notifies_without_mutex;
 
     /// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there
     /// is another lock now, and what was known of the one before no longer counts. (Unless another task holds that one:
@@ -205,7 +204,7 @@ events! {
     /// `mark` is unique to this address, and not zero. The memory stays a lock's until the call returns.
     #[cold]
     #[inline(never)]
-    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = lifetime::unmarked, else ();
+    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = lifetime::unmarked;
 }
 
 /// The calling task has acquired a lock.
@@ -290,11 +289,6 @@ pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
     condvar_ends(Lock::new(condvar, Kind::Condvar), mutex, has_mutex, site);
 }
 
-/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler.
-pub fn condvar_notifies(condvar: Lock, all: bool) {
-    sleep::condvar_notifies(condvar, all);
-}
-
 /// The sleep that [`waits`] began is over.
 pub fn has_waited(_object: Lock) {
     if let Some(own) = enter() {
@@ -329,11 +323,6 @@ pub fn task_ends(site: Site) {
     if let Some(own) = Own::enter_if_known() {
         ended_threads::ends(own, site);
     }
-}
-
-/// A thread was joined: it has ended, and the process goes on.
-pub fn joined(handle: usize) {
-    ended_threads::joined(handle);
 }
 
 /// Whether the calling thread is checked: it has reported something, or called [`forked`]. An interposer that tests

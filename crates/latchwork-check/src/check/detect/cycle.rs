@@ -163,11 +163,9 @@ pub(crate) struct SearchResult<T> {
 /// Searches for a cycle. The calling task must have published its wait.
 pub(crate) fn find_cycle<F: WaitGraph>(field: &F, me: F::Task) -> SearchResult<F::Task> {
     let mut blocker = None;
-    let cycle = if blocker_waits(field, me, &mut blocker) {
-        find_confirmed(field, me, &mut blocker)
-    } else {
-        None
-    };
+    let may_be_one = blocker_waits(field, me, &mut blocker);
+    let cycle = may_be_one.then(|| find_confirmed(field, me, &mut blocker));
+    let cycle = cycle.flatten();
     SearchResult { cycle, blocker }
 }
 

@@ -20,7 +20,6 @@ use crate::check::report::findings;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
 
-/// The calling task cannot acquire a lock at once, and is about to wait for it; until a deadline, if `timed`.
 pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     join_region(lock);
     ended_threads::is_wanted(lock);

@@ -83,7 +83,6 @@ fn checks_again(own: &Own) -> bool {
     own.ends.get() < ROUNDS - 1 && task::end_again()
 }
 
-/// The calling thread is about to end, with all the locks that it holds.
 pub(crate) fn ends(own: Busy, site: Site) {
     for mine in own.locks() {
         ends_with(&own, &mine, site);
@@ -150,7 +149,7 @@ fn generation_of(lock: Lock) -> Option<u32> {
 }
 
 /// A thread was joined: it has ended, and the process goes on.
-pub(crate) fn joined(handle: usize) {
+pub fn joined(handle: usize) {
     report_all("ended while holding", |ended| {
         ended.handle.load(Ordering::Relaxed) == handle as u64
     });

@@ -17,8 +17,6 @@ fn marks_of(object: Lock) -> Option<u32> {
     Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
 }
 
-/// A call of this name failed with this error because of how it was made. This is reported once for each place, and not
-/// if the call has broken another rule of the same object.
 pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
     own.know_site(site);
     if own.broken.replace(0) != object.address() {
@@ -26,7 +24,6 @@ pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site
     }
 }
 
-/// Whether an object was never made by its interface, nor used, as far as the checker can know.
 pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
     let is_there = |marks: u32| marks & GONE == 0;
     board::board().is_some_and(|board| {
@@ -36,13 +33,10 @@ pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
     }) && !introspect::is_shared_memory(object.address() as u64)
 }
 
-/// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
 pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
     marks_of(object).is_some_and(|marks| marks & ENDED != 0)
 }
 
-/// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory was
-/// certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
 pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
     let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
     if marks_of(object).is_some_and(is_made)
@@ -55,9 +49,6 @@ pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site:
     }
 }
 
-/// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads do
-/// not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable that were
-/// all notified: they are not blocked, wherever the C library lets them sleep until they return.
 pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
     let known = board::board().and_then(|board| board.lock(object.address()));
     let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);

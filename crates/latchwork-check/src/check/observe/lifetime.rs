@@ -15,7 +15,6 @@ use crate::hook::{Lock, Site};
 use crate::sys::introspect;
 use core::ops::Range;
 
-/// The interface has initialised a lock at this address.
 pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
     own.leave_to_parent(lock.address());
     if is_known(lock) {
@@ -24,7 +23,6 @@ pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site)
     known::made(own, lock, name, site);
 }
 
-/// A lock with a tag is used for the first time.
 pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     let Some(board) = board::board() else { return };
     join_region(lock);
@@ -45,7 +43,6 @@ pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     known::enter_tagged(board, lock, tag);
 }
 
-/// The interface is about to destroy a lock.
 pub(crate) fn destroyed(own: &Own, lock: Lock, site: Site) {
     let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) else {
         return;
@@ -73,7 +70,6 @@ fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
     }
 }
 
-/// There is an object of this name.
 pub(crate) fn named(own: &Own, lock: Lock, name: &str, site: Site) {
     let known = board::board().and_then(|board| board.lock(lock.address()));
     let is_new = known.is_none_or(|entry| {
@@ -84,7 +80,6 @@ pub(crate) fn named(own: &Own, lock: Lock, name: &str, site: Site) {
     }
 }
 
-/// An object that no task owned was deleted.
 pub(crate) fn ended(_own: &Own, lock: Lock) {
     if let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) {
         known::gone(entry);

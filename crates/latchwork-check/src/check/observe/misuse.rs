@@ -8,8 +8,6 @@ use crate::check::report::findings;
 use crate::hook::{Lock, Misuse, Site};
 use core::fmt;
 
-/// The memory at this address is not a lock that the interface made: it was zeroed, overwritten or copied. `why` is the
-/// end of a sentence that begins with the task.
 pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Site) {
     own.know_site(site);
     let other = VisibleTasks::holder(own, lock);
@@ -21,7 +19,6 @@ pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Sit
     findings::misuse(own, rule, lock, site, other, format_args!("{why}"));
 }
 
-/// An object has refused a call, or should have.
 pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
     own.know_site(site);
     join_region(lock);

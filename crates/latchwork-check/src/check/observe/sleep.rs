@@ -12,7 +12,6 @@ use crate::check::report::findings;
 use crate::hook::record::{TIMED, pack};
 use crate::hook::{Lock, Mode, Site, Verdict};
 
-/// The calling task is about to release a mutex and wait for a condition.
 pub(crate) fn condvar_begins(
     own: &Own,
     condvar: Lock,
@@ -69,16 +68,15 @@ pub(crate) fn current(own: &Own) -> (usize, Site) {
     (own.wanted.get(), site)
 }
 
-/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler, so
-/// this does not enter the calling thread.
-pub(crate) fn condvar_notifies(condvar: Lock, all: bool) {
+/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler.
+pub fn condvar_notifies(condvar: Lock, all: bool) {
+    // Made for a signal handler, this does not enter the calling thread.
     let entry = board::made().and_then(|board| board.lock(condvar.address()));
     if let Some(entry) = entry {
         condition::notified(entry, all);
     }
 }
 
-/// The calling task is about to sleep for an object that has no owner.
 pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) {
     know(own, object, site);
     let timed = if timed { TIMED } else { 0 };

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
+use crate::check::record::bounded;
 use crate::check::record::layout::{
     BOARD, BYTES, COMMON, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NO_TASK, NOTES, NOTES_AT,
     Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS,
@@ -300,13 +301,8 @@ impl Board {
         (None, None)
     }
 
-    /// Whether there is a text under a key.
-    #[inline]
-    pub(crate) fn has_text(self, key: u64) -> bool {
-        self.find_text(key).0.is_some()
-    }
-
     /// The text under a key, if there is one.
+    #[inline]
     pub(crate) fn text_of(self, key: u64) -> Option<&'static Text> {
         self.find_text(key).0
     }
@@ -314,8 +310,8 @@ impl Board {
     /// Enters a text under a key, if there is room. Under the lock.
     pub(crate) fn enter_text(self, key: u64, text: core::fmt::Arguments<'_>) {
         if let (None, Some(place)) = self.find_text(key) {
-            let bytes = &place.bytes;
-            let _ = core::fmt::write(&mut Writer { bytes, at: 0 }, text);
+            // Relaxed: the Release store of the key publishes it.
+            put(&place.bytes, &bounded::Text::<TEXT_BYTES>::new(text));
             // Release: pairs with `find_text`.
             place.key.store(key, Ordering::Release);
             let first = ptr::from_ref(self.text(0)).addr();
@@ -354,48 +350,35 @@ impl Board {
         for entry in parents.locks() {
             let address = entry.address.load(Ordering::Relaxed) as usize;
             self.enter_lock(address, |own| {
-                own.site
-                    .store(entry.site.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.name
-                    .store(entry.name.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.what
-                    .store(entry.what.load(Ordering::Relaxed), Ordering::Relaxed);
+                let wide = [
+                    (&own.site, &entry.site),
+                    (&own.name, &entry.name),
+                    (&own.pair, &entry.pair),
+                ];
+                for (own, its) in wide {
+                    own.store(its.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+                let narrow = [
+                    (&own.what, &entry.what),
+                    (&own.node, &entry.node),
+                    (&own.generation, &entry.generation),
+                ];
+                for (own, its) in narrow {
+                    own.store(its.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
                 // The thread that goes on in the child has another task number there.
                 let task = entry.task.load(Ordering::Relaxed);
                 let task = if task == COMMON { COMMON } else { NO_TASK };
                 own.task.store(task, Ordering::Relaxed);
-                own.pair
-                    .store(entry.pair.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.node
-                    .store(entry.node.load(Ordering::Relaxed), Ordering::Relaxed);
-                let generation = entry.generation.load(Ordering::Relaxed);
-                own.generation.store(generation, Ordering::Relaxed);
             });
         }
     }
 }
 
-/// Writes a text over an earlier one.
+/// Writes a text into a slot, over an earlier one.
 fn put(place: &[AtomicU8], text: &str) {
     let text = whole_characters(text, place.len()).bytes();
     for (place, byte) in place.iter().zip(text.chain(core::iter::once(0))) {
         place.store(byte, Ordering::Relaxed);
-    }
-}
-
-/// Writes a text into an empty slot.
-struct Writer {
-    bytes: &'static [AtomicU8; TEXT_BYTES],
-    at: usize,
-}
-
-impl core::fmt::Write for Writer {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        for byte in whole_characters(text, TEXT_BYTES - self.at).bytes() {
-            // Relaxed: the Release store of the key publishes it.
-            self.bytes[self.at].store(byte, Ordering::Relaxed);
-            self.at += 1;
-        }
-        Ok(())
     }
 }

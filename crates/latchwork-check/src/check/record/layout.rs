@@ -21,7 +21,7 @@
 
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::check::record::bounded;
-use crate::hook::{HeldLock, TaskRecord};
+use crate::hook::{HeldLock, RecordedSite, TaskRecord};
 use core::fmt::Write;
 
 /// The name of the memory file.
@@ -269,6 +269,12 @@ impl Entry {
     pub(crate) fn is_at(&self, address: usize) -> bool {
         // Acquire: pairs with the Release in `enter_lock`.
         self.address.load(Ordering::Acquire) == address as u64
+    }
+
+    /// The key of its name, or 0, and the place where it was made.
+    pub(crate) fn name_and_site(&self) -> (u64, RecordedSite) {
+        let site = RecordedSite::new(self.site.load(Ordering::Relaxed));
+        (self.name.load(Ordering::Relaxed), site)
     }
 }
 

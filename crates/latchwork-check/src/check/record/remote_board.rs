@@ -36,9 +36,7 @@ pub(crate) fn find_lock(board: &OwnedFd, address: u64) -> Option<Entry> {
 
 /// The key of a lock's name, and where it was made.
 pub(crate) fn lock(process: u32, address: u64) -> Option<(u64, RecordedSite)> {
-    let entry = find_lock(&open(process)?, address)?;
-    let site = RecordedSite::new(entry.site.load(Ordering::Relaxed));
-    Some((entry.name.load(Ordering::Relaxed), site))
+    Some(find_lock(&open(process)?, address)?.name_and_site())
 }
 
 /// The board of a process.

@@ -42,7 +42,6 @@ static ORDER: Path = Path::none();
 /// A path that was given, in an arena; a relative path is stored after the directory in which the program began.
 struct Path {
     text: AtomicPtr<u8>,
-    length: AtomicU32,
 }
 
 impl Path {
@@ -51,7 +50,6 @@ impl Path {
     const fn none() -> Self {
         Self {
             text: AtomicPtr::new(ptr::null_mut()),
-            length: AtomicU32::new(0),
         }
     }
 
@@ -66,13 +64,13 @@ impl Path {
             true => 0,
             false => introspect::write_directory(room),
         };
-        let Some(rest) = room[directory..].get_mut(..path.len()) else {
+        // The last byte stays zero, and ends the path.
+        let end = directory + path.len();
+        let Some(rest) = room[..Self::BYTES - 1].get_mut(directory..end) else {
             return false;
         };
         rest.copy_from_slice(path.as_bytes());
-        let length = directory + path.len();
-        self.length.store(length as u32, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `get`.
+        // Release: pairs with the Acquire in `as_c_str`.
         self.text.store(memory.as_ptr(), Ordering::Release);
         true
     }
@@ -89,14 +87,7 @@ impl Path {
     }
 
     fn get(&self) -> Option<&'static str> {
-        let memory = self.text.load(Ordering::Acquire);
-        if memory.is_null() {
-            return None;
-        }
-        let length = self.length.load(Ordering::Relaxed) as usize;
-        // SAFETY: `keep` wrote that many bytes before it stored the address; the arena stays mapped.
-        let bytes = unsafe { core::slice::from_raw_parts(memory, length) };
-        str::from_utf8(bytes).ok()
+        self.as_c_str()?.to_str().ok()
     }
 }
 
@@ -152,9 +143,8 @@ fn suppressed() -> &'static [AtomicU64] {
 
 pub(crate) fn is_suppressed(id: u64) -> bool {
     let count = SUPPRESSIONS.load(Ordering::Relaxed) as usize;
-    let all = suppressed().iter().take(count);
-    all.into_iter()
-        .any(|suppressed| suppressed.load(Ordering::Relaxed) == id)
+    let mut all = suppressed().iter().take(count);
+    all.any(|suppressed| suppressed.load(Ordering::Relaxed) == id)
 }
 
 /// The file to which the lock order is appended.

@@ -119,9 +119,10 @@ impl BoardReader {
     #[must_use]
     pub fn lock(&self, address: u64) -> Option<BoardLock> {
         let entry = find_lock(&self.0, address)?;
+        let (name, made_at) = entry.name_and_site();
         (entry.what.load(Ordering::Relaxed) & GONE == 0).then(|| BoardLock {
-            name: self.text(entry.name.load(Ordering::Relaxed)),
-            made_at: RecordedSite::new(entry.site.load(Ordering::Relaxed)),
+            name: self.text(name),
+            made_at,
         })
     }
 

@@ -31,7 +31,7 @@ impl fmt::Display for Json<'_> {
         field(to, "summary", &finding.summary)?;
         to.write_str(",\"tasks\":[")?;
         for (index, one) in finding.tasks.iter().enumerate() {
-            comma(to, index)?;
+            to.write_str(if index > 0 { "," } else { "" })?;
             task(to, one)?;
         }
         to.write_str("],\"released\":")?;
@@ -42,19 +42,12 @@ impl fmt::Display for Json<'_> {
         field(to, "note", &finding.note)?;
         to.write_str(",\"stack\":[")?;
         for (index, place) in finding.stack.iter().enumerate() {
-            comma(to, index)?;
+            to.write_str(if index > 0 { "," } else { "" })?;
             string(to, place)?;
         }
         let Finding { rule, id, .. } = finding;
         write!(to, "],\"suppression\":\"{rule} {id:016x}\"}}")
     }
-}
-
-fn comma(to: &mut impl Write, index: usize) -> fmt::Result {
-    if index > 0 {
-        to.write_char(',')?;
-    }
-    Ok(())
 }
 
 fn task(to: &mut impl Write, task: &TaskText) -> fmt::Result {

@@ -100,17 +100,15 @@ impl Line {
 
 /// A name of a lock's class that is the same in every run: its name, or the place where it was made.
 fn class_name(address: usize) -> Text<128> {
-    let process = thread::process_id();
-    let known = board().and_then(|board| board.lock(address));
-    let mut name = Text::EMPTY;
-    if let Some(entry) = known {
-        let key = entry.name.load(Ordering::Relaxed);
-        if let Some(text) = (key != 0).then(|| board()?.text_of(key)).flatten() {
-            let _ = name.write_str(&text.copy());
-        } else {
-            let site = RecordedSite::new(entry.site.load(Ordering::Relaxed));
-            let _ = name.write_str(&words::place(process, site));
-        }
-    }
-    name
+    let Some(board) = board() else {
+        return Text::EMPTY;
+    };
+    board.lock(address).map_or(Text::EMPTY, |entry| {
+        let (key, site) = entry.name_and_site();
+        let name = (key != 0).then(|| board.text_of(key)).flatten();
+        name.map_or_else(
+            || words::place(thread::process_id(), site),
+            |name| name.copy(),
+        )
+    })
 }

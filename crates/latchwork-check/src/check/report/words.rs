@@ -5,7 +5,7 @@ use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::holder::Holder;
-use crate::check::record::layout::PLACES;
+use crate::check::record::layout::{Entry, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
 use crate::check::record::rule::Rule;
@@ -42,12 +42,8 @@ pub(crate) fn lock(process: u32, lock: Lock) -> LockText {
     let mut shown = Shown(Text::EMPTY);
     let mut made_at = PlaceText::EMPTY;
     let known = if process == thread::process_id() {
-        board()
-            .and_then(|board| board.lock(lock.address()))
-            .map(|entry| {
-                let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
-                (load(&entry.name), RecordedSite::new(load(&entry.site)))
-            })
+        let entry = board().and_then(|board| board.lock(lock.address()));
+        entry.map(Entry::name_and_site)
     } else {
         remote_board::lock(process, lock.address() as u64)
     };

@@ -1,10 +1,6 @@
 //! Whether a lock was taken by one task so far, or is *common*: taken by at least two.
 //!
-//! | [`Entry::task`] | meaning |
-//! | --- | --- |
-//! | [`NO_TASK`] | no task has taken it; or it is gone, has no owner, or counts as common since processes share it |
-//! | a task's number | only that task has taken it |
-//! | [`COMMON`] | at least two tasks have taken it |
+//! [`Entry::task`] says so: [`NO_TASK`], the number of the only task, or [`COMMON`].
 //!
 //! A task that wants a lock counts as one that takes it. The fast path of taking a lock, in `fast_path.rs`, applies
 //! only if this state does not change; so each lock comes here at its first use, and at the first use by a second task.
