@@ -112,65 +112,58 @@ impl<P: Default, A> Default for Checked<P, A> {
     }
 }
 
-mod sealed {
-    use super::{Error, Protocol, Refused, Refuses, Reports};
+/// Why a call that may wait has not acquired the lock.
+enum Failed<F, U> {
+    Deadlock,
+    Fault(F),
+    Unfinished(U),
+}
 
-    /// Why a call that may wait has not acquired the lock.
-    #[derive(Debug)]
-    pub enum Failed<F, U> {
-        Deadlock,
-        Fault(F),
-        Unfinished(U),
+/// How [`Reports`] and [`Refuses`] convert a protocol's results.
+pub trait Answer {
+    type Fault<F: Error>: Error;
+    type Outcome<P: Protocol, G>;
+    /// Whether a call fails that would complete a wait-for cycle.
+    const REFUSES: bool;
+
+    fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>) -> Self::Outcome<P, G>;
+    fn fault<F: Error>(refused: Refused<F>) -> Self::Fault<F>;
+}
+
+impl Answer for Reports {
+    type Fault<F: Error> = F;
+    type Outcome<P: Protocol, G> = P::Outcome<G>;
+    const REFUSES: bool = false;
+
+    #[inline]
+    fn outcome<P: Protocol, G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
+        P::outcome(result)
     }
 
-    /// How [`Reports`] and [`Refuses`] convert a protocol's results.
-    pub trait Answer {
-        type Fault<F: Error>: Error;
-        type Outcome<P: Protocol, G>;
-        /// Whether a call fails that would complete a wait-for cycle.
-        const REFUSES: bool;
-
-        fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>)
-        -> Self::Outcome<P, G>;
-        fn fault<F: Error>(refused: Refused<F>) -> Self::Fault<F>;
-    }
-
-    impl Answer for Reports {
-        type Fault<F: Error> = F;
-        type Outcome<P: Protocol, G> = P::Outcome<G>;
-        const REFUSES: bool = false;
-
-        #[inline]
-        fn outcome<P: Protocol, G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
-            P::outcome(result)
-        }
-
-        fn fault<F: Error>(refused: Refused<F>) -> F {
-            match refused {
-                Refused::Fault(fault) => fault,
-                Refused::Deadlock => unreachable!("`Reports` refuses no call"),
-            }
-        }
-    }
-
-    impl Answer for Refuses {
-        type Fault<F: Error> = Refused<F>;
-        type Outcome<P: Protocol, G> = Result<G, Refused<P::Fault>>;
-        const REFUSES: bool = true;
-
-        #[inline]
-        fn outcome<P: Protocol, G>(
-            result: Result<G, Refused<P::Fault>>,
-        ) -> Result<G, Refused<P::Fault>> {
-            result
-        }
-
-        fn fault<F: Error>(refused: Refused<F>) -> Refused<F> {
-            refused
+    fn fault<F: Error>(refused: Refused<F>) -> F {
+        match refused {
+            Refused::Fault(fault) => fault,
+            Refused::Deadlock => unreachable!("`Reports` refuses no call"),
         }
     }
 }
-use sealed::{Answer, Failed};
+
+impl Answer for Refuses {
+    type Fault<F: Error> = Refused<F>;
+    type Outcome<P: Protocol, G> = Result<G, Refused<P::Fault>>;
+    const REFUSES: bool = true;
+
+    #[inline]
+    fn outcome<P: Protocol, G>(
+        result: Result<G, Refused<P::Fault>>,
+    ) -> Result<G, Refused<P::Fault>> {
+        result
+    }
+
+    fn fault<F: Error>(refused: Refused<F>) -> Refused<F> {
+        refused
+    }
+}
 
 /// Checks the tag of a lock, before each use of the lock.
 #[inline]

@@ -81,16 +81,11 @@
 //!
 //! # How it works
 //!
-//! | folder or file | what | uses |
-//! | --- | --- | --- |
-//! | `record/` | what is recorded: each thread's locks, the board, known locks, the lock order, settings | the libraries below |
-//! | `detect/` | what is wrong: wait-for cycles, contradictory lock orders, inversions and long waits | `record/` |
-//! | `report/` | findings, as values, text and JSON; the board as tools read it | `detect/`, `record/` |
-//! | `observe/` | the events: what a report of a lock changes, and which rules it may break | all of these |
-//! | `observer.rs`, [`hook`], `configure.rs` | the functions by which locks report, and the variable `LATCHWORK_CHECK` | `observe/` |
-//! | `checked.rs`, `rwlock.rs`, `kinds.rs` | [`Checked`] and its forms | `observer.rs` |
-//!
-//! No arrow leads back: a test that parses the source checks it. Detection returns what it has detected; an event reports it.
+//! `record/` has what is recorded: each thread's locks, the board, known locks, the lock order, settings. `detect/` finds
+//! what is wrong in it, and returns that. `report/` makes findings of it, as values, text and JSON; tools read the board
+//! through it. `observe/` has the events: what a report of a lock changes, and which rules it may break. Then come
+//! `observer.rs`, [`hook`] and `configure.rs`, and last [`Checked`] and its forms. Each uses only what comes before it: a
+//! test that parses the source checks it.
 //!
 //! A call for a lock goes this way: `observer.rs` tries `observe/fast_path.rs`. If anything about the call is new or
 //! unusual, it enters the calling thread into the checker and calls the event, for instance `observe/acquire.rs`. The

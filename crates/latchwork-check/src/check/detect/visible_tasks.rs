@@ -66,6 +66,18 @@ impl<'f> TaskRef<'f> {
     }
 }
 
+impl TaskRef<'static> {
+    fn on(board: Board) -> impl Iterator<Item = Self> {
+        let places = board.places();
+        places.filter_map(|place| TaskRef::new(&place.record, Some(place)))
+    }
+
+    /// The threads of this process, for a caller that may be none of its tasks.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        board::board().into_iter().flat_map(Self::on)
+    }
+}
+
 /// A task of a cycle: what it wants, and the lock that it holds and the task before it wants.
 #[derive(Clone, Copy)]
 pub(crate) struct Member<'f> {
@@ -84,14 +96,9 @@ pub(crate) struct VisibleTasks {
 
 impl VisibleTasks {
     pub(crate) fn new(own: &Own) -> Option<Self> {
-        Self::of(own.identity().0)
-    }
-
-    /// Those of the calling process, also for a thread that is not, or no longer, a task.
-    pub(crate) fn of(process: u32) -> Option<Self> {
         Some(Self {
             board: board::board()?,
-            process,
+            process: own.identity().0,
             wanted: None,
         })
     }
@@ -119,9 +126,7 @@ impl VisibleTasks {
 
     /// The threads of this process.
     pub(crate) fn threads(&self) -> impl Iterator<Item = TaskRef<'static>> {
-        self.board
-            .places()
-            .filter_map(|place| TaskRef::new(&place.record, Some(place)))
+        TaskRef::on(self.board)
     }
 
     /// The tasks of other processes, in the regions of the calling thread that `wanted` selects.

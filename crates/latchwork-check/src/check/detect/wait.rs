@@ -13,7 +13,7 @@ use super::cross_process;
 use super::visible_tasks::TaskRef;
 use crate::atomic::{Ordering, fence_after_update};
 use crate::check::record::own::Own;
-use crate::check::record::settings;
+use crate::check::record::settings::{INVERSION, LONG_WAIT, limit};
 use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, note_priority};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site, Traits};
@@ -99,8 +99,8 @@ impl Wait {
     /// The next time at which something may have to be reported, in nanoseconds on CLOCK_MONOTONIC; `None` if never.
     pub(crate) fn next(&self) -> Option<u64> {
         let is_below = || self.blocker.is_some_and(|blocker| blocker.is_below());
-        let inversion = (self.may_be_inverted && is_below()).then(settings::inversion);
-        let long = self.may_be_long.then(settings::long_wait);
+        let inversion = (self.may_be_inverted && is_below()).then(|| limit(&INVERSION));
+        let long = self.may_be_long.then(|| limit(&LONG_WAIT));
         let searches_again = self.searches_processes || self.may_queue_behind_writers;
         let far = searches_again.then_some(cross_process::AFTER);
         let limits = [inversion, long, far].into_iter().flatten();
@@ -119,9 +119,8 @@ impl Wait {
     pub(crate) fn due(&mut self, own: &Own) -> Due {
         let lasted = clock::monotonic().saturating_sub(self.began);
         let has_lasted = |limit: u64| limit > 0 && lasted >= limit;
-        let is_inverted = self.may_be_inverted
-            && has_lasted(settings::inversion())
-            && self.compare_priorities(own);
+        let is_inverted =
+            self.may_be_inverted && has_lasted(limit(&INVERSION)) && self.compare_priorities(own);
         let inversion = self.blocker.filter(|_| is_inverted);
         self.may_be_inverted &= inversion.is_none();
         let is_far = has_lasted(cross_process::AFTER);
@@ -130,7 +129,7 @@ impl Wait {
             inversion,
             searches_processes: is_far && take(&mut self.searches_processes),
             queues_behind_writers: is_far && take(&mut self.may_queue_behind_writers),
-            is_long: has_lasted(settings::long_wait()) && take(&mut self.may_be_long),
+            is_long: has_lasted(limit(&LONG_WAIT)) && take(&mut self.may_be_long),
         }
     }
 }

@@ -16,13 +16,13 @@
 //! released by a still later destructor, is a false positive.
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::own::{Busy, HeldEntry, Own};
 use crate::check::record::settings;
 use crate::check::report::{finding::TaskText, findings, words};
-use crate::hook::record::{name_of, pack, unpack};
+use crate::hook::record::{load_name, name_of, pack, store_name, unpack};
 use crate::hook::{Lock, RecordedSite, Site};
 use crate::sys::{thread, thread_end::ROUNDS};
 use crate::task;
@@ -122,7 +122,7 @@ fn keep(own: &Own, mine: &HeldEntry) -> bool {
         free.site.store(mine.site.raw(), Ordering::Relaxed);
         free.process.store(process, Ordering::Relaxed);
         free.thread.store(thread, Ordering::Relaxed);
-        set_name(free, &thread::name());
+        store_name(&free.name, &thread::name());
         free.generation
             .store(generation_of(lock).unwrap_or(0), Ordering::Relaxed);
         free.handle
@@ -131,16 +131,6 @@ fn keep(own: &Own, mine: &HeldEntry) -> bool {
         Some(())
     });
     kept.flatten().is_some()
-}
-
-fn set_name(ended: &Ended, name: &str) {
-    let mut bytes = [0; 16];
-    let length = name.len().min(bytes.len());
-    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-    for (place, eight) in ended.name.iter().zip(bytes.chunks_exact(8)) {
-        let eight = eight.try_into().unwrap_or([0; 8]);
-        place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
-    }
 }
 
 fn generation_of(lock: Lock) -> Option<u32> {
@@ -167,12 +157,8 @@ pub(crate) fn is_wanted(lock: Lock) {
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
     report_all("ended while holding (process exit)", |_| true);
-    let Some(visible) = VisibleTasks::of(thread::process_id()) else {
-        return;
-    };
-    for who in visible.threads() {
-        let view = who.record.view();
-        for held in view.held() {
+    for who in TaskRef::all() {
+        for held in who.record.view().held() {
             let task = words::task(who);
             let what = "holds at process exit";
             findings::ends_holding(task, held.lock, held.mode, held.site, Site::UNKNOWN, what);
@@ -206,16 +192,13 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
         let mut all = ENDED.iter();
         let one =
             all.find(|ended| ended.handle.load(Ordering::Relaxed) != 0 && is_wanted(ended))?;
-        let name = [0, 1].map(|half| one.name[half].load(Ordering::Relaxed).to_le_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(name.as_flattened());
         let copy = EndedCopy {
             lock: one.lock.load(Ordering::Relaxed),
             what: one.what.load(Ordering::Relaxed),
             site: RecordedSite::new(one.site.load(Ordering::Relaxed)),
             process: one.process.load(Ordering::Relaxed),
             thread: one.thread.load(Ordering::Relaxed),
-            name: words::clean(name_of(&bytes)),
+            name: words::clean(name_of(&load_name(&one.name))),
             generation: one.generation.load(Ordering::Relaxed),
         };
         one.handle.store(0, Ordering::Relaxed);

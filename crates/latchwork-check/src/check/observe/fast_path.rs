@@ -134,7 +134,7 @@ pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
     }
     let entry = mine.entry?;
     let is_alone = !mine.reads();
-    if settings::long_hold() > 0
+    if settings::limit(&settings::LONG_HOLD) > 0
         || !own.knows_site(site)
         || is_alone && !Holder::of(lock, entry).is(&own)
     {

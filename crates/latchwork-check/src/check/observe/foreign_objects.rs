@@ -2,7 +2,7 @@
 //! objects.
 
 use crate::atomic::Ordering;
-use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board;
 use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
@@ -55,10 +55,7 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
     if object.kind == Kind::Condvar && were_notified {
         return;
     }
-    let Some(visible) = VisibleTasks::new(own) else {
-        return;
-    };
-    let sleeping = visible.threads().filter(|who| {
+    let sleeping = TaskRef::all().filter(|who| {
         let waits = who.record.view().wants;
         waits.is_some_and(|wants| wants.lock.address() == object.address())
             && introspect::sleeps_at(who.thread)
@@ -75,10 +72,7 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
 /// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex
 /// that the calling task does not hold.
 pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
-    let Some(visible) = VisibleTasks::new(own) else {
-        return;
-    };
-    let mutex = visible.threads().find_map(|who| {
+    let mutex = TaskRef::all().find_map(|who| {
         let view = who.record.view();
         let wants = view.wants?;
         (wants.lock.address() == condvar.address()).then_some(view.also?)

@@ -1,7 +1,7 @@
 //! The calling task sleeps for an object without an owner: a condition variable, a semaphore, a queue, and the like.
 
 use super::lookup::{is_known, know};
-use super::release::{forget_holder, was_held};
+use super::release::release_mine;
 use crate::atomic::Ordering;
 use crate::check::detect::lasting::is_unsignallable;
 use crate::check::detect::visible_tasks::VisibleTasks;
@@ -27,29 +27,19 @@ pub(crate) fn condvar_begins(
         let what = format_args!("waits with a different mutex than the other waiters for");
         findings::misuse(own, Rule::OneMutexPerCondition, condvar, site, None, what);
     }
-    let verdict = match own.find(mutex.address()) {
-        // A recursive mutex is released once, and may be held still.
-        Some((place, mine)) if mine.depth > 0 => {
-            own.change(place, |mine| mine.depth -= 1);
-            Verdict::Go
-        }
-        Some((place, mine)) => {
-            own.pop(place);
-            was_held(own, &mine, site);
-            forget_holder(own, mutex, &mine, site);
-            Verdict::Go
-        }
-        None if own.unrecorded.get() > 0 || !is_known(mutex) => Verdict::Go,
-        None => {
-            let other = VisibleTasks::holder(own, mutex);
-            let what = format_args!("waits for a condition variable without holding");
-            findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
-            Verdict::NotHeld
-        }
-    };
+    let released = release_mine(own, mutex, site) || own.unrecorded.get() > 0 || !is_known(mutex);
+    if !released {
+        let other = VisibleTasks::holder(own, mutex);
+        let what = format_args!("waits for a condition variable without holding");
+        findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
+    }
     let timed = if timed { TIMED } else { 0 };
     own.begin_wait_with(condvar, pack(condvar, Mode::Exclusive) | timed, site, mutex);
-    verdict
+    if released {
+        Verdict::Go
+    } else {
+        Verdict::NotHeld
+    }
 }
 
 /// The wait for a condition is over. The mutex is reported separately.

@@ -25,6 +25,7 @@ pub(crate) const READ: u32 = 1 << 31;
 pub(crate) static FLAGS: AtomicU32 = AtomicU32::new(0);
 /// The rules that are not reported, a bit for each.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// Longer waits, and longer holds, are reported; and waits for a task of lower priority. See [`limit`].
 pub(crate) static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 pub(crate) static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 pub(crate) static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
@@ -37,10 +38,11 @@ const MOST_SUPPRESSIONS: usize = 4096;
 static JSON_PATH: Path = Path::none();
 static HELPER_PATH: Path = Path::none();
 static HELPER: Helper = Helper::new();
-static ORDER: Path = Path::none();
+/// The file to which the lock order is appended.
+pub(crate) static ORDER: Path = Path::none();
 
 /// A path that was given, in an arena; a relative path is stored after the directory in which the program began.
-struct Path {
+pub(crate) struct Path {
     text: AtomicPtr<u8>,
 }
 
@@ -54,7 +56,7 @@ impl Path {
     }
 
     /// Stores the path. Returns whether there was room for it.
-    fn keep(&self, path: &str) -> bool {
+    pub(crate) fn keep(&self, path: &str) -> bool {
         let Ok(memory) = memory::arena(Self::BYTES) else {
             return false;
         };
@@ -86,7 +88,7 @@ impl Path {
         CStr::from_bytes_until_nul(room).ok()
     }
 
-    fn get(&self) -> Option<&'static str> {
+    pub(crate) fn get(&self) -> Option<&'static str> {
         self.as_c_str()?.to_str().ok()
     }
 }
@@ -147,16 +149,6 @@ pub(crate) fn is_suppressed(id: u64) -> bool {
     all.any(|suppressed| suppressed.load(Ordering::Relaxed) == id)
 }
 
-/// The file to which the lock order is appended.
-pub(crate) fn order_path() -> Option<&'static str> {
-    ORDER.get()
-}
-
-/// Stores the path. Returns whether there was room for it.
-pub(crate) fn keep_order_path(path: &str) -> bool {
-    ORDER.keep(path)
-}
-
 /// Findings are appended to this file from now on. Returns whether it could be opened.
 pub(crate) fn append_json_to(path: &str) -> bool {
     JSON_PATH.keep(path) && open_json(JSON.descriptor()).is_some()
@@ -201,18 +193,8 @@ pub(crate) fn convey(report: &[u8], json: bool, to: BorrowedFd<'_>) -> bool {
         .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to))
 }
 
-/// Waits longer than this many nanoseconds are reported; 0 for none.
-pub(crate) fn long_wait() -> u64 {
-    LONG_WAIT.load(Ordering::Relaxed)
-}
-
-/// Holds longer than this many nanoseconds are reported; 0 for none.
+/// A limit in nanoseconds; 0 for none.
 #[inline]
-pub(crate) fn long_hold() -> u64 {
-    LONG_HOLD.load(Ordering::Relaxed)
-}
-
-/// How many nanoseconds a task may wait for one of lower priority.
-pub(crate) fn inversion() -> u64 {
-    INVERSION.load(Ordering::Relaxed)
+pub(crate) fn limit(limit: &AtomicU64) -> u64 {
+    limit.load(Ordering::Relaxed)
 }

@@ -13,7 +13,7 @@ use crate::check::report::finding::{Confidence, Finding, TASKS, TaskText, Use};
 use crate::check::report::sink::report;
 use crate::check::report::text::Identity;
 use crate::check::report::words;
-use crate::hook::record::unpack;
+use crate::hook::record::{load_name, name_of, unpack};
 use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
 
@@ -282,7 +282,7 @@ fn report_cycle<'f>(
 
 /// Locks were taken in more than one order.
 pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
-    let (rule, confidence) = match cycle.is_of_one_task() {
+    let (rule, confidence) = match cycle.is_of_one_task {
         true => (Rule::OneTaskOrder, Confidence::Suspected),
         false => (Rule::OneOrder, Confidence::Follows),
     };
@@ -298,7 +298,7 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
             let held_what = edge.held_what.load(Ordering::Relaxed);
             let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
             let name = match edge.is_by(task) {
-                true => words::clean(crate::hook::record::name_of(&edge.name())),
+                true => words::clean(name_of(&load_name(&edge.name))),
                 false => words::thread_name(process, thread),
             };
             let task = TaskText {
@@ -320,7 +320,7 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
         if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
             let _ = write!(summary, "{}", holds.lock.name);
         }
-        let (before, after) = match cycle.is_of_one_task() {
+        let (before, after) = match cycle.is_of_one_task {
             true => ("so far, one task has taken the locks in these ", "orders"),
             false => ("", "different tasks"),
         };

@@ -52,7 +52,7 @@ fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
 pub struct CannotOpen;
 
 pub(crate) extern "C" fn save_at_exit() {
-    if let Some(path) = settings::order_path()
+    if let Some(path) = settings::ORDER.get()
         && !append(path).is_ok_and(|(_, is_whole)| is_whole)
     {
         complain(format_args!("cannot save the lock order to {path}"));

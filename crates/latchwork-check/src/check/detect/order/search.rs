@@ -40,7 +40,8 @@ pub(crate) struct OrderCycle {
     edges: [u32; LONGEST],
     tasks: [u32; LONGEST],
     length: usize,
-    is_of_one_task: bool,
+    /// Whether one task has made all of them.
+    pub(crate) is_of_one_task: bool,
 }
 
 impl OrderCycle {
@@ -48,11 +49,6 @@ impl OrderCycle {
     pub(crate) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
         let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
         pairs.map(|(edge, task)| (GRAPH.edge(*edge), *task))
-    }
-
-    /// Whether one task has made all of them.
-    pub(crate) fn is_of_one_task(&self) -> bool {
-        self.is_of_one_task
     }
 }
 
@@ -62,7 +58,7 @@ pub(super) fn more_important(
     other: Option<OrderCycle>,
 ) -> Option<OrderCycle> {
     match (one, other) {
-        (Some(one), Some(other)) if one.is_of_one_task() => Some(other),
+        (Some(one), Some(other)) if one.is_of_one_task => Some(other),
         (one, other) => one.or(other),
     }
 }

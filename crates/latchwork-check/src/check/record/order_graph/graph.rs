@@ -99,6 +99,7 @@ pub(crate) struct Edge {
     pub(crate) wanted: AtomicU64,
     pub(crate) held_what: AtomicU32,
     pub(crate) wanted_what: AtomicU32,
+    /// The name of the thread that made it first.
     pub(crate) name: [AtomicU64; 2],
 }
 
@@ -427,14 +428,5 @@ impl Edge {
 
     pub(crate) fn has_many_tasks(&self) -> bool {
         self.has(MANY)
-    }
-
-    /// The name of the thread that made the edge first.
-    pub(crate) fn name(&self) -> [u8; 16] {
-        let mut name = [0; 16];
-        for (place, eight) in self.name.iter().zip(name.chunks_exact_mut(8)) {
-            eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
-        }
-        name
     }
 }

@@ -100,10 +100,10 @@ impl Graph {
         let is_in = |number: u64, way: Direction| {
             self.node(number as u32).seen[way as usize].load(Ordering::Relaxed) == walk
         };
+        let is_ahead = |number: u64| is_in(number, Direction::Forward);
+        let is_behind = |number: u64| is_in(number, Direction::Backward);
         // The levels of all of these nodes, which are distributed among them again.
-        let only_ahead = ahead
-            .iter()
-            .filter(|number| !is_in(**number, Direction::Backward));
+        let only_ahead = ahead.iter().filter(|number| !is_behind(**number));
         let all = only_ahead.chain(behind.iter());
         let mut count = 0;
         for (place, number) in levels.iter_mut().zip(all) {
@@ -114,17 +114,14 @@ impl Graph {
         levels.sort_unstable();
         // A node that is both ahead and behind lies on a cycle through the new edge.
         let mut cycle = None;
-        for number in ahead
-            .iter()
-            .filter(|number| is_in(**number, Direction::Backward))
-        {
+        for number in ahead.iter().filter(|number| is_behind(**number)) {
             match cycle {
                 None => cycle = Some(*number as u32),
                 Some(root) => self.join(root, *number as u32),
             }
         }
-        let behind = self.by_level(behind, |number| !is_in(number, Direction::Forward));
-        let ahead = self.by_level(ahead, |number| !is_in(number, Direction::Backward));
+        let behind = self.by_level(behind, |number| !is_ahead(number));
+        let ahead = self.by_level(ahead, |number| !is_behind(number));
         // The nodes behind get the lowest levels, so none of them moves up; those ahead get the highest, so none moves
         // down.
         let set = |number: u64, level: u64| {
