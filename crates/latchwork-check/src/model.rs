@@ -39,8 +39,7 @@ impl Tasks {
         }
     }
 
-    /// Called when a task that may hold a lock begins to wait for another one, or is about to: it states what
-    /// it holds.
+    /// Called when a task that may hold a lock begins to wait for another one, or is about to: it states what it holds.
     fn states_holder(&self, task: usize) {
         // Relaxed: the record is the task's own.
         let held = self.records[task].held[0].lock.load(Ordering::Relaxed) as usize;

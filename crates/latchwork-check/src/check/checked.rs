@@ -5,8 +5,8 @@
 //! may have to be reported, and is repeated.
 //!
 //! *Cost:* for each acquisition and release, the check of the [tag](crate::check::record::tag) and an update of the
-//! thread's own list of locks; see [`order`](crate::check::detect::order) for what is done
-//! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
+//! thread's own list of locks; see [`order`](crate::check::detect::order) for what is done while other locks are held.
+//! *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
 use super::observer::{self, Checker, destroyed, introduced, uses_no_lock};
@@ -112,13 +112,6 @@ impl<P: Default, A> Default for Checked<P, A> {
     }
 }
 
-/// Why a call that may wait has not acquired the lock.
-enum Failed<F, U> {
-    Deadlock,
-    Fault(F),
-    Unfinished(U),
-}
-
 /// How [`Reports`] and [`Refuses`] convert a protocol's results.
 pub trait Answer {
     type Fault<F: Error>: Error;
@@ -199,19 +192,19 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
     }
 
     /// Acquires the lock: first by a try, and then by `wait`, which waits at most until the deadline that it is given,
-    /// and returns whether it has acquired the lock.
+    /// and returns whether it has acquired the lock, or why it is unfinished.
     #[inline]
     fn take<U>(
         &self,
         site: Site,
         deadline: Option<Deadline>,
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
-    ) -> Result<bool, Failed<P::Fault, U>> {
+    ) -> Result<Result<bool, U>, Refused<P::Fault>> {
         self.verify(site);
         let taken = self.lock.try_acquire();
-        if taken.map_err(|fault| Failed::Fault(self.fault(fault, site)))? {
+        if taken.map_err(|fault| Refused::Fault(self.fault(fault, site)))? {
             Checker::taken(self.me(), Mode::Exclusive, How::Locked, site);
-            return Ok(true);
+            return Ok(Ok(true));
         }
         self.take_contended(site, deadline, wait)
     }
@@ -232,7 +225,7 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
         site: Site,
         deadline: Option<Deadline>,
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
-    ) -> Result<bool, Failed<P::Fault, U>> {
+    ) -> Result<Result<bool, U>, Refused<P::Fault>> {
         let me = self.me();
         // Polls for about as long as a short critical section takes, so only longer waits are reported. (Not for a lock
         // that lends priority, since its holder must be lent the waiter's priority at once; and not for a lock that the
@@ -240,9 +233,9 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
         if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
             rest_if_contended(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
-                if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
+                if self.lock.looks_free() && self.lock.try_acquire().map_err(Refused::Fault)? {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
-                    return Ok(true);
+                    return Ok(Ok(true));
                 }
                 pause(poll);
             }
@@ -250,23 +243,21 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
         let verdict = Checker::wants(me, Mode::Exclusive, deadline.is_some(), site);
         if A::REFUSES && verdict == Verdict::Deadlock {
             Checker::gave_up(me);
-            return Err(Failed::Deadlock);
+            return Err(Refused::Deadlock);
         }
         let ended = loop {
             let report = observer::report_before(deadline);
             match wait(report.or(deadline)) {
                 Ok(Ok(true)) => {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
-                    return Ok(true);
+                    return Ok(Ok(true));
                 }
                 Ok(Ok(false)) if report.is_some() => observer::still_waits(),
-                Ok(Ok(false)) => break Ok(false),
-                Ok(Err(unfinished)) => break Err(Failed::Unfinished(unfinished)),
-                Err(fault) => break Err(Failed::Fault(fault)),
+                ended => break ended,
             }
         };
         Checker::gave_up(me);
-        ended
+        ended.map_err(Refused::Fault)
     }
 
     /// Acquires the lock, at most until the deadline.
@@ -280,12 +271,8 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
             Some(deadline) => self.lock.acquire_until(deadline).map(Ok::<_, Infallible>),
             None => self.lock.acquire().map(|()| Ok(true)),
         };
-        self.take(site, deadline, wait)
-            .map_err(|failed| match failed {
-                Failed::Fault(fault) => A::fault(Refused::Fault(fault)),
-                Failed::Unfinished(never) => match never {},
-                Failed::Deadlock => A::fault(Refused::Deadlock),
-            })
+        let Ok(taken) = self.take(site, deadline, wait).map_err(A::fault)?;
+        Ok(taken)
     }
 
     /// # Safety
@@ -388,13 +375,12 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
                 Err(unfinished) => Err(unfinished),
             })
         };
-        match self.take(Site::caller(), deadline, wait) {
-            Ok(true) => Ok(Ok(())),
-            Ok(false) => Ok(Err(Unfinished::TimedOut)),
-            Err(Failed::Unfinished(unfinished)) => Ok(Err(unfinished)),
-            Err(Failed::Fault(fault)) => Err(fault),
-            Err(Failed::Deadlock) => unreachable!("this call is never refused"),
-        }
+        let ended = self.take(Site::caller(), deadline, wait);
+        Ok(match ended.map_err(Reports::fault)? {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Unfinished::TimedOut),
+            Err(unfinished) => Err(unfinished),
+        })
     }
 }
 

@@ -7,9 +7,7 @@
 
 use super::configure;
 use super::observe::lookup::{self, NoLock};
-use super::observe::{
-    acquire, ended_threads, fast_path, foreign_objects, lifetime, misuse, release, sleep,
-};
+use super::observe::{acquire, ended_threads, fast_path, lifetime, misuse, release, sleep};
 use super::record::own::{Busy, Own};
 use super::record::rule::Rule;
 use super::record::tag::Tag;
@@ -175,26 +173,26 @@ events! {
 
     /// A call of this name failed with this error because of how it was made. This is reported once for each place, and
     /// not if the call has broken another rule of the same object.
-    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = foreign_objects::failed;
+    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = misuse::failed;
 
     /// Whether an object was never made by its interface, nor used, as far as the checker can know.
     #[must_use]
-    pub fn is_unknown(object: Lock) -> bool = foreign_objects::is_unknown, else false;
+    pub fn is_unknown(object: Lock) -> bool = misuse::is_unknown, else false;
 
     /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
     #[must_use]
-    pub fn has_ended(object: Lock) -> bool = foreign_objects::has_ended, else false;
+    pub fn has_ended(object: Lock) -> bool = misuse::has_ended, else false;
 
     /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory
     /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
-    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::initialised_again;
+    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = misuse::initialised_again;
 
     /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
     /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
     /// that were all notified: they are not blocked, wherever the C library lets them sleep until they return.
-    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) = foreign_objects::ends_for_sleepers;
+    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) = misuse::ends_for_sleepers;
 
-    fn hint_at_notification(condvar: Lock, site: Site) = foreign_objects::notifies_without_mutex;
+    fn hint_at_notification(condvar: Lock, site: Site) = misuse::notifies_without_mutex;
 
     /// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there
     /// is another lock now, and what was known of the one before no longer counts. (Unless another task holds that one:

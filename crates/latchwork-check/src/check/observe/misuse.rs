@@ -1,11 +1,16 @@
-//! Misuse that the object itself, or the caller, has detected; and memory that is used as a lock and is none.
+//! Misuse that the object itself, or the caller, has detected; memory that is used as a lock and is none; and misuse of
+//! foreign objects that a lock's own records do not show: for interposers, which know the layout of such objects.
 
 use super::lookup::join_region;
-use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::atomic::Ordering;
+use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
+use crate::check::record::board;
+use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::report::findings;
-use crate::hook::{Lock, Misuse, Site};
+use crate::hook::{Kind, Lock, Misuse, Site};
+use crate::sys::introspect;
 use core::fmt;
 
 pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Site) {
@@ -54,5 +59,81 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
                 "has priority {own}, above the ceiling {ceiling}, and uses"
             ));
         }
+    }
+}
+
+/// The flags of an object on the board.
+fn marks_of(object: Lock) -> Option<u32> {
+    let entry = board::board()?.lock(object.address())?;
+    Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
+}
+
+pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
+    own.know_site(site);
+    if own.broken.replace(0) != object.address() {
+        findings::failed_call(own, object, call, introspect::error_name(error), site);
+    }
+}
+
+pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
+    let is_there = |marks: u32| marks & GONE == 0;
+    board::board().is_some_and(|board| {
+        // If the board is full, there are threads that do not report their uses.
+        let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
+        all_tell && board.has_room(object.address()) && !marks_of(object).is_some_and(is_there)
+    }) && !introspect::is_shared_memory(object.address() as u64)
+}
+
+pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
+    marks_of(object).is_some_and(|marks| marks & ENDED != 0)
+}
+
+pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
+    let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
+    if marks_of(object).is_some_and(is_made)
+        && introspect::keeps_what_it_is(object.address() as u64, sees_frees)
+        && own.find(object.address()).is_none()
+    {
+        own.know_site(site);
+        let what = format_args!("initialises again, without having destroyed it,");
+        findings::misuse(own, Rule::InitialisedOnce, object, site, None, what);
+    }
+}
+
+pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
+    let known = board::board().and_then(|board| board.lock(object.address()));
+    let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
+    if object.kind == Kind::Condvar && were_notified {
+        return;
+    }
+    let sleeping = TaskRef::all().filter(|who| {
+        let waits = who.record.view().wants;
+        waits.is_some_and(|wants| wants.lock.address() == object.address())
+            && introspect::sleeps_at(who.thread)
+                .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
+    });
+    let count = sleeping.count();
+    if count > 0 {
+        own.know_site(site);
+        let what = format_args!("destroys, while {count} task(s) wait for it,");
+        findings::misuse(own, Rule::NoDeleteInUse, object, site, None, what);
+    }
+}
+
+/// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex
+/// that the calling task does not hold.
+pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
+    let mutex = TaskRef::all().find_map(|who| {
+        let view = who.record.view();
+        let wants = view.wants?;
+        (wants.lock.address() == condvar.address()).then_some(view.also?)
+    });
+    if let Some(mutex) = mutex
+        && own.find(mutex as usize).is_none()
+        && own.unrecorded.get() == 0
+    {
+        own.know_site(site);
+        let what = format_args!("does not hold the waiters' mutex, and notifies");
+        findings::misuse(own, Rule::NotifiesWithMutex, condvar, site, None, what);
     }
 }

@@ -6,7 +6,6 @@
 pub(crate) mod acquire;
 pub(crate) mod ended_threads;
 pub(crate) mod fast_path;
-pub(crate) mod foreign_objects;
 pub(crate) mod lifetime;
 pub(crate) mod lookup;
 pub(crate) mod misuse;

@@ -58,12 +58,8 @@ pub(crate) fn fresh() -> Option<&'static Fresh> {
         return Some(fresh);
     }
     let page = thread::map_wipe_on_fork().ok()?;
-    match FRESH.compare_exchange(
-        ptr::null_mut(),
-        page.as_ptr().cast(),
-        Ordering::Release,
-        Ordering::Acquire,
-    ) {
+    let (none, new) = (ptr::null_mut(), page.as_ptr().cast());
+    match FRESH.compare_exchange(none, new, Ordering::Release, Ordering::Acquire) {
         // SAFETY: a zeroed page, published just now, which stays mapped.
         Ok(_) => Some(unsafe { page.cast().as_ref() }),
         Err(other) => {
@@ -123,9 +119,8 @@ fn make() -> Option<Board> {
         let header = board.header();
         // Relaxed: published by the magic number.
         header.version.store(VERSION, Ordering::Relaxed);
-        header
-            .process
-            .store(thread::process_id(), Ordering::Relaxed);
+        let process = thread::process_id();
+        header.process.store(process, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         fresh.board.store(base.as_ptr(), Ordering::Release);
         Some(board)
@@ -187,9 +182,8 @@ impl Board {
                     .is_ok()
         })?;
         // Release: pairs with `places`.
-        self.header()
-            .places
-            .fetch_max(index as u32 + 1, Ordering::Release);
+        let used = &self.header().places;
+        used.fetch_max(index as u32 + 1, Ordering::Release);
         Some((index, self.place(index)))
     }
 
@@ -287,35 +281,35 @@ impl Board {
             .map(move |index| self.text(index % TEXTS))
     }
 
-    fn find_text(self, key: u64) -> (Option<&'static Text>, Option<&'static Text>) {
+    /// The text under a key; if there is none, the index at which it could be entered.
+    fn find_text(self, key: u64) -> Result<&'static Text, Option<usize>> {
         let first = text_slot(key);
-        for step in 0..PROBES {
-            let text = self.text((first + step) % TEXTS);
+        for index in (0..PROBES).map(|step| (first + step) % TEXTS) {
+            let text = self.text(index);
             // Acquire: pairs with the Release in `enter_text`.
             match text.key.load(Ordering::Acquire) {
-                0 => return (None, Some(text)),
-                found if found == key => return (Some(text), None),
+                0 => return Err(Some(index)),
+                found if found == key => return Ok(text),
                 _ => {}
             }
         }
-        (None, None)
+        Err(None)
     }
 
     /// The text under a key, if there is one.
     #[inline]
     pub(crate) fn text_of(self, key: u64) -> Option<&'static Text> {
-        self.find_text(key).0
+        self.find_text(key).ok()
     }
 
     /// Enters a text under a key, if there is room. Under the lock.
     pub(crate) fn enter_text(self, key: u64, text: core::fmt::Arguments<'_>) {
-        if let (None, Some(place)) = self.find_text(key) {
+        if let Err(Some(index)) = self.find_text(key) {
+            let place = self.text(index);
             // Relaxed: the Release store of the key publishes it.
             put(&place.bytes, &bounded::Text::<TEXT_BYTES>::new(text));
             // Release: pairs with `find_text`.
             place.key.store(key, Ordering::Release);
-            let first = ptr::from_ref(self.text(0)).addr();
-            let index = (ptr::from_ref(place).addr() - first) / size_of::<Text>();
             self.use_more(&self.header().texts, USED_TEXTS_AT, index);
         }
     }

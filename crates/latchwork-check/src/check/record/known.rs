@@ -29,18 +29,15 @@ pub(crate) fn know(
         // Relaxed: the word is changed together with the rest of the entry.
         Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
         entry => {
-            if entry.is_some_and(|entry| was_ended(entry, lock.kind)) {
+            let is_remade_by_call =
+                matches!(lock.kind, Kind::Spin | Kind::Barrier | Kind::Semaphore);
+            let was_ended = |entry: &Entry| entry.what.load(Ordering::Relaxed) & ENDED != 0;
+            if is_remade_by_call && entry.is_some_and(was_ended) {
                 was_destroyed();
             }
             enter(board, lock, None, site, 0)
         }
     }
-}
-
-/// Whether an object was destroyed, and is of a kind that only a call can initialise again.
-fn was_ended(entry: &Entry, kind: Kind) -> bool {
-    matches!(kind, Kind::Spin | Kind::Barrier | Kind::Semaphore)
-        && entry.what.load(Ordering::Relaxed) & ENDED != 0
 }
 
 /// A lock was initialised by the interface.

@@ -6,5 +6,4 @@ pub(crate) mod findings;
 pub(crate) mod json;
 pub(crate) mod order_file;
 pub(crate) mod sink;
-pub(crate) mod text;
 pub(crate) mod words;

@@ -205,8 +205,7 @@ impl<const N: usize> Write for Shown<N> {
 /// An ID that is the same for the same rule, places and names, in whatever order the tasks are named.
 pub(crate) fn id_of(finding: &Finding) -> u64 {
     let of_use = |of: &Use| {
-        // Names that are addresses change from run to run.
-        // For a failed call the place matters, not the name.
+        // Names that are addresses change from run to run. For a failed call the place matters, not the name.
         let is_no_matter = finding.rule == Rule::NoFailedCall;
         let name = if is_no_matter || of.lock.name.starts_with("0x") {
             0
@@ -224,12 +223,8 @@ pub(crate) fn id_of(finding: &Finding) -> u64 {
         let wants = wants.map_or(2, of_use);
         holds.wrapping_mul(31) ^ wants
     };
-    let sum = finding
-        .tasks
-        .iter()
-        .map(of_task)
-        .fold(0_u64, u64::wrapping_add);
-    hash(finding.rule.name().as_bytes()) ^ sum
+    let ids = finding.tasks.iter().map(of_task);
+    hash(finding.rule.name().as_bytes()) ^ ids.fold(0_u64, u64::wrapping_add)
 }
 
 /// Adds the calling task's stack, without the checker's own frames.
