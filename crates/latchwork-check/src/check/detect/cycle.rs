@@ -163,21 +163,16 @@ pub(crate) struct SearchResult<T> {
 /// Searches for a cycle. The calling task must have published its wait.
 pub(crate) fn find_cycle<F: WaitGraph>(field: &F, me: F::Task) -> SearchResult<F::Task> {
     let mut blocker = None;
-    let may_be_one = blocker_waits(field, me, &mut blocker);
-    let cycle = may_be_one.then(|| find_confirmed(field, me, &mut blocker));
-    let cycle = cycle.flatten();
-    SearchResult { cycle, blocker }
-}
-
-/// Whether one of the tasks that block a task waits itself. Usually it does not: the holder runs, and there is no
-/// cycle.
-fn blocker_waits<F: WaitGraph>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
-    wait_of(field.record(me)).is_some_and(|wait| {
+    // Usually none of the tasks that block a task waits itself: the holder runs, and there is no cycle.
+    let may_be_one = wait_of(field.record(me)).is_some_and(|wait| {
         field.any_that_blocks(me, wait.lock, wait.mode, |other| {
             blocker.get_or_insert(other);
             field.record(other).wanted.waits().is_some()
         })
-    })
+    });
+    let cycle = may_be_one.then(|| find_confirmed(field, me, &mut blocker));
+    let cycle = cycle.flatten();
+    SearchResult { cycle, blocker }
 }
 
 /// Not inlined, since the room for the links costs more than all else that most waits need here.

@@ -47,10 +47,8 @@ fn waits(visible: &VisibleTasks) -> Option<(u32, u64)> {
 
 fn is_stuck(visible: &VisibleTasks, who: TaskRef<'static>) -> bool {
     let view = who.record.view();
-    let Some(wants) = view
-        .wants
-        .filter(|wants| !wants.timed && view.also.is_none())
-    else {
+    let wants = view.wants.filter(|wants| !wants.timed);
+    let Some(wants) = wants.filter(|_| view.also.is_none()) else {
         return false;
     };
     let waits_for_others = match wants.lock.kind {
@@ -62,12 +60,8 @@ fn is_stuck(visible: &VisibleTasks, who: TaskRef<'static>) -> bool {
         _ => false,
     };
     let is_me = who.thread == thread::thread_id();
-    let sleeps = || {
-        matches!(
-            introspect::thread_state(who.process, who.thread),
-            Some('S' | 'D')
-        )
-    };
+    let state = || introspect::thread_state(who.process, who.thread);
+    let sleeps = || matches!(state(), Some('S' | 'D'));
     waits_for_others && (is_me || wants.lock.kind == Kind::Spin || sleeps())
 }
 

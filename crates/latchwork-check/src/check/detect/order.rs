@@ -293,14 +293,10 @@ impl New {
         for (place, gate) in edge.gates.iter().zip(gates) {
             place.store(gate, Ordering::Relaxed);
         }
-        edge.held_at.store(self.mine.site.raw(), Ordering::Relaxed);
-        edge.wanted_at.store(self.site.raw(), Ordering::Relaxed);
         let (held, wanted) = (self.mine.address as u64, self.lock.address() as u64);
-        edge.held.store(held, Ordering::Relaxed);
-        edge.wanted.store(wanted, Ordering::Relaxed);
-        edge.held_what.store(self.mine.what, Ordering::Relaxed);
+        edge.held.store(held, self.mine.what, self.mine.site);
         let what = pack(self.lock, self.mode);
-        edge.wanted_what.store(what, Ordering::Relaxed);
+        edge.wanted.store(wanted, what, self.site);
         // Threads mostly get their names after they have begun, and keep them then, so the name is not read each time.
         let orders = own.orders.replace(own.orders.get().wrapping_add(1));
         if orders < 8 || orders.is_power_of_two() {

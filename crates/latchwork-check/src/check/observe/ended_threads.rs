@@ -18,12 +18,11 @@
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board;
-use crate::check::record::bounded::Text;
 use crate::check::record::own::{Busy, HeldEntry, Own};
 use crate::check::record::settings;
 use crate::check::report::{finding::TaskText, findings, words};
 use crate::hook::record::{load_name, name_of, pack, store_name, unpack};
-use crate::hook::{Lock, RecordedSite, Site};
+use crate::hook::{Lock, Mode, RecordedSite, Site};
 use crate::sys::{thread, thread_end::ROUNDS};
 use crate::task;
 
@@ -170,19 +169,21 @@ pub(crate) extern "C" fn process_ends() {
 fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
     if COUNT.load(Ordering::Relaxed) > 0 {
         while let Some(ended) = take(&is_wanted) {
-            ended.report(what);
+            let (lock, mode) = (ended.lock, ended.mode);
+            // Unless another lock is at the address now.
+            if generation_of(lock) == Some(ended.generation) {
+                findings::ends_holding(ended.who, lock, mode, ended.site, Site::UNKNOWN, what);
+            }
         }
     }
 }
 
 /// A copy of an entry, read once.
 struct EndedCopy {
-    lock: u64,
-    what: u32,
+    who: TaskText,
+    lock: Lock,
+    mode: Mode,
     site: RecordedSite,
-    process: u32,
-    thread: u32,
-    name: Text<16>,
     generation: u32,
 }
 
@@ -192,29 +193,19 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
         let mut all = ENDED.iter();
         let one =
             all.find(|ended| ended.handle.load(Ordering::Relaxed) != 0 && is_wanted(ended))?;
+        let load = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        let (lock, mode) = unpack(one.lock.load(Ordering::Relaxed), load(&one.what));
+        let name = words::clean(name_of(&load_name(&one.name)));
         let copy = EndedCopy {
-            lock: one.lock.load(Ordering::Relaxed),
-            what: one.what.load(Ordering::Relaxed),
+            who: TaskText::new(load(&one.process), load(&one.thread), name),
+            lock,
+            mode,
             site: RecordedSite::new(one.site.load(Ordering::Relaxed)),
-            process: one.process.load(Ordering::Relaxed),
-            thread: one.thread.load(Ordering::Relaxed),
-            name: words::clean(name_of(&load_name(&one.name))),
-            generation: one.generation.load(Ordering::Relaxed),
+            generation: load(&one.generation),
         };
         one.handle.store(0, Ordering::Relaxed);
         COUNT.fetch_sub(1, Ordering::Relaxed);
         Some(copy)
     })
     .flatten()
-}
-
-impl EndedCopy {
-    /// Reports the end, unless another lock is at the address now.
-    fn report(&self, what: &str) {
-        let (lock, mode) = unpack(self.lock, self.what);
-        if generation_of(lock) == Some(self.generation) {
-            let who = TaskText::new(self.process, self.thread, self.name);
-            findings::ends_holding(who, lock, mode, self.site, Site::UNKNOWN, what);
-        }
-    }
 }

@@ -218,12 +218,14 @@ const _: () = assert!(size_of::<Report>() == 8192 && REPORTS_AT.is_multiple_of(6
 /// The type consists only of atomics.
 pub(crate) unsafe trait Plain: Sized + Sync + 'static {}
 
+/// Declares types that consist only of atomics.
 macro_rules! plain {
     ($($Type:ty),*) => {$(
         // SAFETY: the type consists only of atomics.
-        unsafe impl Plain for $Type {}
+        unsafe impl $crate::check::record::layout::Plain for $Type {}
     )*};
 }
+pub(crate) use plain;
 plain!(Header, Place, Text, Entry, Report, AtomicU32);
 
 /// A value of zeros.

@@ -1,6 +1,7 @@
 //! The settings: what is checked, and where findings go. `configure.rs` makes them.
 #![allow(unsafe_code)]
 
+use super::layout::zero;
 use super::rule::Rule;
 use super::standard_error::{ReportFd, ReportFile, complain};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -29,7 +30,7 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 pub(crate) static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 pub(crate) static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 pub(crate) static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
-static JSON: ReportFd = ReportFd::new();
+static JSON: ReportFd = zero();
 /// Suppressed IDs, in an arena; those that do not fit are dropped.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -42,17 +43,13 @@ static HELPER: Helper = Helper::new();
 pub(crate) static ORDER: Path = Path::none();
 
 /// A path that was given, in an arena; a relative path is stored after the directory in which the program began.
-pub(crate) struct Path {
-    text: AtomicPtr<u8>,
-}
+pub(crate) struct Path(AtomicPtr<u8>);
 
 impl Path {
     const BYTES: usize = 4096;
 
     const fn none() -> Self {
-        Self {
-            text: AtomicPtr::new(ptr::null_mut()),
-        }
+        Self(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// Stores the path. Returns whether there was room for it.
@@ -73,13 +70,13 @@ impl Path {
         };
         rest.copy_from_slice(path.as_bytes());
         // Release: pairs with the Acquire in `as_c_str`.
-        self.text.store(memory.as_ptr(), Ordering::Release);
+        self.0.store(memory.as_ptr(), Ordering::Release);
         true
     }
 
     /// The path with its terminating zero.
     fn as_c_str(&self) -> Option<&'static CStr> {
-        let memory = self.text.load(Ordering::Acquire);
+        let memory = self.0.load(Ordering::Acquire);
         if memory.is_null() {
             return None;
         }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::check::record::layout::{plain, zero};
 use crate::sys::introspect;
 use core::fmt::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -18,6 +19,8 @@ pub(crate) struct ReportFd {
     /// Device and inode.
     file: [AtomicU64; 2],
 }
+
+plain!(ReportFd);
 
 /// The file of a [`ReportFd`], for one report.
 pub(crate) enum ReportFile {
@@ -36,13 +39,6 @@ impl AsFd for ReportFile {
 }
 
 impl ReportFd {
-    pub(crate) const fn new() -> Self {
-        Self {
-            descriptor: AtomicU32::new(0),
-            file: [const { AtomicU64::new(0) }; 2],
-        }
-    }
-
     /// Keeps `descriptor` in place of `before`; `false` if another thread has replaced or forgotten `before` meanwhile.
     pub(crate) fn keep(&self, before: Option<u32>, descriptor: u32) -> bool {
         for (known, now) in self.file.iter().zip(introspect::identity(descriptor)) {
@@ -102,7 +98,7 @@ impl ReportFd {
 }
 
 /// The file that standard error was when the checker began.
-static ERRORS: ReportFd = ReportFd::new();
+static ERRORS: ReportFd = zero();
 
 /// The program's standard error.
 const STANDARD_ERROR: u32 = 2;
@@ -164,7 +160,7 @@ pub(crate) fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r st
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::ReportFd;
+    use super::{ReportFd, zero};
     use crate::sys::introspect;
     use std::fs::{File, read_to_string};
     use std::os::fd::{AsRawFd, IntoRawFd};
@@ -175,7 +171,7 @@ mod tests {
         let [own, foreign] = ["own", "foreign"].map(|name| folder.path().join(name));
         let number = File::create(&own).unwrap().into_raw_fd();
         let descriptor = number.cast_unsigned();
-        let kept = ReportFd::new();
+        let kept = zero::<ReportFd>();
         assert!(kept.keep(None, descriptor));
         assert!(!kept.keep(None, descriptor), "another thread was faster");
         let file = kept.get().unwrap();

@@ -6,13 +6,14 @@ use crate::check::detect::lasting::lasts;
 use crate::check::detect::order;
 use crate::check::detect::visible_tasks::{Member, TaskRef, VisibleTasks};
 use crate::check::record::bounded::Text;
+use crate::check::record::order_graph::graph::End;
 use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::rule::Rule;
 use crate::check::record::wait::{Blocker, Wait};
 use crate::check::report::finding::{Confidence, Finding, Identity, TASKS, TaskText, Use};
 use crate::check::report::sink::report;
 use crate::check::report::words;
-use crate::hook::record::{load_name, name_of, unpack};
+use crate::hook::record::{load_name, name_of};
 use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
 
@@ -247,16 +248,14 @@ fn report_cycle<'f>(
     confidence_in: Confidence,
 ) {
     report(Rule::NoDeadlock, confidence_in, |finding| {
-        for Member { who, wants, holds } in members {
+        for Member { who, wants, holds } in members.take(TASKS) {
             let of_held = |held: Held| words::use_of_held(who.process, &held);
             let task = TaskText {
                 wants: wants.map(of_held),
                 holds: holds.map(of_held),
                 ..words::task(who)
             };
-            if !finding.tasks.push(task) {
-                break;
-            }
+            finding.tasks.push(task);
         }
         let Finding { tasks, summary, .. } = finding;
         for task in tasks.iter() {
@@ -287,37 +286,29 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
     };
     report(rule, confidence, |finding| {
         let process = own.identity().0;
-        for (edge, task) in cycle.edges() {
+        for (edge, task) in cycle.edges().take(TASKS) {
             let thread = edge.thread_of(task);
-            let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
-            let of = |address: u64, what: u32, site: u64| {
-                let (lock, mode) = unpack(address, what);
-                words::use_of(process, lock, mode, RecordedSite::new(site), 0)
+            let of = |end: &End| {
+                let (lock, mode, site) = end.load();
+                Some(words::use_of(process, lock, mode, site, 0))
             };
-            let held_what = edge.held_what.load(Ordering::Relaxed);
-            let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
             let name = match edge.is_by(task) {
                 true => words::clean(name_of(&load_name(&edge.name))),
                 false => words::thread_name(process, thread),
             };
             let task = TaskText {
-                holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
-                wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
+                holds: of(&edge.held),
+                wants: of(&edge.wanted),
                 ..TaskText::new(process, thread, name)
             };
-            if !finding.tasks.push(task) {
-                break;
-            }
+            finding.tasks.push(task);
         }
         let Finding { tasks, summary, .. } = finding;
         let _ = summary.write_str("order ");
-        for task in tasks.iter() {
-            if let Some(holds) = &task.holds {
-                let _ = write!(summary, "{} -> ", holds.lock.name);
-            }
-        }
-        if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
-            let _ = write!(summary, "{}", holds.lock.name);
+        let holds = tasks.iter().filter_map(|task| task.holds.as_ref());
+        for (index, holds) in holds.clone().chain(holds.take(1)).enumerate() {
+            let arrow = if index > 0 { " -> " } else { "" };
+            let _ = write!(summary, "{arrow}{}", holds.lock.name);
         }
         let (before, after) = match cycle.is_of_one_task {
             true => ("so far, one task has taken the locks in these ", "orders"),

@@ -3,7 +3,6 @@
 //! Files of several runs may be appended to one another. `latchwork order diff` shows the edges that a run of another
 //! program, or of a later version, adds.
 
-use crate::atomic::Ordering;
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::order_graph::graph::{Edge, GRAPH};
@@ -11,8 +10,6 @@ use crate::check::record::settings;
 use crate::check::record::standard_error::complain;
 use crate::check::report::json::string;
 use crate::check::report::words;
-use crate::hook::RecordedSite;
-use crate::hook::record::unpack;
 use crate::sys::{introspect, thread};
 use core::fmt::{self, Write};
 
@@ -67,15 +64,9 @@ impl Line {
     fn write(&mut self, edge: &Edge) -> Result<bool, fmt::Error> {
         let to = &mut self.0;
         let process = thread::process_id();
-        let ends = [
-            (&edge.held, &edge.held_what, &edge.held_at),
-            (&edge.wanted, &edge.wanted_what, &edge.wanted_at),
-        ];
-        let [held, wanted] = ends.map(|(address, what, site)| {
-            let address = address.load(Ordering::Relaxed);
-            let (lock, mode) = unpack(address, what.load(Ordering::Relaxed));
-            let site = RecordedSite::new(site.load(Ordering::Relaxed));
-            (lock, mode, words::place(process, site))
+        let [held, wanted] = [&edge.held, &edge.wanted].map(|end| {
+            let (lock, _, site) = end.load();
+            (lock, words::place(process, site))
         });
         let (from, to_name) = (class_name(held.0.address()), class_name(wanted.0.address()));
         if *from == *to_name {
@@ -87,8 +78,8 @@ impl Line {
             ("to", &*to_name),
             ("from_kind", held.0.kind.name()),
             ("to_kind", wanted.0.kind.name()),
-            ("held_at", &*held.2),
-            ("wanted_at", &*wanted.2),
+            ("held_at", &*held.1),
+            ("wanted_at", &*wanted.1),
         ] {
             write!(to, ",\"{name}\":")?;
             string(to, value)?;

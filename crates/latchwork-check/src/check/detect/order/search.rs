@@ -219,8 +219,8 @@ impl Search {
     fn is_of_common(&self, edge: &Edge, next: &Edge) -> bool {
         // The lock of a single lock's node was taken by the tasks of both edges.
         self.graph.is_single(edge.ends().1)
-            || (edge.has(WANTED_COMMON) || is_common_now(&edge.wanted))
-                && (next.has(HELD_COMMON) || is_common_now(&next.held))
+            || (edge.has(WANTED_COMMON) || is_common_now(&edge.wanted.lock))
+                && (next.has(HELD_COMMON) || is_common_now(&next.held.lock))
     }
 
     /// A task that has made all edges of the path, with the very same locks; see the head of
@@ -229,9 +229,11 @@ impl Search {
         let edges = || self.edges(length);
         let load = |address: &AtomicU64| address.load(Ordering::Relaxed);
         let is_same = |(edge, next): (&Edge, &Edge)| {
-            self.graph.is_single(edge.ends().1) || load(&edge.wanted) == load(&next.held)
+            self.graph.is_single(edge.ends().1) || load(&edge.wanted.lock) == load(&next.held.lock)
         };
-        let common = edges().filter(|edge| is_common_now(&edge.held)).count();
+        let common = edges()
+            .filter(|edge| is_common_now(&edge.held.lock))
+            .count();
         let is_plain = edges().all(|edge| edge.has(ASKED))
             && self.pairs(length).all(is_same)
             && (common == 0 || common == length);
@@ -272,7 +274,7 @@ fn shape(cycle: &OrderCycle) -> u64 {
         let (from, to) = edge.ends();
         let key = |node: u32| GRAPH.node(node).key.load(Ordering::Relaxed);
         let site = |site: &AtomicU64| site.load(Ordering::Relaxed);
-        let sites = [site(&edge.held_at), site(&edge.wanted_at)];
+        let sites = [site(&edge.held.site), site(&edge.wanted.site)];
         let parts = [key(from), key(to)].into_iter().chain(sites);
         parts.fold(0, |hash: u64, part| {
             (hash ^ part)

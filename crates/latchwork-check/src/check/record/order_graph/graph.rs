@@ -6,8 +6,9 @@
 
 use super::store::{Index, Rows, Scratch};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::check::record::layout::{COMMON, Entry, NO_TASK, Plain, REMADE, zero};
+use crate::check::record::layout::{COMMON, Entry, NO_TASK, REMADE, plain, zero};
 use crate::hook::record::unpack;
+use crate::hook::{Lock, Mode, RecordedSite, Site};
 
 /// In a gate, beside its address: the lock was held as one of several readers. (Locks lie at even addresses.)
 pub(crate) const READ_GATE: u64 = 1;
@@ -92,26 +93,20 @@ pub(crate) struct Edge {
     pub(crate) threads: [AtomicU32; TASKS],
     /// The further locks that were held each time.
     pub(crate) gates: [AtomicU64; GATES],
-    pub(crate) held_at: AtomicU64,
-    pub(crate) wanted_at: AtomicU64,
-    /// The addresses of the two locks, and what they were when it was made.
-    pub(crate) held: AtomicU64,
-    pub(crate) wanted: AtomicU64,
-    pub(crate) held_what: AtomicU32,
-    pub(crate) wanted_what: AtomicU32,
+    pub(crate) held: End,
+    pub(crate) wanted: End,
     /// The name of the thread that made it first.
     pub(crate) name: [AtomicU64; 2],
 }
 
-// SAFETY: all fields are atomics.
-#[allow(unsafe_code)]
-unsafe impl Plain for Node {}
-// SAFETY: all fields are atomics.
-#[allow(unsafe_code)]
-unsafe impl Plain for Edge {}
-// SAFETY: all fields are atomics.
-#[allow(unsafe_code)]
-unsafe impl Plain for Head {}
+/// One of the two locks of an edge, as it was when the edge was made.
+#[repr(C)]
+pub(crate) struct End {
+    pub(crate) lock: AtomicU64,
+    /// Where it was taken, or wanted.
+    pub(crate) site: AtomicU64,
+    pub(crate) what: AtomicU32,
+}
 
 /// Changed under the lock, except `lost`.
 pub(crate) struct Head {
@@ -136,7 +131,7 @@ pub(crate) struct Head {
     pub(crate) changing: AtomicU32,
 }
 
-/// The graph of this process. A fork copies it.
+/// The graph of this process. A fork copies it. Zeros are an empty graph.
 pub(crate) struct Graph {
     nodes: Rows<Node>,
     edges: Rows<Edge>,
@@ -148,20 +143,11 @@ pub(crate) struct Graph {
     pub(crate) head: Head,
 }
 
-pub(crate) static GRAPH: Graph = Graph::new();
+plain!(Node, Edge, Graph);
+
+pub(crate) static GRAPH: Graph = zero();
 
 impl Graph {
-    pub(crate) const fn new() -> Self {
-        Self {
-            nodes: Rows::new(),
-            edges: Rows::new(),
-            by_key: Index::new(),
-            classes: Index::new(),
-            scratch: Scratch::new(),
-            head: zero(),
-        }
-    }
-
     /// A node by its number; number 0 is a node without edges.
     pub(crate) fn node(&self, number: u32) -> &'static Node {
         static NONE: Node = Node {
@@ -358,6 +344,22 @@ fn take_free(list: &AtomicU32, next: impl FnOnce(u32) -> &'static AtomicU32) -> 
     let after = next(number).swap(0, Ordering::Relaxed);
     list.store(after, Ordering::Relaxed);
     number
+}
+
+impl End {
+    pub(crate) fn store(&self, lock: u64, what: u32, site: Site) {
+        self.lock.store(lock, Ordering::Relaxed);
+        self.what.store(what, Ordering::Relaxed);
+        self.site.store(site.raw(), Ordering::Relaxed);
+    }
+
+    /// The lock, the mode in which it was taken or wanted, and where.
+    pub(crate) fn load(&self) -> (Lock, Mode, RecordedSite) {
+        let what = self.what.load(Ordering::Relaxed);
+        let (lock, mode) = unpack(self.lock.load(Ordering::Relaxed), what);
+        let site = self.site.load(Ordering::Relaxed);
+        (lock, mode, RecordedSite::new(site))
+    }
 }
 
 impl Edge {

@@ -289,6 +289,7 @@ impl Graph {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::check::record::layout::zero;
 
     /// A small random number generator with Knuth's constants.
     struct Random(u64);
@@ -357,7 +358,7 @@ mod tests {
     const NODES: u32 = 24;
 
     fn new(seed: u64) -> (Graph, Random) {
-        let graph = Graph::new();
+        let graph = zero::<Graph>();
         for key in 1..=NODES {
             assert_eq!(graph.new_node(key.into(), u32::MAX - 1), Some(key));
         }
