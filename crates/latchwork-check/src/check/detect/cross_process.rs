@@ -57,11 +57,8 @@ impl Process {
 
     fn identity(&self, address: usize) -> LockIdentity {
         let address = address as u64;
-        let there = self
-            .memory
-            .iter()
-            .find(|memory| memory.addresses.contains(&address));
-        match there {
+        let mut all = self.memory.iter();
+        match all.find(|memory| memory.addresses.contains(&address)) {
             Some(memory) => LockIdentity::Shared {
                 file: memory.file,
                 offset: memory.offset + (address - memory.addresses.start),

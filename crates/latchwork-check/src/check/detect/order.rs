@@ -176,8 +176,7 @@ fn note_chain(
             None => board::alone(|_| {
                 GRAPH.settle();
                 new.enter(own)
-            })
-            .unwrap_or_default(),
+            }),
         };
         if let Some(edge) = edge {
             common::remember(entry, wanted, edge);
@@ -217,14 +216,12 @@ impl New {
     fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
         let held = self.mine.address;
         let wanted = self.lock.address();
-        let beside = own
-            .locks()
-            .filter(move |mine| mine.address != held && mine.address != wanted);
+        let is_beside = move |mine: &HeldEntry| mine.address != held && mine.address != wanted;
+        let beside = own.locks().filter(is_beside);
         let alone = beside.clone().filter(|mine| !mine.reads());
         let read = beside.filter(HeldEntry::reads);
-        alone
-            .map(|mine| mine.address as u64)
-            .chain(read.map(|mine| mine.address as u64 | READ_GATE))
+        let read = read.map(|mine| mine.address as u64 | READ_GATE);
+        alone.map(|mine| mine.address as u64).chain(read)
     }
 
     /// What remains of a gate, given the locks that the task holds now; 0 for nothing.

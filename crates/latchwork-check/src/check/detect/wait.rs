@@ -45,16 +45,14 @@ impl Wait {
         blocker: Option<TaskRef<'_>>,
     ) -> Self {
         let blocker = blocker.and_then(|who| {
-            let held = who.held(lock.address() as u64)?;
+            let mut held = who.held(lock.address() as u64)?;
+            held.lock = lock;
             Some(Blocker {
                 process: who.process,
                 thread: who.thread,
                 mine: Rank::UNKNOWN,
                 theirs: Rank::UNKNOWN,
-                lock,
-                mode: held.mode,
-                site: held.site,
-                since: held.since,
+                held,
             })
         });
         let mut wait = Self {

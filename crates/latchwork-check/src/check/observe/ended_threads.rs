@@ -113,9 +113,8 @@ fn keep(own: &Own, mine: &HeldEntry) -> bool {
     let (process, thread) = own.identity();
     let (lock, mode) = mine.lock();
     let kept = board::alone(|_| {
-        let free = ENDED
-            .iter()
-            .find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
+        let mut all = ENDED.iter();
+        let free = all.find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
         free.lock.store(lock.address() as u64, Ordering::Relaxed);
         free.what.store(pack(lock, mode), Ordering::Relaxed);
         free.site.store(mine.site.raw(), Ordering::Relaxed);
@@ -129,7 +128,7 @@ fn keep(own: &Own, mine: &HeldEntry) -> bool {
         COUNT.fetch_add(1, Ordering::Relaxed);
         Some(())
     });
-    kept.flatten().is_some()
+    kept.is_some()
 }
 
 fn generation_of(lock: Lock) -> Option<u32> {
@@ -207,5 +206,4 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
         COUNT.fetch_sub(1, Ordering::Relaxed);
         Some(copy)
     })
-    .flatten()
 }

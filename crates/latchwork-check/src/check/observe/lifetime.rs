@@ -34,7 +34,7 @@ pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
         let other = VisibleTasks::holder(own, lock);
         (is_old && (other.is_some() || own.find(lock.address()).is_some())).then_some(other)
     });
-    if let Some(other) = held.flatten() {
+    if let Some(other) = held {
         let rule = Rule::NotRemadeWhileHeld;
         let what = format_args!("uses a new lock in the memory of one that is still held:");
         let site = known::enter_place(tag);

@@ -86,14 +86,16 @@ pub(crate) fn made() -> Option<Board> {
     NonNull::new(fresh.board.load(Ordering::Acquire)).map(Board)
 }
 
-/// Runs `change` under the lock that guards what several tasks change.
-pub(crate) fn alone<R>(change: impl FnOnce(&Fresh) -> R) -> Option<R> {
-    let fresh = fresh()?;
+/// Runs `change` under the lock that guards what several tasks change; returns the default if there is no memory.
+pub(crate) fn alone<R: Default>(change: impl FnOnce(&Fresh) -> R) -> R {
+    let Some(fresh) = fresh() else {
+        return R::default();
+    };
     fresh.lock.lock();
     let result = change(fresh);
     // SAFETY: this function took the lock above.
     unsafe { fresh.lock.unlock() };
-    Some(result)
+    result
 }
 
 #[cold]
@@ -125,7 +127,6 @@ fn make() -> Option<Board> {
         fresh.board.store(base.as_ptr(), Ordering::Release);
         Some(board)
     })
-    .flatten()
 }
 
 impl Board {

@@ -75,7 +75,7 @@ fn enter(
         && is_static(lock.address(), &mut symbol);
     let name = if is_static { Some(&*symbol) } else { name };
     let is_new = marks & MADE != 0;
-    board::alone(|_| put(board, lock, name, site, marks, is_new)).flatten()
+    board::alone(|_| put(board, lock, name, site, marks, is_new))
 }
 
 /// Whether a lock lies in a module; writes the module's name and the offset. A page lies in a module as a whole or not
@@ -108,7 +108,7 @@ pub(crate) fn enter_place(tag: &Tag) -> Site {
 pub(crate) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
     let site = enter_place(tag);
     note_page(lock.address());
-    board::alone(|_| put(board, lock, tag.name(), site, MADE, tag.settle())).flatten()
+    board::alone(|_| put(board, lock, tag.name(), site, MADE, tag.settle()))
 }
 
 /// Enters a lock; if it has an entry, describes that again if the lock is new, or the one before it is gone. Under the
@@ -243,18 +243,18 @@ pub(crate) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Ent
     } else {
         (range.clone(), None)
     };
-    let grains = pages(&small).flat_map(move |page| {
+    let addresses = pages(&small).flat_map(move |page| {
         let range = small.clone();
         let grains = grains_in(&range, page);
         let is_marked = move |grain: &usize| grains >> grain & 1 != 0;
-        (0..u64::BITS as usize)
-            .filter(is_marked)
-            .map(move |grain| page + grain * GRAIN)
-            .map(move |grain| grain.max(range.start)..(grain + GRAIN).min(range.end))
+        let marked = (0..u64::BITS as usize).filter(is_marked);
+        marked.flat_map(move |grain| {
+            let grain = page + grain * GRAIN;
+            let (first, end) = (grain.max(range.start), (grain + GRAIN).min(range.end));
+            (first.next_multiple_of(4)..end).step_by(4)
+        })
     });
-    let in_grains = grains
-        .flat_map(|grain| (grain.start.next_multiple_of(4)..grain.end).step_by(4))
-        .filter_map(move |address| board?.lock(address));
+    let in_grains = addresses.filter_map(move |address| board?.lock(address));
     let in_table = all.into_iter().flat_map(Board::locks).filter(move |entry| {
         let address = entry.address.load(Ordering::Relaxed) as usize;
         range.contains(&address)

@@ -243,10 +243,8 @@ impl Text {
 
     pub(crate) fn copy(&self) -> bounded::Text<128> {
         // Relaxed: a text that is read while it is written is cut short.
-        let bytes = self
-            .bytes
-            .each_ref()
-            .map(|byte| byte.load(Ordering::Relaxed));
+        let load = |byte: &AtomicU8| byte.load(Ordering::Relaxed);
+        let bytes = self.bytes.each_ref().map(load);
         let length = bytes.iter().position(|byte| *byte == 0);
         let mut text = bounded::Text::EMPTY;
         for chunk in bytes[..length.unwrap_or(TEXT_BYTES)].utf8_chunks() {

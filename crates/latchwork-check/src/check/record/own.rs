@@ -254,9 +254,8 @@ impl Own {
         own.board.set(board);
         let priority = scheduling::own_priority().unwrap_or(0).into();
         wait::note_priority(priority);
-        place
-            .record
-            .begin(own.process.get(), me.tid(), priority, &thread::name());
+        let (process, record) = (own.process.get(), &place.record);
+        record.begin(process, me.tid(), priority, &thread::name());
         own.keep_private_ones();
         // SAFETY: the thread's data, which stays mapped until `end` has set 0.
         unsafe { me.set_checked(ptr::from_ref(own).addr()) };

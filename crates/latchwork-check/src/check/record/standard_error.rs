@@ -69,10 +69,8 @@ impl ReportFd {
 
     /// Whether a descriptor refers to the file.
     fn is_at(&self, descriptor: u32) -> bool {
-        let known = self
-            .file
-            .each_ref()
-            .map(|word| word.load(Ordering::Relaxed));
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let known = self.file.each_ref().map(load);
         // Zeros mean that the descriptor is closed.
         known != [0; 2] && introspect::identity(descriptor) == known
     }

@@ -154,10 +154,8 @@ impl Tag {
 
     /// The name that it was given, if any.
     pub(crate) fn name(&self) -> Option<&str> {
-        let name = unpadded(&self.name)
-            .utf8_chunks()
-            .next()
-            .map_or("", |name| name.valid());
+        let mut chunks = unpadded(&self.name).utf8_chunks();
+        let name = chunks.next().map_or("", |name| name.valid());
         (!name.is_empty()).then_some(name)
     }
 

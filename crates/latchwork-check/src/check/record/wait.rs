@@ -1,7 +1,7 @@
 //! The wait that a task is in, the task that blocks it, and the priorities of both.
 
 use crate::atomic::{AtomicBool, Ordering};
-use crate::hook::{Lock, Mode, RecordedSite, Site};
+use crate::hook::{Held, Lock, Mode, Site};
 use crate::region::{self, wait_record};
 use crate::sys::introspect;
 use core::cmp::Reverse;
@@ -69,11 +69,8 @@ pub(crate) struct Blocker {
     /// The priorities of the waiter and of the blocking task when they were in the wrong order.
     pub(crate) mine: Rank,
     pub(crate) theirs: Rank,
-    pub(crate) lock: Lock,
-    pub(crate) mode: Mode,
-    /// Where and when the blocking task took the lock.
-    pub(crate) site: RecordedSite,
-    pub(crate) since: u64,
+    /// How it holds the wanted lock.
+    pub(crate) held: Held,
 }
 
 impl Blocker {

@@ -197,9 +197,7 @@ impl fmt::Display for Finding {
         }
         self.write_locks(to)?;
         if let Some(released) = &self.released {
-            let Released {
-                thread, name, at, ..
-            } = released;
+            let (thread, name, at) = (released.thread, &released.name, &released.at);
             let by = if name.is_empty() {
                 "a task that has ended"
             } else {
@@ -310,13 +308,9 @@ impl Finding {
 
     fn write_locks(&self, to: &mut impl Write) -> fmt::Result {
         for (index, of) in self.uses().enumerate() {
-            let LockText {
-                name,
-                address,
-                made_at,
-                ..
-            } = &of.lock;
-            let is_it = |lock: &LockText| lock.address == *address && *lock.name == **name;
+            let lock = &of.lock;
+            let (name, address, made_at) = (&lock.name, lock.address, &lock.made_at);
+            let is_it = |lock: &LockText| lock.address == address && *lock.name == **name;
             if !self.uses().take(index).any(|before| is_it(&before.lock)) {
                 writeln!(to, "   lock {name} at {address:#x}, created {made_at}")?;
             }

@@ -370,19 +370,11 @@ fn waiting(own: &Own, wait: &Wait, nanoseconds: u64) -> TaskText {
 
 /// A blocking task, in a report.
 fn task_text(blocker: &Blocker) -> TaskText {
-    let Blocker {
-        process,
-        thread,
-        lock,
-        mode,
-        site,
-        since,
-        ..
-    } = *blocker;
+    let (process, thread) = (blocker.process, blocker.thread);
     let is_below = blocker.is_below();
     TaskText {
         priority: if is_below { blocker.theirs.kernel } else { 0 },
-        holds: Some(words::use_of(process, lock, mode, site, since)),
+        holds: Some(words::use_of_held(process, &blocker.held)),
         does: words::doing(process, thread),
         ..TaskText::new(process, thread, words::thread_name(process, thread))
     }

@@ -46,7 +46,6 @@ fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<OrderCycle> {
         GRAPH.settle();
         become_common(entry)
     })
-    .flatten()
 }
 
 /// Under the lock.

@@ -170,9 +170,8 @@ impl Search {
     /// The same, each with the next one in the cycle.
     fn pairs(&self, length: usize) -> impl Iterator<Item = (&'static Edge, &'static Edge)> {
         let edges = self.edges(length);
-        edges
-            .clone()
-            .zip(edges.clone().skip(1).chain(edges.take(1)))
+        let next = edges.clone().skip(1).chain(edges.clone().take(1));
+        edges.zip(next)
     }
 
     /// Returns the path as a cycle, unless it is harmless; a cycle of one task is kept aside.
@@ -231,9 +230,8 @@ impl Search {
         let is_same = |(edge, next): (&Edge, &Edge)| {
             self.graph.is_single(edge.ends().1) || load(&edge.wanted.lock) == load(&next.held.lock)
         };
-        let common = edges()
-            .filter(|edge| is_common_now(&edge.held.lock))
-            .count();
+        let is_common = |edge: &&Edge| is_common_now(&edge.held.lock);
+        let common = edges().filter(is_common).count();
         let is_plain = edges().all(|edge| edge.has(ASKED))
             && self.pairs(length).all(is_same)
             && (common == 0 || common == length);

@@ -175,9 +175,8 @@ impl Graph {
     /// All edges, for saving them.
     pub(crate) fn edges(&self) -> impl Iterator<Item = &'static Edge> {
         let count = self.head.edges.load(Ordering::Acquire);
-        (1..=count)
-            .map(|number| self.edge(number))
-            .filter(|edge| edge.key.load(Ordering::Acquire) != 0)
+        let edges = (1..=count).map(|number| self.edge(number));
+        edges.filter(|edge| edge.key.load(Ordering::Acquire) != 0)
     }
 
     /// Runs a change of the derived data. Under the lock.
@@ -386,11 +385,8 @@ impl Edge {
     /// Whether two tasks cannot make both edges at the same time, because both hold a common gate, one of them
     /// exclusively.
     pub(crate) fn excludes(&self, other: &Self) -> bool {
-        let gates = |edge: &Self| {
-            edge.gates
-                .each_ref()
-                .map(|gate| gate.load(Ordering::Relaxed))
-        };
+        let load = |gate: &AtomicU64| gate.load(Ordering::Relaxed);
+        let gates = |edge: &Self| edge.gates.each_ref().map(load);
         let theirs = gates(other);
         let excludes = |mine: u64| {
             let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
@@ -410,10 +406,8 @@ impl Edge {
     }
 
     pub(crate) fn tasks(&self) -> impl Iterator<Item = u32> {
-        self.tasks
-            .iter()
-            .map(|task| task.load(Ordering::Relaxed))
-            .filter(|task| *task != 0)
+        let tasks = self.tasks.iter().map(|task| task.load(Ordering::Relaxed));
+        tasks.filter(|task| *task != 0)
     }
 
     /// The thread of a task that has made the edge; 0 if unknown.

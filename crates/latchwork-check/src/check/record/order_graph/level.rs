@@ -125,9 +125,8 @@ impl Graph {
         // The nodes behind get the lowest levels, so none of them moves up; those ahead get the highest, so none moves
         // down.
         let set = |number: u64, level: u64| {
-            self.node(number as u32)
-                .level
-                .store(level as u32, Ordering::Relaxed);
+            let node = self.node(number as u32);
+            node.level.store(level as u32, Ordering::Relaxed);
         };
         for (number, level) in behind.iter().zip(levels.iter()) {
             set(*number, *level);
