@@ -8,12 +8,12 @@
 //!
 //! *Bounds:* [`MOST`] ends at a time; others are reported at once.
 //!
-//! *When a thread has ended:* its destructors run one after the other: first those of its thread-locals, then those of its keys
-//! (`pthread_key_create`), in rounds. The destructor of the thread's record is one of the latter, and a later one may
-//! release what the thread holds. So a thread that holds something is checked again in the next round, and in the one
-//! after that. There is no fourth round, since the round of the first check is unknown: a thread may have locked for
-//! the first time in a key's destructor. A lock that is released after the third check, or that is taken then and
-//! released by a still later destructor, is a false positive.
+//! *When a thread has ended:* its destructors run one after the other: first those of its thread-locals, then those of
+//! its keys (`pthread_key_create`), in rounds. The destructor of the thread's record is one of the latter, and a later
+//! one may release what the thread holds. So a thread that holds something is checked again in the next round, and in
+//! the one after that. There is no fourth round, since the round of the first check is unknown: a thread may have
+//! locked for the first time in a key's destructor. A lock that is released after the third check, or that is taken
+//! then and released by a still later destructor, is a false positive.
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::TaskRef;
@@ -167,12 +167,17 @@ pub(crate) extern "C" fn process_ends() {
 #[inline]
 fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
     if COUNT.load(Ordering::Relaxed) > 0 {
-        while let Some(ended) = take(&is_wanted) {
-            let (lock, mode) = (ended.lock, ended.mode);
-            // Unless another lock is at the address now.
-            if generation_of(lock) == Some(ended.generation) {
-                findings::ends_holding(ended.who, lock, mode, ended.site, Site::UNKNOWN, what);
-            }
+        report_each(what, is_wanted);
+    }
+}
+
+#[cold]
+fn report_each(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+    while let Some(ended) = take(&is_wanted) {
+        let (lock, mode) = (ended.lock, ended.mode);
+        // Unless another lock is at the address now.
+        if generation_of(lock) == Some(ended.generation) {
+            findings::ends_holding(ended.who, lock, mode, ended.site, Site::UNKNOWN, what);
         }
     }
 }
@@ -186,7 +191,6 @@ struct EndedCopy {
     generation: u32,
 }
 
-#[cold]
 fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
     board::alone(|_| {
         let mut all = ENDED.iter();
