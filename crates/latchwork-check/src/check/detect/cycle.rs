@@ -170,8 +170,11 @@ pub(crate) fn find_cycle<F: WaitGraph>(field: &F, me: F::Task) -> SearchResult<F
             field.record(other).wanted.waits().is_some()
         })
     });
-    let cycle = may_be_one.then(|| find_confirmed(field, me, &mut blocker));
-    let cycle = cycle.flatten();
+    let cycle = if may_be_one {
+        find_confirmed(field, me, &mut blocker)
+    } else {
+        None
+    };
     SearchResult { cycle, blocker }
 }
 
