@@ -21,14 +21,9 @@ pub mod model;
 
 #[cfg(not(loom))]
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_region::region;
-#[cfg(not(loom))]
+use {latchwork_region::region, latchwork_sync::spin, latchwork_sys::text};
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sync::spin;
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sync::{backoff, condvar, hook, mutex, rwlock, sharing, sleep, task, time};
-#[cfg(not(loom))]
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sys::text;
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-use latchwork_sys::{atomic, fatal, sys};
+use {
+    latchwork_sync::{backoff, condvar, hook, mutex, rwlock, sharing, sleep, task, time},
+    latchwork_sys::{atomic, fatal, sys},
+};

@@ -39,8 +39,7 @@ impl Tasks {
         }
     }
 
-    /// Called when a task that may hold a lock begins to wait for another one, or is about to: it states what
-    /// it holds.
+    /// Called when a task that may hold a lock begins to wait for another one, or is about to: it states what it holds.
     fn states_holder(&self, task: usize) {
         // Relaxed: the record is the task's own.
         let held = self.records[task].held[0].lock.load(Ordering::Relaxed) as usize;
@@ -75,7 +74,7 @@ impl Tasks {
         self.records[task]
             .wanted
             .begin(wanted.address() as u64, 0, 0, what, 0);
-        let closes = cycle::find_cycle(&self, task).cycle.is_some();
+        let closes = cycle::find_cycle(self, task).cycle.is_some();
         if is_late {
             self.states_holder(task);
         }
@@ -88,7 +87,7 @@ impl Tasks {
     }
 }
 
-impl WaitGraph for &Tasks {
+impl WaitGraph for Tasks {
     type Task = usize;
 
     fn record(&self, task: usize) -> &TaskRecord {
@@ -99,23 +98,12 @@ impl WaitGraph for &Tasks {
         other != waiter && cycle::record_blocks(&self.records[other], lock, mode)
     }
 
-    fn any_that_blocks(
-        &self,
-        waiter: usize,
-        lock: Lock,
-        mode: Mode,
-        visit: &mut dyn FnMut(usize) -> bool,
-    ) -> bool {
-        if let Some(stated) = self.stated.get(lock.address() - 1) {
-            // Relaxed: a statement that precedes a published wait is visible. The value is a hint that is
-            // compared with the record.
-            let holder = (stated.load(Ordering::Relaxed) as usize).checked_sub(1);
-            return holder
-                .filter(|other| self.blocks(*other, waiter, lock, mode))
-                .is_some_and(visit);
-        }
-        (0..self.records.len())
-            .filter(|other| self.blocks(*other, waiter, lock, mode))
-            .any(visit)
+    fn candidates(&self, _: usize, lock: Lock) -> impl Iterator<Item = usize> {
+        // Relaxed: a statement that precedes a published wait is visible. The value is a hint that is compared with the
+        // record.
+        let stated = self.stated.get(lock.address() - 1);
+        let stated = stated.map(|task| (task.load(Ordering::Relaxed) as usize).checked_sub(1));
+        let is_stated = move |task: &usize| stated.is_none_or(|stated| stated == Some(*task));
+        (0..self.records.len()).filter(is_stated)
     }
 }

@@ -5,21 +5,25 @@
 //! may have to be reported, and is repeated.
 //!
 //! *Cost:* for each acquisition and release, the check of the [tag](crate::check::record::tag) and an update of the
-//! thread's own list of locks; see [`order`](crate::check::detect::order) for what is done
-//! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
+//! thread's own list of locks; see [`order`](crate::check::detect::order) for what is done while other locks are held.
+//! *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
-use super::observer::{self, Checker};
-use super::tagged;
+use super::observer::{self, Checker, destroyed, introduced, uses_no_lock};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::check::kinds::Checkable;
-use crate::check::record::tag::Tag;
-use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::{Interruptible, Protocol, Relock, SleepPlace, Unfinished};
+use crate::check::observe::lookup::NoLock;
+use crate::check::record::tag::{State, Tag};
+use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
+use crate::mutex::{
+    Interruptible, Protocol, RawError, Relock, RobustOps, SleepPlace, Unfinished, WaitMode,
+};
 use crate::region::{Relocatable, Shareable, fingerprint};
+use crate::sys::robust_list::{Head, Node};
+use crate::task::Me;
 use crate::time::Deadline;
+use core::convert::Infallible;
 use core::error::Error;
-use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
@@ -62,25 +66,16 @@ pub struct Checked<P, A = Reports> {
 }
 
 /// Why a lock of a [`Checked<P, Refuses>`](Checked) was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused<F> {
     /// Waiting would complete a wait-for cycle, which was reported.
+    #[error("waiting for the lock would be a deadlock")]
     Deadlock,
     /// The protocol cannot acquire the lock.
+    #[error("{0}")]
     Fault(F),
 }
-
-impl<F: fmt::Display> fmt::Display for Refused<F> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deadlock => formatter.write_str("waiting for the lock would be a deadlock"),
-            Self::Fault(fault) => fault.fmt(formatter),
-        }
-    }
-}
-
-impl<F: Error> Error for Refused<F> {}
 
 impl<P, A> Checked<P, A> {
     /// Wraps an unlocked lock. Reports name it by the place of this call, or by the object of a region that it lies in.
@@ -117,73 +112,75 @@ impl<P: Default, A> Default for Checked<P, A> {
     }
 }
 
-mod sealed {
-    use super::{Error, Protocol, Refused, Refuses, Reports};
+/// How [`Reports`] and [`Refuses`] convert a protocol's results.
+pub trait Answer {
+    type Fault<F: Error>: Error;
+    type Outcome<P: Protocol, G>;
+    /// Whether a call fails that would complete a wait-for cycle.
+    const REFUSES: bool;
 
-    /// Why a call that may wait has not acquired the lock.
-    #[derive(Debug)]
-    pub enum Failed<F, U> {
-        Deadlock,
-        Fault(F),
-        Unfinished(U),
+    fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>) -> Self::Outcome<P, G>;
+    fn fault<F: Error>(refused: Refused<F>) -> Self::Fault<F>;
+}
+
+impl Answer for Reports {
+    type Fault<F: Error> = F;
+    type Outcome<P: Protocol, G> = P::Outcome<G>;
+    const REFUSES: bool = false;
+
+    #[inline]
+    fn outcome<P: Protocol, G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
+        P::outcome(result)
     }
 
-    /// How [`Reports`] and [`Refuses`] convert a protocol's results.
-    pub trait Answer {
-        type Fault<F: Error>: Error;
-        type Outcome<P: Protocol, G>;
-        /// Whether a call fails that would complete a wait-for cycle.
-        const REFUSES: bool;
-
-        fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>)
-        -> Self::Outcome<P, G>;
-        fn fault<F: Error>(fault: F) -> Self::Fault<F>;
-        fn deadlock<F: Error>() -> Self::Fault<F>;
-    }
-
-    impl Answer for Reports {
-        type Fault<F: Error> = F;
-        type Outcome<P: Protocol, G> = P::Outcome<G>;
-        const REFUSES: bool = false;
-
-        #[inline]
-        fn outcome<P: Protocol, G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
-            P::outcome(result)
-        }
-
-        fn fault<F: Error>(fault: F) -> F {
-            fault
-        }
-
-        fn deadlock<F: Error>() -> F {
-            unreachable!("`Reports` refuses no call")
-        }
-    }
-
-    impl Answer for Refuses {
-        type Fault<F: Error> = Refused<F>;
-        type Outcome<P: Protocol, G> = Result<G, Refused<P::Fault>>;
-        const REFUSES: bool = true;
-
-        #[inline]
-        fn outcome<P: Protocol, G>(
-            result: Result<G, Refused<P::Fault>>,
-        ) -> Result<G, Refused<P::Fault>> {
-            result
-        }
-
-        fn fault<F: Error>(fault: F) -> Refused<F> {
-            Refused::Fault(fault)
-        }
-
-        fn deadlock<F: Error>() -> Refused<F> {
-            Refused::Deadlock
+    fn fault<F: Error>(refused: Refused<F>) -> F {
+        match refused {
+            Refused::Fault(fault) => fault,
+            Refused::Deadlock => unreachable!("`Reports` refuses no call"),
         }
     }
 }
-use sealed::{Answer, Failed};
 
-impl<P: Checkable, A> Checked<P, A> {
+impl Answer for Refuses {
+    type Fault<F: Error> = Refused<F>;
+    type Outcome<P: Protocol, G> = Result<G, Refused<P::Fault>>;
+    const REFUSES: bool = true;
+
+    #[inline]
+    fn outcome<P: Protocol, G>(
+        result: Result<G, Refused<P::Fault>>,
+    ) -> Result<G, Refused<P::Fault>> {
+        result
+    }
+
+    fn fault<F: Error>(refused: Refused<F>) -> Refused<F> {
+        refused
+    }
+}
+
+/// Checks the tag of a lock, before each use of the lock.
+#[inline]
+pub(super) fn verify(tag: &Tag, lock: impl FnOnce() -> Lock, site: Site) {
+    if !tag.is_in_place() {
+        explain(tag, lock(), site);
+    }
+}
+
+#[cold]
+pub(super) fn explain(tag: &Tag, lock: Lock, site: Site) {
+    let what = match tag.state() {
+        State::Unused => return introduced(lock, tag),
+        // Another task used it for the first time after the check that led here.
+        State::InUse => return,
+        State::Copied => NoLock::Copied,
+        State::Zeroed => NoLock::Zeroed,
+        State::Dropped => NoLock::Ended,
+        State::Overwritten => NoLock::Overwritten,
+    };
+    uses_no_lock(lock, what, site);
+}
+
+impl<P: Checkable, A: Answer> Checked<P, A> {
     #[inline]
     fn me(&self) -> Lock {
         self.tag.lock(P::KIND, P::TRAITS)
@@ -191,26 +188,25 @@ impl<P: Checkable, A> Checked<P, A> {
 
     #[inline]
     fn verify(&self, site: Site) {
-        tagged::verify(&self.tag, || self.me(), site);
+        verify(&self.tag, || self.me(), site);
     }
 
     /// Acquires the lock: first by a try, and then by `wait`, which waits at most until the deadline that it is given,
-    /// and returns whether it has acquired the lock.
+    /// and returns whether it has acquired the lock, or why it is unfinished.
     #[inline]
     fn take<U>(
         &self,
         site: Site,
-        refuses: bool,
         deadline: Option<Deadline>,
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
-    ) -> Result<bool, Failed<P::Fault, U>> {
+    ) -> Result<Result<bool, U>, Refused<P::Fault>> {
         self.verify(site);
         let taken = self.lock.try_acquire();
-        if taken.map_err(|fault| Failed::Fault(self.fault(fault, site)))? {
+        if taken.map_err(|fault| Refused::Fault(self.fault(fault, site)))? {
             Checker::taken(self.me(), Mode::Exclusive, How::Locked, site);
-            return Ok(true);
+            return Ok(Ok(true));
         }
-        self.take_contended(site, refuses, deadline, wait)
+        self.take_contended(site, deadline, wait)
     }
 
     /// Returns the fault, and reports it if it is a breach of a rule.
@@ -227,10 +223,9 @@ impl<P: Checkable, A> Checked<P, A> {
     fn take_contended<U>(
         &self,
         site: Site,
-        refuses: bool,
         deadline: Option<Deadline>,
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
-    ) -> Result<bool, Failed<P::Fault, U>> {
+    ) -> Result<Result<bool, U>, Refused<P::Fault>> {
         let me = self.me();
         // Polls for about as long as a short critical section takes, so only longer waits are reported. (Not for a lock
         // that lends priority, since its holder must be lent the waiter's priority at once; and not for a lock that the
@@ -238,60 +233,45 @@ impl<P: Checkable, A> Checked<P, A> {
         if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
             rest_if_contended(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
-                if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
+                if self.lock.looks_free() && self.lock.try_acquire().map_err(Refused::Fault)? {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
-                    return Ok(true);
+                    return Ok(Ok(true));
                 }
                 pause(poll);
             }
         }
         let verdict = Checker::wants(me, Mode::Exclusive, deadline.is_some(), site);
-        if refuses && verdict == Verdict::Deadlock {
+        if A::REFUSES && verdict == Verdict::Deadlock {
             Checker::gave_up(me);
-            return Err(Failed::Deadlock);
+            return Err(Refused::Deadlock);
         }
-        loop {
-            let report = observer::next_report_time().map(Deadline::from_nanoseconds);
-            let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
-            let ended = wait(report.or(deadline));
-            match ended {
+        let ended = loop {
+            let report = observer::report_before(deadline);
+            match wait(report.or(deadline)) {
                 Ok(Ok(true)) => {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
-                    return Ok(true);
+                    return Ok(Ok(true));
                 }
                 Ok(Ok(false)) if report.is_some() => observer::still_waits(),
-                Ok(Ok(false)) => {
-                    Checker::gave_up(me);
-                    return Ok(false);
-                }
-                Ok(Err(unfinished)) => {
-                    Checker::gave_up(me);
-                    return Err(Failed::Unfinished(unfinished));
-                }
-                Err(fault) => {
-                    Checker::gave_up(me);
-                    return Err(Failed::Fault(fault));
-                }
+                ended => break ended,
             }
-        }
+        };
+        Checker::gave_up(me);
+        ended.map_err(Refused::Fault)
     }
 
-    /// Waits until the deadline, or without a limit.
-    fn wait(&self, deadline: Option<Deadline>) -> Result<Result<bool, Never>, P::Fault> {
-        match deadline {
-            Some(deadline) => self.lock.acquire_until(deadline).map(Ok),
-            None => self.lock.acquire().map(|()| Ok(true)),
-        }
-    }
-
+    /// Acquires the lock, at most until the deadline.
     #[inline]
-    fn try_take(&self, site: Site) -> Result<bool, P::Fault> {
-        self.verify(site);
-        let taken = self.lock.try_acquire();
-        let taken = taken.map_err(|fault| self.fault(fault, site))?;
-        if taken {
-            Checker::taken(self.me(), Mode::Exclusive, How::Tried, site);
-        }
+    fn take_until(
+        &self,
+        site: Site,
+        deadline: Option<Deadline>,
+    ) -> Result<bool, A::Fault<P::Fault>> {
+        let wait = |deadline| match deadline {
+            Some(deadline) => self.lock.acquire_until(deadline).map(Ok::<_, Infallible>),
+            None => self.lock.acquire().map(|()| Ok(true)),
+        };
+        let Ok(taken) = self.take(site, deadline, wait).map_err(A::fault)?;
         Ok(taken)
     }
 
@@ -308,34 +288,6 @@ impl<P: Checkable, A> Checked<P, A> {
             // SAFETY: by the caller's contract; a lock that another task holds is released as without the checker.
             unsafe { self.lock.release() }
         }
-    }
-
-    /// # Safety
-    /// As for [`Protocol::release`].
-    unsafe fn release_to_wait_at(&self, condvar: Lock, timed: bool, site: Site) {
-        self.verify(site);
-        if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
-            // SAFETY: by the caller's contract.
-            unsafe { self.lock.release() }
-        }
-    }
-
-    fn acquire_again_after(&self, arrival: Relock) -> Result<(), P::Fault> {
-        let taken = self.lock.acquire_again(arrival);
-        observer::condvar_wait_ends(self.me(), taken.is_ok());
-        taken
-    }
-}
-
-/// Protocols whose waits always finish have no unfinished wait.
-#[derive(Clone, Copy, Debug)]
-enum Never {}
-
-fn answer_of<A: Answer, F: Error>(failed: Failed<F, Never>) -> A::Fault<F> {
-    match failed {
-        Failed::Fault(fault) => A::fault(fault),
-        Failed::Unfinished(never) => match never {},
-        Failed::Deadlock => A::deadlock(),
     }
 }
 
@@ -354,23 +306,26 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     #[inline]
     #[track_caller]
     fn acquire(&self) -> Result<(), Self::Fault> {
-        let wait = |deadline| self.wait(deadline);
-        let taken = self.take(Site::caller(), A::REFUSES, None, wait);
-        taken.map(|_| ()).map_err(answer_of::<A, _>)
+        self.take_until(Site::caller(), None).map(|_| ())
     }
 
     #[inline]
     #[track_caller]
     fn try_acquire(&self) -> Result<bool, Self::Fault> {
-        self.try_take(Site::caller()).map_err(A::fault)
+        let site = Site::caller();
+        self.verify(site);
+        let taken = self.lock.try_acquire();
+        let taken = taken.map_err(|fault| A::fault(Refused::Fault(self.fault(fault, site))))?;
+        if taken {
+            Checker::taken(self.me(), Mode::Exclusive, How::Tried, site);
+        }
+        Ok(taken)
     }
 
     #[inline]
     #[track_caller]
     fn acquire_until(&self, deadline: Deadline) -> Result<bool, Self::Fault> {
-        let wait = |deadline| self.wait(deadline);
-        let taken = self.take(Site::caller(), A::REFUSES, Some(deadline), wait);
-        taken.map_err(answer_of::<A, _>)
+        self.take_until(Site::caller(), Some(deadline))
     }
 
     #[inline]
@@ -391,12 +346,17 @@ unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
     }
 
     unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.release_to_wait_at(condvar, timed, site) }
+        self.verify(site);
+        if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
+            // SAFETY: by the caller's contract.
+            unsafe { self.lock.release() }
+        }
     }
 
     fn acquire_again(&self, arrival: Relock) -> Result<(), Self::Fault> {
-        self.acquire_again_after(arrival).map_err(A::fault)
+        let taken = self.lock.acquire_again(arrival);
+        observer::condvar_wait_ends(self.me(), taken.is_ok());
+        taken.map_err(|fault| A::fault(Refused::Fault(fault)))
     }
 }
 
@@ -415,13 +375,46 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
                 Err(unfinished) => Err(unfinished),
             })
         };
-        match self.take(Site::caller(), false, deadline, wait) {
-            Ok(true) => Ok(Ok(())),
-            Ok(false) => Ok(Err(Unfinished::TimedOut)),
-            Err(Failed::Unfinished(unfinished)) => Ok(Err(unfinished)),
-            Err(Failed::Fault(fault)) => Err(fault),
-            Err(Failed::Deadlock) => unreachable!("this call is never refused"),
-        }
+        let ended = self.take(Site::caller(), deadline, wait);
+        Ok(match ended.map_err(Reports::fault)? {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Unfinished::TimedOut),
+            Err(unfinished) => Err(unfinished),
+        })
+    }
+}
+
+// A robust lock has the size of libc's mutex, 40 bytes, so it carries no tag: the checker knows the lock only by its
+// address, and cannot detect that it was copied or overwritten. A call that would complete a wait-for cycle fails with
+// `LockError::Deadlock`, as does a recursive call by the lock's own check.
+// SAFETY: the wrapped protocol acquires and releases the word.
+unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
+    type Observer = Checker;
+    const MARK: usize = P::MARK;
+    const HIDES_STATE: bool = P::HIDES_STATE;
+
+    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
+        P::take(node, me, wait_mode)
+    }
+
+    fn free(node: &Node, head: &Head, before: usize) {
+        P::free(node, head, before);
+    }
+
+    fn pass_on(node: &Node) {
+        P::pass_on(node);
+    }
+
+    fn enter(node: &Node, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
+        P::enter(node, wait_mode)
+    }
+
+    fn ceiling(node: &Node) -> u8 {
+        P::ceiling(node)
+    }
+
+    fn leave(ceiling: u8) {
+        P::leave(ceiling);
     }
 }
 
@@ -441,7 +434,9 @@ unsafe impl<P: Relocatable, A> Relocatable for Checked<P, A> {}
 impl<P, A> Drop for Checked<P, A> {
     fn drop(&mut self) {
         // The kind does not matter: the entry on the board has it.
-        let lock = Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Mutex);
-        tagged::end(&self.tag, lock);
+        if self.tag.end() {
+            let lock = Lock::new(ptr::from_ref(self).addr(), Kind::Mutex);
+            destroyed(lock, Site::UNKNOWN);
+        }
     }
 }

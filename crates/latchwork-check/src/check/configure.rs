@@ -1,34 +1,19 @@
 //! What the checker does with its findings: configured by the variable `LATCHWORK_CHECK`, or by calls.
 //!
-//! The variable is a list, separated by commas. (A program that runs with more privileges than its caller ignores it.)
-//!
-//! | word | meaning |
-//! | --- | --- |
-//! | `off` | nothing is checked |
-//! | `fatal` | the first finding that is not suppressed aborts the program, after its report |
-//! | `refuse` | an interposed call that would complete a wait-for cycle fails with `EDEADLK` |
-//! | `quiet` | no text on standard error |
-//! | `json=PATH` | findings are appended to a file, one JSON object a line |
-//! | `suppress=PATH` | a file of suppression lines, in the form in which reports end |
-//! | `without=RULE` | breaches of this rule are not reported; may be given several times |
-//! | `order=PATH` | the lock order is appended to a file when the program ends in good order |
-//! | `exit` | locks that are held when the process ends are reported, too |
-//! | `long=MS` | longer waits are reported; default 10,000, 0 for none |
-//! | `long-hold=MS` | longer holds are reported at the release, with the precision of a kernel tick; default 0, for none |
-//! | `hints` | uses that are allowed but may be faults are reported, too: `notifies-with-mutex` |
-//! | `inversion=MS` | how long a task may wait for one of lower priority; default 1 |
+//! The head of [`check`](crate::check) has the words of the variable. (A program that runs with more privileges than its
+//! caller ignores it.)
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::check::observe::ended_threads;
 use crate::check::record::rule::Rule;
-use crate::check::record::settings;
 use crate::check::record::settings::{
-    EXIT, FATAL, FLAGS, HINTS, INVERSION, LONG_HOLD, LONG_WAIT, OFF, QUIET, READ, REFUSE, has,
-    leave_out, set, suppress,
+    self, EXIT, FATAL, FLAGS, HINTS, INVERSION, LONG_HOLD, LONG_WAIT, OFF, QUIET, READ, REFUSE,
+    has, leave_out, set, suppress,
 };
 use crate::check::record::standard_error::{self, complain};
 use crate::check::report::{order_file, sink};
 use crate::sys::{board as memory, introspect, process};
+use core::fmt;
 use core::time::Duration;
 
 /// Reads the variable, once.
@@ -62,22 +47,28 @@ fn apply(word: &str) {
         "hints" => set(HINTS, true),
         "json" => {
             if !settings::append_json_to(value) {
-                complain(format_args!(
-                    "LATCHWORK_CHECK: cannot append findings to {value}"
-                ));
+                refuse(format_args!("cannot append findings to {value}"));
             }
         }
         "suppress" => suppress_file(value),
         "without" => match Rule::ALL.iter().find(|rule| rule.name() == value) {
             Some(rule) => leave_out(*rule),
-            None => complain(format_args!("LATCHWORK_CHECK: unknown rule {value:?}")),
+            None => refuse(format_args!("unknown rule {value:?}")),
         },
-        "order" => keep_order_path(value),
+        "order" => match settings::ORDER.keep(value) {
+            true => process::at_exit(order_file::save_at_exit),
+            false => refuse(format_args!("the path for the lock order is too long")),
+        },
         "long" => set_milliseconds(&LONG_WAIT, value),
         "long-hold" => set_milliseconds(&LONG_HOLD, value),
         "inversion" => set_milliseconds(&INVERSION, value),
-        _ => complain(format_args!("LATCHWORK_CHECK: unknown word {word:?}")),
+        _ => refuse(format_args!("unknown word {word:?}")),
     }
+}
+
+/// Writes what is wrong in the variable.
+fn refuse(why: fmt::Arguments<'_>) {
+    complain(format_args!("LATCHWORK_CHECK: {why}"));
 }
 
 fn set_milliseconds(limit: &AtomicU64, value: &str) {
@@ -85,9 +76,7 @@ fn set_milliseconds(limit: &AtomicU64, value: &str) {
         Ok(milliseconds) => {
             limit.store(milliseconds.saturating_mul(1_000_000), Ordering::Relaxed);
         }
-        Err(_) => complain(format_args!(
-            "LATCHWORK_CHECK: {value:?} is not a number of milliseconds"
-        )),
+        Err(_) => refuse(format_args!("{value:?} is not a number of milliseconds")),
     }
 }
 
@@ -101,16 +90,14 @@ fn suppress_file(path: &str) {
     match introspect::read_beginning(format_args!("{path}"), buffer) {
         Some(text) => {
             if text.len() == BYTES {
-                complain(format_args!(
-                    "LATCHWORK_CHECK: only the first {BYTES} bytes of {path} are read"
+                refuse(format_args!(
+                    "only the first {BYTES} bytes of {path} are read"
                 ));
             }
             let lines = text.split(|byte| *byte == b'\n');
             lines.filter_map(id_of_line).for_each(suppress);
         }
-        None => complain(format_args!(
-            "LATCHWORK_CHECK: cannot read suppressions from {path}"
-        )),
+        None => refuse(format_args!("cannot read suppressions from {path}")),
     }
     // SAFETY: the arena has that size, and its buffer is not used any more.
     unsafe { memory::leave_arena(memory, BYTES) };
@@ -121,16 +108,6 @@ fn id_of_line(line: &[u8]) -> Option<u64> {
     let line = str::from_utf8(line.split(|byte| *byte == b'#').next()?).ok()?;
     let id = line.split_ascii_whitespace().next_back()?;
     u64::from_str_radix(id, 16).ok()
-}
-
-fn keep_order_path(path: &str) {
-    if settings::keep_order_path(path) {
-        process::at_exit(order_file::save_at_exit);
-    } else {
-        complain(format_args!(
-            "LATCHWORK_CHECK: the path for the lock order is too long"
-        ));
-    }
 }
 
 /// Switches checking on or off, for threads that have not used a checked lock yet. Meant for the start of a program.

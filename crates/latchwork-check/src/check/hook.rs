@@ -7,15 +7,16 @@
 //! A lock that can be acquired at once: try, then [`taken`]. One that cannot: [`wants`], wait, then [`taken`] or
 //! [`gave_up`]. Before the release: [`releasing`].
 
-pub use super::observe::ended_threads::joins_are_reported;
+pub use super::observe::ended_threads::{joined, joins_are_reported};
 #[doc(hidden)]
 pub use super::observe::fast_path::{Since, releasing_as_usual, taken_as_usual};
-pub use super::observe::no_lock::NoLock;
+pub use super::observe::lookup::NoLock;
+pub use super::observe::sleep::condvar_notifies;
 pub use super::observer::{
-    condvar_begins, condvar_ends, condvar_notifies, destroyed, ends_for_sleepers, failed, forked,
-    freed, gave_up, has_ended, has_waited, initialised, initialised_again, is_unknown, joined,
-    knows_this_thread, next_report_time, not_a_lock, notifies_without_mutex, re_site, releasing,
-    seen, source_line, still_waits, taken, task_ends, unmarked, uses_no_lock, waits, wants,
+    condvar_begins, condvar_ends, destroyed, ends_for_sleepers, failed, forked, freed, gave_up,
+    has_ended, has_waited, initialised, initialised_again, is_unknown, knows_this_thread,
+    next_report_time, not_a_lock, notifies_without_mutex, re_site, releasing, seen, source_line,
+    still_waits, taken, task_ends, unmarked, uses_no_lock, waits, wants,
 };
 #[doc(hidden)]
 pub use super::record::known::may_be_in;

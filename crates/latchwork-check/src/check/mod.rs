@@ -10,11 +10,23 @@
 //! | foreign locks | report them through [`hook`] |
 //!
 //! Findings are written to standard error, and to the destinations that [`set_reporter`] and the variable
-//! `LATCHWORK_CHECK` name; the program goes on. The variable is a list, separated by commas: `off`; `fatal` (the first
-//! finding aborts); `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `without=RULE` (which
-//! is not reported); `order=PATH` (for `latchwork order`); `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0:
-//! none); `hints`; `exit` (locks that are held as the process ends are reported, too); `refuse` (interposed calls that
-//! would complete a wait-for cycle fail).
+//! `LATCHWORK_CHECK` name; the program goes on. The variable is a list, separated by commas:
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `off` | nothing is checked |
+//! | `fatal` | the first finding that is not suppressed aborts the program, after its report |
+//! | `refuse` | an interposed call that would complete a wait-for cycle fails with `EDEADLK` |
+//! | `quiet` | no text on standard error |
+//! | `json=PATH` | findings are appended to a file, one JSON object a line |
+//! | `suppress=PATH` | a file of suppression lines, in the form in which reports end |
+//! | `without=RULE` | breaches of this rule are not reported; may be given several times |
+//! | `order=PATH` | the lock order is appended to a file (for `latchwork order`) when the program ends in good order |
+//! | `exit` | locks that are held when the process ends are reported, too |
+//! | `long=MS` | longer waits are reported; default 10,000, 0 for none |
+//! | `long-hold=MS` | longer holds are reported at the release, with the precision of a kernel tick; default 0, for none |
+//! | `hints` | uses that are allowed but may be faults are reported, too: `notifies-with-mutex` |
+//! | `inversion=MS` | how long a task may wait for one of lower priority; default 1 |
 //!
 //! ```
 //! use latchwork::check::{self, Checked, Finding, Rule};
@@ -69,16 +81,11 @@
 //!
 //! # How it works
 //!
-//! | folder or file | what | uses |
-//! | --- | --- | --- |
-//! | `record/` | what is recorded: each thread's locks, the board, known locks, the lock order, settings | the libraries below |
-//! | `detect/` | what is wrong: wait-for cycles, contradictory lock orders, inversions and long waits | `record/` |
-//! | `report/` | findings, as values, text and JSON; the board as tools read it | `detect/`, `record/` |
-//! | `observe/` | the events: what a report of a lock changes, and which rules it may break | all of these |
-//! | `observer.rs`, [`hook`], `configure.rs` | the functions by which locks report, and the variable `LATCHWORK_CHECK` | `observe/` |
-//! | `checked.rs`, `rwlock.rs`, `robust.rs`, `tagged.rs`, `kinds.rs` | [`Checked`] and its forms | `observer.rs` |
-//!
-//! No arrow leads back: a test that parses the source checks it. Detection returns what it has detected; an event reports it.
+//! `record/` has what is recorded: each thread's locks, the board, known locks, the lock order, settings. `detect/` finds
+//! what is wrong in it, and returns that. `report/` makes findings of it, as values, text and JSON; tools read the board
+//! through it. `observe/` has the events: what a report of a lock changes, and which rules it may break. Then come
+//! `observer.rs`, [`hook`] and `configure.rs`, and last [`Checked`] and its forms. Each uses only what comes before it: a
+//! test that parses the source checks it.
 //!
 //! A call for a lock goes this way: `observer.rs` tries `observe/fast_path.rs`. If anything about the call is new or
 //! unusual, it enters the calling thread into the checker and calls the event, for instance `observe/acquire.rs`. The
@@ -96,9 +103,7 @@ mod observe;
 mod observer;
 mod record;
 mod report;
-mod robust;
 mod rwlock;
-mod tagged;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

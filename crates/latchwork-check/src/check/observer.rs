@@ -6,11 +6,8 @@
 //! `observe/` that handles the event.
 
 use super::configure;
-use super::observe::no_lock::NoLock;
-use super::observe::{
-    acquire, ended_threads, fast_path, foreign_objects, lifetime, lookup, misuse, reinitialised,
-    release, sleep, thread_end,
-};
+use super::observe::lookup::{self, NoLock};
+use super::observe::{acquire, ended_threads, fast_path, lifetime, misuse, release, sleep};
 use super::record::own::{Busy, Own};
 use super::record::rule::Rule;
 use super::record::tag::Tag;
@@ -18,6 +15,7 @@ use super::record::{known, settings, sites};
 use crate::atomic::AtomicU64;
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Observer, Site, Table, Verdict};
 use crate::task::Me;
+use crate::time::Deadline;
 use core::ops::Range;
 
 /// See the head of this file.
@@ -63,75 +61,36 @@ pub(super) fn enter() -> Option<Busy> {
     Own::enter(start)
 }
 
+/// Defines methods that forward to the functions of the same names.
+macro_rules! forward {
+    ($(fn $name:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?;)*) => {$(
+        #[inline(always)]
+        fn $name($($argument: $Type),*) $(-> $Answer)? {
+            $name($($argument),*)
+        }
+    )*};
+}
+
 impl Observer for Checker {
-    #[inline(always)]
-    fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
-        wants(lock, mode, timed, site)
-    }
-
-    #[inline(always)]
-    fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
-        taken(lock, mode, how, site);
-    }
-
-    #[inline(always)]
-    fn gave_up(lock: Lock) {
-        gave_up(lock);
-    }
-
-    #[inline(always)]
-    fn releasing(lock: Lock, site: Site) -> Verdict {
-        releasing(lock, site)
-    }
-
-    #[inline(always)]
-    fn releases(lock: Lock, site: Site) {
-        releases(lock, site);
-    }
-
-    #[inline(always)]
-    fn destroyed(lock: Lock, site: Site) {
-        destroyed(lock, site);
-    }
-
-    #[inline(always)]
-    fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
-        condvar_begins(condvar, mutex, timed, site)
-    }
-
-    #[inline(always)]
-    fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
-        condvar_ends(condvar, mutex, has_mutex, site);
+    forward! {
+        fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict;
+        fn taken(lock: Lock, mode: Mode, how: How, site: Site);
+        fn gave_up(lock: Lock);
+        fn releasing(lock: Lock, site: Site) -> Verdict;
+        fn releases(lock: Lock, site: Site);
+        fn destroyed(lock: Lock, site: Site);
+        fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict;
+        fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
+        fn waits(object: Lock, timed: bool, site: Site);
+        fn has_waited(object: Lock);
+        fn named(object: Lock, name: &str, site: Site);
+        fn ended(object: Lock);
+        fn misused(object: Lock, misuse: Misuse, site: Site);
     }
 
     #[inline(always)]
     fn notifies(condvar: Lock, all: bool) {
-        condvar_notifies(condvar, all);
-    }
-
-    #[inline(always)]
-    fn waits(object: Lock, timed: bool, site: Site) {
-        waits(object, timed, site);
-    }
-
-    #[inline(always)]
-    fn has_waited(object: Lock) {
-        has_waited(object);
-    }
-
-    #[inline(always)]
-    fn named(object: Lock, name: &str, site: Site) {
-        named(object, name, site);
-    }
-
-    #[inline(always)]
-    fn ended(object: Lock) {
-        ended(object);
-    }
-
-    #[inline(always)]
-    fn misused(object: Lock, misuse: Misuse, site: Site) {
-        misused(object, misuse, site);
+        sleep::condvar_notifies(condvar, all);
     }
 
     #[inline(always)]
@@ -142,20 +101,20 @@ impl Observer for Checker {
     /// A thread that has no record, as in the child of a fork, begins again at its first lock.
     #[inline(always)]
     fn task_ends() -> bool {
-        Own::enter_if_known().is_some_and(thread_end::goes_on)
+        Own::enter_if_known().is_some_and(ended_threads::goes_on)
     }
 }
 
-/// Defines functions that enter the calling thread and call the handler of an event. What follows `else` is the answer
+/// Defines functions that enter the calling thread and call the handler of an event. What follows `else` is what they do
 /// for a thread that cannot be entered.
 macro_rules! events {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?
-       = $handler:path, else $otherwise:expr;)*) => {$(
+       = $handler:path $(, else $otherwise:expr)?;)*) => {$(
         $(#[$meta])*
         $vis fn $name($($argument: $Type),*) $(-> $Answer)? {
             match enter() {
                 Some(own) => $handler(&own, $($argument),*),
-                None => $otherwise,
+                None => { $($otherwise)? }
             }
         }
     )*};
@@ -167,10 +126,10 @@ events! {
 
     /// As [`taken`], by the slow path.
     #[inline(never)]
-    pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) = acquire::taken, else ();
+    pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) = acquire::taken;
 
     /// The wait that [`next_report_time`] refers to goes on, and has lasted until then.
-    pub fn still_waits() = acquire::still_waits, else ();
+    pub fn still_waits() = acquire::still_waits;
 
     /// As [`releasing`], by the slow path.
     #[inline(never)]
@@ -181,32 +140,32 @@ events! {
         = sleep::condvar_begins, else Verdict::Go;
 
     /// The calling task is about to sleep for an object that has no owner.
-    pub fn waits(object: Lock, timed: bool, site: Site) = sleep::waits, else ();
+    pub fn waits(object: Lock, timed: bool, site: Site) = sleep::waits;
 
     /// The interface has initialised a lock at this address.
-    pub fn initialised(lock: Lock, name: Option<&str>, site: Site) = lifetime::initialised, else ();
+    pub fn initialised(lock: Lock, name: Option<&str>, site: Site) = lifetime::initialised;
 
     /// A lock with a tag is used for the first time.
     pub(super) fn introduced(lock: Lock, tag: &Tag) = lifetime::introduced, else { tag.settle(); };
 
     /// The interface is about to destroy a lock.
-    pub fn destroyed(lock: Lock, site: Site) = lifetime::destroyed, else ();
+    pub fn destroyed(lock: Lock, site: Site) = lifetime::destroyed;
 
     /// There is an object of this name.
-    fn named(lock: Lock, name: &str, site: Site) = lifetime::named, else ();
+    fn named(lock: Lock, name: &str, site: Site) = lifetime::named;
 
     /// An object that no task owned was deleted.
-    fn ended(lock: Lock) = lifetime::ended, else ();
+    fn ended(lock: Lock) = lifetime::ended;
 
     #[cold]
-    fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed, else ();
+    fn freed_with_locks(range: Range<usize>, site: Site) = lifetime::freed;
 
     /// An object has refused a call, or should have.
-    fn misused(lock: Lock, misuse: Misuse, site: Site) = misuse::misused, else ();
+    fn misused(lock: Lock, misuse: Misuse, site: Site) = misuse::misused;
 
     /// The memory at this address is not a lock that the interface made: it was zeroed, overwritten or copied. `why` is
     /// the end of a sentence that begins with the task.
-    pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) = misuse::not_a_lock, else ();
+    pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) = misuse::not_a_lock;
 
     /// A line of a source file, as a site. Reports show it as `file:line`.
     #[must_use]
@@ -214,27 +173,26 @@ events! {
 
     /// A call of this name failed with this error because of how it was made. This is reported once for each place, and
     /// not if the call has broken another rule of the same object.
-    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = foreign_objects::failed, else ();
+    pub fn failed(object: Lock, call: &str, error: i32, site: Site) = misuse::failed;
 
     /// Whether an object was never made by its interface, nor used, as far as the checker can know.
     #[must_use]
-    pub fn is_unknown(object: Lock) -> bool = foreign_objects::is_unknown, else false;
+    pub fn is_unknown(object: Lock) -> bool = misuse::is_unknown, else false;
 
     /// Whether an object was destroyed by its interface, and its memory has not been used otherwise since.
     #[must_use]
-    pub fn has_ended(object: Lock) -> bool = foreign_objects::has_ended, else false;
+    pub fn has_ended(object: Lock) -> bool = misuse::has_ended, else false;
 
     /// An object is initialised that may be initialised already, and was not destroyed. This is reported if its memory
     /// was certainly not freed meanwhile: for variables of modules; and for the heap, if the caller `sees_frees`.
-    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = foreign_objects::initialised_again, else ();
+    pub fn initialised_again(object: Lock, sees_frees: bool, site: Site) = misuse::initialised_again;
 
     /// An object of so many bytes is about to be destroyed. Threads that still sleep on it are reported. Woken threads
     /// do not count, since they no longer sleep, or sleep on their mutex. Neither do waiters of a condition variable
     /// that were all notified: they are not blocked, wherever the C library lets them sleep until they return.
-    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site)
-        = foreign_objects::ends_for_sleepers, else ();
+    pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) = misuse::ends_for_sleepers;
 
-    fn hint_at_notification(condvar: Lock, site: Site) = foreign_objects::notifies_without_mutex, else ();
+    fn hint_at_notification(condvar: Lock, site: Site) = misuse::notifies_without_mutex;
 
     /// A lock is about to be used, or was just made, and its memory does not contain `mark` where it should. So there
     /// is another lock now, and what was known of the one before no longer counts. (Unless another task holds that one:
@@ -244,7 +202,7 @@ events! {
     /// `mark` is unique to this address, and not zero. The memory stays a lock's until the call returns.
     #[cold]
     #[inline(never)]
-    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = reinitialised::unmarked, else ();
+    pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) = lifetime::unmarked;
 }
 
 /// The calling task has acquired a lock.
@@ -272,6 +230,12 @@ pub(super) fn holds(lock: Lock) -> bool {
 #[must_use]
 pub fn next_report_time() -> Option<u64> {
     enter()?.wait.get()?.next()
+}
+
+/// As [`next_report_time`], if that is before the deadline of the wait.
+pub(super) fn report_before(deadline: Option<Deadline>) -> Option<Deadline> {
+    let report = next_report_time().map(Deadline::from_nanoseconds);
+    report.filter(|report| deadline.is_none_or(|deadline| *report < deadline))
 }
 
 /// As [`fast_path::releasing_as_usual`], but not inlined: one copy for all checked locks of a program.
@@ -323,11 +287,6 @@ pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
     condvar_ends(Lock::new(condvar, Kind::Condvar), mutex, has_mutex, site);
 }
 
-/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler.
-pub fn condvar_notifies(condvar: Lock, all: bool) {
-    sleep::condvar_notifies(condvar, all);
-}
-
 /// The sleep that [`waits`] began is over.
 pub fn has_waited(_object: Lock) {
     if let Some(own) = enter() {
@@ -360,13 +319,8 @@ pub fn notifies_without_mutex(condvar: Lock, site: Site) {
 /// The calling thread is about to end, with all the locks that it holds.
 pub fn task_ends(site: Site) {
     if let Some(own) = Own::enter_if_known() {
-        thread_end::ends(own, site);
+        ended_threads::ends(own, site);
     }
-}
-
-/// A thread was joined: it has ended, and the process goes on.
-pub fn joined(handle: usize) {
-    ended_threads::joined(handle);
 }
 
 /// Whether the calling thread is checked: it has reported something, or called [`forked`]. An interposer that tests

@@ -2,9 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::observer::{self, Checker};
-use super::tagged;
-use crate::check::checked::Checked;
-use crate::check::record::tag::Tag;
+use crate::check::checked::{self, Checked};
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::WaitMode;
 use crate::rwlock::{Preference, RawRwLock};
@@ -40,12 +38,12 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
         } else {
             Traits::WRITERS_FIRST
         };
-        self.tag().lock(Kind::RwLock, shared.union(first))
+        self.tag.lock(Kind::RwLock, shared.union(first))
     }
 
     fn verify(&self, site: Site) -> Lock {
         let lock = self.lock();
-        tagged::verify(self.tag(), || lock, site);
+        checked::verify(&self.tag, || lock, site);
         lock
     }
 
@@ -74,8 +72,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
     /// Waits; the inner call returns at the times at which something may have to be reported.
     fn wait(&self, mode: Mode, deadline: Option<Deadline>) -> bool {
         loop {
-            let report = observer::next_report_time().map(Deadline::from_nanoseconds);
-            let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
+            let report = observer::report_before(deadline);
             let wait_mode = WaitMode::until(report.or(deadline));
             let entered = match mode {
                 Mode::Shared => self.inner().read(wait_mode),
@@ -104,12 +101,6 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
     fn leave(&self, site: Site) -> bool {
         let lock = self.verify(site);
         Checker::releasing(lock, site) != Verdict::NotHeld
-    }
-}
-
-impl<P, A> Checked<P, A> {
-    pub(crate) fn tag(&self) -> &Tag {
-        &self.tag
     }
 }
 
@@ -176,11 +167,8 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for Checked<RawR
 
     #[track_caller]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.enter(
-            Mode::Exclusive,
-            Some(Deadline::after(timeout)),
-            Site::caller(),
-        )
+        let deadline = Deadline::after(timeout);
+        self.enter(Mode::Exclusive, Some(deadline), Site::caller())
     }
 
     #[track_caller]

@@ -1,13 +1,12 @@
 //! Unit tests that go through the whole checker.
 
-use super::observer;
 use super::record::board;
 use super::record::holder::Holder;
 use super::record::rule::Rule;
 use super::record::tag::Tag;
 use super::report::finding::TaskText;
 use super::report::sink::{forget_reported, set_reporter};
-use super::tagged;
+use super::{checked, observer};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
 use core::cell::Cell;
@@ -160,11 +159,11 @@ fn second_task_at_a_first_use_reports_no_copy() {
     let tag = Tag::new("a", Location::caller());
     let lock = tag.lock(Kind::Mutex, Traits::empty());
     assert!(tag.settle());
-    tagged::explain(&tag, lock, Site::UNKNOWN);
+    checked::explain(&tag, lock, Site::UNKNOWN);
     assert_eq!(FOUND.get(), 0);
     // A copy would have been reported.
     tag.pretend_copied();
-    tagged::explain(&tag, lock, Site::UNKNOWN);
+    checked::explain(&tag, lock, Site::UNKNOWN);
     set_reporter(None);
     assert_eq!(FOUND.get(), 1);
 }

@@ -187,13 +187,7 @@ impl TaskRecord {
 
     /// Publishes the thread's name.
     pub fn set_name(&self, name: &str) {
-        let mut bytes = [0; NAME];
-        let length = name.len().min(NAME);
-        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-        for (place, eight) in self.name.iter().zip(bytes.chunks_exact(8)) {
-            let eight = eight.try_into().unwrap_or([0; 8]);
-            place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
-        }
+        store_name(&self.name, name);
     }
 
     /// Ends the record: it has no owner any more.
@@ -234,15 +228,6 @@ impl TaskRecord {
             .position(|entry| entry.lock.load(Ordering::Acquire) == lock)
     }
 
-    /// The name of the thread.
-    fn name(&self) -> [u8; NAME] {
-        let mut bytes = [0; NAME];
-        for (place, eight) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
-            eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
-        }
-        bytes
-    }
-
     /// A copy, which is consistent if the task has not changed the record meanwhile.
     #[must_use]
     pub fn view(&self) -> TaskView {
@@ -271,7 +256,7 @@ impl TaskRecord {
             process: self.process.load(Ordering::Relaxed),
             thread: self.thread.load(Ordering::Relaxed),
             priority: self.priority.load(Ordering::Relaxed),
-            name: self.name(),
+            name: load_name(&self.name),
             epoch,
             wants,
             waits_for: (waits_for != 0).then_some(((waits_for >> 32) as u32, waits_for as u32)),
@@ -379,6 +364,26 @@ pub struct TaskView {
     pub also: Option<u64>,
     /// The locks that it holds, oldest first.
     pub held: [Option<Held>; HELD],
+}
+
+/// Stores a thread's name, which another task may read.
+pub fn store_name(place: &[AtomicU64; NAME / 8], name: &str) {
+    let mut bytes = [0; NAME];
+    let length = name.len().min(NAME);
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    for (place, eight) in place.iter().zip(bytes.chunks_exact(8)) {
+        let eight = eight.try_into().unwrap_or([0; 8]);
+        place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+    }
+}
+
+/// The bytes of a stored name.
+pub fn load_name(place: &[AtomicU64; NAME / 8]) -> [u8; NAME] {
+    let mut bytes = [0; NAME];
+    for (place, eight) in place.iter().zip(bytes.chunks_exact_mut(8)) {
+        eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
+    }
+    bytes
 }
 
 /// The text in a name's bytes, as far as it is UTF-8.

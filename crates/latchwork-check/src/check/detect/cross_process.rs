@@ -17,7 +17,7 @@ use super::visible_tasks::Member;
 use crate::atomic::Ordering;
 use crate::check::detect::cycle::{self, WaitCycle, WaitGraph};
 use crate::check::detect::visible_tasks::TaskRef;
-use crate::check::record::layout::{Header, PLACES, PLACES_AT, Place};
+use crate::check::record::layout::Place;
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
 use crate::hook::{Held, Lock, Mode, TaskRecord, Traits};
@@ -57,11 +57,8 @@ impl Process {
 
     fn identity(&self, address: usize) -> LockIdentity {
         let address = address as u64;
-        let there = self
-            .memory
-            .iter()
-            .find(|memory| memory.addresses.contains(&address));
-        match there {
+        let mut all = self.memory.iter();
+        match all.find(|memory| memory.addresses.contains(&address)) {
             Some(memory) => LockIdentity::Shared {
                 file: memory.file,
                 offset: memory.offset + (address - memory.addresses.start),
@@ -75,21 +72,12 @@ impl Process {
 
     /// The tasks of the process that wait.
     fn waiting(&self) -> impl Iterator<Item = WaitingTask<'_>> {
-        let header = remote_board::read::<Header>(&self.board, 0);
-        // Relaxed, here and below: these are copies in this process's memory.
-        let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
-        let place = |index| {
-            remote_board::read::<Place>(&self.board, PLACES_AT + index * size_of::<Place>())
-        };
-        (0..places.min(PLACES))
-            .map_while(place)
-            .filter(|place| {
-                place.taken.load(Ordering::Relaxed) != 0 && place.record.wanted.waits().is_some()
-            })
-            .map(|place| WaitingTask {
-                process: self,
-                place,
-            })
+        let waits = |place: &Place| place.record.wanted.waits().is_some();
+        let waiting = remote_board::places(&self.board).filter(waits);
+        waiting.map(|place| WaitingTask {
+            process: self,
+            place,
+        })
     }
 }
 
@@ -106,6 +94,7 @@ impl<'p> WaitingTask<'p> {
 
     /// How it holds a lock.
     fn held(&self, lock: LockIdentity) -> Option<Held> {
+        // Relaxed: a copy in this process's memory.
         let count = self.place.record.count.load(Ordering::Relaxed) as usize;
         let all = self.place.record.held.iter().take(count);
         let mut all = all.chain(&self.place.more).filter_map(|entry| entry.view());
@@ -137,7 +126,7 @@ impl<'p> Snapshot<'p> {
             seen.who()
                 .is_some_and(|who| (who.process, who.thread) == own.identity())
         })?;
-        let cycle = cycle::find_cycle(&self, me).cycle?;
+        let cycle = cycle::find_cycle(self, me).cycle?;
         let name = |link: cycle::Link<usize>| {
             let who = self.0[link.task].who()?;
             Some((who.process, who.thread, link.epoch))
@@ -147,7 +136,7 @@ impl<'p> Snapshot<'p> {
     }
 }
 
-impl WaitGraph for &Snapshot<'_> {
+impl WaitGraph for Snapshot<'_> {
     type Task = usize;
 
     fn record(&self, task: usize) -> &TaskRecord {
@@ -169,17 +158,13 @@ impl WaitGraph for &Snapshot<'_> {
                 || waits_ahead())
     }
 
-    fn any_that_blocks(
-        &self,
-        waiter: usize,
-        lock: Lock,
-        mode: Mode,
-        visit: &mut dyn FnMut(usize) -> bool,
-    ) -> bool {
-        lock.kind.has_owner()
-            && (0..self.0.len())
-                .filter(|other| self.blocks(*other, waiter, lock, mode))
-                .any(visit)
+    fn candidates(&self, _: usize, lock: Lock) -> impl Iterator<Item = usize> {
+        let count = if lock.kind.has_owner() {
+            self.0.len()
+        } else {
+            0
+        };
+        0..count
     }
 }
 

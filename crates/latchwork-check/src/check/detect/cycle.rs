@@ -47,14 +47,21 @@ pub(crate) trait WaitGraph {
     /// Whether `waiter` cannot get the lock while `other` holds on.
     fn blocks(&self, other: Self::Task, waiter: Self::Task, lock: Lock, mode: Mode) -> bool;
 
+    /// The tasks that may block `waiter`, in a wait for the lock.
+    fn candidates(&self, waiter: Self::Task, lock: Lock) -> impl Iterator<Item = Self::Task>;
+
     /// Calls `visit` with each task that blocks `waiter`, until it returns true. Returns whether it did.
     fn any_that_blocks(
         &self,
         waiter: Self::Task,
         lock: Lock,
         mode: Mode,
-        visit: &mut dyn FnMut(Self::Task) -> bool,
-    ) -> bool;
+        visit: impl FnMut(Self::Task) -> bool,
+    ) -> bool {
+        self.candidates(waiter, lock)
+            .filter(|other| self.blocks(*other, waiter, lock, mode))
+            .any(visit)
+    }
 }
 
 /// Whether the task of a record keeps another task from getting the lock. (A private lock's address is meaningful only
@@ -156,23 +163,19 @@ pub(crate) struct SearchResult<T> {
 /// Searches for a cycle. The calling task must have published its wait.
 pub(crate) fn find_cycle<F: WaitGraph>(field: &F, me: F::Task) -> SearchResult<F::Task> {
     let mut blocker = None;
-    let cycle = if blocker_waits(field, me, &mut blocker) {
+    // Usually none of the tasks that block a task waits itself: the holder runs, and there is no cycle.
+    let may_be_one = wait_of(field.record(me)).is_some_and(|wait| {
+        field.any_that_blocks(me, wait.lock, wait.mode, |other| {
+            blocker.get_or_insert(other);
+            field.record(other).wanted.waits().is_some()
+        })
+    });
+    let cycle = if may_be_one {
         find_confirmed(field, me, &mut blocker)
     } else {
         None
     };
     SearchResult { cycle, blocker }
-}
-
-/// Whether one of the tasks that block a task waits itself. Usually it does not: the holder runs, and there is no
-/// cycle.
-fn blocker_waits<F: WaitGraph>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
-    wait_of(field.record(me)).is_some_and(|wait| {
-        field.any_that_blocks(me, wait.lock, wait.mode, &mut |other| {
-            blocker.get_or_insert(other);
-            field.record(other).wanted.waits().is_some()
-        })
-    })
 }
 
 /// Not inlined, since the room for the links costs more than all else that most waits need here.
@@ -208,7 +211,7 @@ impl<T: Copy + PartialEq> WaitCycle<T> {
         while let Some(link) = self.links[..self.count].get(place).copied().flatten() {
             let wait = wait_of(field.record(link.task)).filter(|wait| wait.epoch == link.epoch);
             let closes = wait.is_some_and(|wait| {
-                field.any_that_blocks(link.task, wait.lock, wait.mode, &mut |other| {
+                field.any_that_blocks(link.task, wait.lock, wait.mode, |other| {
                     blocker.get_or_insert(other);
                     self.add(field, other, place);
                     other == me
@@ -300,7 +303,7 @@ mod tests {
         }
     }
 
-    impl WaitGraph for &Overtaken {
+    impl WaitGraph for Overtaken {
         type Task = usize;
 
         fn record(&self, task: usize) -> &TaskRecord {
@@ -314,14 +317,19 @@ mod tests {
             other != waiter && record_blocks(&self.records[other], lock, mode)
         }
 
+        fn candidates(&self, _: usize, _: Lock) -> impl Iterator<Item = usize> {
+            0..self.records.len()
+        }
+
+        // Unlike `blocks`, it lets no task move on.
         fn any_that_blocks(
             &self,
             waiter: usize,
             lock: Lock,
             mode: Mode,
-            visit: &mut dyn FnMut(usize) -> bool,
+            visit: impl FnMut(usize) -> bool,
         ) -> bool {
-            (0..self.records.len())
+            self.candidates(waiter, lock)
                 .filter(|other| {
                     *other != waiter && record_blocks(&self.records[*other], lock, mode)
                 })
@@ -345,7 +353,7 @@ mod tests {
             for (task, lock) in [(1, theirs), (2, theirs), (3, mine), (0, read)] {
                 field.wants(task, lock);
             }
-            let cycle = find_cycle(&&field, 0).cycle.expect("the other cycle");
+            let cycle = find_cycle(&field, 0).cycle.expect("the other cycle");
             let tasks: Vec<_> = cycle.links().map(|link| link.task).collect();
             assert_eq!(tasks, [0, 3 - goes, 3], "task {goes} moves on");
         }

@@ -1,4 +1,6 @@
-//! Whether a deadlock lasts: it does if no task can release what its members hold.
+//! Whether a deadlock lasts, and whether a wait for an event does: see [`is_unsignallable`].
+//!
+//! A deadlock lasts if no task can release what its members hold.
 //!
 //! A lock that checks its releaser can be released only by its owner, which waits. Any running task may release other
 //! locks ([`Traits::ANYONE`]), though this breaks a rule. A deadlock over such locks certainly lasts only if no running
@@ -13,6 +15,7 @@ use crate::atomic::{Ordering, fence};
 use crate::check::detect::cycle::WaitGraph;
 use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
 use crate::hook::{Kind, Lock, Traits};
+use crate::region;
 use crate::sys::{introspect, process, thread};
 
 /// Whether a deadlock of tasks that hold these locks lasts.
@@ -42,28 +45,35 @@ fn waits(visible: &VisibleTasks) -> Option<(u32, u64)> {
     })
 }
 
-fn is_stuck(visible: &VisibleTasks, who: TaskRef<'_>) -> bool {
+fn is_stuck(visible: &VisibleTasks, who: TaskRef<'static>) -> bool {
     let view = who.record.view();
-    let Some(wants) = view
-        .wants
-        .filter(|wants| !wants.timed && view.also.is_none())
-    else {
+    let wants = view.wants.filter(|wants| !wants.timed);
+    let Some(wants) = wants.filter(|_| view.also.is_none()) else {
         return false;
     };
     let waits_for_others = match wants.lock.kind {
         Kind::Join => true,
         kind if kind.has_owner() => {
             let waits_for_itself = who.held(wants.lock.address() as u64).is_some();
-            waits_for_itself || visible.any_that_blocks(who, wants.lock, wants.mode, &mut |_| true)
+            waits_for_itself || visible.any_that_blocks(who, wants.lock, wants.mode, |_| true)
         }
         _ => false,
     };
     let is_me = who.thread == thread::thread_id();
-    let sleeps = || {
-        matches!(
-            introspect::thread_state(who.process, who.thread),
-            Some('S' | 'D')
-        )
-    };
+    let state = || introspect::thread_state(who.process, who.thread);
+    let sleeps = || matches!(state(), Some('S' | 'D'));
     waits_for_others && (is_me || wants.lock.kind == Kind::Spin || sleeps())
+}
+
+/// Whether a wait without a deadline is for an event that no other task can signal.
+///
+/// An object without an owner may be signalled by any task that can reach it, and usually the checker cannot know all
+/// of them. It can in one case: a process of one thread and without children waits at a semaphore or a queue of an
+/// anonymous region that it has created itself, and in which there is no other task. A signal handler must not use what
+/// the interrupted code is using, and other processes have the region's file only if it was sent to them, before any of
+/// them became a task.
+pub(crate) fn is_unsignallable(object: Lock) -> bool {
+    matches!(object.kind, Kind::Semaphore | Kind::Queue)
+        && region::has_only_own_task(object.address())
+        && process::is_single_threaded_and_childless()
 }

@@ -51,13 +51,10 @@ use crate::atomic::{Ordering, fence};
 use crate::check::record::board;
 use crate::check::record::layout::Entry;
 use crate::check::record::order_graph::graph::{
-    ASKED, Edge, GRAPH, HELD_COMMON, SPLIT, WANTED_COMMON,
+    ASKED, Edge, GRAPH, HELD_COMMON, READ_GATE, SPLIT, SPLITS, WANTED_COMMON, count_task,
+    is_common, node_of,
 };
-use crate::check::record::order_graph::node::{READ_GATE, SPLITS, count_task, is_common, node_of};
-use crate::check::record::{
-    held::HeldEntry,
-    own::{CHAINS, Own},
-};
+use crate::check::record::own::{CHAINS, HeldEntry, Own};
 use crate::hook::record::{READS, pack};
 use crate::hook::{How, Lock, Mode, Site};
 use crate::sys::thread;
@@ -179,8 +176,7 @@ fn note_chain(
             None => board::alone(|_| {
                 GRAPH.settle();
                 new.enter(own)
-            })
-            .unwrap_or_default(),
+            }),
         };
         if let Some(edge) = edge {
             common::remember(entry, wanted, edge);
@@ -220,14 +216,12 @@ impl New {
     fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
         let held = self.mine.address;
         let wanted = self.lock.address();
-        let beside = own
-            .locks()
-            .filter(move |mine| mine.address != held && mine.address != wanted);
+        let is_beside = move |mine: &HeldEntry| mine.address != held && mine.address != wanted;
+        let beside = own.locks().filter(is_beside);
         let alone = beside.clone().filter(|mine| !mine.reads());
         let read = beside.filter(HeldEntry::reads);
-        alone
-            .map(|mine| mine.address as u64)
-            .chain(read.map(|mine| mine.address as u64 | READ_GATE))
+        let read = read.map(|mine| mine.address as u64 | READ_GATE);
+        alone.map(|mine| mine.address as u64).chain(read)
     }
 
     /// What remains of a gate, given the locks that the task holds now; 0 for nothing.
@@ -296,14 +290,10 @@ impl New {
         for (place, gate) in edge.gates.iter().zip(gates) {
             place.store(gate, Ordering::Relaxed);
         }
-        edge.held_at.store(self.mine.site.raw(), Ordering::Relaxed);
-        edge.wanted_at.store(self.site.raw(), Ordering::Relaxed);
         let (held, wanted) = (self.mine.address as u64, self.lock.address() as u64);
-        edge.held.store(held, Ordering::Relaxed);
-        edge.wanted.store(wanted, Ordering::Relaxed);
-        edge.held_what.store(self.mine.what, Ordering::Relaxed);
+        edge.held.store(held, self.mine.what, self.mine.site);
         let what = pack(self.lock, self.mode);
-        edge.wanted_what.store(what, Ordering::Relaxed);
+        edge.wanted.store(wanted, what, self.site);
         // Threads mostly get their names after they have begun, and keep them then, so the name is not read each time.
         let orders = own.orders.replace(own.orders.get().wrapping_add(1));
         if orders < 8 || orders.is_power_of_two() {

@@ -14,7 +14,6 @@ use crate::check::record::own::Own;
 use crate::hook::record::unpack;
 use crate::hook::{Held, HeldLock, Kind, Lock, Mode, TaskRecord};
 use crate::region;
-use crate::sys::thread;
 use crate::task::Me;
 
 /// A task, and the location of its record.
@@ -48,23 +47,34 @@ impl<'f> TaskRef<'f> {
     /// How it holds a lock.
     pub(crate) fn held(&self, address: u64) -> Option<Held> {
         let place = self.record.holds(address);
-        let more = || {
-            let mut more = self.more().iter();
-            more.find(|entry| entry.lock.load(Ordering::Acquire) == address)
+        let held = match place {
+            Some(place) => &self.record.held[place],
+            None => self.more(address)?,
         };
-        let entry = place.map_or_else(more, |place| Some(&self.record.held[place]))?;
-        entry
-            .view()
+        held.view()
             .filter(|held| held.lock.address() as u64 == address)
     }
 
-    /// The locks that it holds beyond its record. (Entries behind the count belong to earlier threads of the place.)
-    fn more(&self) -> &'static [HeldLock] {
-        self.place.map_or(&[], |place| {
-            // Acquire: pairs with the Release of the thread that stored the entry.
-            let count = place.more_count.load(Ordering::Acquire) as usize;
-            &place.more[..count.min(MORE)]
-        })
+    /// The entry of a lock that it holds beyond its record. (Entries behind the count belong to earlier threads of the
+    /// place.)
+    fn more(&self, address: u64) -> Option<&'static HeldLock> {
+        let place = self.place?;
+        // Acquire: pairs with the Release of the thread that stored the entry.
+        let count = place.more_count.load(Ordering::Acquire) as usize;
+        let mut more = place.more[..count.min(MORE)].iter();
+        more.find(|entry| entry.lock.load(Ordering::Acquire) == address)
+    }
+}
+
+impl TaskRef<'static> {
+    fn on(board: Board) -> impl Iterator<Item = Self> {
+        let places = board.places();
+        places.filter_map(|place| TaskRef::new(&place.record, Some(place)))
+    }
+
+    /// The threads of this process, for a caller that may be none of its tasks.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        board::board().into_iter().flat_map(Self::on)
     }
 }
 
@@ -93,15 +103,6 @@ impl VisibleTasks {
         })
     }
 
-    /// For a thread that is not, or no longer, a task.
-    pub(crate) fn of_process() -> Option<Self> {
-        Some(Self {
-            board: board::board()?,
-            process: thread::process_id(),
-            wanted: None,
-        })
-    }
-
     /// The same, for a search within a call for this lock.
     pub(crate) fn with_wanted(self, lock: Lock) -> Self {
         Self {
@@ -111,35 +112,28 @@ impl VisibleTasks {
     }
 
     /// The calling task.
-    pub(crate) fn me(&self, own: &Own) -> Option<TaskRef<'_>> {
+    pub(crate) fn me(&self, own: &Own) -> Option<TaskRef<'static>> {
         TaskRef::new(own.record(), Some(own.place()))
     }
 
     /// The task that holds a lock, other than the calling task.
-    pub(crate) fn holder(&self, own: &Own, lock: Lock) -> Option<TaskRef<'_>> {
-        let me = self.me(own)?;
-        self.candidates(me, lock).find(|other| {
-            self.as_wait_graph()
-                .blocks(*other, me, lock, Mode::Exclusive)
-        })
-    }
-
-    fn as_wait_graph(&self) -> &Self {
-        self
+    pub(crate) fn holder(own: &Own, lock: Lock) -> Option<TaskRef<'static>> {
+        let visible = Self::new(own)?;
+        let me = visible.me(own)?;
+        let mut others = visible.possible_holders(me, lock);
+        others.find(|other| visible.blocks(*other, me, lock, Mode::Exclusive))
     }
 
     /// The threads of this process.
-    pub(crate) fn threads(&self) -> impl Iterator<Item = TaskRef<'_>> {
-        self.board
-            .places()
-            .filter_map(|place| TaskRef::new(&place.record, Some(place)))
+    pub(crate) fn threads(&self) -> impl Iterator<Item = TaskRef<'static>> {
+        TaskRef::on(self.board)
     }
 
     /// The tasks of other processes, in the regions of the calling thread that `wanted` selects.
     fn tasks_of_other_processes(
         &self,
         wanted: impl Fn(core::ops::Range<usize>) -> bool,
-    ) -> impl Iterator<Item = TaskRef<'_>> {
+    ) -> impl Iterator<Item = TaskRef<'static>> {
         Me::current_or_none()
             .attachments()
             .filter(move |attachment| wanted(attachment.base..attachment.end))
@@ -149,20 +143,22 @@ impl VisibleTasks {
     }
 
     /// The tasks that can hold a lock that a task wants: those of the region that it lies in, or of the process.
-    fn candidates(&self, waiter: TaskRef<'_>, lock: Lock) -> impl Iterator<Item = TaskRef<'_>> {
+    fn possible_holders(
+        &self,
+        waiter: TaskRef<'static>,
+        lock: Lock,
+    ) -> impl Iterator<Item = TaskRef<'static>> {
         let is_common = region_of(lock.address());
         let is_local = waiter.process == self.process;
         let threads = self.threads().filter(move |_| is_local || is_common);
-        let tasks_of_other_processes = self.tasks_of_other_processes(move |range| {
+        let others = self.tasks_of_other_processes(move |range| {
             if is_common {
                 range.contains(&lock.address())
             } else {
                 !is_local
             }
         });
-        let tasks_of_other_processes =
-            tasks_of_other_processes.filter(move |who| is_common || who.process == waiter.process);
-        threads.chain(tasks_of_other_processes)
+        threads.chain(others.filter(move |who| is_common || who.process == waiter.process))
     }
 }
 
@@ -173,57 +169,46 @@ fn region_of(address: usize) -> bool {
         .any(|attachment| (attachment.base..attachment.end).contains(&address))
 }
 
-impl<'h> WaitGraph for &'h VisibleTasks {
-    type Task = TaskRef<'h>;
+impl WaitGraph for VisibleTasks {
+    type Task = TaskRef<'static>;
 
-    fn record(&self, task: TaskRef<'h>) -> &TaskRecord {
+    fn record(&self, task: Self::Task) -> &TaskRecord {
         task.record
     }
 
-    fn blocks(&self, other: TaskRef<'h>, waiter: TaskRef<'h>, lock: Lock, mode: Mode) -> bool {
-        let more = || {
-            let mut more = other.more().iter();
-            let entry =
-                more.find(|entry| entry.lock.load(Ordering::Acquire) == lock.address() as u64)?;
+    fn blocks(&self, other: Self::Task, waiter: Self::Task, lock: Lock, mode: Mode) -> bool {
+        let more_blocks = |entry: &HeldLock| {
             let held = unpack(0, entry.what.load(Ordering::Relaxed)).1;
-            Some(mode == Mode::Exclusive || held == Mode::Exclusive)
+            mode == Mode::Exclusive || held == Mode::Exclusive
         };
-        other != waiter && (record_blocks(other.record, lock, mode) || more() == Some(true))
+        let more = || other.more(lock.address() as u64);
+        other != waiter
+            && (record_blocks(other.record, lock, mode) || more().is_some_and(more_blocks))
     }
 
-    fn any_that_blocks(
-        &self,
-        waiter: TaskRef<'h>,
-        lock: Lock,
-        mode: Mode,
-        visit: &mut dyn FnMut(TaskRef<'h>) -> bool,
-    ) -> bool {
-        if !lock.kind.has_owner() {
-            return false;
-        }
+    fn candidates(&self, waiter: Self::Task, lock: Lock) -> impl Iterator<Item = Self::Task> {
+        let address = lock.address();
+        let has_owner = lock.kind.has_owner();
         // The holder's entry on the board names it from before it waits for anything until it is about to release. So
         // if a lock can have only one holder, and no entry names one, the holder runs.
-        if waiter.process == self.process
+        let names_holder = has_owner
+            && waiter.process == self.process
             && lock.kind != Kind::RwLock
-            && !region_of(lock.address())
-            && let Some(entry) = self.board.lock(lock.address())
-        {
-            let itself = self
-                .wanted
-                .filter(|wanted| wanted.address() == lock.address());
+            && !region_of(address);
+        let entry = names_holder.then(|| self.board.lock(address)).flatten();
+        let named = entry.into_iter().flat_map(move |entry| {
+            let itself = self.wanted.filter(|wanted| wanted.address() == address);
             // A lock that stores its holder also knows a holder that runs.
-            let holders = [Some(lock.without_word()), itself]
+            let [on_board, in_lock] = [Some(lock.without_word()), itself]
                 .map(|lock| lock.and_then(|lock| Holder::of(lock, entry).place()));
-            let once = holders[1].filter(|place| holders[0] != Some(*place));
-            let places = holders[0].into_iter().chain(once);
-            return places
-                .map(|place| self.board.place(place % PLACES))
-                .filter_map(|place| TaskRef::new(&place.record, Some(place)))
-                .filter(|other| self.blocks(*other, waiter, lock, mode))
-                .any(visit);
-        }
-        self.candidates(waiter, lock)
-            .filter(|other| self.blocks(*other, waiter, lock, mode))
-            .any(visit)
+            let places = [on_board, in_lock.filter(|_| in_lock != on_board)];
+            places.into_iter().flatten().filter_map(|place| {
+                let place = self.board.place(place % PLACES);
+                TaskRef::new(&place.record, Some(place))
+            })
+        });
+        let is_any = has_owner && entry.is_none();
+        let any = is_any.then(|| self.possible_holders(waiter, lock));
+        named.chain(any.into_iter().flatten())
     }
 }

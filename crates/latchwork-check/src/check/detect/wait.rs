@@ -13,12 +13,13 @@ use super::cross_process;
 use super::visible_tasks::TaskRef;
 use crate::atomic::{Ordering, fence_after_update};
 use crate::check::record::own::Own;
-use crate::check::record::settings;
+use crate::check::record::settings::{INVERSION, LONG_WAIT, limit};
 use crate::check::record::wait::{Blocker, REAL_TIME, Rank, Wait, note_priority};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site, Traits};
 use crate::region::{self, wait_record};
 use crate::sys::clock;
+use core::mem::take;
 
 /// What is due in a wait that goes on, or that ends. The order of the fields is that of the reports.
 pub(crate) struct Due {
@@ -44,16 +45,14 @@ impl Wait {
         blocker: Option<TaskRef<'_>>,
     ) -> Self {
         let blocker = blocker.and_then(|who| {
-            let held = who.held(lock.address() as u64)?;
+            let mut held = who.held(lock.address() as u64)?;
+            held.lock = lock;
             Some(Blocker {
                 process: who.process,
                 thread: who.thread,
                 mine: Rank::UNKNOWN,
                 theirs: Rank::UNKNOWN,
-                lock,
-                mode: held.mode,
-                site: held.site,
-                since: held.since,
+                held,
             })
         });
         let mut wait = Self {
@@ -62,8 +61,8 @@ impl Wait {
             site,
             began: own.wait_began.get(),
             blocker,
-            reported_inversion: false,
-            reported_long: false,
+            may_be_inverted: !lock.traits.contains(Traits::LENDS),
+            may_be_long: true,
             searches_processes: lock.is_shared() && !region::contains(lock.address()),
             may_queue_behind_writers: mode == Mode::Shared
                 && lock.kind == Kind::RwLock
@@ -97,12 +96,9 @@ impl Wait {
 
     /// The next time at which something may have to be reported, in nanoseconds on CLOCK_MONOTONIC; `None` if never.
     pub(crate) fn next(&self) -> Option<u64> {
-        let lends = self.lock.traits.contains(Traits::LENDS);
-        let inverted = !self.reported_inversion
-            && !lends
-            && self.blocker.is_some_and(|blocker| blocker.is_below());
-        let inversion = inverted.then(settings::inversion);
-        let long = (!self.reported_long).then(settings::long_wait);
+        let is_below = || self.blocker.is_some_and(|blocker| blocker.is_below());
+        let inversion = (self.may_be_inverted && is_below()).then(|| limit(&INVERSION));
+        let long = self.may_be_long.then(|| limit(&LONG_WAIT));
         let searches_again = self.searches_processes || self.may_queue_behind_writers;
         let far = searches_again.then_some(cross_process::AFTER);
         let limits = [inversion, long, far].into_iter().flatten();
@@ -120,33 +116,18 @@ impl Wait {
     /// What is due by now; it is due once.
     pub(crate) fn due(&mut self, own: &Own) -> Due {
         let lasted = clock::monotonic().saturating_sub(self.began);
-        let lends = self.lock.traits.contains(Traits::LENDS);
-        let limit = settings::inversion();
-        let inversion = if !self.reported_inversion
-            && !lends
-            && limit > 0
-            && lasted >= limit
-            && self.compare_priorities(own)
-        {
-            self.blocker
-        } else {
-            None
-        };
-        self.reported_inversion |= inversion.is_some();
-        let has_lasted = lasted >= cross_process::AFTER;
-        let searches_processes = self.searches_processes && has_lasted;
-        self.searches_processes &= !has_lasted;
-        let queues_behind_writers = self.may_queue_behind_writers && has_lasted;
-        self.may_queue_behind_writers &= !has_lasted;
-        let limit = settings::long_wait();
-        let is_long = !self.reported_long && limit > 0 && lasted >= limit;
-        self.reported_long |= is_long;
+        let has_lasted = |limit: u64| limit > 0 && lasted >= limit;
+        let is_inverted =
+            self.may_be_inverted && has_lasted(limit(&INVERSION)) && self.compare_priorities(own);
+        let inversion = self.blocker.filter(|_| is_inverted);
+        self.may_be_inverted &= inversion.is_none();
+        let is_far = has_lasted(cross_process::AFTER);
         Due {
             lasted,
             inversion,
-            searches_processes,
-            queues_behind_writers,
-            is_long,
+            searches_processes: is_far && take(&mut self.searches_processes),
+            queues_behind_writers: is_far && take(&mut self.may_queue_behind_writers),
+            is_long: has_lasted(limit(&LONG_WAIT)) && take(&mut self.may_be_long),
         }
     }
 }

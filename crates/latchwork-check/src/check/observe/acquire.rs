@@ -12,41 +12,35 @@ use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::detect::wait::{Due, queue_behind_writers};
 use crate::check::detect::{cross_process, cycle, order};
 use crate::check::record::holder::Holder;
+use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::rule::Rule;
 use crate::check::record::totals;
 use crate::check::record::wait::Wait;
-use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::report::findings;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
 
-/// The calling task cannot acquire a lock at once, and is about to wait for it; until a deadline, if `timed`.
 pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     join_region(lock);
     ended_threads::is_wanted(lock);
     let entry = know(own, lock, site);
-    let flag = if timed { TIMED } else { 0 };
+    let what = pack(lock, mode) | if timed { TIMED } else { 0 };
+    own.begin_wait(lock, what, site);
     if lock.kind.has_owner()
         && !lock.traits.contains(Traits::RECURSIVE)
         && let Some((_, mine)) = own.find(lock.address())
         && (mode == Mode::Exclusive || mine.lock().1 == Mode::Exclusive)
     {
-        own.begin_wait(lock, pack(lock, mode) | flag, site);
         findings::recursion(own, lock, mode, timed, &mine, site);
-        return if timed {
-            Verdict::Go
-        } else {
-            Verdict::Deadlock
-        };
+        return verdict(timed);
     }
-    own.begin_wait(lock, pack(lock, mode) | flag, site);
     let Some(visible) = VisibleTasks::new(own).map(|visible| visible.with_wanted(lock)) else {
         return Verdict::Go;
     };
     let Some(me) = visible.me(own) else {
         return Verdict::Go;
     };
-    let look = cycle::find_cycle(&&visible, me);
+    let look = cycle::find_cycle(&visible, me);
     if let Some(other) = look.blocker {
         let name = u64::from(other.process) << 32 | u64::from(other.thread);
         own.publish(|record| record.wanted.waits_for.store(name, Ordering::Relaxed));
@@ -57,22 +51,23 @@ pub(crate) fn wants(own: &Own, lock: Lock, mode: Mode, timed: bool, site: Site) 
     match look.cycle {
         Some(cycle) => {
             findings::deadlock(&visible, &cycle);
-            if cycle.ends() {
-                Verdict::Go
-            } else {
-                Verdict::Deadlock
-            }
+            verdict(cycle.ends())
         }
         None => {
             // A task that completes the cycle at this moment reports it itself, as a deadlock.
             if let Some(cycle) = wrong_order
-                && cycle::find_cycle(&&visible, me).cycle.is_none()
+                && cycle::find_cycle(&visible, me).cycle.is_none()
             {
                 findings::wrong_order(own, &cycle);
             }
             Verdict::Go
         }
     }
+}
+
+/// What to do about a wait that completes a cycle, which may end at a deadline.
+const fn verdict(ends: bool) -> Verdict {
+    if ends { Verdict::Go } else { Verdict::Deadlock }
 }
 
 /// The wait of the calling task goes on, and has lasted until the time that [`Wait::next`] named.
@@ -86,32 +81,26 @@ pub(crate) fn still_waits(own: &Own) {
 
 /// Reports what is due in a wait.
 fn report(own: &Own, wait: &Wait, due: Due) {
-    let Wait {
-        lock, mode, site, ..
-    } = *wait;
     if let Some(blocker) = due.inversion {
-        findings::inversion(own, lock, mode, site, &blocker, due.lasted);
+        findings::inversion(own, wait, &blocker, due.lasted);
     }
     if due.searches_processes {
         cross_process::search(own, findings::deadlock_across_processes);
     }
     if due.queues_behind_writers {
-        queue_behind_writers(own, lock, mode);
+        queue_behind_writers(own, wait.lock, wait.mode);
         search_again(own);
     }
     if due.is_long {
-        let blocker = wait.blocker.as_ref();
-        findings::long_wait(own, lock, mode, site, blocker, due.lasted);
+        findings::long_wait(own, wait, due.lasted);
     }
 }
 
 /// Searches for a cycle again, since the wait of the calling task has changed.
 fn search_again(own: &Own) {
-    let Some(visible) = VisibleTasks::new(own) else {
-        return;
-    };
-    if let Some(me) = visible.me(own)
-        && let Some(cycle) = cycle::find_cycle(&&visible, me).cycle
+    if let Some(visible) = VisibleTasks::new(own)
+        && let Some(me) = visible.me(own)
+        && let Some(cycle) = cycle::find_cycle(&visible, me).cycle
     {
         findings::deadlock(&visible, &cycle);
     }
@@ -153,10 +142,7 @@ pub(crate) fn taken(own: &Own, lock: Lock, mode: Mode, how: How, site: Site) {
 /// The holder that the lock names has not released it, or has ended.
 #[cold]
 fn two_holders(own: &Own, lock: Lock, site: Site) {
-    let visible = VisibleTasks::new(own);
-    let other = visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock));
+    let other = VisibleTasks::holder(own, lock);
     // A robust lock itself reports the death of its owner to the next one.
     if other.is_some() && !lock.traits.contains(Traits::ROBUST) {
         let what = format_args!("acquired a lock that another task holds:");

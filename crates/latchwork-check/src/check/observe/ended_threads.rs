@@ -7,18 +7,24 @@
 //! together with all locks that are held at that time. Where joins are not reported, an end is reported at once.
 //!
 //! *Bounds:* [`MOST`] ends at a time; others are reported at once.
+//!
+//! *When a thread has ended:* its destructors run one after the other: first those of its thread-locals, then those of
+//! its keys (`pthread_key_create`), in rounds. The destructor of the thread's record is one of the latter, and a later
+//! one may release what the thread holds. So a thread that holds something is checked again in the next round, and in
+//! the one after that. There is no fourth round, since the round of the first check is unknown: a thread may have
+//! locked for the first time in a key's destructor. A lock that is released after the third check, or that is taken
+//! then and released by a still later destructor, is a false positive.
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board;
-use crate::check::record::bounded::Text;
+use crate::check::record::own::{Busy, HeldEntry, Own};
 use crate::check::record::settings;
-use crate::check::record::{held::HeldEntry, own::Own};
-use crate::check::report::findings;
-use crate::check::report::words;
-use crate::hook::record::{name_of, pack, unpack};
-use crate::hook::{Lock, RecordedSite, Site};
-use crate::sys::thread;
+use crate::check::report::{finding::TaskText, findings, words};
+use crate::hook::record::{load_name, name_of, pack, store_name, unpack};
+use crate::hook::{Lock, Mode, RecordedSite, Site};
+use crate::sys::{thread, thread_end::ROUNDS};
+use crate::task;
 
 const MOST: usize = 64;
 
@@ -58,8 +64,33 @@ pub fn joins_are_reported() {
     JOINS_ARE_REPORTED.store(true, Ordering::Relaxed);
 }
 
+/// The thread's end has begun, or goes on. Returns whether the thread is to be checked again, and must be known until
+/// then.
+pub(crate) fn goes_on(own: Busy) -> bool {
+    let (process, thread) = own.identity();
+    let holds = process != thread && own.locks().next().is_some();
+    if holds && checks_again(&own) {
+        own.end_copies();
+        return true;
+    }
+    ends(own, Site::UNKNOWN);
+    false
+}
+
+fn checks_again(own: &Own) -> bool {
+    own.ends.set(own.ends.get() + 1);
+    own.ends.get() < ROUNDS - 1 && task::end_again()
+}
+
+pub(crate) fn ends(own: Busy, site: Site) {
+    for mine in own.locks() {
+        ends_with(&own, &mine, site);
+    }
+    Own::end(own);
+}
+
 /// The calling thread ends, and holds a lock.
-pub(crate) fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
+fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
     let (process, thread) = own.identity();
     if process == thread {
         // The process usually ends with its first thread.
@@ -73,15 +104,8 @@ pub(crate) fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
 
 fn report(own: &Own, mine: &HeldEntry, site: Site) {
     let (lock, mode) = mine.lock();
-    let who = words::me(own);
-    findings::ends_holding(
-        who,
-        lock,
-        mode,
-        mine.site.into(),
-        site,
-        "ended while holding",
-    );
+    let (who, taken) = (words::me(own), mine.site.into());
+    findings::ends_holding(who, lock, mode, taken, site, "ended while holding");
 }
 
 /// Stores an end. Returns whether there was room.
@@ -89,15 +113,14 @@ fn keep(own: &Own, mine: &HeldEntry) -> bool {
     let (process, thread) = own.identity();
     let (lock, mode) = mine.lock();
     let kept = board::alone(|_| {
-        let free = ENDED
-            .iter()
-            .find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
+        let mut all = ENDED.iter();
+        let free = all.find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
         free.lock.store(lock.address() as u64, Ordering::Relaxed);
         free.what.store(pack(lock, mode), Ordering::Relaxed);
         free.site.store(mine.site.raw(), Ordering::Relaxed);
         free.process.store(process, Ordering::Relaxed);
         free.thread.store(thread, Ordering::Relaxed);
-        set_name(free, &thread::name());
+        store_name(&free.name, &thread::name());
         free.generation
             .store(generation_of(lock).unwrap_or(0), Ordering::Relaxed);
         free.handle
@@ -105,17 +128,7 @@ fn keep(own: &Own, mine: &HeldEntry) -> bool {
         COUNT.fetch_add(1, Ordering::Relaxed);
         Some(())
     });
-    kept.flatten().is_some()
-}
-
-fn set_name(ended: &Ended, name: &str) {
-    let mut bytes = [0; 16];
-    let length = name.len().min(bytes.len());
-    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-    for (place, eight) in ended.name.iter().zip(bytes.chunks_exact(8)) {
-        let eight = eight.try_into().unwrap_or([0; 8]);
-        place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
-    }
+    kept.is_some()
 }
 
 fn generation_of(lock: Lock) -> Option<u32> {
@@ -124,7 +137,7 @@ fn generation_of(lock: Lock) -> Option<u32> {
 }
 
 /// A thread was joined: it has ended, and the process goes on.
-pub(crate) fn joined(handle: usize) {
+pub fn joined(handle: usize) {
     report_all("ended while holding", |ended| {
         ended.handle.load(Ordering::Relaxed) == handle as u64
     });
@@ -142,12 +155,8 @@ pub(crate) fn is_wanted(lock: Lock) {
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
     report_all("ended while holding (process exit)", |_| true);
-    let Some(visible) = VisibleTasks::of_process() else {
-        return;
-    };
-    for who in visible.threads() {
-        let view = who.record.view();
-        for held in view.held() {
+    for who in TaskRef::all() {
+        for held in who.record.view().held() {
             let task = words::task(who);
             let what = "holds at process exit";
             findings::ends_holding(task, held.lock, held.mode, held.site, Site::UNKNOWN, what);
@@ -158,55 +167,47 @@ pub(crate) extern "C" fn process_ends() {
 #[inline]
 fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
     if COUNT.load(Ordering::Relaxed) > 0 {
-        while let Some(ended) = take(&is_wanted) {
-            ended.report(what);
+        report_each(what, is_wanted);
+    }
+}
+
+#[cold]
+fn report_each(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+    while let Some(ended) = take(&is_wanted) {
+        let (lock, mode) = (ended.lock, ended.mode);
+        // Unless another lock is at the address now.
+        if generation_of(lock) == Some(ended.generation) {
+            findings::ends_holding(ended.who, lock, mode, ended.site, Site::UNKNOWN, what);
         }
     }
 }
 
 /// A copy of an entry, read once.
 struct EndedCopy {
-    lock: u64,
-    what: u32,
+    who: TaskText,
+    lock: Lock,
+    mode: Mode,
     site: RecordedSite,
-    process: u32,
-    thread: u32,
-    name: Text<16>,
     generation: u32,
 }
 
-#[cold]
 fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<EndedCopy> {
     board::alone(|_| {
         let mut all = ENDED.iter();
         let one =
             all.find(|ended| ended.handle.load(Ordering::Relaxed) != 0 && is_wanted(ended))?;
-        let name = [0, 1].map(|half| one.name[half].load(Ordering::Relaxed).to_le_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(name.as_flattened());
+        let load = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        let (lock, mode) = unpack(one.lock.load(Ordering::Relaxed), load(&one.what));
+        let name = words::clean(name_of(&load_name(&one.name)));
         let copy = EndedCopy {
-            lock: one.lock.load(Ordering::Relaxed),
-            what: one.what.load(Ordering::Relaxed),
+            who: TaskText::new(load(&one.process), load(&one.thread), name),
+            lock,
+            mode,
             site: RecordedSite::new(one.site.load(Ordering::Relaxed)),
-            process: one.process.load(Ordering::Relaxed),
-            thread: one.thread.load(Ordering::Relaxed),
-            name: words::clean(name_of(&bytes)),
-            generation: one.generation.load(Ordering::Relaxed),
+            generation: load(&one.generation),
         };
         one.handle.store(0, Ordering::Relaxed);
         COUNT.fetch_sub(1, Ordering::Relaxed);
         Some(copy)
     })
-    .flatten()
-}
-
-impl EndedCopy {
-    /// Reports the end, unless another lock is at the address now.
-    fn report(&self, what: &str) {
-        let (lock, mode) = unpack(self.lock, self.what);
-        if generation_of(lock) == Some(self.generation) {
-            let who = words::ended(self.process, self.thread, self.name);
-            findings::ends_holding(who, lock, mode, self.site, Site::UNKNOWN, what);
-        }
-    }
 }

@@ -19,9 +19,9 @@ use crate::atomic::Ordering;
 use crate::check::detect::order;
 use crate::check::record::holder::Holder;
 use crate::check::record::layout::COMMON;
+use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::settings;
 use crate::check::record::totals;
-use crate::check::record::{held::HeldEntry, own::Own};
 use crate::hook::record::{READS, TRIED, pack};
 use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
 use crate::sys::clock;
@@ -34,15 +34,10 @@ use crate::sys::clock;
 #[inline(always)]
 #[doc(hidden)]
 pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
+    /// In [`HeldEntry::what`]: the task may hold it already.
+    const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
     let tried = if how == How::Tried { TRIED } else { 0 };
-    take(lock, pack(lock, mode) | tried, how, site)
-}
-
-/// In [`HeldEntry::what`]: the task may hold it already.
-const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
-
-#[inline(always)]
-fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
+    let what = pack(lock, mode) | tried;
     let address = lock.address();
     let Some(own) = Own::enter_if_known() else {
         return false;
@@ -130,11 +125,6 @@ impl Since {
 #[must_use]
 #[doc(hidden)]
 pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
-    release(lock, site)
-}
-
-#[inline(always)]
-fn release(lock: Lock, site: Site) -> Option<Since> {
     let own = Own::enter_if_known()?;
     let place = own.place_of(lock.address())?;
     let mine = own.held[place].get();
@@ -144,7 +134,7 @@ fn release(lock: Lock, site: Site) -> Option<Since> {
     }
     let entry = mine.entry?;
     let is_alone = !mine.reads();
-    if settings::long_hold() > 0
+    if settings::limit(&settings::LONG_HOLD) > 0
         || !own.knows_site(site)
         || is_alone && !Holder::of(lock, entry).is(&own)
     {

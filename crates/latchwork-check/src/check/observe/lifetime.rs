@@ -1,8 +1,9 @@
 //! Locks begin and end: they are initialised, used for the first time, named, destroyed, and their memory is freed.
 
 use super::lookup::{is_known, join_region};
-use crate::atomic::Ordering;
+use crate::atomic::{AtomicU64, Ordering};
 use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::check::record::holder::OVERWRITTEN;
 use crate::check::record::layout::GONE;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
@@ -14,7 +15,6 @@ use crate::hook::{Lock, Site};
 use crate::sys::introspect;
 use core::ops::Range;
 
-/// The interface has initialised a lock at this address.
 pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
     own.leave_to_parent(lock.address());
     if is_known(lock) {
@@ -23,22 +23,18 @@ pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site)
     known::made(own, lock, name, site);
 }
 
-/// A lock with a tag is used for the first time.
 pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     let Some(board) = board::board() else { return };
     join_region(lock);
-    let visible = VisibleTasks::new(own);
     // If a lock that is held was at the address before, it was overwritten. No task can hold the new lock while its
     // tag is not settled; that is checked under the board's lock.
     let held = board::alone(|_| {
         let entry = board.lock(lock.address())?;
         let is_old = !tag.is_settled() && entry.what.load(Ordering::Relaxed) & GONE == 0;
-        let other = visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock));
+        let other = VisibleTasks::holder(own, lock);
         (is_old && (other.is_some() || own.find(lock.address()).is_some())).then_some(other)
     });
-    if let Some(other) = held.flatten() {
+    if let Some(other) = held {
         let rule = Rule::NotRemadeWhileHeld;
         let what = format_args!("uses a new lock in the memory of one that is still held:");
         let site = known::enter_place(tag);
@@ -47,7 +43,6 @@ pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     known::enter_tagged(board, lock, tag);
 }
 
-/// The interface is about to destroy a lock.
 pub(crate) fn destroyed(own: &Own, lock: Lock, site: Site) {
     let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) else {
         return;
@@ -68,17 +63,13 @@ fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
         return;
     }
     join_region(lock);
-    let visible = VisibleTasks::new(own);
-    let other = visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock));
+    let other = VisibleTasks::holder(own, lock);
     if other.is_some() || own.find(lock.address()).is_some() {
         let rule = Rule::NotRemadeWhileHeld;
         findings::misuse(own, rule, lock, site, other, format_args!("{what}"));
     }
 }
 
-/// There is an object of this name.
 pub(crate) fn named(own: &Own, lock: Lock, name: &str, site: Site) {
     let known = board::board().and_then(|board| board.lock(lock.address()));
     let is_new = known.is_none_or(|entry| {
@@ -89,7 +80,6 @@ pub(crate) fn named(own: &Own, lock: Lock, name: &str, site: Site) {
     }
 }
 
-/// An object that no task owned was deleted.
 pub(crate) fn ended(_own: &Own, lock: Lock) {
     if let Some(entry) = board::board().and_then(|board| board.lock(lock.address())) {
         known::gone(entry);
@@ -105,10 +95,7 @@ pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
         let what = entry.what.load(Ordering::Relaxed);
         let address = entry.address.load(Ordering::Relaxed);
         let (lock, _) = unpack(address, what);
-        let visible = VisibleTasks::new(own);
-        let other = visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock));
+        let other = VisibleTasks::holder(own, lock);
         let mine = own.find(lock.address());
         // A lock in memory that is shared with the parent stays there, and the parent's thread holds it.
         let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
@@ -123,4 +110,37 @@ pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
         }
         known::gone(entry);
     }
+}
+
+/// A foreign lock may be reinitialised in place without a call: a `std::mutex` on the stack has no destructor, and its
+/// constructor is a few stores of zero. An interposer leaves a mark in the lock's memory, in a field that the lock does
+/// not use, and detects that the mark is gone.
+pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
+    own.know_site(site);
+    let known = board::board().and_then(|board| board.lock(lock.address()));
+    // Relaxed, here and below: a task that reads the mark, or what was stored with it, has synchronised by a lock of
+    // the program, or holds the lock under which this is changed.
+    let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
+    own.leave_to_parent(lock.address());
+    let old = known.filter(|_| VisibleTasks::holder(own, lock).is_none());
+    if old.is_some()
+        && let Some((held, _)) = own.find(lock.address())
+    {
+        let what = format_args!("uses a new lock in the memory of one that it still holds:");
+        findings::misuse(own, Rule::NotRemadeWhileHeld, lock, site, None, what);
+        own.pop(held);
+    }
+    board::alone(|_| {
+        if place.load(Ordering::Relaxed) != mark {
+            if let Some(entry) = old {
+                known::reinitialise(entry, lock, site);
+            }
+            // SAFETY: used within this call.
+            if let Some(word) = unsafe { lock.word() } {
+                let is_held = known.is_some() && old.is_none();
+                word.store(if is_held { OVERWRITTEN } else { 0 }, Ordering::Relaxed);
+            }
+            place.store(mark, Ordering::Relaxed);
+        }
+    });
 }

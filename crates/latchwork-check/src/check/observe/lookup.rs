@@ -1,8 +1,9 @@
-//! The entry of a lock on the board, as the events look it up.
+//! The entry of a lock on the board, as the events look it up; and what memory contains that is used as a lock and is
+//! none.
 
-use super::no_lock::NoLock;
 use crate::check::record::layout::Entry;
 use crate::check::record::own::Own;
+use crate::check::record::rule::Rule;
 use crate::check::record::{board, known};
 use crate::check::report::findings;
 use crate::hook::{Lock, Site};
@@ -28,5 +29,36 @@ pub(super) fn is_known(lock: Lock) -> bool {
 pub(super) fn join_region(lock: Lock) {
     if lock.is_shared() {
         region::join_at(lock.address());
+    }
+}
+
+/// What is found at an address instead of a lock that the interface made there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLock {
+    /// A copy of a lock, or one that was moved.
+    Copied,
+    /// Zeroed memory.
+    Zeroed,
+    /// A lock that was destroyed.
+    Ended,
+    /// Memory in which no lock was ever made.
+    Unmade,
+    /// Arbitrary other contents.
+    Overwritten,
+}
+
+impl NoLock {
+    /// The rule that its use breaks, and the middle of a sentence: a task *does this to* a lock.
+    pub(crate) const fn breach(self) -> (Rule, &'static str) {
+        match self {
+            Self::Copied => (Rule::NotCopied, "uses a copied or moved lock:"),
+            Self::Zeroed => (
+                Rule::InitialisedByInterface,
+                "uses memory that was zeroed, not initialised:",
+            ),
+            Self::Unmade => (Rule::InitialisedByInterface, "uses an uninitialised"),
+            Self::Ended => (Rule::InitialisedByInterface, "uses a destroyed"),
+            Self::Overwritten => (Rule::InitialisedByInterface, "uses overwritten memory as"),
+        }
     }
 }

@@ -1,20 +1,21 @@
-//! Misuse that the object itself, or the caller, has detected; and memory that is used as a lock and is none.
+//! Misuse that the object itself, or the caller, has detected; memory that is used as a lock and is none; and misuse of
+//! foreign objects that a lock's own records do not show: for interposers, which know the layout of such objects.
 
 use super::lookup::join_region;
-use crate::check::detect::visible_tasks::VisibleTasks;
+use crate::atomic::Ordering;
+use crate::check::detect::visible_tasks::{TaskRef, VisibleTasks};
+use crate::check::record::board;
+use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::report::findings;
-use crate::hook::{Lock, Misuse, Site};
+use crate::hook::{Kind, Lock, Misuse, Site};
+use crate::sys::introspect;
+use core::fmt;
 
-/// The memory at this address is not a lock that the interface made: it was zeroed, overwritten or copied. `why` is the
-/// end of a sentence that begins with the task.
 pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Site) {
     own.know_site(site);
-    let visible = VisibleTasks::new(own);
-    let other = visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock));
+    let other = VisibleTasks::holder(own, lock);
     let rule = if other.is_some() || own.find(lock.address()).is_some() {
         Rule::NotRemadeWhileHeld
     } else {
@@ -23,49 +24,116 @@ pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Sit
     findings::misuse(own, rule, lock, site, other, format_args!("{why}"));
 }
 
-/// An object has refused a call, or should have.
 pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
     own.know_site(site);
     join_region(lock);
-    let visible = VisibleTasks::new(own);
-    let holder = || {
-        visible
-            .as_ref()
-            .and_then(|visible| visible.holder(own, lock))
+    let rule = match misuse {
+        Misuse::NotOwner { owned: true } => Rule::OwnerUnlocks,
+        Misuse::NotOwner { owned: false } => Rule::NoDoubleUnlock,
+        Misuse::AfterEnd => Rule::InitialisedByInterface,
+        Misuse::DeleteOwned | Misuse::DeleteAwaited { .. } => Rule::NoDeleteInUse,
+        Misuse::AboveCeiling { .. } => Rule::WithinCeiling,
     };
-    let say = |rule, other, what: core::fmt::Arguments<'_>| {
-        findings::misuse(own, rule, lock, site, other, what);
-    };
+    let is_owned = matches!(
+        misuse,
+        Misuse::NotOwner { owned: true } | Misuse::DeleteOwned
+    );
+    let other = is_owned.then(|| VisibleTasks::holder(own, lock)).flatten();
+    let say = |what: fmt::Arguments<'_>| findings::misuse(own, rule, lock, site, other, what);
     match misuse {
-        Misuse::NotOwner { owned: true } => say(
-            Rule::OwnerUnlocks,
-            holder(),
-            format_args!("releases an object that another task owns:"),
-        ),
-        Misuse::NotOwner { owned: false } => say(
-            Rule::NoDoubleUnlock,
-            None,
-            format_args!("releases an object that no task owns:"),
-        ),
-        Misuse::AfterEnd => say(
-            Rule::InitialisedByInterface,
-            None,
-            format_args!("uses a destroyed"),
-        ),
-        Misuse::DeleteOwned => say(
-            Rule::NoDeleteInUse,
-            holder(),
-            format_args!("deletes an owned"),
-        ),
-        Misuse::DeleteAwaited { waiting } => say(
-            Rule::NoDeleteInUse,
-            None,
-            format_args!("deletes, while {waiting} task(s) wait for it,"),
-        ),
-        Misuse::AboveCeiling { own, ceiling } => say(
-            Rule::WithinCeiling,
-            None,
-            format_args!("has priority {own}, above the ceiling {ceiling}, and uses"),
-        ),
+        Misuse::NotOwner { owned: true } => {
+            say(format_args!("releases an object that another task owns:"));
+        }
+        Misuse::NotOwner { owned: false } => {
+            say(format_args!("releases an object that no task owns:"));
+        }
+        Misuse::AfterEnd => say(format_args!("uses a destroyed")),
+        Misuse::DeleteOwned => say(format_args!("deletes an owned")),
+        Misuse::DeleteAwaited { waiting } => {
+            say(format_args!(
+                "deletes, while {waiting} task(s) wait for it,"
+            ));
+        }
+        Misuse::AboveCeiling { own, ceiling } => {
+            say(format_args!(
+                "has priority {own}, above the ceiling {ceiling}, and uses"
+            ));
+        }
+    }
+}
+
+/// The flags of an object on the board.
+fn marks_of(object: Lock) -> Option<u32> {
+    let entry = board::board()?.lock(object.address())?;
+    Some(entry.what.load(Ordering::Relaxed) & (ENDED | GONE | MADE))
+}
+
+pub(crate) fn failed(own: &Own, object: Lock, call: &str, error: i32, site: Site) {
+    own.know_site(site);
+    if own.broken.replace(0) != object.address() {
+        findings::failed_call(own, object, call, introspect::error_name(error), site);
+    }
+}
+
+pub(crate) fn is_unknown(_own: &Own, object: Lock) -> bool {
+    let is_there = |marks: u32| marks & GONE == 0;
+    board::board().is_some_and(|board| {
+        // If the board is full, there are threads that do not report their uses.
+        let all_tell = (board.header().places.load(Ordering::Relaxed) as usize) < PLACES;
+        all_tell && board.has_room(object.address()) && !marks_of(object).is_some_and(is_there)
+    }) && !introspect::is_shared_memory(object.address() as u64)
+}
+
+pub(crate) fn has_ended(_own: &Own, object: Lock) -> bool {
+    marks_of(object).is_some_and(|marks| marks & ENDED != 0)
+}
+
+pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site: Site) {
+    let is_made = |marks: u32| marks & (MADE | GONE) == MADE;
+    if marks_of(object).is_some_and(is_made)
+        && introspect::keeps_what_it_is(object.address() as u64, sees_frees)
+        && own.find(object.address()).is_none()
+    {
+        own.know_site(site);
+        let what = format_args!("initialises again, without having destroyed it,");
+        findings::misuse(own, Rule::InitialisedOnce, object, site, None, what);
+    }
+}
+
+pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Site) {
+    let known = board::board().and_then(|board| board.lock(object.address()));
+    let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
+    if object.kind == Kind::Condvar && were_notified {
+        return;
+    }
+    let sleeping = TaskRef::all().filter(|who| {
+        let waits = who.record.view().wants;
+        waits.is_some_and(|wants| wants.lock.address() == object.address())
+            && introspect::sleeps_at(who.thread)
+                .is_some_and(|word| (object.address()..object.address() + bytes).contains(&word))
+    });
+    let count = sleeping.count();
+    if count > 0 {
+        own.know_site(site);
+        let what = format_args!("destroys, while {count} task(s) wait for it,");
+        findings::misuse(own, Rule::NoDeleteInUse, object, site, None, what);
+    }
+}
+
+/// A condition variable is about to be notified, and hints are wanted. Reports one if a task waits for it with a mutex
+/// that the calling task does not hold.
+pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
+    let mutex = TaskRef::all().find_map(|who| {
+        let view = who.record.view();
+        let wants = view.wants?;
+        (wants.lock.address() == condvar.address()).then_some(view.also?)
+    });
+    if let Some(mutex) = mutex
+        && own.find(mutex as usize).is_none()
+        && own.unrecorded.get() == 0
+    {
+        own.know_site(site);
+        let what = format_args!("does not hold the waiters' mutex, and notifies");
+        findings::misuse(own, Rule::NotifiesWithMutex, condvar, site, None, what);
     }
 }

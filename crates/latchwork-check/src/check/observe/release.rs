@@ -3,8 +3,8 @@
 use super::lookup::{is_known, join_region, know};
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::holder::Holder;
+use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
-use crate::check::record::{held::HeldEntry, own::Own};
 use crate::check::record::{settings, totals};
 use crate::check::report::findings;
 use crate::hook::{Lock, Site, Verdict};
@@ -12,39 +12,39 @@ use crate::sys::clock;
 
 /// The calling task is about to release a lock. This is the slow path, which covers every case.
 pub(crate) fn releasing(own: &Own, lock: Lock, site: Site) -> Verdict {
-    match own.find(lock.address()) {
-        Some((place, mine)) if mine.depth > 0 => own.change(place, |mine| mine.depth -= 1),
-        Some((place, mine)) => {
-            own.know_site(site);
-            own.pop(place);
-            was_held(own, &mine, site);
-            if !mine.reads() {
-                forget_holder(own, lock, &mine, site);
-            }
-        }
-        None => return not_mine(own, lock, site),
+    if release_mine(own, lock, site) {
+        return Verdict::Go;
     }
-    Verdict::Go
+    not_mine(own, lock, site)
 }
 
-/// Counts the length of a hold, and reports it if it is over the limit.
-pub(super) fn was_held(own: &Own, mine: &HeldEntry, site: Site) {
+/// Records a release. Counts the length of the hold, and reports it if it is over the limit. The lock's last holder, and
+/// the place of the release, stay noted. Returns false if the calling task does not hold the lock, as far as is
+/// recorded.
+pub(super) fn release_mine(own: &Own, lock: Lock, site: Site) -> bool {
+    let Some((place, mine)) = own.find(lock.address()) else {
+        return false;
+    };
+    // A recursive lock is released once, and may be held still.
+    if mine.depth > 0 {
+        own.change(place, |mine| mine.depth -= 1);
+        return true;
+    }
+    own.know_site(site);
+    own.pop(place);
     let nanoseconds = clock::coarse().saturating_sub(mine.since);
     totals::held_for(nanoseconds);
-    let limit = settings::long_hold();
+    let limit = settings::limit(&settings::LONG_HOLD);
     if limit > 0 && nanoseconds > limit {
-        findings::long_hold(own, mine, site, nanoseconds);
+        findings::long_hold(own, &mine, site, nanoseconds);
     }
-}
-
-/// The calling task no longer holds a lock. Its last holder, and the place of the release, stay noted.
-#[inline]
-pub(super) fn forget_holder(own: &Own, lock: Lock, mine: &HeldEntry, site: Site) {
     if let Some(entry) = mine.entry
+        && !mine.reads()
         && Holder::of(lock, entry).is(own)
     {
         own.note_release(lock, entry, mine.site, site);
     }
+    true
 }
 
 /// The calling task releases a lock that it does not hold, as far as is recorded.
@@ -64,11 +64,7 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
     if !is_known(lock) || !lock.kind.has_owner() {
         return Verdict::Go;
     }
-    let visible = VisibleTasks::new(own);
-    match visible
-        .as_ref()
-        .and_then(|visible| visible.holder(own, lock))
-    {
+    match VisibleTasks::holder(own, lock) {
         Some(other) => {
             let what = format_args!("unlocks a lock that thread {} owns:", other.thread);
             findings::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);

@@ -1,9 +1,9 @@
 //! The calling task sleeps for an object without an owner: a condition variable, a semaphore, a queue, and the like.
 
 use super::lookup::{is_known, know};
-use super::release::{forget_holder, was_held};
+use super::release::release_mine;
 use crate::atomic::Ordering;
-use crate::check::detect::unsignallable;
+use crate::check::detect::lasting::is_unsignallable;
 use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
@@ -12,7 +12,6 @@ use crate::check::report::findings;
 use crate::hook::record::{TIMED, pack};
 use crate::hook::{Lock, Mode, Site, Verdict};
 
-/// The calling task is about to release a mutex and wait for a condition.
 pub(crate) fn condvar_begins(
     own: &Own,
     condvar: Lock,
@@ -28,32 +27,19 @@ pub(crate) fn condvar_begins(
         let what = format_args!("waits with a different mutex than the other waiters for");
         findings::misuse(own, Rule::OneMutexPerCondition, condvar, site, None, what);
     }
-    let verdict = match own.find(mutex.address()) {
-        // A recursive mutex is released once, and may be held still.
-        Some((place, mine)) if mine.depth > 0 => {
-            own.change(place, |mine| mine.depth -= 1);
-            Verdict::Go
-        }
-        Some((place, mine)) => {
-            own.pop(place);
-            was_held(own, &mine, site);
-            forget_holder(own, mutex, &mine, site);
-            Verdict::Go
-        }
-        None if own.unrecorded.get() > 0 || !is_known(mutex) => Verdict::Go,
-        None => {
-            let visible = VisibleTasks::new(own);
-            let other = visible
-                .as_ref()
-                .and_then(|visible| visible.holder(own, mutex));
-            let what = format_args!("waits for a condition variable without holding");
-            findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
-            Verdict::NotHeld
-        }
-    };
+    let released = release_mine(own, mutex, site) || own.unrecorded.get() > 0 || !is_known(mutex);
+    if !released {
+        let other = VisibleTasks::holder(own, mutex);
+        let what = format_args!("waits for a condition variable without holding");
+        findings::misuse(own, Rule::WaitsWithMutex, mutex, site, other, what);
+    }
     let timed = if timed { TIMED } else { 0 };
     own.begin_wait_with(condvar, pack(condvar, Mode::Exclusive) | timed, site, mutex);
-    verdict
+    if released {
+        Verdict::Go
+    } else {
+        Verdict::NotHeld
+    }
 }
 
 /// The wait for a condition is over. The mutex is reported separately.
@@ -72,21 +58,20 @@ pub(crate) fn current(own: &Own) -> (usize, Site) {
     (own.wanted.get(), site)
 }
 
-/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler, so
-/// this does not enter the calling thread.
-pub(crate) fn condvar_notifies(condvar: Lock, all: bool) {
+/// A condition variable is about to be notified: one of its waiters, or all. The caller may be a signal handler.
+pub fn condvar_notifies(condvar: Lock, all: bool) {
+    // Made for a signal handler, this does not enter the calling thread.
     let entry = board::made().and_then(|board| board.lock(condvar.address()));
     if let Some(entry) = entry {
         condition::notified(entry, all);
     }
 }
 
-/// The calling task is about to sleep for an object that has no owner.
 pub(crate) fn waits(own: &Own, object: Lock, timed: bool, site: Site) {
     know(own, object, site);
     let timed = if timed { TIMED } else { 0 };
     own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
-    if timed == 0 && unsignallable::is_unsignallable(object) {
+    if timed == 0 && is_unsignallable(object) {
         findings::unsignallable_wait(own, object, site);
     }
 }

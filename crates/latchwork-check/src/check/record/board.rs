@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
+use crate::check::record::bounded;
 use crate::check::record::layout::{
     BOARD, BYTES, COMMON, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NO_TASK, NOTES, NOTES_AT,
     Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS,
@@ -57,12 +58,8 @@ pub(crate) fn fresh() -> Option<&'static Fresh> {
         return Some(fresh);
     }
     let page = thread::map_wipe_on_fork().ok()?;
-    match FRESH.compare_exchange(
-        ptr::null_mut(),
-        page.as_ptr().cast(),
-        Ordering::Release,
-        Ordering::Acquire,
-    ) {
+    let (none, new) = (ptr::null_mut(), page.as_ptr().cast());
+    match FRESH.compare_exchange(none, new, Ordering::Release, Ordering::Acquire) {
         // SAFETY: a zeroed page, published just now, which stays mapped.
         Ok(_) => Some(unsafe { page.cast().as_ref() }),
         Err(other) => {
@@ -89,14 +86,16 @@ pub(crate) fn made() -> Option<Board> {
     NonNull::new(fresh.board.load(Ordering::Acquire)).map(Board)
 }
 
-/// Runs `change` under the lock that guards what several tasks change.
-pub(crate) fn alone<R>(change: impl FnOnce(&Fresh) -> R) -> Option<R> {
-    let fresh = fresh()?;
+/// Runs `change` under the lock that guards what several tasks change; returns the default if there is no memory.
+pub(crate) fn alone<R: Default>(change: impl FnOnce(&Fresh) -> R) -> R {
+    let Some(fresh) = fresh() else {
+        return R::default();
+    };
     fresh.lock.lock();
     let result = change(fresh);
     // SAFETY: this function took the lock above.
     unsafe { fresh.lock.unlock() };
-    Some(result)
+    result
 }
 
 #[cold]
@@ -122,14 +121,12 @@ fn make() -> Option<Board> {
         let header = board.header();
         // Relaxed: published by the magic number.
         header.version.store(VERSION, Ordering::Relaxed);
-        header
-            .process
-            .store(thread::process_id(), Ordering::Relaxed);
+        let process = thread::process_id();
+        header.process.store(process, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         fresh.board.store(base.as_ptr(), Ordering::Release);
         Some(board)
     })
-    .flatten()
 }
 
 impl Board {
@@ -186,9 +183,8 @@ impl Board {
                     .is_ok()
         })?;
         // Release: pairs with `places`.
-        self.header()
-            .places
-            .fetch_max(index as u32 + 1, Ordering::Release);
+        let used = &self.header().places;
+        used.fetch_max(index as u32 + 1, Ordering::Release);
         Some((index, self.place(index)))
     }
 
@@ -286,40 +282,35 @@ impl Board {
             .map(move |index| self.text(index % TEXTS))
     }
 
-    fn find_text(self, key: u64) -> (Option<&'static Text>, Option<&'static Text>) {
+    /// The text under a key; if there is none, the index at which it could be entered.
+    fn find_text(self, key: u64) -> Result<&'static Text, Option<usize>> {
         let first = text_slot(key);
-        for step in 0..PROBES {
-            let text = self.text((first + step) % TEXTS);
+        for index in (0..PROBES).map(|step| (first + step) % TEXTS) {
+            let text = self.text(index);
             // Acquire: pairs with the Release in `enter_text`.
             match text.key.load(Ordering::Acquire) {
-                0 => return (None, Some(text)),
-                found if found == key => return (Some(text), None),
+                0 => return Err(Some(index)),
+                found if found == key => return Ok(text),
                 _ => {}
             }
         }
-        (None, None)
-    }
-
-    /// Whether there is a text under a key.
-    #[inline]
-    pub(crate) fn has_text(self, key: u64) -> bool {
-        self.find_text(key).0.is_some()
+        Err(None)
     }
 
     /// The text under a key, if there is one.
+    #[inline]
     pub(crate) fn text_of(self, key: u64) -> Option<&'static Text> {
-        self.find_text(key).0
+        self.find_text(key).ok()
     }
 
     /// Enters a text under a key, if there is room. Under the lock.
     pub(crate) fn enter_text(self, key: u64, text: core::fmt::Arguments<'_>) {
-        if let (None, Some(place)) = self.find_text(key) {
-            let bytes = &place.bytes;
-            let _ = core::fmt::write(&mut Writer { bytes, at: 0 }, text);
+        if let Err(Some(index)) = self.find_text(key) {
+            let place = self.text(index);
+            // Relaxed: the Release store of the key publishes it.
+            put(&place.bytes, &bounded::Text::<TEXT_BYTES>::new(text));
             // Release: pairs with `find_text`.
             place.key.store(key, Ordering::Release);
-            let first = ptr::from_ref(self.text(0)).addr();
-            let index = (ptr::from_ref(place).addr() - first) / size_of::<Text>();
             self.use_more(&self.header().texts, USED_TEXTS_AT, index);
         }
     }
@@ -354,48 +345,35 @@ impl Board {
         for entry in parents.locks() {
             let address = entry.address.load(Ordering::Relaxed) as usize;
             self.enter_lock(address, |own| {
-                own.site
-                    .store(entry.site.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.name
-                    .store(entry.name.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.what
-                    .store(entry.what.load(Ordering::Relaxed), Ordering::Relaxed);
+                let wide = [
+                    (&own.site, &entry.site),
+                    (&own.name, &entry.name),
+                    (&own.pair, &entry.pair),
+                ];
+                for (own, its) in wide {
+                    own.store(its.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+                let narrow = [
+                    (&own.what, &entry.what),
+                    (&own.node, &entry.node),
+                    (&own.generation, &entry.generation),
+                ];
+                for (own, its) in narrow {
+                    own.store(its.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
                 // The thread that goes on in the child has another task number there.
                 let task = entry.task.load(Ordering::Relaxed);
                 let task = if task == COMMON { COMMON } else { NO_TASK };
                 own.task.store(task, Ordering::Relaxed);
-                own.pair
-                    .store(entry.pair.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.node
-                    .store(entry.node.load(Ordering::Relaxed), Ordering::Relaxed);
-                let generation = entry.generation.load(Ordering::Relaxed);
-                own.generation.store(generation, Ordering::Relaxed);
             });
         }
     }
 }
 
-/// Writes a text over an earlier one.
+/// Writes a text into a slot, over an earlier one.
 fn put(place: &[AtomicU8], text: &str) {
     let text = whole_characters(text, place.len()).bytes();
     for (place, byte) in place.iter().zip(text.chain(core::iter::once(0))) {
         place.store(byte, Ordering::Relaxed);
-    }
-}
-
-/// Writes a text into an empty slot.
-struct Writer {
-    bytes: &'static [AtomicU8; TEXT_BYTES],
-    at: usize,
-}
-
-impl core::fmt::Write for Writer {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        for byte in whole_characters(text, TEXT_BYTES - self.at).bytes() {
-            // Relaxed: the Release store of the key publishes it.
-            self.bytes[self.at].store(byte, Ordering::Relaxed);
-            self.at += 1;
-        }
-        Ok(())
     }
 }

@@ -38,9 +38,8 @@ fn round(entry: &Entry) -> u32 {
 /// Subtracts one. Returns false if the count was zero.
 fn take_one(count: &AtomicU32) -> bool {
     let less = |count: u32| count.checked_sub(1);
-    count
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-        .is_ok()
+    let taken = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    taken.is_ok()
 }
 
 /// The object at an address was initialised, or reinitialised. Under the lock.
@@ -74,11 +73,9 @@ pub(crate) fn ends(own: &Own, entry: &Entry) {
     }
     let had_deadline = own.record().wanted.what.load(Ordering::Relaxed) & TIMED != 0;
     let less = |pair: u64| (pair as u32 != 0).then(|| pair - 1);
-    let was_released = entry
-        .pair
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-        .is_ok();
-    if !was_released || had_deadline {
+    let numbers = &entry.pair;
+    let released = numbers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    if released.is_err() || had_deadline {
         take_one(&entry.waiters);
     }
 }

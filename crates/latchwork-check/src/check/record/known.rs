@@ -1,7 +1,6 @@
 //! The checker's records of locks: kind, place of initialisation, class and name.
 
-use super::order_graph::graph::{node_for, retire};
-use super::order_graph::node::node_of;
+use super::order_graph::graph::{GRAPH, node_of};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::check::record::board::{self, Board};
 use crate::check::record::bounded::Text;
@@ -30,18 +29,15 @@ pub(crate) fn know(
         // Relaxed: the word is changed together with the rest of the entry.
         Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
         entry => {
-            if entry.is_some_and(|entry| was_ended(entry, lock.kind)) {
+            let is_remade_by_call =
+                matches!(lock.kind, Kind::Spin | Kind::Barrier | Kind::Semaphore);
+            let was_ended = |entry: &Entry| entry.what.load(Ordering::Relaxed) & ENDED != 0;
+            if is_remade_by_call && entry.is_some_and(was_ended) {
                 was_destroyed();
             }
             enter(board, lock, None, site, 0)
         }
     }
-}
-
-/// Whether an object was destroyed, and is of a kind that only a call can initialise again.
-fn was_ended(entry: &Entry, kind: Kind) -> bool {
-    matches!(kind, Kind::Spin | Kind::Barrier | Kind::Semaphore)
-        && entry.what.load(Ordering::Relaxed) & ENDED != 0
 }
 
 /// A lock was initialised by the interface.
@@ -65,8 +61,7 @@ fn enter(
         return None;
     }
     note_page(lock.address());
-    let tag = Tag::of(lock).filter(|tag| tag.is_live());
-    if let Some(tag) = tag {
+    if let Some(tag) = Tag::of(lock).filter(|tag| tag.is_live()) {
         return enter_tagged(board, lock, tag);
     }
     // The initialisation of this lock was not seen. A static lock is identified by its own place; a lock on the heap,
@@ -79,18 +74,8 @@ fn enter(
         && lock.kind != Kind::Join
         && is_static(lock.address(), &mut symbol);
     let name = if is_static { Some(&*symbol) } else { name };
-    board::alone(|_| {
-        let mut is_new = false;
-        let entry = board.enter_lock(lock.address(), |entry| {
-            is_new = true;
-            describe(board, entry, lock, name, site, marks);
-        })?;
-        if !is_new && (marks & MADE != 0 || entry.what.load(Ordering::Relaxed) & GONE != 0) {
-            describe(board, entry, lock, name, site, marks);
-        }
-        Some(entry)
-    })
-    .flatten()
+    let is_new = marks & MADE != 0;
+    board::alone(|_| put(board, lock, name, site, marks, is_new))
 }
 
 /// Whether a lock lies in a module; writes the module's name and the offset. A page lies in a module as a whole or not
@@ -123,43 +108,42 @@ pub(crate) fn enter_place(tag: &Tag) -> Site {
 pub(crate) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
     let site = enter_place(tag);
     note_page(lock.address());
-    board::alone(|_| {
-        let is_newly_settled = tag.settle();
-        let known = board.lock(lock.address());
-        let is_gone = |entry: &Entry| entry.what.load(Ordering::Relaxed) & GONE != 0;
-        let describe = |entry: &Entry| describe(board, entry, lock, tag.name(), site, MADE);
-        match known {
-            Some(entry) => {
-                if is_newly_settled || is_gone(entry) {
-                    describe(entry);
-                }
-                Some(entry)
-            }
-            None => board.enter_lock(lock.address(), describe),
-        }
-    })
-    .flatten()
+    board::alone(|_| put(board, lock, tag.name(), site, MADE, tag.settle()))
 }
 
-/// Describes an entry. Under the lock.
-fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: Site, marks: u32) {
-    let key = name.map_or(0, key_of);
-    if let Some(name) = name {
-        board.enter_text(key, format_args!("{name}"));
+/// Enters a lock; if it has an entry, describes that again if the lock is new, or the one before it is gone. Under the
+/// lock.
+fn put(
+    board: Board,
+    lock: Lock,
+    name: Option<&str>,
+    site: Site,
+    marks: u32,
+    is_new: bool,
+) -> Option<&'static Entry> {
+    let describe = |entry: &Entry| {
+        let key = name.map_or(0, key_of);
+        if let Some(name) = name {
+            board.enter_text(key, format_args!("{name}"));
+        }
+        settle(entry, lock, key, site, marks);
+    };
+    let mut was_known = true;
+    let entry = board.enter_lock(lock.address(), |entry| {
+        was_known = false;
+        describe(entry);
+    })?;
+    if was_known && (is_new || entry.what.load(Ordering::Relaxed) & GONE != 0) {
+        describe(entry);
     }
-    settle(entry, lock, key, site, marks);
+    Some(entry)
 }
 
 /// Another lock is in the place of a lock that is not held. If that lock was named by its place, this one is, too.
 /// Under the lock.
 pub(crate) fn reinitialise(entry: &Entry, lock: Lock, site: Site) {
-    settle(
-        entry,
-        lock,
-        entry.name.load(Ordering::Relaxed),
-        site,
-        REMADE,
-    );
+    let name = entry.name.load(Ordering::Relaxed);
+    settle(entry, lock, name, site, REMADE);
 }
 
 /// Stores what identifies a lock; `name` is a key, or 0. Under the lock.
@@ -167,9 +151,9 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     let class = if name == 0 { site.raw() } else { name };
     entry.name.store(name, Ordering::Relaxed);
     let before = node_of(entry);
-    retire(before);
+    GRAPH.retire(before);
     entry.task.store(NO_TASK, Ordering::Relaxed);
-    let node = lock.kind.has_owner().then(|| node_for(class, before));
+    let node = lock.kind.has_owner().then(|| GRAPH.node_for(class, before));
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
     entry.site.store(site.raw(), Ordering::Relaxed);
     entry.holder.store(0, Ordering::Relaxed);
@@ -195,7 +179,7 @@ pub(crate) fn gone(entry: &Entry) {
     // With no task recorded, a thread that takes it again takes the slow path.
     entry.task.store(NO_TASK, Ordering::Relaxed);
     entry.what.fetch_or(GONE, Ordering::Relaxed);
-    retire(entry.node.swap(0, Ordering::Relaxed));
+    GRAPH.retire(entry.node.swap(0, Ordering::Relaxed));
 }
 
 /// Memory in which there was a lock at some time: a bit for each 64 bytes of a page, by the page's hash. Most blocks
@@ -259,18 +243,18 @@ pub(crate) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Ent
     } else {
         (range.clone(), None)
     };
-    let grains = pages(&small).flat_map(move |page| {
+    let addresses = pages(&small).flat_map(move |page| {
         let range = small.clone();
         let grains = grains_in(&range, page);
         let is_marked = move |grain: &usize| grains >> grain & 1 != 0;
-        (0..u64::BITS as usize)
-            .filter(is_marked)
-            .map(move |grain| page + grain * GRAIN)
-            .map(move |grain| grain.max(range.start)..(grain + GRAIN).min(range.end))
+        let marked = (0..u64::BITS as usize).filter(is_marked);
+        marked.flat_map(move |grain| {
+            let grain = page + grain * GRAIN;
+            let (first, end) = (grain.max(range.start), (grain + GRAIN).min(range.end));
+            (first.next_multiple_of(4)..end).step_by(4)
+        })
     });
-    let in_grains = grains
-        .flat_map(|grain| (grain.start.next_multiple_of(4)..grain.end).step_by(4))
-        .filter_map(move |address| board?.lock(address));
+    let in_grains = addresses.filter_map(move |address| board?.lock(address));
     let in_table = all.into_iter().flat_map(Board::locks).filter(move |entry| {
         let address = entry.address.load(Ordering::Relaxed) as usize;
         range.contains(&address)

@@ -17,9 +17,12 @@
 //! positions follow from the constants, and any string of bytes is a valid value of each type.
 //!
 //! *Frozen within a [`VERSION`].*
+#![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::hook::{HeldLock, TaskRecord};
+use crate::check::record::bounded;
+use crate::hook::{HeldLock, RecordedSite, TaskRecord};
+use core::fmt::Write;
 
 /// The name of the memory file.
 pub const BOARD: &str = "latchwork-board";
@@ -209,6 +212,28 @@ pub(crate) const COMMON: u32 = u32::MAX;
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Text>() == 128);
 const _: () = assert!(size_of::<Report>() == 8192 && REPORTS_AT.is_multiple_of(64));
 
+/// A type of which any string of bytes is a value, zeros among them.
+///
+/// # Safety
+/// The type consists only of atomics.
+pub(crate) unsafe trait Plain: Sized + Sync + 'static {}
+
+/// Declares types that consist only of atomics.
+macro_rules! plain {
+    ($($Type:ty),*) => {$(
+        // SAFETY: the type consists only of atomics.
+        unsafe impl $crate::check::record::layout::Plain for $Type {}
+    )*};
+}
+pub(crate) use plain;
+plain!(Header, Place, Text, Entry, Report, AtomicU32);
+
+/// A value of zeros.
+pub(crate) const fn zero<T: Plain>() -> T {
+    // SAFETY: zeros are a value of a `Plain` type.
+    unsafe { core::mem::zeroed() }
+}
+
 impl Text {
     /// The text, up to the first invalid byte.
     #[must_use]
@@ -216,14 +241,14 @@ impl Text {
         self.copy().to_string()
     }
 
-    pub(crate) fn copy(&self) -> crate::check::record::bounded::Text<128> {
+    pub(crate) fn copy(&self) -> bounded::Text<128> {
         // Relaxed: a text that is read while it is written is cut short.
-        let bytes: [u8; TEXT_BYTES] =
-            core::array::from_fn(|index| self.bytes[index].load(Ordering::Relaxed));
+        let load = |byte: &AtomicU8| byte.load(Ordering::Relaxed);
+        let bytes = self.bytes.each_ref().map(load);
         let length = bytes.iter().position(|byte| *byte == 0);
-        let mut text = crate::check::record::bounded::Text::EMPTY;
+        let mut text = bounded::Text::EMPTY;
         for chunk in bytes[..length.unwrap_or(TEXT_BYTES)].utf8_chunks() {
-            let _ = core::fmt::Write::write_str(&mut text, chunk.valid());
+            let _ = text.write_str(chunk.valid());
         }
         text
     }
@@ -244,6 +269,12 @@ impl Entry {
     pub(crate) fn is_at(&self, address: usize) -> bool {
         // Acquire: pairs with the Release in `enter_lock`.
         self.address.load(Ordering::Acquire) == address as u64
+    }
+
+    /// The key of its name, or 0, and the place where it was made.
+    pub(crate) fn name_and_site(&self) -> (u64, RecordedSite) {
+        let site = RecordedSite::new(self.site.load(Ordering::Relaxed));
+        (self.name.load(Ordering::Relaxed), site)
     }
 }
 

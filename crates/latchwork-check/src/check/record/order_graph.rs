@@ -3,6 +3,5 @@
 
 pub(crate) mod graph;
 pub(crate) mod level;
-pub(crate) mod node;
 mod recycle;
 mod store;

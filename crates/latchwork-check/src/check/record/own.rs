@@ -11,13 +11,12 @@
 
 mod held_locks;
 
-use super::held::{FORKED, HeldEntry};
 use crate::atomic::{AtomicU32, Ordering, compiler_fence};
 use crate::check::record::board::{self, Board};
-use crate::check::record::layout::{MORE, Place};
+use crate::check::record::layout::{Entry, MORE, Place};
 use crate::check::record::wait::{self, Wait};
-use crate::hook::record::unpack;
-use crate::hook::{HELD, Kind, Lock, Site, TaskRecord, Traits};
+use crate::hook::record::{DEEPER, READS, pack, unpack};
+use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;
 use crate::sys::each_thread::each_thread;
 use crate::sys::{board as sys, clock, scheduling, thread};
@@ -77,6 +76,75 @@ pub(crate) struct Own {
 
 const _: () = assert!(size_of::<Own>() <= BYTES);
 const _: () = assert!(core::mem::offset_of!(Own, busy) < 64);
+
+/// In [`HeldEntry::what`]: it was held when the process was forked, by a thread that does not exist in the child.
+pub(crate) const FORKED: u32 = 1 << 19;
+
+/// A lock that the thread holds.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldEntry {
+    pub(crate) address: usize,
+    /// As in the record, without the depth.
+    pub(crate) what: u32,
+    /// How many times it is held, beyond the first.
+    pub(crate) depth: u32,
+    /// Its node of the order graph.
+    pub(crate) node: u32,
+    pub(crate) site: Site,
+    pub(crate) since: u64,
+    /// The lock's entry on the board.
+    pub(crate) entry: Option<&'static Entry>,
+}
+
+impl HeldEntry {
+    /// The lock, and the mode in which it is held.
+    #[inline]
+    pub(crate) fn lock(&self) -> (Lock, Mode) {
+        unpack(self.address as u64, self.what)
+    }
+
+    /// Whether it was held when the process was forked; the parent's thread still holds the parent's lock.
+    pub(crate) fn is_from_before_fork(&self) -> bool {
+        self.what & FORKED != 0
+    }
+
+    /// Whether it is held in a read mode.
+    #[inline]
+    pub(crate) fn reads(&self) -> bool {
+        self.what & READS != 0
+    }
+
+    /// The entry of a lock that was taken just now.
+    #[inline]
+    pub(crate) fn new(
+        lock: Lock,
+        mode: Mode,
+        site: Site,
+        node: u32,
+        entry: Option<&'static Entry>,
+    ) -> Self {
+        Self {
+            address: lock.address(),
+            what: pack(lock, mode),
+            depth: 0,
+            node,
+            site,
+            since: clock::coarse(),
+            entry,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(&self, entry: &HeldLock) {
+        entry.write(
+            self.address as u64,
+            self.site.raw(),
+            self.since,
+            self.what | (self.depth.min(u32::MAX / DEEPER) * DEEPER),
+            self.node,
+        );
+    }
+}
 
 /// How many threads were checked so far.
 static TASKS: AtomicU32 = AtomicU32::new(0);
@@ -186,9 +254,8 @@ impl Own {
         own.board.set(board);
         let priority = scheduling::own_priority().unwrap_or(0).into();
         wait::note_priority(priority);
-        place
-            .record
-            .begin(own.process.get(), me.tid(), priority, &thread::name());
+        let (process, record) = (own.process.get(), &place.record);
+        record.begin(process, me.tid(), priority, &thread::name());
         own.keep_private_ones();
         // SAFETY: the thread's data, which stays mapped until `end` has set 0.
         unsafe { me.set_checked(ptr::from_ref(own).addr()) };

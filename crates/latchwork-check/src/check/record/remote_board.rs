@@ -7,12 +7,11 @@
 use crate::atomic::Ordering;
 use crate::check::record::bounded::Text;
 use crate::check::record::layout::{
-    BOARD, Entry, Header, LOCKS, LOCKS_AT, MAGIC, PROBES, TEXTS, TEXTS_AT, Text as Entered,
-    VERSION, lock_slot, text_slot,
+    BOARD, Entry, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, PROBES, Place, Plain, TEXTS,
+    TEXTS_AT, Text as Entered, VERSION, lock_slot, text_slot,
 };
 use crate::hook::RecordedSite;
-use crate::sys::inspect::{self, Place};
-use crate::sys::memory;
+use crate::sys::{inspect, memory};
 use core::mem::MaybeUninit;
 use rustix::fd::OwnedFd;
 
@@ -37,9 +36,7 @@ pub(crate) fn find_lock(board: &OwnedFd, address: u64) -> Option<Entry> {
 
 /// The key of a lock's name, and where it was made.
 pub(crate) fn lock(process: u32, address: u64) -> Option<(u64, RecordedSite)> {
-    let entry = find_lock(&open(process)?, address)?;
-    let site = RecordedSite::new(entry.site.load(Ordering::Relaxed));
-    Some((entry.name.load(Ordering::Relaxed), site))
+    Some(find_lock(&open(process)?, address)?.name_and_site())
 }
 
 /// The board of a process.
@@ -49,7 +46,10 @@ pub(crate) fn open(process: u32) -> Option<OwnedFd> {
     let mut boards = descriptors
         .into_iter()
         .filter(|(_, path)| path.to_string_lossy().starts_with(&named))
-        .filter_map(|(descriptor, _)| Place::of_descriptor(process, descriptor).ok()?.open().ok());
+        .filter_map(|(descriptor, _)| {
+            let place = inspect::Place::of_descriptor(process, descriptor).ok()?;
+            place.open().ok()
+        });
     boards.find(|board| {
         read::<Header>(board, 0).is_some_and(|header| {
             let load = |field: &crate::atomic::AtomicU32| field.load(Ordering::Relaxed);
@@ -60,32 +60,33 @@ pub(crate) fn open(process: u32) -> Option<OwnedFd> {
     })
 }
 
-/// A type that consists of atomics, and so has every string of bytes as a value.
-///
-/// # Safety
-/// The type consists only of atomics.
-pub(crate) unsafe trait Plain {}
-// SAFETY: the type consists only of atomics, here and below.
-unsafe impl Plain for Header {}
-// SAFETY: the type consists only of atomics.
-unsafe impl Plain for Entered {}
-// SAFETY: the type consists only of atomics.
-unsafe impl Plain for Entry {}
-// SAFETY: the type consists only of atomics.
-unsafe impl Plain for crate::check::record::layout::Place {}
-// SAFETY: the type consists only of atomics.
-unsafe impl Plain for crate::check::record::layout::Report {}
-// SAFETY: the type is an atomic.
-unsafe impl Plain for crate::atomic::AtomicU32 {}
-
+/// The value at an offset.
 pub(crate) fn read<T: Plain>(file: &OwnedFd, offset: usize) -> Option<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: these are the value's own bytes, initialised to zero.
-    let bytes =
-        unsafe { core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
-    let count = memory::read_at(file, bytes, offset as u64).ok()?;
-    // SAFETY: any bytes are a value of a `Plain` type.
-    (count == size_of::<T>()).then(|| unsafe { value.assume_init() })
+    read_some(file, offset, 1).pop()
+}
+
+/// The places that were used at least once; their threads may have ended.
+pub(crate) fn places(board: &OwnedFd) -> impl Iterator<Item = Place> {
+    let header = read::<Header>(board, 0);
+    // Relaxed, here and below: these are copies in this process's memory.
+    let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
+    (0..places.min(PLACES))
+        .map_while(|index| read::<Place>(board, PLACES_AT + index * size_of::<Place>()))
+        .filter(|place| place.taken.load(Ordering::Relaxed) != 0)
+}
+
+/// So many values from an offset on, or those that could be read.
+fn read_some<T: Plain>(file: &OwnedFd, offset: usize, count: usize) -> Vec<T> {
+    let mut values = Vec::<T>::with_capacity(count);
+    let room = values.spare_capacity_mut();
+    room.fill_with(MaybeUninit::zeroed);
+    let bytes = count * size_of::<T>();
+    // SAFETY: these are the values' own bytes, initialised to zero.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), bytes) };
+    let read = memory::read_at(file, bytes, offset as u64).unwrap_or(0);
+    // SAFETY: any bytes are a value of a `Plain` type, and that many bytes were read.
+    unsafe { values.set_len(read / size_of::<T>()) };
+    values
 }
 
 /// The slots of a table in which a search that begins at `first` may end, by one or two reads, however many entries
@@ -98,22 +99,11 @@ fn run<T: Plain>(
 ) -> impl Iterator<Item = T> {
     let first = first % places;
     let to_the_end = PROBES.min(places - first);
-    let part = move |first: usize, count: usize| {
-        let mut values = Vec::<T>::with_capacity(count);
-        let room = values.spare_capacity_mut();
-        room.fill_with(MaybeUninit::zeroed);
-        let offset = table + first * size_of::<T>();
-        // SAFETY: these are the values' own bytes, initialised to zero.
-        let bytes = unsafe {
-            core::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), count * size_of::<T>())
-        };
-        let read = memory::read_at(file, bytes, offset as u64).unwrap_or(0);
-        // SAFETY: any bytes are a value of a `Plain` type, and that many bytes were read.
-        unsafe { values.set_len(read / size_of::<T>()) };
-        values
-    };
     let rest = PROBES - to_the_end;
-    part(first, to_the_end)
+    let part = |first: usize, count| read_some(file, table + first * size_of::<T>(), count);
+    let at_the_beginning = (rest > 0).then(|| part(0, rest));
+    let at_first = part(first, to_the_end);
+    at_first
         .into_iter()
-        .chain((rest > 0).then(|| part(0, rest)).into_iter().flatten())
+        .chain(at_the_beginning.into_iter().flatten())
 }

@@ -2,58 +2,92 @@
 
 use core::fmt;
 
-/// A rule that locks and their users keep.
-///
-/// The first nine are those that Linux's debugging mutexes enforce; this checker enforces them for all locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Rule {
+/// Defines the rules: each by what it is for, its name, and what it requires.
+macro_rules! rules {
+    ($($(#[$meta:meta])* $Rule:ident = $name:literal, $text:literal;)*) => {
+        /// A rule that locks and their users keep.
+        ///
+        /// The first nine are those that Linux's debugging mutexes enforce; this checker enforces them for all locks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Rule {
+            $($(#[$meta])* $Rule,)*
+        }
+
+        impl Rule {
+            /// All rules.
+            pub const ALL: [Self; 23] = [$(Self::$Rule,)*];
+
+            /// Its name, in reports and suppression files.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Rule => $name,)*
+                }
+            }
+
+            /// What it requires, in a sentence.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$Rule => $text,)*
+                }
+            }
+        }
+    };
+}
+
+rules! {
     /// Only one task at a time holds it.
-    OneHolder,
+    OneHolder = "one-holder", "two tasks must not hold a lock at the same time";
     /// Only the owner unlocks it.
-    OwnerUnlocks,
+    OwnerUnlocks = "owner-unlocks", "a task must not unlock a lock that another task owns";
     /// It is not unlocked twice.
-    NoDoubleUnlock,
+    NoDoubleUnlock = "no-double-unlock", "a lock that no task holds must not be unlocked";
     /// Its owner does not lock it again.
-    NoRecursion,
+    NoRecursion = "no-recursion", "a task must not acquire a lock that it already holds";
     /// It is initialised by the interface: not by zeroing memory, and not used after its destruction.
-    InitialisedByInterface,
+    InitialisedByInterface = "initialised-by-interface",
+        "a lock must be initialised by its initialiser or init function, and not used after destruction";
     /// It is not initialised, zeroed, or destroyed while it is held.
-    NotRemadeWhileHeld,
+    NotRemadeWhileHeld = "not-remade-while-held",
+        "a lock that is held must not be initialised, overwritten or destroyed";
     /// It is not copied or moved once it is in use.
-    NotCopied,
+    NotCopied = "not-copied", "a lock must not be copied or moved once it was used";
     /// No task ends with a lock held.
-    NoExitHolding,
+    NoExitHolding = "no-exit-holding", "a task must not end with a lock held";
     /// Memory that contains a held lock is not freed.
-    NoFreeHolding,
+    NoFreeHolding = "no-free-holding", "memory with a held lock in it must not be freed";
     /// All tasks that wait for a condition at the same time use the same mutex.
-    OneMutexPerCondition,
+    OneMutexPerCondition = "one-mutex-per-condition", "all waiters of a condition variable must use the same mutex";
     /// A task that waits for a condition holds the mutex.
-    WaitsWithMutex,
+    WaitsWithMutex = "waits-with-mutex", "a task must hold the mutex when it waits for a condition variable";
     /// No task uses a lock whose ceiling is below the task's priority.
-    WithinCeiling,
+    WithinCeiling = "within-ceiling", "a task must not use a lock whose ceiling is below its priority";
     /// No object is deleted while a task owns it, or waits for it.
-    NoDeleteInUse,
+    NoDeleteInUse = "no-delete-in-use", "an object must not be deleted while a task owns it or waits for it";
     /// No task waits for an event that no other task can signal.
-    NoLoneWait,
+    NoLoneWait = "no-lone-wait", "a task must not wait for an event that no other task can signal";
     /// No wait-for cycle of tasks exists.
-    NoDeadlock,
+    NoDeadlock = "no-deadlock", "tasks must not wait for each other in a cycle";
     /// Locks are taken in one order.
-    OneOrder,
+    OneOrder = "one-order", "locks must be taken in one order by all tasks";
     /// A single task, too, takes locks in one order: a second task that took them in another could deadlock with it.
-    OneTaskOrder,
+    OneTaskOrder = "one-task-order", "a task should take locks in one order, even while no other task takes them";
     /// No task waits for a task of lower priority that does not run at the waiter's priority.
-    NoInversion,
+    NoInversion = "no-inversion",
+        "a task should not wait for a lower-priority task that does not inherit the waiter's priority";
     /// No wait lasts too long.
-    NoLongWait,
+    NoLongWait = "no-long-wait", "a wait should not last that long";
     /// No lock is held for too long.
-    NoLongHold,
+    NoLongHold = "no-long-hold", "a lock should not be held for that long";
     /// It is initialised once, until it is destroyed.
-    InitialisedOnce,
+    InitialisedOnce = "initialised-once", "an object must not be initialised again before it is destroyed";
     /// No call fails because of how it was made.
-    NoFailedCall,
+    NoFailedCall = "no-failed-call", "a call must be valid in the object's state";
     /// A task that notifies a condition holds the mutex that its waiters use: a hint.
-    NotifiesWithMutex,
+    NotifiesWithMutex = "notifies-with-mutex",
+        "a condition variable should be notified by a task that holds the mutex of its waiters";
 }
 
 /// The kind of a finding.
@@ -73,111 +107,6 @@ pub enum Severity {
 }
 
 impl Rule {
-    /// All rules.
-    pub const ALL: [Self; 23] = [
-        Self::OneHolder,
-        Self::OwnerUnlocks,
-        Self::NoDoubleUnlock,
-        Self::NoRecursion,
-        Self::InitialisedByInterface,
-        Self::NotRemadeWhileHeld,
-        Self::NotCopied,
-        Self::NoExitHolding,
-        Self::NoFreeHolding,
-        Self::OneMutexPerCondition,
-        Self::WaitsWithMutex,
-        Self::WithinCeiling,
-        Self::NoDeleteInUse,
-        Self::NoLoneWait,
-        Self::NoDeadlock,
-        Self::OneOrder,
-        Self::OneTaskOrder,
-        Self::NoInversion,
-        Self::NoLongWait,
-        Self::NoLongHold,
-        Self::InitialisedOnce,
-        Self::NoFailedCall,
-        Self::NotifiesWithMutex,
-    ];
-
-    /// Its name, in reports and suppression files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OneHolder => "one-holder",
-            Self::OwnerUnlocks => "owner-unlocks",
-            Self::NoDoubleUnlock => "no-double-unlock",
-            Self::NoRecursion => "no-recursion",
-            Self::InitialisedByInterface => "initialised-by-interface",
-            Self::NotRemadeWhileHeld => "not-remade-while-held",
-            Self::NotCopied => "not-copied",
-            Self::NoExitHolding => "no-exit-holding",
-            Self::NoFreeHolding => "no-free-holding",
-            Self::OneMutexPerCondition => "one-mutex-per-condition",
-            Self::WaitsWithMutex => "waits-with-mutex",
-            Self::WithinCeiling => "within-ceiling",
-            Self::NoDeleteInUse => "no-delete-in-use",
-            Self::NoLoneWait => "no-lone-wait",
-            Self::NoDeadlock => "no-deadlock",
-            Self::OneOrder => "one-order",
-            Self::OneTaskOrder => "one-task-order",
-            Self::NoInversion => "no-inversion",
-            Self::NoLongWait => "no-long-wait",
-            Self::NoLongHold => "no-long-hold",
-            Self::InitialisedOnce => "initialised-once",
-            Self::NoFailedCall => "no-failed-call",
-            Self::NotifiesWithMutex => "notifies-with-mutex",
-        }
-    }
-
-    /// What it requires, in a sentence.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::OneHolder => "two tasks must not hold a lock at the same time",
-            Self::OwnerUnlocks => "a task must not unlock a lock that another task owns",
-            Self::NoDoubleUnlock => "a lock that no task holds must not be unlocked",
-            Self::NoRecursion => "a task must not acquire a lock that it already holds",
-            Self::InitialisedByInterface => {
-                "a lock must be initialised by its initialiser or init function, and not used after destruction"
-            }
-            Self::NotRemadeWhileHeld => {
-                "a lock that is held must not be initialised, overwritten or destroyed"
-            }
-            Self::NotCopied => "a lock must not be copied or moved once it was used",
-            Self::NoExitHolding => "a task must not end with a lock held",
-            Self::NoFreeHolding => "memory with a held lock in it must not be freed",
-            Self::OneMutexPerCondition => {
-                "all waiters of a condition variable must use the same mutex"
-            }
-            Self::WaitsWithMutex => {
-                "a task must hold the mutex when it waits for a condition variable"
-            }
-            Self::WithinCeiling => "a task must not use a lock whose ceiling is below its priority",
-            Self::NoDeleteInUse => {
-                "an object must not be deleted while a task owns it or waits for it"
-            }
-            Self::NoLoneWait => "a task must not wait for an event that no other task can signal",
-            Self::NoDeadlock => "tasks must not wait for each other in a cycle",
-            Self::OneOrder => "locks must be taken in one order by all tasks",
-            Self::OneTaskOrder => {
-                "a task should take locks in one order, even while no other task takes them"
-            }
-            Self::NoInversion => {
-                "a task should not wait for a lower-priority task that does not inherit the waiter's priority"
-            }
-            Self::NoLongWait => "a wait should not last that long",
-            Self::NoLongHold => "a lock should not be held for that long",
-            Self::InitialisedOnce => {
-                "an object must not be initialised again before it is destroyed"
-            }
-            Self::NoFailedCall => "a call must be valid in the object's state",
-            Self::NotifiesWithMutex => {
-                "a condition variable should be notified by a task that holds the mutex of its waiters"
-            }
-        }
-    }
-
     /// The severity of a breach.
     #[must_use]
     pub const fn severity(self) -> Severity {

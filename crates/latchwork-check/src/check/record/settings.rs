@@ -1,9 +1,9 @@
 //! The settings: what is checked, and where findings go. `configure.rs` makes them.
 #![allow(unsafe_code)]
 
-use super::report_fd::{ReportFd, ReportFile};
+use super::layout::zero;
 use super::rule::Rule;
-use super::standard_error::complain;
+use super::standard_error::{ReportFd, ReportFile, complain};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::helper::{self, Helper};
 use crate::sys::{board as memory, introspect};
@@ -26,10 +26,11 @@ pub(crate) const READ: u32 = 1 << 31;
 pub(crate) static FLAGS: AtomicU32 = AtomicU32::new(0);
 /// The rules that are not reported, a bit for each.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// Longer waits, and longer holds, are reported; and waits for a task of lower priority. See [`limit`].
 pub(crate) static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 pub(crate) static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 pub(crate) static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
-static JSON: ReportFd = ReportFd::new();
+static JSON: ReportFd = zero();
 /// Suppressed IDs, in an arena; those that do not fit are dropped.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -38,26 +39,21 @@ const MOST_SUPPRESSIONS: usize = 4096;
 static JSON_PATH: Path = Path::none();
 static HELPER_PATH: Path = Path::none();
 static HELPER: Helper = Helper::new();
-static ORDER: Path = Path::none();
+/// The file to which the lock order is appended.
+pub(crate) static ORDER: Path = Path::none();
 
 /// A path that was given, in an arena; a relative path is stored after the directory in which the program began.
-struct Path {
-    text: AtomicPtr<u8>,
-    length: AtomicU32,
-}
+pub(crate) struct Path(AtomicPtr<u8>);
 
 impl Path {
     const BYTES: usize = 4096;
 
     const fn none() -> Self {
-        Self {
-            text: AtomicPtr::new(ptr::null_mut()),
-            length: AtomicU32::new(0),
-        }
+        Self(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// Stores the path. Returns whether there was room for it.
-    fn keep(&self, path: &str) -> bool {
+    pub(crate) fn keep(&self, path: &str) -> bool {
         let Ok(memory) = memory::arena(Self::BYTES) else {
             return false;
         };
@@ -67,20 +63,20 @@ impl Path {
             true => 0,
             false => introspect::write_directory(room),
         };
-        let Some(rest) = room[directory..].get_mut(..path.len()) else {
+        // The last byte stays zero, and ends the path.
+        let end = directory + path.len();
+        let Some(rest) = room[..Self::BYTES - 1].get_mut(directory..end) else {
             return false;
         };
         rest.copy_from_slice(path.as_bytes());
-        let length = directory + path.len();
-        self.length.store(length as u32, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `get`.
-        self.text.store(memory.as_ptr(), Ordering::Release);
+        // Release: pairs with the Acquire in `as_c_str`.
+        self.0.store(memory.as_ptr(), Ordering::Release);
         true
     }
 
     /// The path with its terminating zero.
     fn as_c_str(&self) -> Option<&'static CStr> {
-        let memory = self.text.load(Ordering::Acquire);
+        let memory = self.0.load(Ordering::Acquire);
         if memory.is_null() {
             return None;
         }
@@ -89,15 +85,8 @@ impl Path {
         CStr::from_bytes_until_nul(room).ok()
     }
 
-    fn get(&self) -> Option<&'static str> {
-        let memory = self.text.load(Ordering::Acquire);
-        if memory.is_null() {
-            return None;
-        }
-        let length = self.length.load(Ordering::Relaxed) as usize;
-        // SAFETY: `keep` wrote that many bytes before it stored the address; the arena stays mapped.
-        let bytes = unsafe { core::slice::from_raw_parts(memory, length) };
-        str::from_utf8(bytes).ok()
+    pub(crate) fn get(&self) -> Option<&'static str> {
+        self.as_c_str()?.to_str().ok()
     }
 }
 
@@ -153,19 +142,8 @@ fn suppressed() -> &'static [AtomicU64] {
 
 pub(crate) fn is_suppressed(id: u64) -> bool {
     let count = SUPPRESSIONS.load(Ordering::Relaxed) as usize;
-    let all = suppressed().iter().take(count);
-    all.into_iter()
-        .any(|suppressed| suppressed.load(Ordering::Relaxed) == id)
-}
-
-/// The file to which the lock order is appended.
-pub(crate) fn order_path() -> Option<&'static str> {
-    ORDER.get()
-}
-
-/// Stores the path. Returns whether there was room for it.
-pub(crate) fn keep_order_path(path: &str) -> bool {
-    ORDER.keep(path)
+    let mut all = suppressed().iter().take(count);
+    all.any(|suppressed| suppressed.load(Ordering::Relaxed) == id)
 }
 
 /// Findings are appended to this file from now on. Returns whether it could be opened.
@@ -212,18 +190,8 @@ pub(crate) fn convey(report: &[u8], json: bool, to: BorrowedFd<'_>) -> bool {
         .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to) == Ok(true))
 }
 
-/// Waits longer than this many nanoseconds are reported; 0 for none.
-pub(crate) fn long_wait() -> u64 {
-    LONG_WAIT.load(Ordering::Relaxed)
-}
-
-/// Holds longer than this many nanoseconds are reported; 0 for none.
+/// A limit in nanoseconds; 0 for none.
 #[inline]
-pub(crate) fn long_hold() -> u64 {
-    LONG_HOLD.load(Ordering::Relaxed)
-}
-
-/// How many nanoseconds a task may wait for one of lower priority.
-pub(crate) fn inversion() -> u64 {
-    INVERSION.load(Ordering::Relaxed)
+pub(crate) fn limit(limit: &AtomicU64) -> u64 {
+    limit.load(Ordering::Relaxed)
 }

@@ -45,25 +45,18 @@ impl Own {
 
 #[cold]
 fn enter_site(site: Site) {
-    if let Some(board) = board::board()
-        && !board.has_text(site.raw())
-        // SAFETY: only `from_location` makes a site of this kind, and only in this process.
-        && let Some(location) = (unsafe { site.location() })
-    {
-        board::alone(|_| {
-            let (line, column) = (location.line(), location.column());
-            board.enter_text(
-                site.raw(),
-                format_args!("{}:{line}:{column}", tail(location.file())),
-            );
-        });
+    // SAFETY: only `from_location` makes a site of this kind, and only in this process.
+    if let Some(location) = unsafe { site.location() } {
+        let (line, column) = (location.line(), location.column());
+        let file = tail(location.file());
+        enter_text(site.raw(), format_args!("{file}:{line}:{column}"));
     }
 }
 
-/// Enters a text whose key is not an address.
+/// Enters a text, if there is none under its key.
 pub(crate) fn enter_text(key: u64, text: core::fmt::Arguments<'_>) {
     if let Some(board) = board::board()
-        && !board.has_text(key)
+        && board.text_of(key).is_none()
     {
         board::alone(|_| board.enter_text(key, text));
     }
@@ -71,10 +64,8 @@ pub(crate) fn enter_text(key: u64, text: core::fmt::Arguments<'_>) {
 
 /// The site of a line of a source file, which is put on the board.
 pub(crate) fn site_of_line(own: &Own, file: &str, line: u32) -> Site {
-    let key = hash(file.as_bytes())
-        .wrapping_mul(31)
-        .wrapping_add(line.into());
-    let site = Site::of_text(key);
+    let key = hash(file.as_bytes()).wrapping_mul(31);
+    let site = Site::of_text(key.wrapping_add(line.into()));
     if own.seen(site).replace(site.raw()) != site.raw() {
         enter_text(site.raw(), format_args!("{}:{line}", tail(file)));
     }

@@ -70,6 +70,11 @@ const fn padded<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
     padded
 }
 
+fn unpadded(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| *byte == 0);
+    &text[..end.unwrap_or(text.len())]
+}
+
 impl Tag {
     pub(crate) const fn new(name: &str, made_at: &Location<'_>) -> Self {
         Self {
@@ -104,22 +109,25 @@ impl Tag {
             .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address()) })
     }
 
+    #[inline]
+    fn own_address(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
+    }
+
     /// Whether its lock was used here before, and was neither dropped nor overwritten since.
     #[inline]
     pub(crate) fn is_in_place(&self) -> bool {
-        let own_address = core::ptr::from_ref(self).addr() as u64;
         // Relaxed, in all of this file: each word is complete by itself.
         self.magic.load(Ordering::Relaxed) == LIVE
-            && self.address.load(Ordering::Relaxed) == own_address
+            && self.address.load(Ordering::Relaxed) == self.own_address()
     }
 
     /// What the tag says of the memory of its lock.
     pub(crate) fn state(&self) -> State {
-        let own_address = core::ptr::from_ref(self).addr() as u64;
         let address = self.address.load(Ordering::Relaxed);
         match self.magic.load(Ordering::Relaxed) {
             LIVE if address == 0 => State::Unused,
-            LIVE if address == own_address => State::InUse,
+            LIVE if address == self.own_address() => State::InUse,
             LIVE => State::Copied,
             0 => State::Zeroed,
             ENDED => State::Dropped,
@@ -134,10 +142,9 @@ impl Tag {
 
     /// Fixes the address, since the lock is now in use. Returns whether that is new. Under the board's lock.
     pub(crate) fn settle(&self) -> bool {
-        let own_address = core::ptr::from_ref(self).addr() as u64;
-        self.address
-            .compare_exchange(0, own_address, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        let (address, own) = (&self.address, self.own_address());
+        let settled = address.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        settled.is_ok()
     }
 
     /// Whether it has been used.
@@ -147,34 +154,26 @@ impl Tag {
 
     /// The name that it was given, if any.
     pub(crate) fn name(&self) -> Option<&str> {
-        let end = self.name.iter().position(|byte| *byte == 0);
-        let name = &self.name[..end.unwrap_or(NAME)];
-        let name = name.utf8_chunks().next().map_or("", |name| name.valid());
+        let mut chunks = unpadded(&self.name).utf8_chunks();
+        let name = chunks.next().map_or("", |name| name.valid());
         (!name.is_empty()).then_some(name)
     }
 
     /// The site number of the place where it was made.
     pub(crate) fn site(&self) -> Site {
-        let key = hash(&self.file)
-            .wrapping_mul(31)
-            .wrapping_add(u64::from(self.line))
-            .wrapping_mul(31)
-            .wrapping_add(u64::from(self.column));
-        Site::of_text(key)
+        let with = |hash: u64, number: u32| hash.wrapping_mul(31).wrapping_add(number.into());
+        Site::of_text(with(with(hash(&self.file), self.line), self.column))
     }
 
     /// Writes that place as text.
     pub(crate) fn write_place(&self, to: &mut impl Write) -> fmt::Result {
-        let end = self.file.iter().position(|byte| *byte == 0);
-        let file = &self.file[..end.unwrap_or(FILE)];
-        let file = str::from_utf8(file).unwrap_or("?");
+        let file = str::from_utf8(unpadded(&self.file)).unwrap_or("?");
         write!(to, "{file}:{}:{}", self.line, self.column)
     }
 
     /// The lock is about to be dropped. Returns whether it was in use.
     pub(crate) fn end(&self) -> bool {
-        let own_address = core::ptr::from_ref(self).addr() as u64;
-        let known = self.address.load(Ordering::Relaxed) == own_address;
+        let known = self.address.load(Ordering::Relaxed) == self.own_address();
         self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known
     }
 

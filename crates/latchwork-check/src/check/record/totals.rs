@@ -1,6 +1,6 @@
 //! Counts of what the checker has seen.
 
-use super::order_graph::graph::lost;
+use super::order_graph::graph::GRAPH;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::check::record::board;
 
@@ -63,7 +63,7 @@ pub fn totals() -> Totals {
     Totals {
         locks: header.locks.load(Ordering::Relaxed),
         unchecked: header.unchecked.load(Ordering::Relaxed),
-        lost_orders: lost(),
+        lost_orders: GRAPH.head.lost.load(Ordering::Relaxed),
         findings: findings.map(|count| count.load(Ordering::Relaxed)).sum(),
         waits: WAITS.0.load(Ordering::Relaxed),
         longest_wait: LONGEST_WAIT.0.load(Ordering::Relaxed),

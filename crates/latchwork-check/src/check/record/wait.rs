@@ -1,7 +1,7 @@
 //! The wait that a task is in, the task that blocks it, and the priorities of both.
 
 use crate::atomic::{AtomicBool, Ordering};
-use crate::hook::{Lock, Mode, RecordedSite, Site};
+use crate::hook::{Held, Lock, Mode, Site};
 use crate::region::{self, wait_record};
 use crate::sys::introspect;
 use core::cmp::Reverse;
@@ -51,8 +51,10 @@ pub(crate) struct Wait {
     pub(crate) site: Site,
     pub(crate) began: u64,
     pub(crate) blocker: Option<Blocker>,
-    pub(crate) reported_inversion: bool,
-    pub(crate) reported_long: bool,
+    /// Whether an inversion is still to be reported: never for a lock that lends priority.
+    pub(crate) may_be_inverted: bool,
+    /// Whether its length is still to be reported.
+    pub(crate) may_be_long: bool,
     /// Whether other processes are still to be searched: see `cross_process.rs`.
     pub(crate) searches_processes: bool,
     /// Whether it waits to read where readers come first: writers then block it only after a while.
@@ -67,11 +69,8 @@ pub(crate) struct Blocker {
     /// The priorities of the waiter and of the blocking task when they were in the wrong order.
     pub(crate) mine: Rank,
     pub(crate) theirs: Rank,
-    pub(crate) lock: Lock,
-    pub(crate) mode: Mode,
-    /// Where and when the blocking task took the lock.
-    pub(crate) site: RecordedSite,
-    pub(crate) since: u64,
+    /// How it holds the wanted lock.
+    pub(crate) held: Held,
 }
 
 impl Blocker {

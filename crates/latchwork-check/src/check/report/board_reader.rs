@@ -1,10 +1,8 @@
 //! A board as seen from outside: for tools that inspect a process that hangs, or runs on.
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::check::record::layout::{
-    GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
-};
-use crate::check::record::remote_board::{find_lock, find_text, open, read};
+use crate::check::record::layout::{GONE, Header, REPORTS, REPORTS_AT, Report, text_in};
+use crate::check::record::remote_board::{find_lock, find_text, open, places, read};
 use crate::check::record::rule::Rule;
 use crate::check::report::finding::{Confidence, verdict};
 use crate::hook::{Held, RecordedSite, TaskView};
@@ -102,12 +100,8 @@ impl BoardReader {
     /// The live threads that the checker saw using a lock.
     #[must_use]
     pub fn tasks(&self) -> Vec<BoardTask> {
-        let header = read::<Header>(&self.0, 0);
-        // Relaxed, here and below: these are copies in this process's memory.
-        let places = header.map_or(0, |header| header.places.load(Ordering::Relaxed) as usize);
-        (0..places.min(PLACES))
-            .map_while(|index| read::<Place>(&self.0, PLACES_AT + index * size_of::<Place>()))
-            .filter(|place| place.taken.load(Ordering::Relaxed) != 0)
+        places(&self.0)
+            // Relaxed, here and below: these are copies in this process's memory.
             .filter_map(|place| {
                 let view = place.record.view();
                 let more = place.more_count.load(Ordering::Relaxed) as usize;
@@ -125,9 +119,10 @@ impl BoardReader {
     #[must_use]
     pub fn lock(&self, address: u64) -> Option<BoardLock> {
         let entry = find_lock(&self.0, address)?;
+        let (name, made_at) = entry.name_and_site();
         (entry.what.load(Ordering::Relaxed) & GONE == 0).then(|| BoardLock {
-            name: self.text(entry.name.load(Ordering::Relaxed)),
-            made_at: RecordedSite::new(entry.site.load(Ordering::Relaxed)),
+            name: self.text(name),
+            made_at,
         })
     }
 

@@ -6,37 +6,25 @@ use crate::check::detect::lasting::lasts;
 use crate::check::detect::order;
 use crate::check::detect::visible_tasks::{Member, TaskRef, VisibleTasks};
 use crate::check::record::bounded::Text;
+use crate::check::record::order_graph::graph::End;
+use crate::check::record::own::{HeldEntry, Own};
 use crate::check::record::rule::Rule;
-use crate::check::record::wait::Blocker;
-use crate::check::record::{held::HeldEntry, own::Own};
-use crate::check::report::finding::{Confidence, Finding, TASKS, TaskText, Use};
+use crate::check::record::wait::{Blocker, Wait};
+use crate::check::report::finding::{Confidence, Finding, Identity, TASKS, TaskText, Use};
 use crate::check::report::sink::report;
 use crate::check::report::words;
-use crate::hook::record::unpack;
+use crate::hook::record::{load_name, name_of};
 use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
-
-/// A task, displayed by name and number.
-struct Identity<'a>(&'a TaskText);
-
-impl fmt::Display for Identity<'_> {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write_identity(to)
-    }
-}
 
 /// A task's priority, for display.
 struct Priority<'a>(&'a TaskText);
 
 impl fmt::Display for Priority<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            TaskText {
-                recorded: 0,
-                priority,
-                ..
-            } => write!(to, "priority {priority}"),
-            TaskText { recorded, .. } => write!(to, "recorded priority {recorded}"),
+        match self.0.recorded {
+            0 => write!(to, "priority {}", self.0.priority),
+            recorded => write!(to, "recorded priority {recorded}"),
         }
     }
 }
@@ -49,10 +37,21 @@ fn use_of_mine(own: &Own, mine: &HeldEntry) -> Use {
 
 /// The calling task, with a lock that it requests.
 fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
-    let process = own.identity().0;
+    let me = words::me(own);
     TaskText {
-        wants: Some(words::use_of(process, lock, mode, site, 0)),
-        ..words::me(own)
+        wants: Some(words::use_of(me.process, lock, mode, site, 0)),
+        ..me
+    }
+}
+
+/// The calling task, with a lock that it uses in another way, and may hold.
+fn me_using(own: &Own, lock: Lock, site: Site) -> TaskText {
+    let me = words::me(own);
+    let mine = own.find(lock.address());
+    TaskText {
+        uses: Some(words::use_of(me.process, lock, Mode::Exclusive, site, 0)),
+        holds: mine.map(|(_, mine)| use_of_mine(own, &mine)),
+        ..me
     }
 }
 
@@ -77,12 +76,8 @@ pub(crate) fn misuse(
 ) {
     own.broken.set(lock.address());
     report(rule, Confidence::Seen, |finding| {
-        let mut me = me_at(own, lock, Mode::Exclusive, site);
-        me.uses = me.wants.take();
-        if let Some((_, mine)) = own.find(lock.address()) {
-            me.holds = Some(use_of_mine(own, &mine));
-        }
-        summarise(finding, &me, format_args!("{what}"));
+        let me = me_using(own, lock, site);
+        summarise(finding, &me, what);
         if matches!(rule, Rule::OwnerUnlocks | Rule::NoDoubleUnlock) {
             finding.released = words::released(lock);
         }
@@ -96,16 +91,9 @@ pub(crate) fn misuse(
 /// A call of the calling task failed because of how it was made.
 pub(crate) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: Site) {
     report(Rule::NoFailedCall, Confidence::Seen, |finding| {
-        let mut me = me_at(own, lock, Mode::Exclusive, site);
-        me.uses = me.wants.take();
-        if let Some((_, mine)) = own.find(lock.address()) {
-            me.holds = Some(use_of_mine(own, &mine));
-        }
-        summarise(
-            finding,
-            &me,
-            format_args!("failed with {error} in {call} on"),
-        );
+        let me = me_using(own, lock, site);
+        let what = format_args!("failed with {error} in {call} on");
+        summarise(finding, &me, what);
         finding.tasks.push(me);
     });
 }
@@ -148,17 +136,11 @@ pub(crate) fn ends_holding(
 }
 
 fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
-    let lock = me.wants.as_ref().or(me.uses.as_ref());
-    let lock = lock.or(me.holds.as_ref());
     let _ = write!(finding.summary, "{} {what}", Identity(me));
-    if let Some(of) = lock {
-        let _ = write!(
-            finding.summary,
-            " {} {} ({})",
-            of.lock.kind.name(),
-            of.lock.name,
-            of.at
-        );
+    let of = me.wants.as_ref().or(me.uses.as_ref());
+    if let Some(Use { lock, at, .. }) = of.or(me.holds.as_ref()) {
+        let (kind, name) = (lock.kind.name(), &lock.name);
+        let _ = write!(finding.summary, " {kind} {name} ({at})");
     }
 }
 
@@ -183,13 +165,13 @@ pub(crate) fn recursion(
         };
         summarise(finding, &me, format_args!("{how}"));
         let held = own.locks().count();
+        let end = if timed {
+            ", and its wait ends at a deadline"
+        } else {
+            ""
+        };
         finding.note = Text::new(format_args!(
-            "it waits for itself; it holds {held} lock(s) in all{}",
-            if timed {
-                ", and its wait ends at a deadline"
-            } else {
-                ""
-            }
+            "it waits for itself; it holds {held} lock(s) in all{end}"
         ));
         finding.tasks.push(me);
         add_others_of_mine(own, lock, finding);
@@ -200,11 +182,8 @@ pub(crate) fn recursion(
 pub(crate) fn unsignallable_wait(own: &Own, object: Lock, site: Site) {
     report(Rule::NoLoneWait, Confidence::Follows, |finding| {
         let me = me_at(own, object, Mode::Exclusive, site);
-        summarise(
-            finding,
-            &me,
-            format_args!("waits, although no other task exists, for"),
-        );
+        let what = format_args!("waits, although no other task exists, for");
+        summarise(finding, &me, what);
         finding.note = Text::new(format_args!(
             "no other thread, child process or task of the region exists that could signal it"
         ));
@@ -236,7 +215,7 @@ fn confidence_in(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
 ///
 /// Nothing is reported if one of them has moved on since the cycle was found: its call was refused and has reported the
 /// cycle, or its deadline has passed. All data in the report were read while they all waited.
-pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'_>>) {
+pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'static>>) {
     let mut members = [None; TASKS];
     let mut previous = cycle.links().last().map(|link| link.task.record.view());
     for (member, Link { task: who, .. }) in members.iter_mut().zip(cycle.links()) {
@@ -247,7 +226,7 @@ pub(crate) fn deadlock(field: &VisibleTasks, cycle: &WaitCycle<TaskRef<'_>>) {
         *member = Some(Member { who, wants, holds });
     }
     fence(Ordering::Acquire);
-    if cycle.all_wait(&field) {
+    if cycle.all_wait(field) {
         let members = members.iter().flatten().copied();
         let locks = members.clone().filter_map(|member| member.holds);
         let lasts = || lasts(field, locks.map(|held| held.lock));
@@ -269,16 +248,14 @@ fn report_cycle<'f>(
     confidence_in: Confidence,
 ) {
     report(Rule::NoDeadlock, confidence_in, |finding| {
-        for Member { who, wants, holds } in members {
+        for Member { who, wants, holds } in members.take(TASKS) {
             let of_held = |held: Held| words::use_of_held(who.process, &held);
             let task = TaskText {
                 wants: wants.map(of_held),
                 holds: holds.map(of_held),
                 ..words::task(who)
             };
-            if !finding.tasks.push(task) {
-                break;
-            }
+            finding.tasks.push(task);
         }
         let Finding { tasks, summary, .. } = finding;
         for task in tasks.iter() {
@@ -289,90 +266,66 @@ fn report_cycle<'f>(
         if let Some(first) = tasks.get(0) {
             let _ = write!(summary, "{}", Identity(first));
         }
+        let count = tasks.len();
+        let end = if ends {
+            "; one wait has a deadline"
+        } else {
+            ""
+        };
         finding.note = Text::new(format_args!(
-            "each of these {} tasks waits for a lock that the next one holds. The last waits for the first{}",
-            tasks.len(),
-            if ends {
-                "; one wait has a deadline"
-            } else {
-                ""
-            }
+            "each of these {count} tasks waits for a lock that the next one holds. The last waits for the first{end}"
         ));
     });
 }
 
 /// Locks were taken in more than one order.
 pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
-    let (rule, confidence) = match cycle.is_of_one_task() {
+    let (rule, confidence) = match cycle.is_of_one_task {
         true => (Rule::OneTaskOrder, Confidence::Suspected),
         false => (Rule::OneOrder, Confidence::Follows),
     };
     report(rule, confidence, |finding| {
         let process = own.identity().0;
-        for (edge, task) in cycle.edges() {
+        for (edge, task) in cycle.edges().take(TASKS) {
             let thread = edge.thread_of(task);
-            let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
-            let of = |address: u64, what: u32, site: u64| {
-                let (lock, mode) = unpack(address, what);
-                words::use_of(process, lock, mode, RecordedSite::new(site), 0)
+            let of = |end: &End| {
+                let (lock, mode, site) = end.load();
+                Some(words::use_of(process, lock, mode, site, 0))
             };
-            let held_what = edge.held_what.load(Ordering::Relaxed);
-            let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
             let name = match edge.is_by(task) {
-                true => words::clean(crate::hook::record::name_of(&edge.name())),
+                true => words::clean(name_of(&load_name(&edge.name))),
                 false => words::thread_name(process, thread),
             };
             let task = TaskText {
-                process,
-                thread,
-                name,
-                priority: 0,
-                recorded: 0,
-                holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
-                wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
-                uses: None,
-                does: Text::EMPTY,
+                holds: of(&edge.held),
+                wants: of(&edge.wanted),
+                ..TaskText::new(process, thread, name)
             };
-            if !finding.tasks.push(task) {
-                break;
-            }
+            finding.tasks.push(task);
         }
         let Finding { tasks, summary, .. } = finding;
         let _ = summary.write_str("order ");
-        for task in tasks.iter() {
-            if let Some(holds) = &task.holds {
-                let _ = write!(summary, "{} -> ", holds.lock.name);
-            }
+        let holds = tasks.iter().filter_map(|task| task.holds.as_ref());
+        for (index, holds) in holds.clone().chain(holds.take(1)).enumerate() {
+            let arrow = if index > 0 { " -> " } else { "" };
+            let _ = write!(summary, "{arrow}{}", holds.lock.name);
         }
-        if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
-            let _ = write!(summary, "{}", holds.lock.name);
-        }
-        finding.note = match cycle.is_of_one_task() {
-            true => Text::new(format_args!(
-                "so far, one task has taken the locks in these {} orders; no further lock excludes any two of \
-                 these acquisitions from each other, and the lock modes conflict",
-                tasks.len()
-            )),
-            false => Text::new(format_args!(
-                "{} different tasks; no further lock excludes any two of these acquisitions from each other, and the lock \
-                 modes conflict",
-                tasks.len()
-            )),
+        let (before, after) = match cycle.is_of_one_task {
+            true => ("so far, one task has taken the locks in these ", "orders"),
+            false => ("", "different tasks"),
         };
+        let count = tasks.len();
+        finding.note = Text::new(format_args!(
+            "{before}{count} {after}; no further lock excludes any two of these acquisitions from each other, and the \
+             lock modes conflict"
+        ));
     });
 }
 
 /// The calling task waits, or has waited, for a task of lower priority.
-pub(crate) fn inversion(
-    own: &Own,
-    lock: Lock,
-    mode: Mode,
-    site: Site,
-    blocker: &Blocker,
-    nanoseconds: u64,
-) {
+pub(crate) fn inversion(own: &Own, wait: &Wait, blocker: &Blocker, nanoseconds: u64) {
     report(Rule::NoInversion, Confidence::Seen, |finding| {
-        let mut me = me_at(own, lock, mode, site);
+        let mut me = waiting(own, wait, nanoseconds);
         let mut other = task_text(blocker);
         // The priorities that decided are reported: the recorded ones only if the kernel's are equal.
         if blocker.mine.kernel == blocker.theirs.kernel {
@@ -380,19 +333,12 @@ pub(crate) fn inversion(
             other.recorded = blocker.theirs.recorded.0;
         }
         me.priority = blocker.mine.kernel;
-        if let Some(wants) = &mut me.wants {
-            wants.nanoseconds = nanoseconds;
-        }
-        let (high, low) = (Priority(&me), Priority(&other));
-        let _ = write!(
-            finding.summary,
-            "{} of {high} waits for {} of {low}",
-            Identity(&me),
-            Identity(&other)
-        );
+        let [mine, its] = [&me, &other].map(Identity);
+        let [high, low] = [&me, &other].map(Priority);
+        let _ = write!(finding.summary, "{mine} of {high} waits for {its} of {low}");
+        let microseconds = nanoseconds / 1000;
         finding.note = Text::new(format_args!(
-            "for {} µs so far, and the lock's protocol has neither priority inheritance nor a ceiling",
-            nanoseconds / 1000
+            "for {microseconds} µs so far, and the lock's protocol has neither priority inheritance nor a ceiling"
         ));
         finding.tasks.push(me);
         finding.tasks.push(other);
@@ -400,54 +346,36 @@ pub(crate) fn inversion(
 }
 
 /// The calling task waits, or has waited, for too long.
-pub(crate) fn long_wait(
-    own: &Own,
-    lock: Lock,
-    mode: Mode,
-    site: Site,
-    blocker: Option<&Blocker>,
-    nanoseconds: u64,
-) {
+pub(crate) fn long_wait(own: &Own, wait: &Wait, nanoseconds: u64) {
     report(Rule::NoLongWait, Confidence::Seen, |finding| {
-        let mut me = me_at(own, lock, mode, site);
-        if let Some(wants) = &mut me.wants {
-            wants.nanoseconds = nanoseconds;
-        }
+        let me = waiting(own, wait, nanoseconds);
         let milliseconds = nanoseconds / 1_000_000;
-        summarise(
-            finding,
-            &me,
-            format_args!("has waited {milliseconds} ms for"),
-        );
+        let what = format_args!("has waited {milliseconds} ms for");
+        summarise(finding, &me, what);
         finding.tasks.push(me);
-        if let Some(blocker) = blocker {
+        if let Some(blocker) = &wait.blocker {
             finding.tasks.push(task_text(blocker));
         }
     });
 }
 
+/// The calling task, in a wait that has lasted so long.
+fn waiting(own: &Own, wait: &Wait, nanoseconds: u64) -> TaskText {
+    let mut me = me_at(own, wait.lock, wait.mode, wait.site);
+    if let Some(wants) = &mut me.wants {
+        wants.nanoseconds = nanoseconds;
+    }
+    me
+}
+
 /// A blocking task, in a report.
 fn task_text(blocker: &Blocker) -> TaskText {
-    let Blocker {
-        lock,
-        mode,
-        site,
-        since,
-        ..
-    } = *blocker;
+    let (process, thread) = (blocker.process, blocker.thread);
+    let is_below = blocker.is_below();
     TaskText {
-        process: blocker.process,
-        thread: blocker.thread,
-        name: words::thread_name(blocker.process, blocker.thread),
-        priority: if blocker.is_below() {
-            blocker.theirs.kernel
-        } else {
-            0
-        },
-        recorded: 0,
-        holds: Some(words::use_of(blocker.process, lock, mode, site, since)),
-        wants: None,
-        uses: None,
-        does: words::doing(blocker.process, blocker.thread),
+        priority: if is_below { blocker.theirs.kernel } else { 0 },
+        holds: Some(words::use_of_held(process, &blocker.held)),
+        does: words::doing(process, thread),
+        ..TaskText::new(process, thread, words::thread_name(process, thread))
     }
 }

@@ -3,7 +3,7 @@
 //! Written without a library, since findings are made where nothing may be allocated: inside an allocator's own lock,
 //! for instance. The tool's `tests/check_report.rs` parses it.
 
-use crate::check::report::finding::{Confidence, Finding, LockText, Released, TaskText, Use};
+use crate::check::report::finding::{Confidence, Finding, Released, TaskText, Use};
 use crate::hook::Mode;
 use core::fmt::{self, Write};
 
@@ -31,7 +31,7 @@ impl fmt::Display for Json<'_> {
         field(to, "summary", &finding.summary)?;
         to.write_str(",\"tasks\":[")?;
         for (index, one) in finding.tasks.iter().enumerate() {
-            comma(to, index)?;
+            to.write_str(if index > 0 { "," } else { "" })?;
             task(to, one)?;
         }
         to.write_str("],\"released\":")?;
@@ -42,30 +42,18 @@ impl fmt::Display for Json<'_> {
         field(to, "note", &finding.note)?;
         to.write_str(",\"stack\":[")?;
         for (index, place) in finding.stack.iter().enumerate() {
-            comma(to, index)?;
+            to.write_str(if index > 0 { "," } else { "" })?;
             string(to, place)?;
         }
-        write!(
-            to,
-            "],\"suppression\":\"{} {:016x}\"}}",
-            finding.rule, finding.id
-        )
+        let Finding { rule, id, .. } = finding;
+        write!(to, "],\"suppression\":\"{rule} {id:016x}\"}}")
     }
-}
-
-fn comma(to: &mut impl Write, index: usize) -> fmt::Result {
-    if index > 0 {
-        to.write_char(',')?;
-    }
-    Ok(())
 }
 
 fn task(to: &mut impl Write, task: &TaskText) -> fmt::Result {
-    write!(
-        to,
-        "{{\"pid\":{},\"tid\":{},\"priority\":{},\"recorded_priority\":{}",
-        task.process, task.thread, task.priority, task.recorded
-    )?;
+    write!(to, "{{\"pid\":{},\"tid\":{}", task.process, task.thread)?;
+    write!(to, ",\"priority\":{}", task.priority)?;
+    write!(to, ",\"recorded_priority\":{}", task.recorded)?;
     field(to, "name", &task.name)?;
     field(to, "does", &task.does)?;
     for (name, of) in [
@@ -83,16 +71,10 @@ fn task(to: &mut impl Write, task: &TaskText) -> fmt::Result {
 }
 
 fn one_use(to: &mut impl Write, of: &Use) -> fmt::Result {
-    let LockText {
-        name,
-        kind,
-        address,
-        made_at,
-    } = &of.lock;
-    write!(to, "{{\"address\":\"{address:#x}\"")?;
-    field(to, "lock", name)?;
-    field(to, "kind", kind.name())?;
-    field(to, "made_at", made_at)?;
+    write!(to, "{{\"address\":\"{:#x}\"", of.lock.address)?;
+    field(to, "lock", &of.lock.name)?;
+    field(to, "kind", of.lock.kind.name())?;
+    field(to, "made_at", &of.lock.made_at)?;
     let mode = match of.mode {
         Mode::Exclusive => "exclusive",
         Mode::Shared => "shared",
@@ -103,15 +85,10 @@ fn one_use(to: &mut impl Write, of: &Use) -> fmt::Result {
 }
 
 fn one_release(to: &mut impl Write, released: &Released) -> fmt::Result {
-    let Released {
-        thread,
-        name,
-        at,
-        by_guard,
-    } = released;
-    write!(to, "{{\"tid\":{thread},\"by_guard\":{by_guard}")?;
-    field(to, "name", name)?;
-    field(to, "at", at)?;
+    write!(to, "{{\"tid\":{}", released.thread)?;
+    write!(to, ",\"by_guard\":{}", released.by_guard)?;
+    field(to, "name", &released.name)?;
+    field(to, "at", &released.at)?;
     to.write_char('}')
 }
 

@@ -3,16 +3,13 @@
 //! Files of several runs may be appended to one another. `latchwork order diff` shows the edges that a run of another
 //! program, or of a later version, adds.
 
-use crate::atomic::Ordering;
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
-use crate::check::record::order_graph::graph::{Edge, edges};
+use crate::check::record::order_graph::graph::{Edge, GRAPH};
 use crate::check::record::settings;
 use crate::check::record::standard_error::complain;
 use crate::check::report::json::string;
 use crate::check::report::words;
-use crate::hook::RecordedSite;
-use crate::hook::record::unpack;
 use crate::sys::{introspect, thread};
 use core::fmt::{self, Write};
 
@@ -32,12 +29,9 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
 fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
     let file = introspect::append_to(path).ok_or(CannotOpen)?;
     let (mut count, mut is_whole) = (0, true);
-    for edge in edges() {
+    for edge in GRAPH.edges() {
         let mut line = Line(Text::EMPTY);
-        if line
-            .write(edge)
-            .is_ok_and(|is_between_classes| is_between_classes)
-        {
+        if matches!(line.write(edge), Ok(true)) {
             let bytes = line.0.as_bytes();
             is_whole = introspect::write(&file, bytes) == bytes.len();
             if !is_whole {
@@ -55,7 +49,7 @@ fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
 pub struct CannotOpen;
 
 pub(crate) extern "C" fn save_at_exit() {
-    if let Some(path) = settings::order_path()
+    if let Some(path) = settings::ORDER.get()
         && !append(path).is_ok_and(|(_, is_whole)| is_whole)
     {
         complain(format_args!("cannot save the lock order to {path}"));
@@ -66,18 +60,13 @@ pub(crate) extern "C" fn save_at_exit() {
 struct Line(Text<4096>);
 
 impl Line {
+    /// Returns whether the edge leads from one class to another.
     fn write(&mut self, edge: &Edge) -> Result<bool, fmt::Error> {
         let to = &mut self.0;
         let process = thread::process_id();
-        let ends = [
-            (&edge.held, &edge.held_what, &edge.held_at),
-            (&edge.wanted, &edge.wanted_what, &edge.wanted_at),
-        ];
-        let [held, wanted] = ends.map(|(address, what, site)| {
-            let address = address.load(Ordering::Relaxed);
-            let (lock, mode) = unpack(address, what.load(Ordering::Relaxed));
-            let site = RecordedSite::new(site.load(Ordering::Relaxed));
-            (lock, mode, words::place(process, site))
+        let [held, wanted] = [&edge.held, &edge.wanted].map(|end| {
+            let (lock, _, site) = end.load();
+            (lock, words::place(process, site))
         });
         let (from, to_name) = (class_name(held.0.address()), class_name(wanted.0.address()));
         if *from == *to_name {
@@ -89,8 +78,8 @@ impl Line {
             ("to", &*to_name),
             ("from_kind", held.0.kind.name()),
             ("to_kind", wanted.0.kind.name()),
-            ("held_at", &*held.2),
-            ("wanted_at", &*wanted.2),
+            ("held_at", &*held.1),
+            ("wanted_at", &*wanted.1),
         ] {
             write!(to, ",\"{name}\":")?;
             string(to, value)?;
@@ -102,17 +91,15 @@ impl Line {
 
 /// A name of a lock's class that is the same in every run: its name, or the place where it was made.
 fn class_name(address: usize) -> Text<128> {
-    let process = thread::process_id();
-    let known = board().and_then(|board| board.lock(address));
-    let mut name = Text::EMPTY;
-    if let Some(entry) = known {
-        let key = entry.name.load(Ordering::Relaxed);
-        if let Some(text) = (key != 0).then(|| board()?.text_of(key)).flatten() {
-            let _ = name.write_str(&text.copy());
-        } else {
-            let site = RecordedSite::new(entry.site.load(Ordering::Relaxed));
-            let _ = name.write_str(&words::place(process, site));
-        }
-    }
-    name
+    let Some(board) = board() else {
+        return Text::EMPTY;
+    };
+    board.lock(address).map_or(Text::EMPTY, |entry| {
+        let (key, site) = entry.name_and_site();
+        let name = (key != 0).then(|| board.text_of(key)).flatten();
+        name.map_or_else(
+            || words::place(thread::process_id(), site),
+            |name| name.copy(),
+        )
+    })
 }

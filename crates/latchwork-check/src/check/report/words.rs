@@ -5,7 +5,7 @@ use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board::board;
 use crate::check::record::bounded::Text;
 use crate::check::record::holder::Holder;
-use crate::check::record::layout::PLACES;
+use crate::check::record::layout::{Entry, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
 use crate::check::record::rule::Rule;
@@ -42,12 +42,8 @@ pub(crate) fn lock(process: u32, lock: Lock) -> LockText {
     let mut shown = Shown(Text::EMPTY);
     let mut made_at = PlaceText::EMPTY;
     let known = if process == thread::process_id() {
-        board()
-            .and_then(|board| board.lock(lock.address()))
-            .map(|entry| {
-                let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
-                (load(&entry.name), RecordedSite::new(load(&entry.site)))
-            })
+        let entry = board().and_then(|board| board.lock(lock.address()));
+        entry.map(Entry::name_and_site)
     } else {
         remote_board::lock(process, lock.address() as u64)
     };
@@ -89,15 +85,12 @@ pub(crate) fn use_of(
     since: u64,
 ) -> Use {
     let now = clock::monotonic();
+    let lasted = now.saturating_sub(since).max(1);
     Use {
         lock: lock(process, lock_used),
         mode,
         at: place(process, site),
-        nanoseconds: if since == 0 {
-            0
-        } else {
-            now.saturating_sub(since).max(1)
-        },
+        nanoseconds: if since == 0 { 0 } else { lasted },
     }
 }
 
@@ -147,30 +140,8 @@ pub(crate) fn released(lock: Lock) -> Option<Released> {
 pub(crate) fn me(own: &Own) -> TaskText {
     let (process, thread) = own.identity();
     TaskText {
-        process,
-        thread,
-        name: clean(&thread::name()),
         priority: own.record().priority.load(Ordering::Relaxed),
-        recorded: 0,
-        holds: None,
-        wants: None,
-        uses: None,
-        does: Text::EMPTY,
-    }
-}
-
-/// A task that has ended.
-pub(crate) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
-    TaskText {
-        process,
-        thread,
-        name,
-        priority: 0,
-        recorded: 0,
-        holds: None,
-        wants: None,
-        uses: None,
-        does: Text::EMPTY,
+        ..TaskText::new(process, thread, clean(&thread::name()))
     }
 }
 
@@ -178,21 +149,14 @@ pub(crate) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
 pub(crate) fn task(who: TaskRef<'_>) -> TaskText {
     let view = who.record.view();
     // Its current name; the record has the name with which it began.
-    let name = thread_name(who.process, who.thread);
+    let mut name = thread_name(who.process, who.thread);
+    if name.is_empty() {
+        name = clean(view.name());
+    }
     TaskText {
-        process: who.process,
-        thread: who.thread,
-        name: if name.is_empty() {
-            clean(view.name())
-        } else {
-            name
-        },
         priority: view.priority,
-        recorded: 0,
-        holds: None,
         wants: view.wants.map(|wants| use_of_held(who.process, &wants)),
-        uses: None,
-        does: Text::EMPTY,
+        ..TaskText::new(who.process, who.thread, name)
     }
 }
 
@@ -241,8 +205,7 @@ impl<const N: usize> Write for Shown<N> {
 /// An ID that is the same for the same rule, places and names, in whatever order the tasks are named.
 pub(crate) fn id_of(finding: &Finding) -> u64 {
     let of_use = |of: &Use| {
-        // Names that are addresses change from run to run.
-        // For a failed call the place matters, not the name.
+        // Names that are addresses change from run to run. For a failed call the place matters, not the name.
         let is_no_matter = finding.rule == Rule::NoFailedCall;
         let name = if is_no_matter || of.lock.name.starts_with("0x") {
             0
@@ -260,12 +223,8 @@ pub(crate) fn id_of(finding: &Finding) -> u64 {
         let wants = wants.map_or(2, of_use);
         holds.wrapping_mul(31) ^ wants
     };
-    let sum = finding
-        .tasks
-        .iter()
-        .map(of_task)
-        .fold(0_u64, u64::wrapping_add);
-    hash(finding.rule.name().as_bytes()) ^ sum
+    let ids = finding.tasks.iter().map(of_task);
+    hash(finding.rule.name().as_bytes()) ^ ids.fold(0_u64, u64::wrapping_add)
 }
 
 /// Adds the calling task's stack, without the checker's own frames.

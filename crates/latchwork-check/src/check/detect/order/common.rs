@@ -1,10 +1,6 @@
 //! Whether a lock was taken by one task so far, or is *common*: taken by at least two.
 //!
-//! | [`Entry::task`] | meaning |
-//! | --- | --- |
-//! | [`NO_TASK`] | no task has taken it; or it is gone, has no owner, or counts as common since processes share it |
-//! | a task's number | only that task has taken it |
-//! | [`COMMON`] | at least two tasks have taken it |
+//! [`Entry::task`] says so: [`NO_TASK`], the number of the only task, or [`COMMON`].
 //!
 //! A task that wants a lock counts as one that takes it. The fast path of taking a lock, in `fast_path.rs`, applies
 //! only if this state does not change; so each lock comes here at its first use, and at the first use by a second task.
@@ -16,13 +12,13 @@
 //! In the child of a fork, the task of a lock that one task had taken becomes [`NO_TASK`], since the thread has another
 //! number there.
 
-use super::search::more_important;
-use super::search::{OrderCycle, search};
+use super::search::{OrderCycle, more_important, search};
 use crate::atomic::Ordering;
 use crate::check::record::board;
 use crate::check::record::layout::{COMMON, Entry, NO_TASK};
-use crate::check::record::order_graph::graph::{GRAPH, HELD_COMMON, WANTED_COMMON};
-use crate::check::record::order_graph::node::{COMMON_NODE, is_common, node_of};
+use crate::check::record::order_graph::graph::{
+    COMMON_NODE, GRAPH, HELD_COMMON, WANTED_COMMON, is_common, node_of,
+};
 use crate::check::record::own::Own;
 use crate::hook::Lock;
 
@@ -50,7 +46,6 @@ fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<OrderCycle> {
         GRAPH.settle();
         become_common(entry)
     })
-    .flatten()
 }
 
 /// Under the lock.

@@ -7,10 +7,9 @@ use crate::atomic::{AtomicU64, Ordering};
 use crate::check::record::board;
 use crate::check::record::layout::COMMON;
 use crate::check::record::order_graph::graph::{
-    ASKED, Edge, GRAPH, Graph, HELD_COMMON, WANTED_COMMON,
+    ASKED, Edge, GRAPH, Graph, HELD_COMMON, WANTED_COMMON, is_common,
 };
 use crate::check::record::order_graph::level::count_work;
-use crate::check::record::order_graph::node::is_common;
 use crate::check::record::standard_error::complain;
 
 /// The longest cycle that is searched for.
@@ -41,7 +40,8 @@ pub(crate) struct OrderCycle {
     edges: [u32; LONGEST],
     tasks: [u32; LONGEST],
     length: usize,
-    is_of_one_task: bool,
+    /// Whether one task has made all of them.
+    pub(crate) is_of_one_task: bool,
 }
 
 impl OrderCycle {
@@ -49,11 +49,6 @@ impl OrderCycle {
     pub(crate) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
         let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
         pairs.map(|(edge, task)| (GRAPH.edge(*edge), *task))
-    }
-
-    /// Whether one task has made all of them.
-    pub(crate) fn is_of_one_task(&self) -> bool {
-        self.is_of_one_task
     }
 }
 
@@ -63,7 +58,7 @@ pub(super) fn more_important(
     other: Option<OrderCycle>,
 ) -> Option<OrderCycle> {
     match (one, other) {
-        (Some(one), Some(other)) if one.is_of_one_task() => Some(other),
+        (Some(one), Some(other)) if one.is_of_one_task => Some(other),
         (one, other) => one.or(other),
     }
 }
@@ -166,32 +161,42 @@ impl Search {
             && path.all(|edge| self.graph.edge(*edge).ends().0 != node)
     }
 
+    /// The first edges of the path.
+    fn edges(&self, length: usize) -> impl Iterator<Item = &'static Edge> + Clone {
+        let edges = self.path[..length].iter();
+        edges.map(|number| self.graph.edge(*number))
+    }
+
+    /// The same, each with the next one in the cycle.
+    fn pairs(&self, length: usize) -> impl Iterator<Item = (&'static Edge, &'static Edge)> {
+        let edges = self.edges(length);
+        let next = edges.clone().skip(1).chain(edges.clone().take(1));
+        edges.zip(next)
+    }
+
     /// Returns the path as a cycle, unless it is harmless; a cycle of one task is kept aside.
     fn judge(&mut self, length: usize) -> Option<OrderCycle> {
-        let path = self.path;
-        let edges = || path[..length].iter().map(|number| self.graph.edge(*number));
         // Two edges, each with its task, at the same time: this is what a common gate forbids.
         let is_gated = |(number, edge): (usize, &Edge)| {
-            edges().skip(number + 1).any(|other| edge.excludes(other))
+            let mut others = self.edges(length).skip(number + 1);
+            others.any(|other| edge.excludes(other))
         };
-        if edges().enumerate().any(is_gated) {
+        if self.edges(length).enumerate().any(is_gated) {
             return None;
         }
-        let pairs = || edges().zip(edges().skip(1).chain(edges().take(1)));
         // At each lock, the mode in which one task wants it excludes the mode in which the other holds it.
-        let excludes = pairs().all(|(edge, next)| edge.has(0b0101) || next.has(0b0011));
-        if !excludes {
+        let excludes = |(edge, next): (&Edge, &Edge)| edge.has(0b0101) || next.has(0b0011);
+        if !self.pairs(length).all(excludes) {
             return None;
         }
         let mut cycle = OrderCycle {
-            edges: path,
+            edges: self.path,
             tasks: [0; LONGEST],
             length,
             is_of_one_task: false,
         };
-        if pairs().all(|(edge, next)| self.is_of_common(edge, next))
-            && self.assign(&mut cycle.tasks[..length], 0)
-        {
+        let is_of_common = |(edge, next): (&Edge, &Edge)| self.is_of_common(edge, next);
+        if self.pairs(length).all(is_of_common) && self.assign(&mut cycle.tasks[..length], 0) {
             return Some(cycle);
         }
         if self.of_one_task.is_none()
@@ -213,26 +218,22 @@ impl Search {
     fn is_of_common(&self, edge: &Edge, next: &Edge) -> bool {
         // The lock of a single lock's node was taken by the tasks of both edges.
         self.graph.is_single(edge.ends().1)
-            || (edge.has(WANTED_COMMON) || is_common_now(&edge.wanted))
-                && (next.has(HELD_COMMON) || is_common_now(&next.held))
+            || (edge.has(WANTED_COMMON) || is_common_now(&edge.wanted.lock))
+                && (next.has(HELD_COMMON) || is_common_now(&next.held.lock))
     }
 
     /// A task that has made all edges of the path, with the very same locks; see the head of
     /// [`order`](crate::check::detect::order).
     fn only_task(&self, length: usize) -> Option<u32> {
-        let edges = || {
-            self.path[..length]
-                .iter()
-                .map(|number| self.graph.edge(*number))
-        };
-        let mut pairs = edges().zip(edges().skip(1).chain(edges().take(1)));
+        let edges = || self.edges(length);
         let load = |address: &AtomicU64| address.load(Ordering::Relaxed);
         let is_same = |(edge, next): (&Edge, &Edge)| {
-            self.graph.is_single(edge.ends().1) || load(&edge.wanted) == load(&next.held)
+            self.graph.is_single(edge.ends().1) || load(&edge.wanted.lock) == load(&next.held.lock)
         };
-        let common = edges().filter(|edge| is_common_now(&edge.held)).count();
+        let is_common = |edge: &&Edge| is_common_now(&edge.held.lock);
+        let common = edges().filter(is_common).count();
         let is_plain = edges().all(|edge| edge.has(ASKED))
-            && pairs.all(is_same)
+            && self.pairs(length).all(is_same)
             && (common == 0 || common == length);
         let mut tasks = edges().next()?.tasks();
         tasks.find(|task| is_plain && edges().all(|edge| edge.tasks().any(|one| one == *task)))
@@ -271,13 +272,9 @@ fn shape(cycle: &OrderCycle) -> u64 {
         let (from, to) = edge.ends();
         let key = |node: u32| GRAPH.node(node).key.load(Ordering::Relaxed);
         let site = |site: &AtomicU64| site.load(Ordering::Relaxed);
-        let parts = [
-            key(from),
-            key(to),
-            site(&edge.held_at),
-            site(&edge.wanted_at),
-        ];
-        parts.into_iter().fold(0, |hash: u64, part| {
+        let sites = [site(&edge.held.site), site(&edge.wanted.site)];
+        let parts = [key(from), key(to)].into_iter().chain(sites);
+        parts.fold(0, |hash: u64, part| {
             (hash ^ part)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29)

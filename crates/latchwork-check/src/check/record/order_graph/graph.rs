@@ -4,10 +4,40 @@
 //! them: the lists of edges of each node, the index, components and levels. While derived data are being changed,
 //! [`Head::changing`] is set; the child of a fork that finds it set derives all of them again ([`Graph::settle`]).
 
-use super::node::{COMMON_NODE, READ_GATE, SPLITS, node_of};
-use super::store::{Index, Row, Rows, Scratch};
+use super::store::{Index, Rows, Scratch};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::check::record::layout::{Entry, REMADE};
+use crate::check::record::layout::{COMMON, Entry, NO_TASK, REMADE, plain, zero};
+use crate::hook::record::unpack;
+use crate::hook::{Lock, Mode, RecordedSite, Site};
+
+/// In a gate, beside its address: the lock was held as one of several readers. (Locks lie at even addresses.)
+pub(crate) const READ_GATE: u64 = 1;
+
+/// How many classes were split so far.
+pub(crate) static SPLITS: AtomicU32 = AtomicU32::new(0);
+
+/// In [`Entry::node`]: the lock is common.
+pub(crate) const COMMON_NODE: u32 = 1 << 31;
+
+pub(crate) fn is_common(entry: &Entry) -> bool {
+    let what = entry.what.load(Ordering::Relaxed);
+    entry.task.load(Ordering::Relaxed) == COMMON || unpack(0, what).0.is_shared()
+}
+
+/// Counts a task in a word that names the only task, or records that there are several.
+pub(crate) fn count_task(word: &AtomicU32, task: u32) {
+    // Relaxed: under the lock.
+    match word.load(Ordering::Relaxed) {
+        NO_TASK => word.store(task, Ordering::Relaxed),
+        known if known == task => {}
+        _ => word.store(COMMON, Ordering::Relaxed),
+    }
+}
+
+/// A lock's node.
+pub(crate) fn node_of(entry: &Entry) -> u32 {
+    entry.node.load(Ordering::Relaxed) & !COMMON_NODE
+}
 
 pub(crate) const TASKS: usize = 3;
 pub(crate) const GATES: usize = 4;
@@ -40,14 +70,11 @@ pub(crate) struct Node {
     pub(crate) level: AtomicU32,
     /// A node nearer to the root of its component; 0 if it is the root.
     pub(crate) component: AtomicU32,
-    /// The last edge of the ring of edges that leave its component, if it is the root.
-    pub(crate) leaving: AtomicU32,
-    /// The same for the edges that enter it.
-    pub(crate) entering: AtomicU32,
-    /// The latest walk along edges that has come here.
-    pub(crate) ahead: AtomicU32,
-    /// The same for walks against the edges.
-    pub(crate) behind: AtomicU32,
+    /// If it is the root, the last edge of the ring of edges that leave its component, and the same for those that
+    /// enter it; 0 if there is none.
+    pub(crate) rings: [AtomicU32; 2],
+    /// The latest walk along edges that has come here, and the latest one against the edges.
+    pub(crate) seen: [AtomicU32; 2],
 }
 
 /// See the head of [`order`](crate::check::detect::order). The fields that searches read come first.
@@ -58,8 +85,7 @@ pub(crate) struct Edge {
     /// The next edge from the same node; for a free edge, the next free one.
     pub(crate) next: AtomicU32,
     /// The next edge that leaves the same component, and the next one that enters the same component.
-    pub(crate) next_leaving: AtomicU32,
-    pub(crate) next_entering: AtomicU32,
+    pub(crate) next_in_rings: [AtomicU32; 2],
     /// A bit for each pair of modes (held, wanted), and the flags above.
     pub(crate) modes: AtomicU32,
     pub(crate) tasks: [AtomicU32; TASKS],
@@ -67,22 +93,20 @@ pub(crate) struct Edge {
     pub(crate) threads: [AtomicU32; TASKS],
     /// The further locks that were held each time.
     pub(crate) gates: [AtomicU64; GATES],
-    pub(crate) held_at: AtomicU64,
-    pub(crate) wanted_at: AtomicU64,
-    /// The addresses of the two locks, and what they were when it was made.
-    pub(crate) held: AtomicU64,
-    pub(crate) wanted: AtomicU64,
-    pub(crate) held_what: AtomicU32,
-    pub(crate) wanted_what: AtomicU32,
+    pub(crate) held: End,
+    pub(crate) wanted: End,
+    /// The name of the thread that made it first.
     pub(crate) name: [AtomicU64; 2],
 }
 
-// SAFETY: all fields are atomics, for which zero is a value.
-#[allow(unsafe_code)]
-unsafe impl Row for Node {}
-// SAFETY: all fields are atomics, for which zero is a value.
-#[allow(unsafe_code)]
-unsafe impl Row for Edge {}
+/// One of the two locks of an edge, as it was when the edge was made.
+#[repr(C)]
+pub(crate) struct End {
+    pub(crate) lock: AtomicU64,
+    /// Where it was taken, or wanted.
+    pub(crate) site: AtomicU64,
+    pub(crate) what: AtomicU32,
+}
 
 /// Changed under the lock, except `lost`.
 pub(crate) struct Head {
@@ -97,7 +121,7 @@ pub(crate) struct Head {
     /// The highest level that was given.
     pub(crate) levels: AtomicU32,
     pub(crate) walks: AtomicU32,
-    /// The only task that has made edges so far; or [`COMMON`](super::COMMON).
+    /// The only task that has made edges so far; or [`COMMON`].
     pub(crate) task: AtomicU32,
     /// How many edges searches have visited, beyond what new edges have allowed them.
     pub(crate) debt: AtomicU32,
@@ -107,7 +131,7 @@ pub(crate) struct Head {
     pub(crate) changing: AtomicU32,
 }
 
-/// The graph of this process. A fork copies it.
+/// The graph of this process. A fork copies it. Zeros are an empty graph.
 pub(crate) struct Graph {
     nodes: Rows<Node>,
     edges: Rows<Edge>,
@@ -119,71 +143,16 @@ pub(crate) struct Graph {
     pub(crate) head: Head,
 }
 
-pub(crate) static GRAPH: Graph = Graph::new();
+plain!(Node, Edge, Graph);
 
-/// How many lock orders found no room, and are not checked.
-pub(crate) fn lost() -> u32 {
-    GRAPH.head.lost.load(Ordering::Relaxed)
-}
-
-/// All edges, for saving them.
-pub(crate) fn edges() -> impl Iterator<Item = &'static Edge> {
-    GRAPH.edges()
-}
-
-/// The node for a lock of the class `key`, at an address where a lock of node `before` was. Under the lock.
-pub(crate) fn node_for(key: u64, before: u32) -> u32 {
-    GRAPH.settle();
-    GRAPH.node_for(key, before)
-}
-
-/// A lock was destroyed: the orders that were learned of it alone do not count for the next lock at its address.
-pub(crate) fn retire(node: u32) {
-    let node = node & !COMMON_NODE;
-    if GRAPH.is_single(node)
-        && GRAPH.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed) & RETIRED == 0
-    {
-        GRAPH.head.retired.fetch_add(1, Ordering::Relaxed);
-    }
-}
+pub(crate) static GRAPH: Graph = zero();
 
 impl Graph {
-    pub(crate) const fn new() -> Self {
-        Self {
-            nodes: Rows::new(),
-            edges: Rows::new(),
-            by_key: Index::new(),
-            classes: Index::new(),
-            scratch: Scratch::new(),
-            head: Head {
-                nodes: AtomicU32::new(0),
-                edges: AtomicU32::new(0),
-                free_nodes: AtomicU32::new(0),
-                free_edges: AtomicU32::new(0),
-                retired: AtomicU32::new(0),
-                levels: AtomicU32::new(0),
-                walks: AtomicU32::new(0),
-                task: AtomicU32::new(0),
-                debt: AtomicU32::new(0),
-                lost: AtomicU32::new(0),
-                changing: AtomicU32::new(0),
-            },
-        }
-    }
-
     /// A node by its number; number 0 is a node without edges.
     pub(crate) fn node(&self, number: u32) -> &'static Node {
         static NONE: Node = Node {
-            key: AtomicU64::new(0),
-            first: AtomicU32::new(0),
             flags: AtomicU32::new(RETIRED),
-            class: AtomicU32::new(0),
-            level: AtomicU32::new(0),
-            component: AtomicU32::new(0),
-            leaving: AtomicU32::new(0),
-            entering: AtomicU32::new(0),
-            ahead: AtomicU32::new(0),
-            behind: AtomicU32::new(0),
+            ..zero()
         };
         let row = number.checked_sub(1).and_then(|row| self.nodes.get(row));
         row.unwrap_or(&NONE)
@@ -191,23 +160,7 @@ impl Graph {
 
     /// An edge by its number; number 0 is a free edge.
     pub(crate) fn edge(&self, number: u32) -> &'static Edge {
-        static NONE: Edge = Edge {
-            key: AtomicU64::new(0),
-            next: AtomicU32::new(0),
-            next_leaving: AtomicU32::new(0),
-            next_entering: AtomicU32::new(0),
-            modes: AtomicU32::new(0),
-            tasks: [const { AtomicU32::new(0) }; TASKS],
-            threads: [const { AtomicU32::new(0) }; TASKS],
-            gates: [const { AtomicU64::new(0) }; GATES],
-            held_at: AtomicU64::new(0),
-            wanted_at: AtomicU64::new(0),
-            held: AtomicU64::new(0),
-            wanted: AtomicU64::new(0),
-            held_what: AtomicU32::new(0),
-            wanted_what: AtomicU32::new(0),
-            name: [const { AtomicU64::new(0) }; 2],
-        };
+        static NONE: Edge = zero();
         let row = number.checked_sub(1).and_then(|row| self.edges.get(row));
         row.unwrap_or(&NONE)
     }
@@ -222,9 +175,8 @@ impl Graph {
     /// All edges, for saving them.
     pub(crate) fn edges(&self) -> impl Iterator<Item = &'static Edge> {
         let count = self.head.edges.load(Ordering::Acquire);
-        (1..=count)
-            .map(|number| self.edge(number))
-            .filter(|edge| edge.key.load(Ordering::Acquire) != 0)
+        let edges = (1..=count).map(|number| self.edge(number));
+        edges.filter(|edge| edge.key.load(Ordering::Acquire) != 0)
     }
 
     /// Runs a change of the derived data. Under the lock.
@@ -257,14 +209,10 @@ impl Graph {
             self.drop_retired_if_worth();
         }
         let number = if is_free() {
-            let number = head.free_nodes.load(Ordering::Relaxed);
-            let after = self.node(number).first.swap(0, Ordering::Relaxed);
-            head.free_nodes.store(after, Ordering::Relaxed);
-            number
+            take_free(&head.free_nodes, |number| &self.node(number).first)
         } else {
             if !self.nodes.make(next - 1) || !self.scratch.make_room(next as usize) {
-                self.has_no_room();
-                return None;
+                return self.has_no_room();
             }
             head.nodes.store(next, Ordering::Relaxed);
             next
@@ -287,18 +235,14 @@ impl Graph {
         }
         let key_of = |number: u32| self.edge(number).key.load(Ordering::Relaxed);
         if !self.by_key.make_room(key_of) {
-            self.has_no_room();
-            return None;
+            return self.has_no_room();
         }
         if is_free() {
-            let number = head.free_edges.load(Ordering::Relaxed);
-            let after = self.edge(number).next.swap(0, Ordering::Relaxed);
-            head.free_edges.store(after, Ordering::Relaxed);
-            return Some(number);
+            let next = |number| &self.edge(number).next;
+            return Some(take_free(&head.free_edges, next));
         }
         if !self.edges.make(next - 1) {
-            self.has_no_room();
-            return None;
+            return self.has_no_room();
         }
         // Release: pairs with `edges`.
         head.edges.store(next, Ordering::Release);
@@ -335,13 +279,22 @@ impl Graph {
         let known = self.classes.find(key, |number| key_of(number) == key);
         known.or_else(|| {
             if !self.classes.make_room(key_of) {
-                self.has_no_room();
-                return None;
+                return self.has_no_room();
             }
             let number = self.new_node(key, 0)?;
             self.classes.enter(key, number);
             Some(number)
         })
+    }
+
+    /// A lock was destroyed: the orders that were learned of it alone do not count for the next lock at its address.
+    pub(crate) fn retire(&self, node: u32) {
+        let node = node & !COMMON_NODE;
+        if self.is_single(node)
+            && self.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed) & RETIRED == 0
+        {
+            self.head.retired.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn has(&self, number: u32, flags: u32) -> bool {
@@ -374,12 +327,37 @@ impl Graph {
     /// The node for a lock of the class `key`. If the lock before it at its address, of node `before`, had a node of
     /// its own, this one gets one from the beginning, since threads know their chains by nodes. Under the lock.
     pub(crate) fn node_for(&self, key: u64, before: u32) -> u32 {
+        self.settle();
         let find = || {
             let class = self.class(key)?;
             let own = self.is_single(before).then(|| self.new_node(key, class));
             own.flatten().or(Some(class))
         };
         find().unwrap_or(0)
+    }
+}
+
+/// Takes the first number from a list of free ones, which is not empty. Under the lock.
+fn take_free(list: &AtomicU32, next: impl FnOnce(u32) -> &'static AtomicU32) -> u32 {
+    let number = list.load(Ordering::Relaxed);
+    let after = next(number).swap(0, Ordering::Relaxed);
+    list.store(after, Ordering::Relaxed);
+    number
+}
+
+impl End {
+    pub(crate) fn store(&self, lock: u64, what: u32, site: Site) {
+        self.lock.store(lock, Ordering::Relaxed);
+        self.what.store(what, Ordering::Relaxed);
+        self.site.store(site.raw(), Ordering::Relaxed);
+    }
+
+    /// The lock, the mode in which it was taken or wanted, and where.
+    pub(crate) fn load(&self) -> (Lock, Mode, RecordedSite) {
+        let what = self.what.load(Ordering::Relaxed);
+        let (lock, mode) = unpack(self.lock.load(Ordering::Relaxed), what);
+        let site = self.site.load(Ordering::Relaxed);
+        (lock, mode, RecordedSite::new(site))
     }
 }
 
@@ -407,22 +385,15 @@ impl Edge {
     /// Whether two tasks cannot make both edges at the same time, because both hold a common gate, one of them
     /// exclusively.
     pub(crate) fn excludes(&self, other: &Self) -> bool {
-        let gates = |edge: &Self| {
-            edge.gates
-                .each_ref()
-                .map(|gate| gate.load(Ordering::Relaxed))
-        };
+        let load = |gate: &AtomicU64| gate.load(Ordering::Relaxed);
+        let gates = |edge: &Self| edge.gates.each_ref().map(load);
         let theirs = gates(other);
-        gates(self)
-            .into_iter()
-            .filter(|mine| *mine != 0)
-            .any(|mine| {
-                let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
-                theirs
-                    .iter()
-                    .find(is_it)
-                    .is_some_and(|gate| gate & mine & READ_GATE == 0)
-            })
+        let excludes = |mine: u64| {
+            let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
+            let same = theirs.iter().find(is_it);
+            mine != 0 && same.is_some_and(|gate| gate & mine & READ_GATE == 0)
+        };
+        gates(self).into_iter().any(excludes)
     }
 
     pub(crate) fn ends(&self) -> (u32, u32) {
@@ -435,10 +406,8 @@ impl Edge {
     }
 
     pub(crate) fn tasks(&self) -> impl Iterator<Item = u32> {
-        self.tasks
-            .iter()
-            .map(|task| task.load(Ordering::Relaxed))
-            .filter(|task| *task != 0)
+        let tasks = self.tasks.iter().map(|task| task.load(Ordering::Relaxed));
+        tasks.filter(|task| *task != 0)
     }
 
     /// The thread of a task that has made the edge; 0 if unknown.
@@ -455,14 +424,5 @@ impl Edge {
 
     pub(crate) fn has_many_tasks(&self) -> bool {
         self.has(MANY)
-    }
-
-    /// The name of the thread that made the edge first.
-    pub(crate) fn name(&self) -> [u8; 16] {
-        let mut name = [0; 16];
-        for (place, eight) in self.name.iter().zip(name.chunks_exact_mut(8)) {
-            eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
-        }
-        name
     }
 }

@@ -24,8 +24,8 @@
 //! 3. The levels of the components' roots differ from each other.
 //! 4. Each edge between two components that counts is in the rings of both.
 
-use super::graph::{Edge, Graph, Node, RETIRED, SPLIT};
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::graph::{Edge, Graph, RETIRED, SPLIT};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// How many edges and nodes were visited for orders so far.
 static WORK: AtomicU64 = AtomicU64::new(0);
@@ -45,7 +45,7 @@ pub(crate) fn count_work(count: u32) {
     );
 }
 
-/// The direction in which edges are followed.
+/// The direction in which edges are followed; also an index: of rings and marks for each direction.
 #[derive(Clone, Copy)]
 enum Direction {
     Forward,
@@ -98,12 +98,12 @@ impl Graph {
         let ahead = self.walk(Direction::Forward, to, low..=high, walk, ahead);
         let behind = self.walk(Direction::Backward, from, low..=high, walk, behind);
         let is_in = |number: u64, way: Direction| {
-            seen(self.node(number as u32), way).load(Ordering::Relaxed) == walk
+            self.node(number as u32).seen[way as usize].load(Ordering::Relaxed) == walk
         };
+        let is_ahead = |number: u64| is_in(number, Direction::Forward);
+        let is_behind = |number: u64| is_in(number, Direction::Backward);
         // The levels of all of these nodes, which are distributed among them again.
-        let only_ahead = ahead
-            .iter()
-            .filter(|number| !is_in(**number, Direction::Backward));
+        let only_ahead = ahead.iter().filter(|number| !is_behind(**number));
         let all = only_ahead.chain(behind.iter());
         let mut count = 0;
         for (place, number) in levels.iter_mut().zip(all) {
@@ -114,23 +114,19 @@ impl Graph {
         levels.sort_unstable();
         // A node that is both ahead and behind lies on a cycle through the new edge.
         let mut cycle = None;
-        for number in ahead
-            .iter()
-            .filter(|number| is_in(**number, Direction::Backward))
-        {
+        for number in ahead.iter().filter(|number| is_behind(**number)) {
             match cycle {
                 None => cycle = Some(*number as u32),
                 Some(root) => self.join(root, *number as u32),
             }
         }
-        let behind = self.by_level(behind, |number| !is_in(number, Direction::Forward));
-        let ahead = self.by_level(ahead, |number| !is_in(number, Direction::Backward));
+        let behind = self.by_level(behind, |number| !is_ahead(number));
+        let ahead = self.by_level(ahead, |number| !is_behind(number));
         // The nodes behind get the lowest levels, so none of them moves up; those ahead get the highest, so none moves
         // down.
         let set = |number: u64, level: u64| {
-            self.node(number as u32)
-                .level
-                .store(level as u32, Ordering::Relaxed);
+            let node = self.node(number as u32);
+            node.level.store(level as u32, Ordering::Relaxed);
         };
         for (number, level) in behind.iter().zip(levels.iter()) {
             set(*number, *level);
@@ -154,7 +150,7 @@ impl Graph {
         list: &'static mut [u64],
     ) -> &'static mut [u64] {
         list[0] = from.into();
-        seen(self.node(from), way).store(walk, Ordering::Relaxed);
+        self.node(from).seen[way as usize].store(walk, Ordering::Relaxed);
         let (mut count, mut at) = (1, 0);
         let mut visited = 0;
         while at < count {
@@ -170,7 +166,7 @@ impl Graph {
                 if other == root || !self.counts(start) || !self.counts(end) {
                     return false;
                 }
-                let is_seen = seen(self.node(other), way);
+                let is_seen = &self.node(other).seen[way as usize];
                 if is_seen.load(Ordering::Relaxed) != walk && levels.contains(&self.level(other)) {
                     is_seen.store(walk, Ordering::Relaxed);
                     list[count] = other.into();
@@ -203,18 +199,18 @@ impl Graph {
 
     /// Walks round a ring of a component; `stays` decides whether an edge stays in it.
     fn walk_ring(&self, root: u32, way: Direction, mut stays: impl FnMut(&Edge) -> bool) {
-        let ring = ring(self.node(root), way);
+        let ring = &self.node(root).rings[way as usize];
         let mut last = ring.load(Ordering::Relaxed);
         let mut before = last;
         while last != 0 {
-            let link = link(self.edge(before), way);
+            let link = &self.edge(before).next_in_rings[way as usize];
             let number = link.load(Ordering::Relaxed);
             let edge = self.edge(number);
             let is_last = number == last;
             if stays(edge) {
                 before = number;
             } else {
-                let after = self::link(edge, way).load(Ordering::Relaxed);
+                let after = edge.next_in_rings[way as usize].load(Ordering::Relaxed);
                 link.store(after, Ordering::Relaxed);
                 if is_last {
                     // The only edge of a ring links to itself.
@@ -233,19 +229,20 @@ impl Graph {
         let edge = self.edge(number);
         let (from, to) = edge.ends();
         for (node, way) in [(from, Direction::Forward), (to, Direction::Backward)] {
-            link(edge, way).store(number, Ordering::Relaxed);
+            edge.next_in_rings[way as usize].store(number, Ordering::Relaxed);
             self.join_ring(self.root(node), way, number);
         }
     }
 
     /// Joins the ring of an edge with a component's ring.
     fn join_ring(&self, root: u32, way: Direction, other: u32) {
-        let ring = ring(self.node(root), way);
+        let ring = &self.node(root).rings[way as usize];
         let mine = ring.load(Ordering::Relaxed);
         if mine == 0 {
             ring.store(other, Ordering::Relaxed);
         } else {
-            let [mine, theirs] = [mine, other].map(|number| link(self.edge(number), way));
+            let [mine, theirs] =
+                [mine, other].map(|number| &self.edge(number).next_in_rings[way as usize]);
             let next = mine.load(Ordering::Relaxed);
             mine.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
             theirs.store(next, Ordering::Relaxed);
@@ -255,7 +252,7 @@ impl Graph {
     /// Joins two components; the first one's root becomes the root of both.
     fn join(&self, root: u32, other: u32) {
         for way in [Direction::Forward, Direction::Backward] {
-            let theirs = ring(self.node(other), way).swap(0, Ordering::Relaxed);
+            let theirs = self.node(other).rings[way as usize].swap(0, Ordering::Relaxed);
             if theirs != 0 {
                 self.join_ring(root, way, theirs);
             }
@@ -280,7 +277,7 @@ impl Graph {
             node.level.store(level, Ordering::Relaxed);
             node.component.store(0, Ordering::Relaxed);
             for way in [Direction::Forward, Direction::Backward] {
-                ring(node, way).store(0, Ordering::Relaxed);
+                node.rings[way as usize].store(0, Ordering::Relaxed);
             }
         }
         self.head.levels.store(nodes, Ordering::Relaxed);
@@ -288,32 +285,10 @@ impl Graph {
     }
 }
 
-fn seen(node: &Node, way: Direction) -> &AtomicU32 {
-    match way {
-        Direction::Forward => &node.ahead,
-        Direction::Backward => &node.behind,
-    }
-}
-
-/// The last edge of a component's ring; 0 if it has none.
-fn ring(node: &Node, way: Direction) -> &AtomicU32 {
-    match way {
-        Direction::Forward => &node.leaving,
-        Direction::Backward => &node.entering,
-    }
-}
-
-/// The next edge of the ring.
-fn link(edge: &Edge, way: Direction) -> &AtomicU32 {
-    match way {
-        Direction::Forward => &edge.next_leaving,
-        Direction::Backward => &edge.next_entering,
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::check::record::layout::zero;
 
     /// A small random number generator with Knuth's constants.
     struct Random(u64);
@@ -382,7 +357,7 @@ mod tests {
     const NODES: u32 = 24;
 
     fn new(seed: u64) -> (Graph, Random) {
-        let graph = Graph::new();
+        let graph = zero::<Graph>();
         for key in 1..=NODES {
             assert_eq!(graph.new_node(key.into(), u32::MAX - 1), Some(key));
         }
@@ -411,7 +386,8 @@ mod tests {
             graph.head.changing.store(1, Ordering::Relaxed);
             for number in 1..=NODES {
                 let node = graph.node(number);
-                for part in [&node.first, &node.leaving, &node.entering, &node.level] {
+                let [leaving, entering] = &node.rings;
+                for part in [&node.first, leaving, entering, &node.level] {
                     if random.below(3) == 0 {
                         part.store(random.below(2), Ordering::Relaxed);
                     }

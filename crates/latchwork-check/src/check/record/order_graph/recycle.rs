@@ -8,8 +8,7 @@
 //! that compares with an edge reads its key again at the end. A node gets a new lock only when no edge leads to it or
 //! from it; and all threads forget their known chains, in which its number may stand for the old lock.
 
-use super::graph::{Graph, RETIRED};
-use super::node::SPLITS;
+use super::graph::{Graph, RETIRED, SPLITS};
 use crate::atomic::Ordering;
 use crate::check::record::standard_error::complain;
 
@@ -25,12 +24,13 @@ const NONE: u32 = u32::MAX;
 // All of this runs under the lock; so Relaxed suffices, except where others read without it.
 impl Graph {
     /// A node or an edge has found no room.
-    pub(crate) fn has_no_room(&self) {
+    pub(crate) fn has_no_room<T>(&self) -> Option<T> {
         if self.head.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             complain(format_args!(
                 "no room for more lock orders: new ones are not checked"
             ));
         }
+        None
     }
 
     /// Drops all edges of retired nodes, and frees these nodes, if they are many.

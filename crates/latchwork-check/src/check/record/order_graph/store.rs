@@ -6,30 +6,21 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::check::record::layout::Plain;
 use crate::sys::board as memory;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 /// The rows of the first piece.
 const FIRST: usize = 1024;
 /// Enough for two million rows.
 const PIECES: usize = 11;
 
-/// # Safety
-/// All fields are atomics, for which zero is a value.
-pub(crate) unsafe trait Row: Sync + 'static {}
-
 /// Rows by number.
 pub(crate) struct Rows<T> {
     pieces: [AtomicPtr<T>; PIECES],
 }
 
-impl<T: Row> Rows<T> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            pieces: [const { AtomicPtr::new(ptr::null_mut()) }; PIECES],
-        }
-    }
-
+impl<T: Plain> Rows<T> {
     /// The piece of a row, and its index in it.
     const fn place(row: u32) -> (usize, usize) {
         let row = row as usize;
@@ -114,10 +105,6 @@ impl Table {
 }
 
 impl Index {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
-    }
-
     fn table(&self) -> Option<Table> {
         // Acquire: pairs with the Release in `make_room`.
         let base = NonNull::new(self.0.load(Ordering::Acquire))?;
@@ -188,13 +175,6 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) const fn new() -> Self {
-        Self {
-            memory: AtomicPtr::new(ptr::null_mut()),
-            room: AtomicUsize::new(0),
-        }
-    }
-
     /// Ensures that each list has room for `count` numbers. Under the lock, while no list is in use.
     pub(crate) fn make_room(&self, count: usize) -> bool {
         let old = self.room.load(Ordering::Relaxed);

@@ -1,9 +1,8 @@
 //! The list of the locks that a thread holds, and its publication: in the thread's record on the board, which has room
 //! for [`HELD`] locks, behind that record for the further ones, and in each region that the thread is a task of.
 
-use super::{MAX_HELD, Own};
+use super::{FORKED, HeldEntry, MAX_HELD, Own};
 use crate::atomic::Ordering;
-use crate::check::record::held::{FORKED, HeldEntry};
 use crate::hook::{HELD, TaskRecord};
 use crate::region;
 use crate::sys::thread;
