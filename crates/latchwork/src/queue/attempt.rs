@@ -4,7 +4,7 @@ use super::error::Failure;
 use super::handle::Queue;
 use super::layout::Cells;
 use super::locked::{Locked, Side};
-use super::wait::Wait;
+use super::options::Wait;
 use super::wake::Wake;
 use crate::atomic::Ordering::Relaxed;
 use crate::backoff::ExponentialBackoff;

@@ -1,9 +1,9 @@
 //! A region's message queues, as read from outside: see [`region::inspect`](crate::region::inspect).
 #![allow(unsafe_code)]
 
-use super::discipline::Discipline;
 use super::handle::FINGERPRINT;
 use super::head::{Fixed, Head};
+use super::options::Discipline;
 use super::ring::Ring;
 use super::sleepers::Sleepers;
 use super::spsc::handle as spsc;

@@ -5,7 +5,7 @@ use super::cell::BLOCK;
 use super::error::{SendBlockError, SendError};
 use super::handle::Queue;
 use super::lane::Index;
-use super::wait::Wait;
+use super::options::Wait;
 use super::wake::Wake;
 use crate::region::Box;
 use crate::region::heap::Owner;

@@ -12,9 +12,10 @@
 use super::error::Failure;
 use super::handle::Queue;
 use super::locked::Side;
+use super::sleepers::Sleepers;
 use super::spsc::Spsc;
 use crate::atomic::{AtomicU32, Ordering};
-use crate::region::{AttachError, Region};
+use crate::region::{AttachError, Region, Task};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::{event_fd, signals, thread};
 use core::fmt;
@@ -65,7 +66,7 @@ struct Shared {
     token: Token,
 }
 
-/// The address of the watched object, and its life.
+/// The watched object: its address, and its life.
 #[derive(Clone, Copy)]
 enum Token {
     Queue((usize, u32)),
@@ -112,6 +113,30 @@ impl Watched<'_> {
             Self::Ring(ring) => ring.is_alive(),
         }
     }
+
+    fn watchers(&self) -> &Sleepers {
+        match self {
+            Self::Queue(queue) => &queue.cells.core.fixed.watchers,
+            Self::Ring(ring) => ring.core.ring.watchers(),
+        }
+    }
+
+    /// Registers a watcher, and then checks the object: returns the ticket, and whether there is a message.
+    fn register(&self, task: Task<'_>, deaths: u32) -> Result<(u32, bool), Failure> {
+        match self {
+            Self::Queue(queue) => {
+                let locked = queue.lock(Side::Receivers, task, deaths)?;
+                queue.check_life()?;
+                let ticket = self.watchers().register();
+                Ok((ticket, locked.cells.peek().is_some()))
+            }
+            Self::Ring(ring) => {
+                let ticket = self.watchers().register();
+                let there = || (ticket, !ring.is_empty());
+                ring.is_alive().then(there).ok_or(Failure::Deleted)
+            }
+        }
+    }
 }
 
 impl Watch {
@@ -139,6 +164,17 @@ impl Watch {
             process: thread::process_id(),
         })
     }
+
+    /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); returns whether it was
+    /// readable.
+    pub fn clear(&self) -> bool {
+        let was = event_fd::clear(&self.shared.counter);
+        let watched = self.shared.watched();
+        if !watched.is_empty() || !watched.is_alive() {
+            event_fd::signal(&self.shared.counter);
+        }
+        was
+    }
 }
 
 impl Shared {
@@ -152,30 +188,22 @@ impl Shared {
         }
     }
 
-    /// The thread's main function.
+    /// The thread's main function: runs until the watch is stopped, or the queue is deleted.
     fn run(&self) {
-        let _ = match self.watched() {
-            Watched::Queue(queue) => self.watch(&queue),
-            Watched::Ring(ring) => self.watch_ring(&ring),
-        };
+        let _ = self.watch(&self.watched());
         // A task that polls the descriptor then gets the reason from the queue.
         event_fd::signal(&self.counter);
     }
 
-    /// Runs until the watch is stopped, or the queue is deleted.
-    fn watch(&self, queue: &Queue<'_>) -> Result<(), Failure> {
+    fn watch(&self, watched: &Watched<'_>) -> Result<(), Failure> {
         let inner = self.region.inner();
         let task = inner.task()?;
-        let watchers = &queue.cells.core.fixed.watchers;
+        let watchers = watched.watchers();
         // Acquire: pairs with the Release in `drop`.
         while self.stop.load(Ordering::Acquire) == 0 {
             // Read before the queue is checked: see `park`.
             let deaths = inner.deaths();
-            let locked = queue.lock(Side::Receivers, task, deaths)?;
-            queue.check_life()?;
-            let ticket = watchers.register();
-            let there = locked.cells.peek().is_some();
-            drop(locked);
+            let (ticket, there) = watched.register(task, deaths)?;
             if there {
                 event_fd::signal(&self.counter);
             }
@@ -185,44 +213,6 @@ impl Shared {
             watchers.leave(ticket, false);
         }
         Ok(())
-    }
-}
-
-impl Shared {
-    /// The same for a ring.
-    fn watch_ring(&self, ring: &Spsc<'_>) -> Result<(), Failure> {
-        let inner = self.region.inner();
-        let task = inner.task()?;
-        let watchers = ring.words().watchers();
-        // Acquire: pairs with the Release in `drop`.
-        while self.stop.load(Ordering::Acquire) == 0 {
-            // Read before the ring is checked: see `park`.
-            let deaths = inner.deaths();
-            let ticket = watchers.register();
-            if !ring.is_alive() {
-                return Err(Failure::Deleted);
-            }
-            if !ring.is_empty() {
-                event_fd::signal(&self.counter);
-            }
-            let words = [(watchers.word(), ticket), (&self.stop, 0)];
-            inner.park(task, &words, deaths, None);
-            watchers.leave(ticket, false);
-        }
-        Ok(())
-    }
-}
-
-impl Watch {
-    /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); returns whether it was
-    /// readable.
-    pub fn clear(&self) -> bool {
-        let was = event_fd::clear(&self.shared.counter);
-        let watched = self.shared.watched();
-        if !watched.is_empty() || !watched.is_alive() {
-            event_fd::signal(&self.shared.counter);
-        }
-        was
     }
 }
 

@@ -1,8 +1,8 @@
 //! A claimed end of a ring: what the sender and the receiver have in common.
 
 use super::super::error::Failure;
+use super::super::options::Wait;
 use super::super::ring::Side;
-use super::super::wait::Wait;
 use super::handle::{ClaimError, Spsc};
 use crate::atomic::Ordering;
 use crate::backoff::ExponentialBackoff;

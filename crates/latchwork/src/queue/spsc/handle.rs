@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::super::error::QueueError;
-use super::super::handle::QueueOptions;
+use super::super::options::QueueOptions;
 use super::super::ring::{Ring, Side};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
@@ -48,7 +48,7 @@ impl Reused for Head {
     };
 
     fn new() -> Self {
-        let ring = Ring::new();
+        let ring = Ring::default();
         ring.begin_life_after(0);
         Self {
             capacity: AtomicU32::new(0),
@@ -98,7 +98,7 @@ pub enum ClaimError {
 #[derive(Clone, Copy)]
 pub struct Spsc<'r> {
     pub(super) region: &'r Region,
-    pub(super) core: &'r Head,
+    pub(in crate::queue) core: &'r Head,
     /// The life of the ring that this handle was made in.
     pub(super) life: u32,
 }
@@ -234,10 +234,6 @@ impl<'r> Spsc<'r> {
     /// Whether the handle's ring has not been deleted.
     pub(in crate::queue) fn is_alive(&self) -> bool {
         self.core.ring.life() == self.life
-    }
-
-    pub(in crate::queue) fn words(&self) -> &'r Ring {
-        &self.core.ring
     }
 
     pub(super) fn inner(&self) -> &'r Arc<Inner> {

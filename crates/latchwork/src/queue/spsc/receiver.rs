@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::super::error::ReceiveError;
+use super::super::options::Wait;
 use super::super::ring::Side;
-use super::super::wait::Wait;
 use super::end::End;
 use super::handle::{ClaimError, Spsc};
 use crate::atomic::Ordering::Relaxed;
