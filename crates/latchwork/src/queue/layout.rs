@@ -141,15 +141,13 @@ impl<'r> Cells<'r> {
         let Some((shape, layout)) = shape(options, inner.slots().len()) else {
             return false;
         };
-        let parts = parts_at(body, shape);
-        let (mut sizes, mut parts) = (
-            core.fixed.sizes.iter().zip(shape.sizes),
-            core.fixed.parts.iter().zip(parts),
-        );
+        // The parts of an unsound body may lie beyond the last address, so they are computed last.
+        let parts = || core.fixed.parts.iter().zip(parts_at(body, shape));
+        let mut sizes = core.fixed.sizes.iter().zip(shape.sizes);
         sizes.all(|(size, right)| size.load(Relaxed) == right)
             && inner.has_block_at(body, layout.size())
             && body.is_multiple_of(layout.align())
-            && parts.all(|(part, right)| part.load(Relaxed) == right)
+            && parts().all(|(part, right)| part.load(Relaxed) == right)
     }
 
     /// The address of the body.

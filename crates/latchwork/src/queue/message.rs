@@ -67,24 +67,42 @@ impl<'r> Flight<'r> {
 
     /// Puts the messages back in their old positions.
     fn give_back(self) {
-        ManuallyDrop::new(self).finish(Outcome::GiveBack);
+        ManuallyDrop::new(self).finish(true);
     }
 
-    fn finish(&self, how: Outcome) {
-        if let Some(first) = self.first() {
-            self.queue.finish(first, self.count, self.owner, how);
+    /// Ends the flight: the messages are received, or back in their old positions.
+    fn finish(&self, gives_back: bool) {
+        let Some(first) = self.first() else { return };
+        let Self { count, owner, .. } = *self;
+        let ended = self.queue.end(Side::Receivers, owner, |cells, task| {
+            let mut next = Some(first);
+            while let Some(index) = next {
+                debug_assert!(cells.is_read_by(index, owner));
+                next = Index::named(cells.cell(index).next.load(Relaxed));
+                if gives_back {
+                    cells.give_back(index, task);
+                } else {
+                    cells.release(index, task);
+                }
+            }
+            // A freed cell is room for a sender. A message that is ready again is for a receiver; it may be room for a
+            // sender, too (`Cells::give_back`).
+            if gives_back {
+                cells.announce(count).and_senders(count)
+            } else {
+                Wake::senders(count)
+            }
+        });
+        // This cannot fail: the task that took the message could lock then, and still can.
+        if ended.is_ok() {
+            self.queue.inner().slots()[usize::from(owner.slot())].message_finished();
         }
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let how = if std::thread::panicking() {
-            Outcome::GiveBack
-        } else {
-            Outcome::Done
-        };
-        self.finish(how);
+        self.finish(std::thread::panicking());
     }
 }
 
@@ -213,39 +231,7 @@ impl fmt::Debug for Messages<'_> {
     }
 }
 
-/// How a flight ends.
-#[derive(Clone, Copy)]
-enum Outcome {
-    Done,
-    GiveBack,
-}
-
 impl<'r> Queue<'r> {
-    /// Ends the flight of a chain of messages that `owner` took.
-    fn finish(&self, first: Index, count: u32, owner: Owner, how: Outcome) {
-        let ended = self.end(Side::Receivers, owner, |cells, task| {
-            let mut next = Some(first);
-            while let Some(index) = next {
-                debug_assert!(cells.is_read_by(index, owner));
-                next = Index::named(cells.cell(index).next.load(Relaxed));
-                match how {
-                    Outcome::Done => cells.release(index, task),
-                    Outcome::GiveBack => cells.give_back(index, task),
-                }
-            }
-            // A freed cell is room for a sender. A message that is ready again is for a receiver; it may be room for a
-            // sender, too (`Cells::give_back`).
-            match how {
-                Outcome::Done => Wake::senders(count),
-                Outcome::GiveBack => cells.announce(count).and_senders(count),
-            }
-        });
-        // This cannot fail: the task that took the message could lock then, and still can.
-        if ended.is_ok() {
-            self.inner().slots()[usize::from(owner.slot())].message_finished();
-        }
-    }
-
     /// Changes, under a side's lock, what `owner` has in flight or is writing. Aborts if `owner` is another task.
     pub(super) fn end(
         &self,

@@ -317,11 +317,9 @@ impl<'r> Queue<'r> {
             let mut woken = false;
             if !come {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
-                let object = core::ptr::from_ref(self.cells.core).addr();
-                let _waiting =
-                    Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
-                let (parked, by_another) =
-                    inner.park_cancellable(task, &words, deaths, wait.deadline());
+                let (object, deadline) = (self.cells.address(), wait.deadline());
+                let _waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                let (parked, by_another) = inner.park_cancellable(task, &words, deaths, deadline);
                 late = parked == Parked::TimedOut;
                 // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.
                 woken = by_another && !in_order;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 /// The head of a ring. Its messages are in a block of their own, the body, which the ring has while it lives, and after
 /// its deletion until both ends are free. The head stays, for the next ring, since old handles may read it.
+#[derive(Default)]
 #[repr(C, align(128))]
 pub(in crate::queue) struct Head {
     /// These and the body change under the lock of the region's names, while there is no ring and no task has an end.
@@ -48,16 +49,9 @@ impl Reused for Head {
     };
 
     fn new() -> Self {
-        let ring = Ring::default();
-        ring.begin_life_after(0);
-        Self {
-            capacity: AtomicU32::new(0),
-            max_message: AtomicU32::new(0),
-            body: AtomicUsize::new(0),
-            next_spare: AtomicUsize::new(0),
-            claims: [const { AtomicU64::new(0) }; 2],
-            ring,
-        }
+        let head = Self::default();
+        head.ring.begin_life_after(0);
+        head
     }
 
     fn has_ended(&self) -> bool {
