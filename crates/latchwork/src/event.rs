@@ -44,10 +44,8 @@
 use crate::hook::{Kind, Site, Waiting};
 use crate::region::events::{Condition, Set};
 use crate::region::{AttachError, Inner, Parked, Region, TaskId};
-use crate::sys::futex;
-use crate::time::Deadline;
-use core::fmt;
-use core::time::Duration;
+use crate::{sys::futex, time::Deadline};
+use core::{fmt, time::Duration};
 use std::sync::Arc;
 
 bitflags::bitflags! {

@@ -3,8 +3,7 @@
 use super::handle::{Classic, directive};
 use super::status::{Id, Interval, NO_WAIT, Status, not_attached};
 use crate::event::{EventSet, Events, ReceiveError, TryReceiveError};
-use crate::region::TaskId;
-use crate::region::events::Condition;
+use crate::region::{TaskId, events::Condition};
 
 /// `RTEMS_EVENT_ALL`: all of the wanted events.
 pub const EVENT_ALL: u32 = 0;

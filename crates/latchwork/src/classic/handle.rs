@@ -9,11 +9,8 @@ use super::table::{ClassicOptions, Entry, Table};
 use crate::mutex::{RawError, Robust};
 use crate::queue::{Head, Queue};
 use crate::region::{ObjectError, Region, fingerprint};
-use crate::semaphore::object::Core;
-use crate::time::Deadline;
-use core::fmt;
-use core::ptr::NonNull;
-use core::time::Duration;
+use crate::{semaphore::object::Core, time::Deadline};
+use core::{fmt, ptr::NonNull, time::Duration};
 
 /// The name of the table in its region.
 const NAME: &str = "latchwork.classic";

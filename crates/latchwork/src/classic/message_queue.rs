@@ -15,11 +15,10 @@
 use super::handle::{Classic, directive, ident};
 use super::status::{Id, Interval, NO_WAIT, Name, PRIORITY, Status};
 use super::table::{MESSAGE_QUEUE, id_of, parts_of};
-use crate::atomic::Ordering;
 use crate::queue::{
     ControlError, Discipline, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
 };
-use crate::region::ObjectError;
+use crate::{atomic::Ordering, region::ObjectError};
 
 /// The bytes that RTEMS has before a message: two links and the size.
 const BUFFER_HEAD: usize = 3 * size_of::<usize>();

@@ -7,15 +7,11 @@ use super::status::{
     SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
 use super::table::{Entry, SEMAPHORE, id_of, parts_of};
-use crate::atomic::Ordering;
-use crate::hook::Site;
-use crate::semaphore::caller::Caller;
 use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
 use crate::semaphore::object::{Core, Discipline, Form, Kind};
-use crate::semaphore::owned::Obtained;
-use crate::semaphore::wait::WaitLimit;
-use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
+use crate::semaphore::{caller::Caller, owned::Obtained, wait::WaitLimit, wait_queue::Locked};
+use crate::{atomic::Ordering, hook::Site};
 
 /// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {

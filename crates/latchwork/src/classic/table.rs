@@ -1,12 +1,8 @@
 //! The table: its options, its head, its entries, and the identifiers of the objects in them: class, generation, index.
 
 use super::status::Id;
-use crate::atomic::AtomicU32;
-use crate::mutex::Robust;
-use crate::queue::Head;
-use crate::semaphore::object::Core;
-use core::alloc::Layout;
-use core::time::Duration;
+use crate::{atomic::AtomicU32, mutex::Robust, queue::Head, semaphore::object::Core};
+use core::{alloc::Layout, time::Duration};
 
 /// The options of a table to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use super::feature::{Feature, Status};
 use crate::sys::{futex_pi, memory, probe as sys};
 use rustix::io::{Errno, Result};
-use rustix::process::Resource;
-use rustix::thread::CapabilitySet;
+use rustix::{process::Resource, thread::CapabilitySet};
 use std::path::Path;
 
 /// The status, and a figure, path or error that goes with it.

@@ -1,16 +1,10 @@
 //! The queue's locks, and the loop that sending and receiving share: check, poll, sleep, check again.
 
-use super::error::Failure;
-use super::handle::Queue;
-use super::layout::Cells;
 use super::locked::{Locked, Side};
-use super::options::Wait;
-use super::wake::Wake;
-use crate::atomic::Ordering::Relaxed;
-use crate::backoff::ExponentialBackoff;
+use super::{Queue, Wait, error::Failure, layout::Cells, wake::Wake};
 use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
-use crate::mutex::Acquired;
 use crate::region::{AttachError, Parked, Task};
+use crate::{atomic::Ordering::Relaxed, backoff::ExponentialBackoff, mutex::Acquired};
 
 impl<'r> Queue<'r> {
     /// Tries `step` under the senders' lock until it returns a value, and sleeps between attempts.

@@ -57,15 +57,10 @@
 #![allow(unsafe_code)]
 
 use super::cell::{BLOCK, FREE, KIND, LATE, READING, READY, WRITING, owned};
-use super::head::count_up;
 use super::lane::{Entry, Index};
-use super::layout::Cells;
-use super::rank::Rank;
-use super::shape::MESSAGE_LANE;
-use super::wake::Wake;
+use super::{Rank, head::count_up, layout::Cells, shape::MESSAGE_LANE, wake::Wake};
 use crate::atomic::Ordering::{Relaxed, Release};
-use crate::region::Task;
-use crate::region::heap::Owner;
+use crate::region::{Task, heap::Owner};
 use core::ptr::NonNull;
 
 impl<'r> Cells<'r> {

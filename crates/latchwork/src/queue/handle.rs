@@ -1,15 +1,10 @@
 //! A handle on a queue: creation, what can be read from it, flush and deletion.
 #![allow(unsafe_code)]
 
-use super::cell::Cell;
-use super::error::{ControlError, QueueError};
-use super::head::Head;
-use super::layout::Cells;
-use super::locked::Side;
-use super::options::QueueOptions;
-use super::rank::{Priority, Rank};
-use super::shape;
-use super::wake::Wake;
+use super::{
+    ControlError, Priority, QueueError, QueueOptions, Rank, cell::Cell, head::Head, layout::Cells,
+    locked::Side, shape, wake::Wake,
+};
 use crate::atomic::Ordering;
 use crate::hook::{Misuse, Site};
 use crate::region::{

@@ -1,9 +1,8 @@
 //! The head of a queue: its locks, the words that tasks sleep on, its counts and addresses. (`layout.rs` says which parts
 //! a queue has, and how long each stays.)
 
-use super::line::Line;
 use super::shape::{CHUNKS, PARTS, SIZES};
-use super::sleepers::Sleepers;
+use super::{line::Line, sleepers::Sleepers};
 use crate::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},

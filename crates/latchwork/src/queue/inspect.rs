@@ -1,12 +1,10 @@
 //! A region's message queues, as read from outside: see [`region::inspect`](crate::region::inspect).
 #![allow(unsafe_code)]
 
-use super::handle::FINGERPRINT;
 use super::head::{Fixed, Head};
-use super::options::Discipline;
-use super::ring::Ring;
-use super::sleepers::Sleepers;
-use super::spsc::handle as spsc;
+use super::{
+    Discipline, handle::FINGERPRINT, ring::Ring, sleepers::Sleepers, spsc::handle as spsc,
+};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::region::inspect::{AnyBytes, Contents, TaskState, TaskWait};
 use core::mem::offset_of;

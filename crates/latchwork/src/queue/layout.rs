@@ -19,10 +19,9 @@
 //! life. If the body is freed after that, the task reads memory that has another user, and is still mapped.
 #![allow(unsafe_code)]
 
-use super::cell::Cell;
-use super::head::Head;
 use super::lane::{Index, Lane};
 use super::shape::{BASE, BYTES, CELLS, LANE, RING, STASH, STRIDE, parts_at, shape};
+use super::{cell::Cell, head::Head};
 use crate::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},

@@ -1,20 +1,10 @@
 //! Messages in flight, and the end of their flight.
 #![allow(unsafe_code)]
 
-use super::cell::Cell;
-use super::handle::Queue;
-use super::lane::Index;
-use super::layout::Cells;
-use super::locked::Side;
-use super::rank::Rank;
-use super::wake::Wake;
-use crate::atomic::Ordering::Relaxed;
-use crate::region::heap::Owner;
+use super::{Queue, Rank, cell::Cell, lane::Index, layout::Cells, locked::Side, wake::Wake};
 use crate::region::{self, AttachError, Task};
-use core::fmt;
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
-use core::ops::Deref;
+use crate::{atomic::Ordering::Relaxed, region::heap::Owner};
+use core::{fmt, marker::PhantomData, mem::ManuallyDrop, ops::Deref};
 
 /// A message in flight, read where it lies. Dropping it ends the flight: the message has been received and is not
 /// delivered again.

@@ -3,11 +3,7 @@
 //! A message that belongs behind all others, or before them, is inserted at once; one that belongs between them shifts
 //! the shorter side, four bytes for each message.
 
-use super::cell::READY;
-use super::lane::Index;
-use super::layout::Cells;
-use super::rank::Key;
-use super::shape::READY_RING;
+use super::{cell::READY, lane::Index, layout::Cells, rank::Key, shape::READY_RING};
 use crate::atomic::Ordering::Relaxed;
 
 impl Cells<'_> {

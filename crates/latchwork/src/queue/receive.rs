@@ -2,25 +2,18 @@
 //! in flight until the receiver has finished it.
 #![allow(unsafe_code)]
 
-use super::error::{Failure, ReceiveError};
-use super::handle::Queue;
-use super::lane::Index;
 use super::locked::{Locked, SMALL, Side};
-use super::message::{Bytes, Flight, Message, Messages};
-use super::options::Discipline;
-use super::options::Wait;
-use super::places::Places;
-use super::waiters::Given;
-use super::wake::Wake;
+use super::message::{Bytes, Flight};
+use super::{
+    Discipline, Message, Messages, Queue, ReceiveError, Wait, error::Failure, lane::Index,
+    places::Places, waiters::Given, wake::Wake,
+};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
-use crate::atomic::fence_after_update;
-use crate::backoff::ExponentialBackoff;
 use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
 use crate::region::{self, Inbox, Parked, Task};
-use crate::time::Deadline;
-use core::ptr::NonNull;
-use core::time::Duration;
+use crate::{atomic::fence_after_update, backoff::ExponentialBackoff, time::Deadline};
+use core::{ptr::NonNull, time::Duration};
 
 /// A receiver's decision about the message that it gets.
 pub(super) enum Verdict {

@@ -1,13 +1,9 @@
 //! Settles what dead tasks left in a queue, and rebuilds all derived state.
 
 use super::cell::{BLOCK, BOARD, Cell, FREE, KIND, READING, READY, WRITING, owner_in};
-use super::head::count_up;
-use super::lane::Index;
-use super::layout::Cells;
-use super::rank::number;
 use super::shape::{FREE_LANE, MESSAGE_LANE};
-use crate::atomic::Ordering::Relaxed;
-use crate::region::Task;
+use super::{head::count_up, lane::Index, layout::Cells, rank::number};
+use crate::{atomic::Ordering::Relaxed, region::Task};
 
 impl Cells<'_> {
     /// Messages that dead tasks were writing vanish, messages that they were reading are ready again, and messages that

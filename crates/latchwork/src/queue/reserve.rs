@@ -1,19 +1,10 @@
 //! Sending without a copy: the message is written in its place in the queue, or is a block already.
 #![allow(unsafe_code)]
 
-use super::cell::BLOCK;
-use super::error::{SendBlockError, SendError};
-use super::handle::Queue;
-use super::lane::Index;
-use super::options::Wait;
-use super::wake::Wake;
-use crate::region::Box;
-use crate::region::heap::Owner;
-use core::fmt;
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
+use super::{Queue, SendBlockError, SendError, Wait, cell::BLOCK, lane::Index, wake::Wake};
+use crate::region::{Box, heap::Owner};
 use core::ops::{Deref, DerefMut};
-use core::ptr::NonNull;
+use core::{fmt, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 
 /// A place in the queue for one message, to be written and [committed](Self::commit). Dropping it frees the place; so
 /// does the death of the task, or the end of the thread.

@@ -36,8 +36,7 @@
 //! deletion), with negative twins: each index without Release, a sleeper that does not check again, either barrier left
 //! out, a word that is not cleared, watchers that are forgotten, a deletion that is notified before it is stored.
 
-use super::line::Line;
-use super::sleepers::Sleepers;
+use super::{line::Line, sleepers::Sleepers};
 use crate::atomic::{AtomicU32, Ordering, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 

@@ -1,16 +1,8 @@
 //! Sending: a small message is sent in one step under the lock; a larger one is copied outside it. Each way ends with
 //! `Cells::commit` (`cells.rs`), which makes the message visible, and `Cells::announce`, which wakes receivers.
 
-use super::error::SendError;
-use super::handle::Queue;
-use super::lane::Index;
-use super::locked::SMALL;
-use super::options::Wait;
-use super::wake::Wake;
-use crate::atomic::Ordering::Relaxed;
-use crate::hook::Site;
-use crate::region::Task;
-use crate::time::Deadline;
+use super::{Queue, SendError, Wait, lane::Index, locked::SMALL, wake::Wake};
+use crate::{atomic::Ordering::Relaxed, hook::Site, region::Task, time::Deadline};
 use core::time::Duration;
 
 /// The most bytes of a batch that are copied under the lock: copying them takes about as long as taking the lock twice

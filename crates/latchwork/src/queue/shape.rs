@@ -1,8 +1,6 @@
 //! The sizes and offsets of a queue's body, computed from the queue's options.
 
-use super::cell::Cell;
-use super::line::Line;
-use super::options::Discipline;
+use super::{Discipline, cell::Cell, line::Line};
 use core::alloc::Layout;
 
 /// This many chunks have twice as many cells as the largest region has slots for tasks.

@@ -43,17 +43,13 @@
 #![allow(unsafe_code)]
 
 use super::cell::{Cell, FREE};
-use super::error::Failure;
-use super::handle::Queue;
-use super::lane::Index;
-use super::layout::Cells;
-use super::places::Places;
-use super::shape::max_chunk_cells;
-use super::wake::Wake;
+use super::{
+    Queue, error::Failure, lane::Index, layout::Cells, places::Places, shape::max_chunk_cells,
+    wake::Wake,
+};
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::region::{StorageError, Task};
-use core::alloc::Layout;
-use core::ptr::NonNull;
+use core::{alloc::Layout, ptr::NonNull};
 
 /// Each cell begins a cache line.
 const CHUNK_ALIGN: usize = 64;

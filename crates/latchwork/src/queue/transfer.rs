@@ -1,9 +1,8 @@
 //! How cells pass between the two sides: the cells that each side keeps, and when it empties the other's lane.
 
-use super::cell::Cell;
 use super::lane::{Entry, Index};
-use super::layout::Cells;
 use super::shape::{FREE_LANE, MESSAGE_LANE, STASH};
+use super::{cell::Cell, layout::Cells};
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     prefetch_to_write,

@@ -22,10 +22,7 @@
 
 use super::cell::{BOARD, FREE};
 use super::head::{count_down, count_up};
-use super::lane::Index;
-use super::layout::Cells;
-use super::options::Discipline;
-use super::wake::Wake;
+use super::{Discipline, lane::Index, layout::Cells, wake::Wake};
 use crate::atomic::{Ordering::Relaxed, compiler_fence};
 use crate::region::heap::Owner;
 use crate::region::{Inbox, Task};

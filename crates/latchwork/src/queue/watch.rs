@@ -9,11 +9,7 @@
 //! the queue: for a message that came before the check it signals by itself, for a later one the thread does.
 #![allow(unsafe_code)]
 
-use super::error::Failure;
-use super::handle::Queue;
-use super::locked::Side;
-use super::sleepers::Sleepers;
-use super::spsc::Spsc;
+use super::{Queue, error::Failure, locked::Side, sleepers::Sleepers, spsc::Spsc};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{AttachError, Region, Task};
 use crate::sys::futex::{self, Sharing};
@@ -21,9 +17,7 @@ use crate::sys::{event_fd, signals, thread};
 use core::fmt;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use std::io;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::{io, sync::Arc, thread::JoinHandle};
 
 /// The reason why a queue is not watched.
 #[derive(Debug, thiserror::Error)]

@@ -2,18 +2,13 @@
 //! claim its ends.
 #![allow(unsafe_code)]
 
-use super::super::error::{ControlError, Failure, QueueError};
-use super::super::options::Wait;
-use super::super::ring::Side;
+use super::super::{ControlError, QueueError, Wait, error::Failure, ring::Side};
 use super::handle::{ClaimError, Spsc, layout};
 use crate::atomic::Ordering::{self, Relaxed};
-use crate::backoff::ExponentialBackoff;
 use crate::hook::{Kind, Waiting};
-use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, Parked, Task};
-use core::fmt;
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
+use crate::{backoff::ExponentialBackoff, region::heap::Owner};
+use core::{fmt, marker::PhantomData, mem::ManuallyDrop};
 
 /// A claimed end.
 pub(super) struct End<'r> {

@@ -1,14 +1,11 @@
 //! A handle on a ring, and the ring's head.
 #![allow(unsafe_code)]
 
-use super::super::error::QueueError;
-use super::super::options::QueueOptions;
 use super::super::ring::{Ring, Side};
+use super::super::{QueueError, QueueOptions};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
-use core::alloc::Layout;
-use core::fmt;
-use core::ptr::NonNull;
+use core::{alloc::Layout, fmt, ptr::NonNull};
 use std::sync::Arc;
 
 /// The head of a ring. Its messages are in a block of their own, the body, which the ring has while it lives, and after

@@ -1,15 +1,11 @@
 //! The receiving end of a ring.
 #![allow(unsafe_code)]
 
-use super::super::error::ReceiveError;
-use super::super::options::Wait;
-use super::super::ring::Side;
+use super::super::{ReceiveError, Wait, ring::Side};
 use super::end::End;
 use super::handle::{ClaimError, Spsc};
-use crate::atomic::Ordering::Relaxed;
-use crate::time::Deadline;
-use core::fmt;
-use core::ops::Deref;
+use crate::{atomic::Ordering::Relaxed, time::Deadline};
+use core::{fmt, ops::Deref};
 
 /// The receiving end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.

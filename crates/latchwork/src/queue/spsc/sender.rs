@@ -1,16 +1,12 @@
 //! The sending end of a ring.
 #![allow(unsafe_code)]
 
-use super::super::error::SendError;
-use super::super::options::Wait;
-use super::super::ring::Side;
+use super::super::{SendError, Wait, ring::Side};
 use super::end::End;
 use super::handle::{ClaimError, Spsc};
-use crate::atomic::Ordering::Relaxed;
-use crate::time::Deadline;
-use core::fmt;
+use crate::{atomic::Ordering::Relaxed, time::Deadline};
 use core::ops::{Deref, DerefMut};
-use core::ptr::NonNull;
+use core::{fmt, ptr::NonNull};
 
 /// The sending end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
