@@ -1,7 +1,7 @@
 //! The directives of RTEMS's message queue manager.
 //!
 //! An entry of the table is the head of a queue, with its name. A head has one queue after the other, numbered; an id
-//! consists of the entry and the number, so it never means a later queue (until 4,096 queues have had the entry).
+//! consists of the entry and the number.
 //!
 //! Creation runs under the table's robust lock. Everything else reads the entry, and leaves the rest to the queue,
 //! which checks whether it was deleted. A queue begins with the store of its life, after that of its name, and ends
@@ -99,49 +99,40 @@ impl<'r> Classic<'r> {
             if max_message_size == 0 {
                 return Err(Status::InvalidSize);
             }
-            *id =
-                self.make(|| self.make_queue(name, count, max_message_size, attributes, storage))?;
+            *id = self.make(|| {
+                // Checks all entries, to settle what dead tasks left in them.
+                let entries = self.message_queues.iter().enumerate();
+                let free =
+                    entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.object));
+                let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
+                if max_message_size > LARGEST {
+                    return Err(Status::InvalidSize);
+                }
+                let needed =
+                    message_queue_buffer_size(max_message_size).checked_mul(count as usize);
+                let needed = needed.filter(|_| count <= MOST);
+                let needed = needed.ok_or(Status::InvalidNumber)?;
+                if storage.is_some_and(|size| size != needed) {
+                    return Err(Status::Unsatisfied);
+                }
+                let size = u32::try_from(max_message_size).map_err(|_| Status::Unsatisfied)?;
+                let discipline = if attributes & PRIORITY == 0 {
+                    Discipline::Fifo
+                } else {
+                    Discipline::Priority
+                };
+                let options = QueueOptions::new(count, size).discipline(discipline);
+                // Release: see the head of `classic`.
+                entry.name.store(name, Ordering::Release);
+                let begun = Queue::begin_in(self.region, &entry.object, &options);
+                let queue = begun.map_err(|error| match error {
+                    QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
+                    _ => Status::Unsatisfied,
+                })?;
+                Ok(id_in(&queue, index))
+            })?;
             Ok(())
         })
-    }
-
-    /// The part of a creation that runs under the table's lock.
-    fn make_queue(
-        &self,
-        name: Name,
-        count: u32,
-        max_message_size: usize,
-        attributes: u32,
-        storage: Option<usize>,
-    ) -> Result<Id, Status> {
-        // Checks all entries, to settle what dead tasks left in them.
-        let entries = self.message_queues.iter().enumerate();
-        let free = entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.object));
-        let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
-        if max_message_size > LARGEST {
-            return Err(Status::InvalidSize);
-        }
-        let needed = message_queue_buffer_size(max_message_size).checked_mul(count as usize);
-        let needed = needed.filter(|_| count <= MOST);
-        let needed = needed.ok_or(Status::InvalidNumber)?;
-        if storage.is_some_and(|size| size != needed) {
-            return Err(Status::Unsatisfied);
-        }
-        let size = u32::try_from(max_message_size).map_err(|_| Status::Unsatisfied)?;
-        let discipline = if attributes & PRIORITY == 0 {
-            Discipline::Fifo
-        } else {
-            Discipline::Priority
-        };
-        let options = QueueOptions::new(count, size).discipline(discipline);
-        // Release: see the head of `classic`.
-        entry.name.store(name, Ordering::Release);
-        let begun = Queue::begin_in(self.region, &entry.object, &options);
-        let queue = begun.map_err(|error| match error {
-            QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
-            _ => Status::Unsatisfied,
-        })?;
-        Ok(id_in(&queue, index))
     }
 
     /// `rtems_message_queue_ident`: of several queues of this name, the one with the lowest index. Only this node has

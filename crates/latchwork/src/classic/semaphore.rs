@@ -6,9 +6,9 @@ use super::status::{
     MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING, SCHEDULER,
     SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
-use super::table::{Entry, SEMAPHORE, id_of, parts_of};
+use super::table::{SEMAPHORE, id_of, parts_of};
 use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
-use crate::semaphore::object::{Core, Discipline, Form, Kind};
+use crate::semaphore::object::{Discipline, Form, Kind};
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
 use crate::semaphore::{caller::Caller, owned::Obtained, wait::WaitLimit, wait_queue::Locked};
 use crate::{atomic::Ordering, hook::Site};
@@ -71,41 +71,32 @@ impl<'r> Classic<'r> {
                 ceiling,
                 obtained: form.kind().has_owner() && count == 0,
             };
-            *id = self.make(|| self.make_semaphore(name, &properties, site))?;
+            *id = self.make(|| {
+                let inner = self.region.inner();
+                let task = Caller::new(inner.task().map_err(not_attached)?);
+                let mut entries = self.semaphores.iter().enumerate();
+                let free = entries.find(|(_, entry)| entry.object.key().is_none());
+                let (index, entry) = free.ok_or(Status::TooMany)?;
+                if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
+                    return Err(Status::InvalidPriority);
+                }
+                let locked = Locked::new(inner, &entry.object)
+                    .map_err(|error| not_attached(error.into()))?;
+                // Release: see the head of `classic`.
+                entry.name.store(name, Ordering::Release);
+                let key =
+                    create_locked(&entry.object, &properties, task).map_err(
+                        |error| match error {
+                            SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
+                            _ => Status::InternalError,
+                        },
+                    )?;
+                drop(locked);
+                finish_creation(inner, &entry.object, &properties, task, site);
+                Ok(id_of(SEMAPHORE, (key >> 4) as u32, index))
+            })?;
             Ok(())
         })
-    }
-
-    /// The part of a creation that runs under the table's lock.
-    fn make_semaphore(
-        &self,
-        name: Name,
-        properties: &Properties,
-        site: Site,
-    ) -> Result<Id, Status> {
-        let inner = self.region.inner();
-        let task = Caller::new(inner.task().map_err(not_attached)?);
-        let free = |entry: &&Entry<Core>| entry.object.key().is_none();
-        let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
-        if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
-            return Err(Status::InvalidPriority);
-        }
-        let locked =
-            Locked::new(inner, &entry.object).map_err(|error| not_attached(error.into()))?;
-        // Release: see the head of `classic`.
-        entry.name.store(name, Ordering::Release);
-        let key = create_locked(&entry.object, properties, task).map_err(|error| match error {
-            SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
-            _ => Status::InternalError,
-        })?;
-        drop(locked);
-        finish_creation(inner, &entry.object, properties, task, site);
-        Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
-    }
-
-    fn index_of(&self, entry: &Entry<Core>) -> usize {
-        let first = self.semaphores.as_ptr().addr();
-        (core::ptr::from_ref(entry).addr() - first) / size_of::<Entry<Core>>()
     }
 
     /// `rtems_semaphore_ident`: of several semaphores of this name, the one with the lowest index. Only this node has

@@ -145,23 +145,6 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// A token from which [`Self::of_token`] makes this handle again.
-    pub(super) fn token(&self) -> (usize, u32) {
-        let address = core::ptr::from_ref(self.cells.core).expose_provenance();
-        (address, self.life)
-    }
-
-    /// # Safety
-    /// The token is of a queue in this region.
-    pub(super) unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
-        // SAFETY: by the contract the address is a head's; a head stays as long as the region.
-        let head: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
-        Self {
-            life,
-            ..Self::at(region, head)
-        }
-    }
-
     /// Whether the queue that a head has, or had, can be used at all. For heads that come from files.
     pub(crate) fn is_sound_in(region: &Region, head: &Head) -> bool {
         !head.is_alive() || Cells::is_sound(head, region.inner())
@@ -208,21 +191,17 @@ impl<'r> Queue<'r> {
 
     /// A handle whose messages go before all others; of several urgent messages, the last sent is received first.
     #[must_use]
-    pub fn urgent(self) -> Self {
-        Self {
-            rank: Rank::Urgent,
-            ..self
-        }
+    pub fn urgent(mut self) -> Self {
+        self.rank = Rank::Urgent;
+        self
     }
 
     /// A handle whose messages have this priority: they are received before those of lower priority, and after earlier
     /// ones of the same priority.
     #[must_use]
-    pub fn with_priority(self, priority: Priority) -> Self {
-        Self {
-            rank: Rank::Priority(priority),
-            ..self
-        }
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.rank = Rank::Priority(priority);
+        self
     }
 
     /// The region that the queue lies in.

@@ -100,9 +100,9 @@ fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport>
         .tasks
         .iter()
         .filter(|task| task.state != TaskState::Unswept)
-        .filter_map(|task| match task.waits_for {
-            Some(TaskWait::Message { queue, arrival }) if queue == address => {
-                Some((arrival, task.slot))
+        .filter_map(|task| match task.waits_for? {
+            TaskWait::Message { queue, arrival } => {
+                (queue == address).then_some((arrival, task.slot))
             }
             _ => None,
         })

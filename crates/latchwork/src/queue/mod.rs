@@ -59,22 +59,7 @@
 //! store, nothing was sent; if it is killed after it, the message is delivered. The next step makes receivers find the
 //! cell: `Lane::put` (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order.
 //! Receivers read it in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::post_board` (`waiters.rs`), a
-//! ring's message in `Ring::advance` (`ring.rs`).
-//!
-//! | file | what |
-//! | --- | --- |
-//! | `handle.rs` `options.rs` `error.rs` | the handle; creation, flush and deletion; options, and how long a call waits; errors |
-//! | `head.rs` `shape.rs` `line.rs` `layout.rs` | the head's words; the sizes of a body; where its words and bytes are |
-//! | `cell.rs` `cells.rs` | a cell's header; the states of a message, who may change them, the invariants; the commit |
-//! | `lane.rs` `transfer.rs` `ready.rs` `rank.rs` | how cells pass between senders and receivers, and in which order |
-//! | `locked.rs` `attempt.rs` | the locks; the loop of senders |
-//! | `send.rs` `reserve.rs` | ways to send |
-//! | `receive.rs` `message.rs` | the loop of receivers; messages in flight |
-//! | `waiters.rs` | which receiver is served first; what waiting receivers are given |
-//! | `spares.rs` `places.rs` | the cells for that, and whether there is room |
-//! | `sleepers.rs` `wake.rs` `watch.rs` | sleeping and waking; epoll |
-//! | `recover.rs` `inspect.rs` | recovery after a death; a queue read from outside |
-//! | `spsc.rs` `spsc/` `ring.rs` | rings |
+//! ring's message in `Ring::advance` (`ring.rs`). `ARCHITECTURE.md` says what each file has.
 
 mod attempt;
 mod cell;

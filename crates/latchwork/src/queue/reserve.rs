@@ -129,12 +129,10 @@ impl<'r> Queue<'r> {
             cells.commit(index, length, self.rank, BLOCK);
             Some(((), cells.announce(1)))
         });
-        match (sent, bytes) {
-            (Err(failure), Some(bytes)) => Err(SendBlockError {
-                bytes,
-                error: failure.into(),
-            }),
-            _ => Ok(()),
+        if let (Err(failure), Some(bytes)) = (sent, bytes) {
+            let error = failure.into();
+            return Err(SendBlockError { bytes, error });
         }
+        Ok(())
     }
 }

@@ -60,11 +60,11 @@ struct Shared {
     token: Token,
 }
 
-/// The watched object: its address, and its life.
+/// The watched object: the exposed address of its head, and its life.
 #[derive(Clone, Copy)]
 enum Token {
-    Queue((usize, u32)),
-    Ring((usize, u32)),
+    Queue(usize, u32),
+    Ring(usize, u32),
 }
 
 /// The watched object.
@@ -79,7 +79,8 @@ impl Queue<'_> {
     /// # Errors
     /// See [`WatchError`].
     pub fn watch(&self) -> Result<Watch, WatchError> {
-        Watch::start(self.region, Token::Queue(self.token()))
+        let head = core::ptr::from_ref(self.cells.core).expose_provenance();
+        Watch::start(self.region, Token::Queue(head, self.life))
     }
 }
 
@@ -89,7 +90,8 @@ impl Spsc<'_> {
     /// # Errors
     /// See [`WatchError`].
     pub fn watch(&self) -> Result<Watch, WatchError> {
-        Watch::start(self.region(), Token::Ring(self.token()))
+        let head = core::ptr::from_ref(self.core).expose_provenance();
+        Watch::start(self.region(), Token::Ring(head, self.life))
     }
 }
 
@@ -173,11 +175,21 @@ impl Watch {
 
 impl Shared {
     fn watched(&self) -> Watched<'_> {
-        // SAFETY: the token was made of a queue, or ring, in this region.
-        unsafe {
-            match self.token {
-                Token::Queue(token) => Watched::Queue(Queue::of_token(&self.region, token)),
-                Token::Ring(token) => Watched::Ring(Spsc::of_token(&self.region, token)),
+        let region = &self.region;
+        match self.token {
+            Token::Queue(head, life) => {
+                // SAFETY: the address is of a queue's head in this region; a head stays as long as the region.
+                let head = unsafe { &*core::ptr::with_exposed_provenance(head) };
+                let mut queue = Queue::at(region, head);
+                queue.life = life;
+                Watched::Queue(queue)
+            }
+            Token::Ring(head, life) => {
+                // SAFETY: as for a queue's head.
+                let core = unsafe { &*core::ptr::with_exposed_provenance(head) };
+                let mut ring = Spsc::at(region, core);
+                ring.life = life;
+                Watched::Ring(ring)
             }
         }
     }

@@ -91,7 +91,7 @@ pub struct Spsc<'r> {
     pub(super) region: &'r Region,
     pub(in crate::queue) core: &'r Head,
     /// The life of the ring that this handle was made in.
-    pub(super) life: u32,
+    pub(in crate::queue) life: u32,
 }
 
 // SAFETY: the words are atomics, and the messages belong to the task that has claimed an end.
@@ -167,7 +167,7 @@ impl<'r> Spsc<'r> {
     }
 
     /// A handle on the ring that a head has at this moment.
-    pub(super) fn at(region: &'r Region, core: &'r Head) -> Self {
+    pub(in crate::queue) fn at(region: &'r Region, core: &'r Head) -> Self {
         let life = core.ring.life();
         Self { region, core, life }
     }
@@ -203,23 +203,6 @@ impl<'r> Spsc<'r> {
     #[must_use]
     pub fn region(&self) -> &'r Region {
         self.region
-    }
-
-    /// A token from which [`Self::of_token`] makes this handle again.
-    pub(in crate::queue) fn token(&self) -> (usize, u32) {
-        let address = core::ptr::from_ref(self.core).expose_provenance();
-        (address, self.life)
-    }
-
-    /// # Safety
-    /// The token is of a ring in this region.
-    pub(in crate::queue) unsafe fn of_token(
-        region: &'r Region,
-        (address, life): (usize, u32),
-    ) -> Self {
-        // SAFETY: by the contract it is a ring's head, which stays as long as the region.
-        let core: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
-        Self { region, core, life }
     }
 
     /// Whether the handle's ring has not been deleted.
