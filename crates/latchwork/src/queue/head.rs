@@ -147,11 +147,13 @@ impl Head {
 }
 
 /// Adds 1 to a count that a lock of the caller's protects.
+#[inline]
 pub(super) fn count_up(count: &AtomicU32) {
     count.store(count.load(Relaxed).saturating_add(1), Relaxed);
 }
 
 /// Subtracts 1 from a count that a lock of the caller's protects.
+#[inline]
 pub(super) fn count_down(count: &AtomicU32) {
     count.store(count.load(Relaxed).saturating_sub(1), Relaxed);
 }

@@ -126,7 +126,8 @@ impl Queue<'_> {
                 let sent = messages.iter().map_while(|message| {
                     let index = cells.next_free()?;
                     cells.fill(index, message);
-                    Some(cells.commit(index, message.len(), self.rank, 0))
+                    cells.commit(index, message.len(), self.rank, 0);
+                    Some(())
                 });
                 let count = sent.count();
                 (count > 0).then(|| (count, cells.announce(count as u32)))
