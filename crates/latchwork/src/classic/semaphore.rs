@@ -84,13 +84,11 @@ impl<'r> Classic<'r> {
                     .map_err(|error| not_attached(error.into()))?;
                 // Release: see the head of `classic`.
                 entry.name.store(name, Ordering::Release);
-                let key =
-                    create_locked(&entry.object, &properties, task).map_err(
-                        |error| match error {
-                            SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
-                            _ => Status::InternalError,
-                        },
-                    )?;
+                let created = create_locked(&entry.object, &properties, task);
+                let key = created.map_err(|error| match error {
+                    SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
+                    _ => Status::InternalError,
+                })?;
                 drop(locked);
                 finish_creation(inner, &entry.object, &properties, task, site);
                 Ok(id_of(SEMAPHORE, (key >> 4) as u32, index))
