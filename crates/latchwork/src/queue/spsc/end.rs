@@ -33,7 +33,7 @@ impl<'r> Spsc<'r> {
         Ok(end)
     }
 
-    /// [`Receiver::flush`] for a ring whose receiving end is free.
+    /// [`Receiver::flush`](super::Receiver::flush) for a ring whose receiving end is free.
     ///
     /// # Errors
     /// [`ClaimError::Taken`]: the task that has the end can flush; [`ClaimError::Deleted`], [`ClaimError::Attach`].
