@@ -44,10 +44,8 @@
 use crate::hook::{Kind, Site, Waiting};
 use crate::region::events::{Condition, Set};
 use crate::region::{AttachError, Inner, Parked, Region, TaskId};
-use crate::sys::futex;
-use crate::time::Deadline;
-use core::fmt;
-use core::time::Duration;
+use crate::{sys::futex, time::Deadline};
+use core::{fmt, time::Duration};
 use std::sync::Arc;
 
 bitflags::bitflags! {
@@ -125,19 +123,15 @@ impl<'r> Events<'r> {
     /// The application's events.
     #[must_use]
     pub fn new(region: &'r Region) -> Self {
-        Self {
-            region,
-            is_system: false,
-        }
+        let is_system = false;
+        Self { region, is_system }
     }
 
     /// The system events, a second, independent set of each task.
     #[must_use]
     pub fn system(region: &'r Region) -> Self {
-        Self {
-            region,
-            is_system: true,
-        }
+        let is_system = true;
+        Self { region, is_system }
     }
 
     /// Adds `events` to the pending events of a task, and wakes it if that satisfies its wait.
@@ -254,21 +248,20 @@ impl<'r> Events<'r> {
         self.try_receive(Condition::all(events.bits()))
     }
 
-    fn try_receive(&self, condition: Condition) -> Result<EventSet, TryReceiveError> {
+    pub(crate) fn try_receive(&self, condition: Condition) -> Result<EventSet, TryReceiveError> {
         let own = self.own()?;
         if condition.events == 0 {
             return Ok(EventSet::empty());
         }
-        match own.take(condition) {
-            Ok(taken) => Ok(EventSet::from_bits_retain(taken)),
-            Err(present) => Err(TryReceiveError::Unsatisfied {
-                present: EventSet::from_bits_retain(present),
-            }),
-        }
+        let taken = own.take(condition).map(EventSet::from_bits_retain);
+        taken.map_err(|present| {
+            let present = EventSet::from_bits_retain(present);
+            TryReceiveError::Unsatisfied { present }
+        })
     }
 
     #[track_caller]
-    fn receive(
+    pub(crate) fn receive(
         &self,
         condition: Condition,
         deadline: Option<Deadline>,
@@ -288,12 +281,9 @@ impl<'r> Events<'r> {
             let _waiting = Waiting::begin_at(Kind::Events, object, deadline.is_some(), site);
             // Deaths before this read are of no interest: the word shows all that a dead sender could have changed.
             let words = [(half, (seen >> 32) as u32)];
-            match inner
-                .park_cancellable(task, &words, inner.deaths(), deadline)
-                .0
-            {
-                Parked::Again => Ok(()),
-                Parked::TimedOut => Err(ReceiveError::TimedOut),
+            match inner.park_cancellable(task, &words, inner.deaths(), deadline) {
+                (Parked::Again, _) => Ok(()),
+                (Parked::TimedOut, _) => Err(ReceiveError::TimedOut),
             }
         })?;
         Ok(EventSet::from_bits_retain(taken))

@@ -1,5 +1,5 @@
-//! Synchronisation for Linux tasks that share as much as they need: threads, and processes that
-//! share a chosen memory region at one address.
+//! Synchronisation for Linux tasks that share as much as they need: threads, and processes that share a chosen memory
+//! region at one address.
 //!
 //! | to | use |
 //! | --- | --- |
@@ -15,9 +15,9 @@
 //! | detect misuse, deadlocks and lock-order inversions | [`check::Checked`] |
 //! | learn what the system offers | [`probe::Features`] |
 //!
-//! Any task may be killed at any instruction. A lock that it held reports the death to the next owner. A heap
-//! operation that it had begun is finished or undone. A message that it was sending is invisible, one that it
-//! was receiving is delivered again, and memory that only it knew of is freed.
+//! Any task may be killed at any instruction. A lock that it held reports the death to the next owner. A heap operation
+//! that it had begun is finished or undone. A message that it was sending is invisible, one that it was receiving is
+//! delivered again, and memory that only it knew of is freed.
 //!
 //! ```
 //! use latchwork::mutex::{LockError, Mutex, Robust};

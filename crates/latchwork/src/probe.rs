@@ -1,9 +1,8 @@
 //! What this kernel, and this process on it, can do: the answers that `latchwork doctor` prints.
 //!
 //! The library asks the system for each feature once per process, by calls that change nothing (see
-//! [`Features::probe`]). It does not infer features from the kernel's version, since distributions backport and
-//! sandboxes forbid. (There is one exception: whether a call is free of kernel bugs that cannot be tested
-//! safely.)
+//! [`Features::probe`]). It does not infer features from the kernel's version, since distributions backport and sandboxes
+//! forbid. (There is one exception: whether a call is free of kernel bugs that cannot be tested safely.)
 //!
 //! ```
 //! use latchwork::probe::{Feature, Features, Status};
@@ -15,7 +14,6 @@
 
 mod ask;
 mod feature;
-mod table;
 
 pub use feature::{Feature, Finding, Group, Status};
 
@@ -41,9 +39,8 @@ pub struct Features {
 impl Features {
     /// Asks the system at the first call; later calls return the same result.
     ///
-    /// The calls have no lasting effect: most are made so that the kernel refuses them. One thread is started
-    /// that ends at once (it tries a real-time policy), and one empty file exists under a hidden name in
-    /// `/dev/shm` for a moment.
+    /// The calls have no lasting effect: most are made so that the kernel refuses them. One thread is started that ends
+    /// at once (it tries a real-time policy), and one empty file exists under a hidden name in `/dev/shm` for a moment.
     pub fn probe() -> &'static Self {
         static FEATURES: OnceLock<Features> = OnceLock::new();
         FEATURES.get_or_init(|| Self {
@@ -51,7 +48,7 @@ impl Features {
             libc: sys::libc_name(),
             cpus: sys::cpus().unwrap_or(1),
             page_bytes: memory::page_bytes(),
-            findings: table::ROWS.iter().map(table::Row::probe).collect(),
+            findings: feature::findings(ask::ask),
         })
     }
 
@@ -75,9 +72,8 @@ impl Features {
 
     /// The findings of a group.
     pub fn of(&self, group: Group) -> impl Iterator<Item = &Finding> {
-        self.findings
-            .iter()
-            .filter(move |finding| finding.group == group)
+        let findings = self.findings.iter();
+        findings.filter(move |finding| finding.group == group)
     }
 
     /// The required features that are missing: if there is any, regions and robust locks do not work.
@@ -110,13 +106,8 @@ mod tests {
     #[test]
     fn features_that_the_tests_need_are_found() {
         let features = Features::probe();
-        assert_eq!(
-            features
-                .obstacles()
-                .map(|finding| finding.name)
-                .collect::<Vec<_>>(),
-            Vec::<&str>::new()
-        );
+        let obstacles: Vec<_> = features.obstacles().map(|finding| finding.name).collect();
+        assert!(obstacles.is_empty(), "{obstacles:?}");
         assert!(features.cpus >= 1 && features.page_bytes >= 4096);
     }
 
@@ -129,9 +120,7 @@ mod tests {
                 .map(str::to_owned)
         };
         let before = policy(scheduling());
-        for row in table::ROWS {
-            row.probe();
-        }
+        feature::findings(ask::ask);
         assert_eq!(policy(scheduling()), before);
         let own = format!(".latchwork-probe-{}-", crate::sys::thread::thread_id());
         let left = crate::sys::inspect::names(Path::new(crate::region::inspect::DIRECTORY))

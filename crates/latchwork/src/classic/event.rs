@@ -1,9 +1,9 @@
 //! The directives of RTEMS's event manager, and the same for system events.
 
-use super::handle::Classic;
-use super::status::{Id, Interval, NO_TIMEOUT, NO_WAIT, Status, not_attached};
+use super::handle::{Classic, directive};
+use super::status::{Id, Interval, NO_WAIT, Status, not_attached};
 use crate::event::{EventSet, Events, ReceiveError, TryReceiveError};
-use crate::region::TaskId;
+use crate::region::{TaskId, events::Condition};
 
 /// `RTEMS_EVENT_ALL`: all of the wanted events.
 pub const EVENT_ALL: u32 = 0;
@@ -95,8 +95,8 @@ impl<'r> Classic<'r> {
 
     fn send_to(&self, events: Events<'r>, id: Id, event_in: u32) -> Status {
         let task = self.task_number(id).ok().and_then(TaskId::from_raw);
-        let sent = task.map(|task| events.send(task, EventSet::from_bits_retain(event_in)));
-        match sent {
+        let event_in = EventSet::from_bits_retain(event_in);
+        match task.map(|task| events.send(task, event_in)) {
             Some(Ok(())) => Status::Successful,
             _ => Status::InvalidId,
         }
@@ -110,43 +110,33 @@ impl<'r> Classic<'r> {
         timeout: Interval,
         event_out: Option<&mut u32>,
     ) -> Status {
-        let Some(event_out) = event_out else {
-            return Status::InvalidAddress;
-        };
-        let wanted = EventSet::from_bits_retain(event_in);
-        let any = option_set & EVENT_ANY != 0;
-        let received = if event_in == PENDING_EVENTS {
-            events.pending().map_err(ReceiveError::from)
-        } else if option_set & NO_WAIT != 0 {
-            let received = if any {
-                events.try_receive_any(wanted)
+        directive(|| {
+            let event_out = event_out.ok_or(Status::InvalidAddress)?;
+            let condition = if option_set & EVENT_ANY != 0 {
+                Condition::any(event_in)
             } else {
-                events.try_receive_all(wanted)
+                Condition::all(event_in)
+            };
+            let received = if event_in == PENDING_EVENTS {
+                events.pending().map_err(ReceiveError::from)
+            } else if option_set & NO_WAIT != 0 {
+                match events.try_receive(condition) {
+                    Err(TryReceiveError::Unsatisfied { present }) => {
+                        *event_out = present.bits();
+                        return Err(Status::Unsatisfied);
+                    }
+                    Err(TryReceiveError::Attach(error)) => Err(error.into()),
+                    Ok(received) => Ok(received),
+                }
+            } else {
+                events.receive(condition, self.deadline(timeout))
             };
             match received {
-                Err(TryReceiveError::Unsatisfied { present }) => {
-                    *event_out = present.bits();
-                    return Status::Unsatisfied;
-                }
-                Err(TryReceiveError::Attach(error)) => Err(error.into()),
-                Ok(received) => Ok(received),
+                Ok(received) => *event_out = received.bits(),
+                Err(ReceiveError::TimedOut) => return Err(Status::Timeout),
+                Err(ReceiveError::Attach(error)) => return Err(not_attached(error)),
             }
-        } else {
-            let timeout_at = self.tick() * timeout;
-            match (any, timeout) {
-                (true, NO_TIMEOUT) => events.receive_any(wanted),
-                (false, NO_TIMEOUT) => events.receive_all(wanted),
-                (true, _) => events.receive_any_for(wanted, timeout_at),
-                (false, _) => events.receive_all_for(wanted, timeout_at),
-            }
-        };
-        match received {
-            Ok(received) => {
-                *event_out = received.bits();
-                Status::Successful
-            }
-            Err(ReceiveError::TimedOut) => Status::Timeout,
-            Err(ReceiveError::Attach(error)) => not_attached(error),
-        }
+            Ok(())
+        })
     }
 }

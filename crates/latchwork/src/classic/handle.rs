@@ -1,19 +1,16 @@
 //! A handle on a region's table: creation, opening, and what all directives share.
 #![allow(unsafe_code)]
 
-use super::entry::{QueueEntry, SemaphoreEntry};
 use super::status::{
     Id, Interval, LOCAL_NODE, NO_TIMEOUT, Name, SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, Status,
     not_attached,
 };
-use super::table::{ClassicOptions, Table};
+use super::table::{ClassicOptions, Entry, Table};
 use crate::mutex::{RawError, Robust};
-use crate::queue::Queue;
+use crate::queue::{Head, Queue};
 use crate::region::{ObjectError, Region, fingerprint};
-use crate::time::Deadline;
-use core::fmt;
-use core::ptr::NonNull;
-use core::time::Duration;
+use crate::{semaphore::object::Core, time::Deadline};
+use core::{fmt, ptr::NonNull, time::Duration};
 
 /// The name of the table in its region.
 const NAME: &str = "latchwork.classic";
@@ -48,8 +45,8 @@ const FINGERPRINT: u64 = fingerprint(
     size_of::<Table>(),
     align_of::<Table>(),
     &[
-        size_of::<SemaphoreEntry>() as u64,
-        size_of::<QueueEntry>() as u64,
+        size_of::<Entry<Core>>() as u64,
+        size_of::<Entry<Head>>() as u64,
         4,
     ],
 );
@@ -59,8 +56,8 @@ const FINGERPRINT: u64 = fingerprint(
 pub struct Classic<'r> {
     pub(super) region: &'r Region,
     table: &'r Table,
-    pub(super) semaphores: &'r [SemaphoreEntry],
-    pub(super) message_queues: &'r [QueueEntry],
+    pub(super) semaphores: &'r [Entry<Core>],
+    pub(super) message_queues: &'r [Entry<Head>],
 }
 
 // SAFETY: the table is atomics, and objects that synchronise themselves.
@@ -91,25 +88,21 @@ impl<'r> Classic<'r> {
                 });
                 let entries = block.add(semaphores).cast();
                 for index in 0..options.semaphores {
-                    entries.add(index.into()).write(SemaphoreEntry::new());
+                    entries.add(index.into()).write(Entry::new(Core::new()));
                 }
                 let entries = block.add(queues).cast();
                 for index in 0..options.message_queues {
-                    entries.add(index.into()).write(QueueEntry::new());
+                    entries.add(index.into()).write(Entry::new(Head::new()));
                 }
             }
         })?;
         let made = Self::open(region)?;
-        let ClassicOptions {
-            semaphores,
-            message_queues,
-            tick,
-        } = made.options();
-        if made.options() != *options {
+        let found = made.options();
+        if found != *options {
             return Err(ClassicError::OtherOptions {
-                semaphores,
-                message_queues,
-                tick,
+                semaphores: found.semaphores,
+                message_queues: found.message_queues,
+                tick: found.tick,
             });
         }
         Ok(made)
@@ -138,7 +131,7 @@ impl<'r> Classic<'r> {
                 slice_at(block, queues, table.message_queues),
             )
         };
-        let is_sound = |entry: &QueueEntry| Queue::is_sound_in(region, &entry.head);
+        let is_sound = |entry: &Entry<Head>| Queue::is_sound_in(region, &entry.object);
         if !message_queues.iter().all(is_sound) {
             return Err(ObjectError::Damaged.into());
         }
@@ -167,8 +160,8 @@ impl<'r> Classic<'r> {
         (timeout != NO_TIMEOUT).then(|| Deadline::after(self.tick() * timeout))
     }
 
-    /// Runs `name_it` while no other task creates or names an object.
-    pub(super) fn naming<T>(&self, name_it: impl FnOnce() -> T) -> Result<T, Status> {
+    /// Makes an object while no other task makes or names one, and returns its id.
+    pub(super) fn make(&self, make: impl FnOnce() -> Result<Id, Status>) -> Result<Id, Status> {
         // A waiter of a robust lock in a region must be a task of it.
         self.region.inner().task().map_err(not_attached)?;
         let lock = &self.table.lock;
@@ -181,11 +174,17 @@ impl<'r> Classic<'r> {
                 "a directive was used by a signal handler that interrupted one"
             )),
         }
-        let named = name_it();
+        let made = make();
         // SAFETY: this function locked it above.
         unsafe { lock.unlock_raw() };
-        Ok(named)
+        made
     }
+}
+
+/// The status of a directive, whose errors are statuses.
+#[inline]
+pub(super) fn directive(body: impl FnOnce() -> Result<(), Status>) -> Status {
+    body().err().unwrap_or(Status::Successful)
 }
 
 /// # Safety
@@ -202,14 +201,12 @@ pub(super) fn ident(
     id: Option<&mut Id>,
     find: impl FnOnce() -> Option<Id>,
 ) -> Status {
-    let Some(id) = id else {
-        return Status::InvalidAddress;
-    };
-    let is_searched = [SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, LOCAL_NODE].contains(&node);
-    let found = (name != 0 && is_searched).then(find).flatten();
-    found.map_or(Status::InvalidName, |found| {
-        *id = found;
-        Status::Successful
+    directive(|| {
+        let id = id.ok_or(Status::InvalidAddress)?;
+        let is_searched = [SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, LOCAL_NODE].contains(&node);
+        let found = (name != 0 && is_searched).then(find).flatten();
+        *id = found.ok_or(Status::InvalidName)?;
+        Ok(())
     })
 }
 

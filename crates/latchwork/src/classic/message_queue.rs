@@ -1,7 +1,7 @@
 //! The directives of RTEMS's message queue manager.
 //!
 //! An entry of the table is the head of a queue, with its name. A head has one queue after the other, numbered; an id
-//! consists of the entry and the number, so it never means a later queue (until 4,096 queues have had the entry).
+//! consists of the entry and the number.
 //!
 //! Creation runs under the table's robust lock. Everything else reads the entry, and leaves the rest to the queue,
 //! which checks whether it was deleted. A queue begins with the store of its life, after that of its name, and ends
@@ -12,14 +12,13 @@
 //! message out of it or into it at that moment, it is freed when that task has finished. Until then the queue's entry
 //! is not free.
 
-use super::handle::{Classic, ident};
-use super::id::{MESSAGE_QUEUE, id_of, parts_of};
+use super::handle::{Classic, directive, ident};
 use super::status::{Id, Interval, NO_WAIT, Name, PRIORITY, Status};
-use crate::atomic::Ordering;
+use super::table::{MESSAGE_QUEUE, id_of, parts_of};
 use crate::queue::{
     ControlError, Discipline, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
 };
-use crate::region::ObjectError;
+use crate::{atomic::Ordering, region::ObjectError};
 
 /// The bytes that RTEMS has before a message: two links and the size.
 const BUFFER_HEAD: usize = 3 * size_of::<usize>();
@@ -89,66 +88,51 @@ impl<'r> Classic<'r> {
         storage: Option<usize>,
         id: Option<&mut Id>,
     ) -> Status {
-        if name == 0 {
-            return Status::InvalidName;
-        }
-        let Some(id) = id else {
-            return Status::InvalidAddress;
-        };
-        if count == 0 {
-            return Status::InvalidNumber;
-        }
-        if max_message_size == 0 {
-            return Status::InvalidSize;
-        }
-        let made =
-            self.naming(|| self.make_queue(name, count, max_message_size, attributes, storage));
-        match made {
-            Ok(Ok(new)) => {
-                *id = new;
-                Status::Successful
+        directive(|| {
+            if name == 0 {
+                return Err(Status::InvalidName);
             }
-            Ok(Err(status)) | Err(status) => status,
-        }
-    }
-
-    /// The part of a creation that runs under the table's lock.
-    fn make_queue(
-        &self,
-        name: Name,
-        count: u32,
-        max_message_size: usize,
-        attributes: u32,
-        storage: Option<usize>,
-    ) -> Result<Id, Status> {
-        // Checks all entries, to settle what dead tasks left in them.
-        let entries = self.message_queues.iter().enumerate();
-        let free = entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.head));
-        let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
-        if max_message_size > LARGEST {
-            return Err(Status::InvalidSize);
-        }
-        let needed = message_queue_buffer_size(max_message_size).checked_mul(count as usize);
-        let needed = needed.filter(|_| count <= MOST);
-        let needed = needed.ok_or(Status::InvalidNumber)?;
-        if storage.is_some_and(|size| size != needed) {
-            return Err(Status::Unsatisfied);
-        }
-        let size = u32::try_from(max_message_size).map_err(|_| Status::Unsatisfied)?;
-        let discipline = if attributes & PRIORITY == 0 {
-            Discipline::Fifo
-        } else {
-            Discipline::Priority
-        };
-        let options = QueueOptions::new(count, size).discipline(discipline);
-        // Release: see the head of `classic`.
-        entry.name.store(name, Ordering::Release);
-        let begun = Queue::begin_in(self.region, &entry.head, &options);
-        let queue = begun.map_err(|error| match error {
-            QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
-            _ => Status::Unsatisfied,
-        })?;
-        Ok(id_in(&queue, index))
+            let id = id.ok_or(Status::InvalidAddress)?;
+            if count == 0 {
+                return Err(Status::InvalidNumber);
+            }
+            if max_message_size == 0 {
+                return Err(Status::InvalidSize);
+            }
+            *id = self.make(|| {
+                // Checks all entries, to settle what dead tasks left in them.
+                let entries = self.message_queues.iter().enumerate();
+                let free =
+                    entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.object));
+                let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
+                if max_message_size > LARGEST {
+                    return Err(Status::InvalidSize);
+                }
+                let needed =
+                    message_queue_buffer_size(max_message_size).checked_mul(count as usize);
+                let needed = needed.filter(|_| count <= MOST);
+                let needed = needed.ok_or(Status::InvalidNumber)?;
+                if storage.is_some_and(|size| size != needed) {
+                    return Err(Status::Unsatisfied);
+                }
+                let size = u32::try_from(max_message_size).map_err(|_| Status::Unsatisfied)?;
+                let discipline = if attributes & PRIORITY == 0 {
+                    Discipline::Fifo
+                } else {
+                    Discipline::Priority
+                };
+                let options = QueueOptions::new(count, size).discipline(discipline);
+                // Release: see the head of `classic`.
+                entry.name.store(name, Ordering::Release);
+                let begun = Queue::begin_in(self.region, &entry.object, &options);
+                let queue = begun.map_err(|error| match error {
+                    QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
+                    _ => Status::Unsatisfied,
+                })?;
+                Ok(id_in(&queue, index))
+            })?;
+            Ok(())
+        })
     }
 
     /// `rtems_message_queue_ident`: of several queues of this name, the one with the lowest index. Only this node has
@@ -157,7 +141,7 @@ impl<'r> Classic<'r> {
         ident(name, node, id, || {
             let mut entries = self.message_queues.iter().enumerate();
             entries.find_map(|(index, entry)| {
-                let queue = Queue::at(self.region, &entry.head);
+                let queue = Queue::at(self.region, &entry.object);
                 // Acquire: see the head of `classic`.
                 let is_it = queue.is_alive() && entry.name.load(Ordering::Acquire) == name;
                 (is_it && queue.is_alive()).then(|| id_in(&queue, index))
@@ -167,14 +151,7 @@ impl<'r> Classic<'r> {
 
     /// `rtems_message_queue_delete`: its messages are dropped, and its waiters get [`Status::ObjectWasDeleted`].
     pub fn message_queue_delete(&self, id: Id) -> Status {
-        let Some(queue) = self.find(id) else {
-            return Status::InvalidId;
-        };
-        match queue.end_life() {
-            Ok(()) => Status::Successful,
-            Err(ControlError::Deleted) => Status::InvalidId,
-            Err(_) => Status::InternalError,
-        }
+        directive(|| self.find(id)?.end_life().map_err(status_of_control))
     }
 
     /// `rtems_message_queue_send`.
@@ -193,13 +170,11 @@ impl<'r> Classic<'r> {
         buffer: Option<&[u8]>,
         ranked: impl FnOnce(Queue<'r>) -> Queue<'r>,
     ) -> Status {
-        let Some(buffer) = buffer else {
-            return Status::InvalidAddress;
-        };
-        let Some(queue) = self.find(id) else {
-            return Status::InvalidId;
-        };
-        status_of_send(ranked(queue).try_send(buffer))
+        directive(|| {
+            let buffer = buffer.ok_or(Status::InvalidAddress)?;
+            let queue = ranked(self.find(id)?);
+            queue.try_send(buffer).map_err(status_of_send)
+        })
     }
 
     /// `rtems_message_queue_broadcast`.
@@ -209,13 +184,12 @@ impl<'r> Classic<'r> {
         buffer: Option<&[u8]>,
         count: Option<&mut u32>,
     ) -> Status {
-        let (Some(buffer), Some(count)) = (buffer, count) else {
-            return Status::InvalidAddress;
-        };
-        let Some(queue) = self.find(id) else {
-            return Status::InvalidId;
-        };
-        status_of_send(queue.broadcast(buffer).map(|reached| *count = reached))
+        directive(|| {
+            let (buffer, count) = buffer.zip(count).ok_or(Status::InvalidAddress)?;
+            let reached = self.find(id)?.broadcast(buffer);
+            *count = reached.map_err(status_of_send)?;
+            Ok(())
+        })
     }
 
     /// `rtems_message_queue_receive`. The buffer's size is checked: if the message does not fit, the call returns
@@ -229,81 +203,75 @@ impl<'r> Classic<'r> {
         options: u32,
         timeout: Interval,
     ) -> Status {
-        let (Some(buffer), Some(size)) = (buffer, size) else {
-            return Status::InvalidAddress;
-        };
-        let Some(queue) = self.find(id) else {
-            return Status::InvalidId;
-        };
-        let wait = if options & NO_WAIT != 0 {
-            Wait::Not
-        } else {
-            self.deadline(timeout).map_or(Wait::Forever, Wait::Until)
-        };
-        match queue.receive_within(buffer, wait) {
-            Ok(length) => {
-                *size = length;
-                Status::Successful
-            }
-            Err(ReceiveError::Empty) => Status::Unsatisfied,
-            Err(ReceiveError::TimedOut) => Status::Timeout,
-            Err(ReceiveError::BufferTooSmall { .. }) => Status::InvalidSize,
-            Err(ReceiveError::Deleted) => Status::ObjectWasDeleted,
-            Err(_) => Status::InternalError,
-        }
+        directive(|| {
+            let (buffer, size) = buffer.zip(size).ok_or(Status::InvalidAddress)?;
+            let queue = self.find(id)?;
+            let wait = if options & NO_WAIT != 0 {
+                Wait::Not
+            } else {
+                self.deadline(timeout).map_or(Wait::Forever, Wait::Until)
+            };
+            let received = queue.receive_within(buffer, wait);
+            *size = received.map_err(|error| match error {
+                ReceiveError::Empty => Status::Unsatisfied,
+                ReceiveError::TimedOut => Status::Timeout,
+                ReceiveError::BufferTooSmall { .. } => Status::InvalidSize,
+                ReceiveError::Deleted => Status::ObjectWasDeleted,
+                _ => Status::InternalError,
+            })?;
+            Ok(())
+        })
     }
 
     /// `rtems_message_queue_get_number_pending`.
     pub fn message_queue_get_number_pending(&self, id: Id, count: Option<&mut u32>) -> Status {
-        let Some(count) = count else {
-            return Status::InvalidAddress;
-        };
-        let Some(queue) = self.find(id) else {
-            return Status::InvalidId;
-        };
-        *count = queue.len();
-        Status::Successful
+        directive(|| {
+            let count = count.ok_or(Status::InvalidAddress)?;
+            *count = self.find(id)?.len();
+            Ok(())
+        })
     }
 
     /// `rtems_message_queue_flush`.
     pub fn message_queue_flush(&self, id: Id, count: Option<&mut u32>) -> Status {
-        let Some(count) = count else {
-            return Status::InvalidAddress;
-        };
-        let Some(queue) = self.find(id) else {
-            return Status::InvalidId;
-        };
-        match queue.flush() {
-            Ok(flushed) => {
-                *count = flushed;
-                Status::Successful
-            }
-            Err(ControlError::Deleted) => Status::InvalidId,
-            Err(_) => Status::InternalError,
-        }
+        directive(|| {
+            let count = count.ok_or(Status::InvalidAddress)?;
+            *count = self.find(id)?.flush().map_err(status_of_control)?;
+            Ok(())
+        })
     }
 
     /// The largest size of a message in a queue, in bytes; `None` if there is no such queue. Not RTEMS's: for callers
     /// whose interface gives them no size of the buffer, since RTEMS requires it to be this long.
     #[must_use]
     pub fn message_queue_max_message_size(&self, id: Id) -> Option<usize> {
-        self.find(id).map(|queue| queue.max_message() as usize)
+        let queue = self.find(id).ok()?;
+        Some(queue.max_message() as usize)
     }
 
     /// The queue of an id. If it is deleted after this, it refuses later operations.
-    fn find(&self, id: Id) -> Option<Queue<'r>> {
-        let (_, index) = parts_of(id, MESSAGE_QUEUE)?;
-        let queue = Queue::at(self.region, &self.message_queues.get(index)?.head);
-        (queue.is_alive() && id_in(&queue, index) == id).then_some(queue)
+    fn find(&self, id: Id) -> Result<Queue<'r>, Status> {
+        let find = || {
+            let (_, index) = parts_of(id, MESSAGE_QUEUE)?;
+            let queue = Queue::at(self.region, &self.message_queues.get(index)?.object);
+            (queue.is_alive() && id_in(&queue, index) == id).then_some(queue)
+        };
+        find().ok_or(Status::InvalidId)
     }
 }
 
-fn status_of_send(sent: Result<(), SendError>) -> Status {
-    match sent {
-        Ok(()) => Status::Successful,
-        Err(SendError::Deleted) => Status::InvalidId,
-        Err(SendError::TooLong { .. }) => Status::InvalidSize,
-        Err(SendError::Full) => Status::TooMany,
-        Err(_) => Status::InternalError,
+fn status_of_send(error: SendError) -> Status {
+    match error {
+        SendError::Deleted => Status::InvalidId,
+        SendError::TooLong { .. } => Status::InvalidSize,
+        SendError::Full => Status::TooMany,
+        _ => Status::InternalError,
+    }
+}
+
+fn status_of_control(error: ControlError) -> Status {
+    match error {
+        ControlError::Deleted => Status::InvalidId,
+        ControlError::Attach(_) => Status::InternalError,
     }
 }

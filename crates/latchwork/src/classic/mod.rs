@@ -46,10 +46,8 @@
 //! stored with Release, after the end of the previous object, and read with Acquire: a reader that sees the next
 //! object's value also sees that end.
 
-mod entry;
 mod event;
 mod handle;
-mod id;
 mod message_queue;
 mod semaphore;
 mod status;

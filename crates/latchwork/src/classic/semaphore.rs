@@ -1,22 +1,17 @@
 //! The directives of RTEMS's semaphore manager.
 
-use super::entry::SemaphoreEntry;
-use super::handle::{Classic, ident};
-use super::id::{SEMAPHORE, id_of, parts_of};
+use super::handle::{Classic, directive, ident};
 use super::status::{
     BINARY_SEMAPHORE, CURRENT_PRIORITY, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
     MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING, SCHEDULER,
     SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
-use crate::atomic::Ordering;
-use crate::hook::Site;
-use crate::semaphore::caller::Caller;
+use super::table::{SEMAPHORE, id_of, parts_of};
 use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
 use crate::semaphore::object::{Discipline, Form, Kind};
-use crate::semaphore::owned::Obtained;
-use crate::semaphore::wait::WaitLimit;
-use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
+use crate::semaphore::{caller::Caller, owned::Obtained, wait::WaitLimit, wait_queue::Locked};
+use crate::{atomic::Ordering, hook::Site};
 
 /// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {
@@ -25,16 +20,12 @@ fn form_of(attributes: u32) -> Option<Form> {
     } else {
         Discipline::Priority
     };
-    let class_and_protocol = attributes
-        & (BINARY_SEMAPHORE
-            | SIMPLE_BINARY_SEMAPHORE
-            | INHERIT_PRIORITY
-            | PRIORITY_CEILING
-            | MULTIPROCESSOR_RESOURCE_SHARING);
     const WITH_INHERITANCE: u32 = BINARY_SEMAPHORE | INHERIT_PRIORITY;
     const WITH_CEILING: u32 = BINARY_SEMAPHORE | PRIORITY_CEILING;
     const WITH_SHARING: u32 = BINARY_SEMAPHORE | MULTIPROCESSOR_RESOURCE_SHARING;
-    let kind = match class_and_protocol {
+    const CLASS_AND_PROTOCOL: u32 =
+        SIMPLE_BINARY_SEMAPHORE | WITH_INHERITANCE | WITH_CEILING | WITH_SHARING;
+    let kind = match attributes & CLASS_AND_PROTOCOL {
         0 => Kind::Counting,
         SIMPLE_BINARY_SEMAPHORE => Kind::SimpleBinary,
         BINARY_SEMAPHORE => Kind::Binary,
@@ -64,63 +55,46 @@ impl<'r> Classic<'r> {
         ceiling: u32,
         id: Option<&mut Id>,
     ) -> Status {
-        if name == 0 {
-            return Status::InvalidName;
-        }
-        let Some(id) = id else {
-            return Status::InvalidAddress;
-        };
-        let Some(form) = form_of(attributes) else {
-            return Status::NotDefined;
-        };
-        if count > 1 && form.kind() != Kind::Counting {
-            return Status::InvalidNumber;
-        }
-        let properties = Properties {
-            form,
-            count,
-            ceiling,
-            obtained: form.kind().has_owner() && count == 0,
-        };
         let site = Site::caller();
-        match self.naming(|| self.make_semaphore(name, &properties, site)) {
-            Ok(Ok(new)) => {
-                *id = new;
-                Status::Successful
+        directive(|| {
+            if name == 0 {
+                return Err(Status::InvalidName);
             }
-            Ok(Err(status)) | Err(status) => status,
-        }
-    }
-
-    /// The part of a creation that runs under the table's lock.
-    fn make_semaphore(
-        &self,
-        name: Name,
-        properties: &Properties,
-        site: Site,
-    ) -> Result<Id, Status> {
-        let inner = self.region.inner();
-        let task = Caller::new(inner.task().map_err(not_attached)?);
-        let free = |entry: &&SemaphoreEntry| entry.core.key().is_none();
-        let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
-        if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
-            return Err(Status::InvalidPriority);
-        }
-        let locked = Locked::new(inner, &entry.core).map_err(|error| not_attached(error.into()))?;
-        // Release: see the head of `classic`.
-        entry.name.store(name, Ordering::Release);
-        let key = create_locked(&entry.core, properties, task).map_err(|error| match error {
-            SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
-            _ => Status::InternalError,
-        })?;
-        drop(locked);
-        finish_creation(inner, &entry.core, properties, task, site);
-        Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
-    }
-
-    fn index_of(&self, entry: &SemaphoreEntry) -> usize {
-        let first = self.semaphores.as_ptr().addr();
-        (core::ptr::from_ref(entry).addr() - first) / size_of::<SemaphoreEntry>()
+            let id = id.ok_or(Status::InvalidAddress)?;
+            let form = form_of(attributes).ok_or(Status::NotDefined)?;
+            if count > 1 && form.kind() != Kind::Counting {
+                return Err(Status::InvalidNumber);
+            }
+            let properties = Properties {
+                form,
+                count,
+                ceiling,
+                obtained: form.kind().has_owner() && count == 0,
+            };
+            *id = self.make(|| {
+                let inner = self.region.inner();
+                let task = Caller::new(inner.task().map_err(not_attached)?);
+                let mut entries = self.semaphores.iter().enumerate();
+                let free = entries.find(|(_, entry)| entry.object.key().is_none());
+                let (index, entry) = free.ok_or(Status::TooMany)?;
+                if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
+                    return Err(Status::InvalidPriority);
+                }
+                let locked = Locked::new(inner, &entry.object)
+                    .map_err(|error| not_attached(error.into()))?;
+                // Release: see the head of `classic`.
+                entry.name.store(name, Ordering::Release);
+                let created = create_locked(&entry.object, &properties, task);
+                let key = created.map_err(|error| match error {
+                    SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
+                    _ => Status::InternalError,
+                })?;
+                drop(locked);
+                finish_creation(inner, &entry.object, &properties, task, site);
+                Ok(id_of(SEMAPHORE, (key >> 4) as u32, index))
+            })?;
+            Ok(())
+        })
     }
 
     /// `rtems_semaphore_ident`: of several semaphores of this name, the one with the lowest index. Only this node has
@@ -129,10 +103,10 @@ impl<'r> Classic<'r> {
         ident(name, node, id, || {
             let mut entries = self.semaphores.iter().enumerate();
             entries.find_map(|(index, entry)| {
-                let key = entry.core.key()?;
+                let key = entry.object.key()?;
                 // Acquire: see the head of `classic`.
                 let is_it = entry.name.load(Ordering::Acquire) == name;
-                (is_it && entry.core.key() == Some(key))
+                (is_it && entry.object.key() == Some(key))
                     .then(|| id_of(SEMAPHORE, (key >> 4) as u32, index))
             })
         })
@@ -153,7 +127,7 @@ impl<'r> Classic<'r> {
         self.with_semaphore(id, |semaphore| {
             let has_owner = semaphore.core.form().kind().has_owner();
             if semaphore.core.form().kind() == Kind::Mrsp {
-                return self.obtain_mrsp(semaphore, options, timeout, site);
+                return self.obtain_mrsp(semaphore, self.limit(options, timeout), site);
             }
             let binary = BinarySemaphore::on(*semaphore);
             let got_it = if has_owner {
@@ -177,15 +151,8 @@ impl<'r> Classic<'r> {
     }
 
     #[cold]
-    fn obtain_mrsp(
-        &self,
-        semaphore: &ObjectRef<'_>,
-        options: u32,
-        timeout: Interval,
-        site: Site,
-    ) -> Status {
+    fn obtain_mrsp(&self, semaphore: &ObjectRef<'_>, limit: WaitLimit, site: Site) -> Status {
         let ceiling = semaphore.core.ceiling.load(Ordering::Relaxed);
-        let limit = self.limit(options, timeout);
         status_of_obtained(mrsp::obtain_at(semaphore, limit, site, |_| ceiling))
     }
 
@@ -236,8 +203,8 @@ impl<'r> Classic<'r> {
     /// The number of tasks in the semaphore's queue at this moment; 0 if there is no such semaphore. Not RTEMS's.
     #[must_use]
     pub fn semaphore_waiting(&self, id: Id) -> u32 {
-        self.semaphore_of(id)
-            .map_or(0, |semaphore| semaphore.waiting())
+        let semaphore = self.semaphore_of(id);
+        semaphore.map_or(0, |semaphore| semaphore.waiting())
     }
 
     /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it. The new ceiling
@@ -252,31 +219,27 @@ impl<'r> Classic<'r> {
         let Some(old_priority) = old_priority else {
             return Status::InvalidAddress;
         };
-        if scheduler != SCHEDULER {
-            return Status::InvalidId;
-        }
-        self.with_semaphore(id, |semaphore| {
-            if new_priority > MAXIMUM_PRIORITY {
-                return Status::InvalidPriority;
-            }
-            if !semaphore.core.form().kind().has_ceiling() {
-                return Status::NotDefined;
-            }
-            if new_priority == CURRENT_PRIORITY {
+        match self.semaphore_of(id).filter(|_| scheduler == SCHEDULER) {
+            None => Status::InvalidId,
+            Some(_) if new_priority > MAXIMUM_PRIORITY => Status::InvalidPriority,
+            Some(semaphore) if !semaphore.core.form().kind().has_ceiling() => Status::NotDefined,
+            Some(semaphore) if new_priority == CURRENT_PRIORITY => {
                 // Relaxed: the value of any moment will do.
                 *old_priority = semaphore.core.ceiling.load(Ordering::Relaxed);
-                return Status::Successful;
+                Status::Successful
             }
-            let set = BinarySemaphore::on(*semaphore).set_recorded_ceiling(new_priority);
-            status_of_use(set.map(|old| *old_priority = old))
-        })
+            Some(semaphore) => {
+                let set = BinarySemaphore::on(semaphore).set_recorded_ceiling(new_priority);
+                status_of_use(set.map(|old| *old_priority = old))
+            }
+        }
     }
 
     /// The semaphore of an id. If it is deleted after this, it refuses later operations.
     #[inline(always)]
     fn semaphore_of(&self, id: Id) -> Option<ObjectRef<'r>> {
         let (generation, index) = parts_of(id, SEMAPHORE)?;
-        let core = &self.semaphores.get(index)?.core;
+        let core = &self.semaphores.get(index)?.object;
         let key = u64::from(generation) << 4;
         let inner = self.region.inner();
         (core.key() == Some(key)).then_some(ObjectRef { inner, core, key })
@@ -292,17 +255,11 @@ impl<'r> Classic<'r> {
 }
 
 fn status_of_obtained(obtained: Result<Obtained, Failure>) -> Status {
-    match obtained {
-        Ok(Obtained::Clean) => Status::Successful,
-        Ok(Obtained::OwnerDied) => Status::OwnerDied,
-        Err(error) => status_of_obtain(error),
-    }
-}
-
-fn status_of_obtain(failure: Failure) -> Status {
-    let refusal = match failure {
-        Failure::Refused(refusal) => refusal,
-        Failure::Attach(error) => return not_attached(error),
+    let refusal = match obtained {
+        Ok(Obtained::Clean) => return Status::Successful,
+        Ok(Obtained::OwnerDied) => return Status::OwnerDied,
+        Err(Failure::Attach(error)) => return not_attached(error),
+        Err(Failure::Refused(refusal)) => refusal,
     };
     match refusal {
         Refusal::WouldBlock | Refusal::Flushed => Status::Unsatisfied,

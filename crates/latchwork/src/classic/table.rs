@@ -1,9 +1,8 @@
-//! The head of the table, and its options.
+//! The table: its options, its head, its entries, and the identifiers of the objects in them: class, generation, index.
 
-use super::entry::{QueueEntry, SemaphoreEntry};
-use crate::mutex::Robust;
-use core::alloc::Layout;
-use core::time::Duration;
+use super::status::Id;
+use crate::{atomic::AtomicU32, mutex::Robust, queue::Head, semaphore::object::Core};
+use core::{alloc::Layout, time::Duration};
 
 /// The options of a table to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +48,8 @@ impl ClassicOptions {
     /// The offsets of the table's parts, the semaphores and the message queues; and the layout of all of it.
     pub(super) fn layout(&self) -> Option<(usize, usize, Layout)> {
         let table = Layout::new::<Table>();
-        let semaphores = Layout::array::<SemaphoreEntry>(self.semaphores.into()).ok()?;
-        let queues = Layout::array::<QueueEntry>(self.message_queues.into()).ok()?;
+        let semaphores = Layout::array::<Entry<Core>>(self.semaphores.into()).ok()?;
+        let queues = Layout::array::<Entry<Head>>(self.message_queues.into()).ok()?;
         let (table, semaphores) = table.extend(semaphores).ok()?;
         let (table, queues) = table.extend(queues).ok()?;
         Some((semaphores, queues, table))
@@ -82,4 +81,37 @@ impl Table {
             tick: Duration::from_micros(self.microseconds.into()),
         }
     }
+}
+
+/// A table entry: a semaphore's object or a queue's head, and the name. It is in use while there is a semaphore or queue.
+#[repr(C, align(64))]
+pub(super) struct Entry<T> {
+    pub(super) object: T,
+    pub(super) name: AtomicU32,
+}
+
+impl<T> Entry<T> {
+    pub(super) fn new(object: T) -> Self {
+        let name = AtomicU32::new(0);
+        Self { object, name }
+    }
+}
+
+/// The class, in the first four bits of an id.
+pub(super) const TASK: u32 = 1;
+pub(super) const SEMAPHORE: u32 = 3;
+pub(super) const MESSAGE_QUEUE: u32 = 4;
+/// Bits of an id's generation.
+pub(super) const GENERATION: u32 = 0xfff;
+
+/// The id of the object of this class in this entry.
+pub(super) fn id_of(class: u32, generation: u32, index: usize) -> Id {
+    class << 28 | (generation & GENERATION) << 16 | (index as u32 + 1)
+}
+
+/// Generation and index of an id of this class.
+#[inline]
+pub(super) fn parts_of(id: Id, class: u32) -> Option<(u32, usize)> {
+    let index = (id & 0xffff).checked_sub(1)? as usize;
+    (id >> 28 == class).then_some((id >> 16 & GENERATION, index))
 }

@@ -1,14 +1,13 @@
 //! The task directives that semaphores need: a task's id, and its priority.
 
-use super::handle::Classic;
-use super::id::{GENERATION, TASK, id_of, parts_of};
+use super::handle::{Classic, directive};
 use super::status::{CURRENT_PRIORITY, Id, MAXIMUM_PRIORITY, SELF, Status, not_attached};
-use crate::atomic::Ordering;
-use crate::region::wait_record::BUSY;
-use crate::semaphore::task_table::TaskTable;
+use super::table::{GENERATION, TASK, id_of, parts_of};
+use crate::region::wait_record::{BUSY, WaitRecord};
 use crate::semaphore::{object::slot_of, priority};
+use crate::{atomic::Ordering, semaphore::task_table::TaskTable};
 
-impl Classic<'_> {
+impl<'r> Classic<'r> {
     /// `rtems_task_self`: the calling task's id; 0 if the thread cannot become a task of the region.
     #[must_use]
     pub fn task_self(&self) -> Id {
@@ -26,48 +25,42 @@ impl Classic<'_> {
         new_priority: u32,
         old_priority: Option<&mut u32>,
     ) -> Status {
-        let Some(old_priority) = old_priority else {
-            return Status::InvalidAddress;
-        };
-        let inner = self.region.inner();
-        // So that others detect a kill during the call, as with `TaskPriority::set_priority`.
-        let _ = inner.task();
-        let task = match self.task_number(id) {
-            Ok(task) => task,
-            Err(status) => return status,
-        };
-        let Some(record) = priority::living(inner, task) else {
-            return Status::InvalidId;
-        };
-        // Relaxed: the value of any moment will do.
-        *old_priority = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
-        if new_priority > MAXIMUM_PRIORITY {
-            return Status::InvalidPriority;
-        }
-        if new_priority != CURRENT_PRIORITY {
-            priority::set_base(inner, task, new_priority);
-        }
-        Status::Successful
+        directive(|| {
+            let old_priority = old_priority.ok_or(Status::InvalidAddress)?;
+            let (task, record) = self.living(id)?;
+            // Relaxed: the value of any moment will do.
+            *old_priority = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
+            if new_priority > MAXIMUM_PRIORITY {
+                return Err(Status::InvalidPriority);
+            }
+            if new_priority != CURRENT_PRIORITY {
+                priority::set_base(self.region.inner(), task, new_priority);
+            }
+            Ok(())
+        })
     }
 
     /// Mirrors a task's priority in the kernel from now on, or no longer, as
     /// [`TaskPriority::mirror`](crate::semaphore::TaskPriority::mirror) does; has no effect if that is so already. Not RTEMS's.
     pub fn task_mirror(&self, id: Id, on: bool) -> Status {
+        directive(|| {
+            let (task, record) = self.living(id)?;
+            // Relaxed: the check only saves work.
+            if (record.standing.mirrored.load(Ordering::Relaxed) != 0) != on {
+                priority::set_mirrored(self.region.inner(), task, on);
+            }
+            Ok(())
+        })
+    }
+
+    /// A task that lives, for a change of its priority, and its record.
+    fn living(&self, id: Id) -> Result<(u64, &'r WaitRecord), Status> {
         let inner = self.region.inner();
-        // So that others detect a kill during the call, as with `TaskPriority::mirror`.
+        // So that others detect a kill during the call, as with `TaskPriority::set_priority`.
         let _ = inner.task();
-        let task = match self.task_number(id) {
-            Ok(task) => task,
-            Err(status) => return status,
-        };
-        let Some(record) = priority::living(inner, task) else {
-            return Status::InvalidId;
-        };
-        // Relaxed: the check only saves work.
-        if (record.standing.mirrored.load(Ordering::Relaxed) != 0) != on {
-            priority::set_mirrored(inner, task, on);
-        }
-        Status::Successful
+        let task = self.task_number(id)?;
+        let record = priority::living(inner, task).ok_or(Status::InvalidId)?;
+        Ok((task, record))
     }
 
     /// Slot and generation of a task.

@@ -3,8 +3,7 @@
 use super::feature::{Feature, Status};
 use crate::sys::{futex_pi, memory, probe as sys};
 use rustix::io::{Errno, Result};
-use rustix::process::Resource;
-use rustix::thread::CapabilitySet;
+use rustix::{process::Resource, thread::CapabilitySet};
 use std::path::Path;
 
 /// The status, and a figure, path or error that goes with it.
@@ -18,13 +17,9 @@ pub(super) fn ask(feature: Feature) -> Answer {
         Feature::RobustList => robust_list(),
         Feature::WipeOnFork => plain(sys::wipe_on_fork()),
         Feature::SealedMemoryFile => plain(sys::sealed_memory_file()),
-        Feature::PidNamespace => answer(memory::pid_namespace(), |namespace| {
-            let kind = if namespace == memory::ROOT_PID_NAMESPACE {
-                ", the machine's own"
-            } else {
-                ""
-            };
-            format!("pid:[{namespace}]{kind}")
+        Feature::PidNamespace => answer(memory::pid_namespace(), |namespace| match namespace {
+            memory::ROOT_PID_NAMESPACE => format!("pid:[{namespace}], the machine's own"),
+            _ => format!("pid:[{namespace}]"),
         }),
         Feature::SharedMemoryDirectory => answer(sys::free_memory_files(directory), |free| {
             format!("{} free", bytes(free))
@@ -91,10 +86,9 @@ fn status(error: Errno) -> Status {
 
 /// For calls with a flag: the kernel refuses a flag that it does not know.
 fn unknown_flag(error: Errno) -> Errno {
-    if error == Errno::INVAL {
-        Errno::NOSYS
-    } else {
-        error
+    match error {
+        Errno::INVAL => Errno::NOSYS,
+        error => error,
     }
 }
 
@@ -125,19 +119,15 @@ fn mrsp_helping() -> Answer {
         return (Status::NotPermitted, "1 processor".into());
     }
     // Microseconds of each second; negative: all.
-    let share = sys::read_text("/proc/sys/kernel/sched_rt_runtime_us")
-        .ok()
-        .and_then(|text| text.trim().parse::<i64>().ok());
-    let limit = match share {
-        Some(share @ 0..1_000_000) => {
-            format!(
-                ", of which real-time tasks get {} ms a second",
-                share / 1_000
-            )
+    let share = sys::read_text("/proc/sys/kernel/sched_rt_runtime_us");
+    match share.map(|text| text.trim().parse()) {
+        Ok(Ok(share @ 0..1_000_000)) => {
+            let milliseconds = share / 1_000;
+            let limit = format!(", of which real-time tasks get {milliseconds} ms a second");
+            (status, value + &limit)
         }
-        _ => String::new(),
-    };
-    (status, value + &limit)
+        _ => (status, value),
+    }
 }
 
 fn requeue_pi() -> Answer {
@@ -190,10 +180,10 @@ fn capability(wanted: CapabilitySet) -> Answer {
 fn limit(resource: Resource, describe: impl Fn(u64) -> String) -> Answer {
     let limit = sys::limit(resource);
     let words = |value: Option<u64>| value.map_or("unlimited".into(), &describe);
-    let value = match (limit.current, limit.maximum) {
-        (current, maximum) if current == maximum => words(current),
-        (current, maximum) => format!("{}, can be raised to {}", words(current), words(maximum)),
-    };
+    let mut value = words(limit.current);
+    if limit.current != limit.maximum {
+        value = format!("{value}, can be raised to {}", words(limit.maximum));
+    }
     (Status::Available, value)
 }
 
@@ -214,9 +204,5 @@ pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let unit = (count.max(1).ilog2() / 10).min(4) as usize;
     let whole = count as f64 / (1u64 << (10 * unit)) as f64;
-    if unit == 0 {
-        format!("{count} bytes")
-    } else {
-        format!("{whole:.1} {}", UNITS[unit])
-    }
+    format!("{whole:.*} {}", unit.min(1), UNITS[unit])
 }

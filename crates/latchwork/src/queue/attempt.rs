@@ -1,16 +1,10 @@
 //! The queue's locks, and the loop that sending and receiving share: check, poll, sleep, check again.
 
-use super::error::Failure;
-use super::handle::Queue;
-use super::layout::Cells;
 use super::locked::{Locked, Side};
-use super::wait::Wait;
-use super::wake::Wake;
-use crate::atomic::Ordering::Relaxed;
-use crate::backoff::ExponentialBackoff;
+use super::{Queue, Wait, error::Failure, layout::Cells, wake::Wake};
 use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
-use crate::mutex::Acquired;
 use crate::region::{AttachError, Parked, Task};
+use crate::{atomic::Ordering::Relaxed, backoff::ExponentialBackoff, mutex::Acquired};
 
 impl<'r> Queue<'r> {
     /// Tries `step` under the senders' lock until it returns a value, and sleeps between attempts.
@@ -58,10 +52,9 @@ impl<'r> Queue<'r> {
             let (mut parked, mut woken) = (Parked::Again, false);
             if !room {
                 let words = [(senders.word(), ticket)];
-                let object = core::ptr::from_ref(self.cells.core).addr();
-                let _waiting =
-                    Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
-                (parked, woken) = inner.park(task, &words, deaths, wait.deadline());
+                let (object, deadline) = (self.cells.address(), wait.deadline());
+                let _waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                (parked, woken) = inner.park(task, &words, deaths, deadline);
             }
             senders.leave(ticket, woken);
             if parked == Parked::TimedOut {
@@ -85,20 +78,14 @@ impl<'r> Queue<'r> {
     /// Whether the handle's queue still lives. Deletion is final for a handle, so a check without the lock may be late,
     /// but is never wrong.
     pub(super) fn check_life(&self) -> Result<(), Failure> {
-        if self.cells.core.fixed.life.load(Relaxed) == self.life {
-            Ok(())
-        } else {
-            Err(Failure::Deleted)
-        }
+        let alive = self.cells.core.fixed.life.load(Relaxed) == self.life;
+        alive.then_some(()).ok_or(Failure::Deleted)
     }
 
     /// The same check for a call that has not waited: a use after the queue's end is also reported to the checker.
     pub(super) fn check_use(&self, site: Site) -> Result<(), Failure> {
-        let alive = self.check_life();
-        if alive.is_err() {
-            self.report_misuse(Misuse::AfterEnd, site);
-        }
-        alive
+        self.check_life()
+            .inspect_err(|_| self.report_misuse(Misuse::AfterEnd, site))
     }
 
     /// Reports to the checker a call that was refused, or should have been.
@@ -111,8 +98,7 @@ impl<'r> Queue<'r> {
 
     /// The queue, as the checker identifies it.
     fn watched(&self) -> Lock {
-        let address = core::ptr::from_ref(self.cells.core).addr();
-        Lock::new(address, Kind::Queue).with(hook::Traits::SHARED)
+        Lock::new(self.cells.address(), Kind::Queue).with(hook::Traits::SHARED)
     }
 
     /// Reports the queue's name to the checker, which then need not search the region for it.
@@ -181,14 +167,13 @@ impl<'r> Queue<'r> {
         side: Side,
         task: Task<'_>,
     ) -> Result<Locked<'r>, AttachError> {
-        let all = Side::Both;
-        let (mut locked, how) = if side == all {
+        let (mut locked, how) = if side == Side::Both {
             (locked, how)
         } else {
             // Lock order: the senders' lock comes first, so this one is released. Its next owner gets the report of the
             // owner's death instead.
             locked.leave(how);
-            Locked::acquire(self.cells, all)?
+            Locked::acquire(self.cells, Side::Both)?
         };
         if how == Acquired::OwnerDied {
             // The dead task's heap is settled before any task changes words of cells that the heap's intent may name.

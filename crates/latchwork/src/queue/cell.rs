@@ -47,10 +47,6 @@ impl Cell {
         (self.rank.load(Relaxed), self.sequence.load(Relaxed))
     }
 
-    pub(super) fn set_length(&self, length: usize) {
-        self.length.store(length, Relaxed);
-    }
-
     /// Whether the cell has neither a message nor a block.
     pub(super) fn is_free(&self) -> bool {
         self.kind() == FREE && self.block.load(Relaxed) == 0

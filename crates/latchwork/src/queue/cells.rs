@@ -58,12 +58,9 @@
 
 use super::cell::{BLOCK, FREE, KIND, LATE, READING, READY, WRITING, owned};
 use super::lane::{Entry, Index};
-use super::layout::Cells;
-use super::rank::Rank;
-use super::wake::Wake;
+use super::{Rank, head::count_up, layout::Cells, shape::MESSAGE_LANE, wake::Wake};
 use crate::atomic::Ordering::{Relaxed, Release};
-use crate::region::Task;
-use crate::region::heap::Owner;
+use crate::region::{Task, heap::Owner};
 use core::ptr::NonNull;
 
 impl<'r> Cells<'r> {
@@ -74,18 +71,13 @@ impl<'r> Cells<'r> {
 
     /// Takes a free cell, to be written outside the lock.
     pub(super) fn begin_send(self, owner: Owner) -> Option<Index> {
-        let index = self.next_free()?;
-        self.set(index, owned(WRITING, owner));
-        Some(index)
+        self.next_free()
+            .inspect(|index| self.set(*index, owned(WRITING, owner)))
     }
 
     /// A free cell for a message, if there is room.
     pub(super) fn next_free(self) -> Option<Index> {
-        if self.has_room() {
-            self.take_free()
-        } else {
-            None
-        }
+        self.has_room().then(|| self.take_free()).flatten()
     }
 
     /// The commit point of a send: makes a cell's message visible, in the position of its rank. The store of `READY` is
@@ -108,7 +100,8 @@ impl<'r> Cells<'r> {
         }
         let ranked = rank != Rank::default();
         let position = side.sent.load(Relaxed);
-        self.messages().put(position, Entry { index, ranked });
+        self.lane(MESSAGE_LANE)
+            .put(position, Entry { index, ranked });
         let next = position.wrapping_add(1);
         if ranked {
             let sent = &self.core.fixed.ranked;
@@ -131,16 +124,14 @@ impl<'r> Cells<'r> {
 
     /// Takes the first message for a receiver that keeps it in flight.
     pub(super) fn begin_receive(self, owner: Owner) -> Option<Index> {
-        let index = self.next_ready()?;
-        self.deliver(index, owner);
-        Some(index)
+        self.next_ready()
+            .inspect(|index| self.deliver(*index, owner))
     }
 
     /// Marks a ready cell as being read by `owner`.
     pub(super) fn deliver(self, index: Index, owner: Owner) {
         let cell = self.cell(index);
-        let deliveries = cell.deliveries.load(Relaxed).saturating_add(1);
-        cell.deliveries.store(deliveries, Relaxed);
+        count_up(&cell.deliveries);
         let block = cell.state.load(Relaxed) & BLOCK;
         cell.set(owned(READING, owner) | block);
     }

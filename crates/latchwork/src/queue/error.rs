@@ -104,10 +104,13 @@ impl From<Failure> for SendError {
 }
 
 /// A box that was not sent, and the reason.
+#[derive(thiserror::Error)]
+#[error("{error}")]
 pub struct SendBlockError<'r> {
     /// The box.
     pub bytes: Box<'r, [u8]>,
     /// The reason why it was not sent.
+    #[source]
     pub error: SendError,
 }
 
@@ -117,18 +120,6 @@ impl fmt::Debug for SendBlockError<'_> {
             .debug_struct("SendBlockError")
             .field("error", &self.error)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for SendBlockError<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(formatter)
-    }
-}
-
-impl core::error::Error for SendBlockError<'_> {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.error)
     }
 }
 

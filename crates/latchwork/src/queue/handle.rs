@@ -1,73 +1,17 @@
-//! A handle on a queue: creation, and what can be read from it.
+//! A handle on a queue: creation, what can be read from it, flush and deletion.
 #![allow(unsafe_code)]
 
-use super::cell::Cell;
-use super::discipline::Discipline;
-use super::error::QueueError;
-use super::head::Head;
-use super::layout::Cells;
-use super::locked::Side;
-use super::rank::{Priority, Rank};
-use super::shape;
-use super::wake::Wake;
+use super::{
+    ControlError, Priority, QueueError, QueueOptions, Rank, cell::Cell, head::Head, layout::Cells,
+    locked::Side, shape, wake::Wake,
+};
 use crate::atomic::Ordering;
-use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
+use crate::hook::{Misuse, Site};
+use crate::region::{
+    AttachError, Inner, ObjectError, Region, Reused, SpareKind, Task, fingerprint,
+};
 use core::fmt;
 use std::sync::Arc;
-
-/// The options of a queue to create.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueOptions {
-    capacity: u32,
-    max_message: u32,
-    discipline: Discipline,
-}
-
-impl QueueOptions {
-    /// A queue for `capacity` messages of at most `max_message` bytes each. Creation allocates its memory, except for
-    /// messages on their way to waiting receivers that have not run yet: where several receivers wait, one more may
-    /// allocate memory for one more message when it begins to wait (and fails with
-    /// [`ReceiveError::Storage`](super::ReceiveError::Storage) if the region has none). The memory is freed when the
-    /// queue is deleted.
-    #[must_use]
-    pub const fn new(capacity: u32, max_message: u32) -> Self {
-        Self {
-            capacity,
-            max_message,
-            discipline: Discipline::Racing,
-        }
-    }
-
-    /// Sets which of several waiting receivers gets a message.
-    #[must_use]
-    pub const fn discipline(mut self, discipline: Discipline) -> Self {
-        self.discipline = discipline;
-        self
-    }
-
-    pub(super) fn capacities(self) -> (u32, u32) {
-        (self.capacity, self.max_message)
-    }
-
-    fn parts(self) -> (u32, u32, u32) {
-        (self.capacity, self.max_message, self.discipline.code())
-    }
-
-    pub(super) fn check(self, region: &Region) -> Result<(), QueueError> {
-        let fits = |value: u32| (1..=shape::MAX).contains(&value);
-        let error = QueueError::Capacity {
-            capacity: self.capacity,
-            max_message: self.max_message,
-        };
-        if fits(self.capacity) && fits(self.max_message) {
-            let tasks = region.inner().slots().len();
-            let shape = shape::shape(self.parts(), tasks);
-            shape.map(|_| ()).ok_or(error)
-        } else {
-            Err(error)
-        }
-    }
-}
 
 pub(super) const FINGERPRINT: u64 = fingerprint(
     "queue",
@@ -113,6 +57,18 @@ unsafe impl Send for Queue<'_> {}
 // SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
 unsafe impl Sync for Queue<'_> {}
 
+impl QueueOptions {
+    /// Whether a region can have a queue with these options.
+    pub(super) fn check(self, region: &Region) -> Result<(), QueueError> {
+        let tasks = region.inner().slots().len();
+        let shape = shape::shape(self.parts(), tasks);
+        shape.map(drop).ok_or(QueueError::Capacity {
+            capacity: self.capacity,
+            max_message: self.max_message,
+        })
+    }
+}
+
 impl<'r> Queue<'r> {
     /// Creates the queue of this name, or opens it if it exists with the same options.
     ///
@@ -124,7 +80,7 @@ impl<'r> Queue<'r> {
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        let site = crate::hook::Site::caller();
+        let site = Site::caller();
         options.check(region)?;
         region.reused(name, |head: &'r Head| {
             if !head.is_alive() {
@@ -146,8 +102,7 @@ impl<'r> Queue<'r> {
     /// Opens the queue of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`], also if the queue was deleted; see
-    /// [`QueueError`].
+    /// [`ObjectError::NotFound`], also if the queue was deleted; see [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
         region.find_reused(name, |head: &'r Head| Self::open_in(region, head))
     }
@@ -157,10 +112,10 @@ impl<'r> Queue<'r> {
         let queue = Self::at(region, head);
         let is_sound = Cells::is_sound(head, region.inner());
         // Another task may have deleted it since.
-        match queue.check_life() {
-            Ok(()) if !queue.is_deleted() && is_sound => Ok(queue),
-            Ok(()) if !queue.is_deleted() => Err(ObjectError::OtherType.into()),
-            _ => Err(ObjectError::NotFound.into()),
+        match queue.is_alive() {
+            true if is_sound => Ok(queue),
+            true => Err(ObjectError::OtherType.into()),
+            false => Err(ObjectError::NotFound.into()),
         }
     }
 
@@ -173,10 +128,7 @@ impl<'r> Queue<'r> {
     ) -> Result<Self, QueueError> {
         options.check(region)?;
         let queue = Self::at(region, head);
-        let task = queue.inner().task()?;
-        let locked = queue.lock_now(Side::Both, task)?;
-        let life = locked.cells.begin(task, options.parts())?;
-        locked.unlock(Wake::NONE);
+        let life = queue.under_both(|cells, task| cells.begin(task, options.parts()))??;
         Ok(Self { life, ..queue })
     }
 
@@ -193,41 +145,19 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// A token from which [`Self::of_token`] makes this handle again.
-    pub(super) fn token(&self) -> (usize, u32) {
-        let address = core::ptr::from_ref(self.cells.core).expose_provenance();
-        (address, self.life)
-    }
-
-    /// # Safety
-    /// The token is of a queue in this region.
-    pub(super) unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
-        // SAFETY: by the contract the address is a head's; a head stays as long as the region.
-        let head: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
-        Self {
-            life,
-            ..Self::at(region, head)
-        }
-    }
-
     /// Whether the queue that a head has, or had, can be used at all. For heads that come from files.
     pub(crate) fn is_sound_in(region: &Region, head: &Head) -> bool {
         !head.is_alive() || Cells::is_sound(head, region.inner())
     }
 
-    /// Whether the handle's queue has not been deleted.
+    /// Whether the handle's queue has not been deleted, and the head had a queue when the handle was made.
     pub(crate) fn is_alive(&self) -> bool {
-        self.check_life().is_ok() && !self.is_deleted()
+        self.check_life().is_ok() && self.life.is_multiple_of(2)
     }
 
     /// The queue's number in its head, which grows by one with each queue.
     pub(crate) fn number(&self) -> u32 {
         self.life / 2
-    }
-
-    /// Whether the handle was made while the head had no queue.
-    fn is_deleted(&self) -> bool {
-        self.life % 2 == 1
     }
 
     /// Whether a queue may begin in a head, which may come from a file that anybody wrote. The caller holds the lock
@@ -236,7 +166,7 @@ impl<'r> Queue<'r> {
         if !head.is_alive() && head.has_body() && !Cells::is_sound(head, region.inner()) {
             // The body's address is not to be trusted, so it is forgotten, not freed. (If a task frees it first, the
             // word is 0.)
-            head.forget_body();
+            head.blocks.body.store(0, Ordering::Relaxed);
         }
         Self::at(region, head).is_over()
     }
@@ -247,15 +177,8 @@ impl<'r> Queue<'r> {
         if head.is_alive() || !head.has_body() {
             return !head.is_alive();
         }
-        let Ok(task) = self.inner().task() else {
-            return false;
-        };
-        let Ok(locked) = self.lock_now(Side::Both, task) else {
-            return false;
-        };
-        let is_over = locked.cells.clear_away(task);
-        locked.unlock(Wake::NONE);
-        is_over
+        self.under_both(|cells, task| cells.clear_away(task))
+            .unwrap_or(false)
     }
 
     /// Runs after a flight has ended: if it was the last one of a deleted queue, frees the queue's memory.
@@ -268,21 +191,17 @@ impl<'r> Queue<'r> {
 
     /// A handle whose messages go before all others; of several urgent messages, the last sent is received first.
     #[must_use]
-    pub fn urgent(self) -> Self {
-        Self {
-            rank: Rank::Urgent,
-            ..self
-        }
+    pub fn urgent(mut self) -> Self {
+        self.rank = Rank::Urgent;
+        self
     }
 
     /// A handle whose messages have this priority: they are received before those of lower priority, and after earlier
     /// ones of the same priority.
     #[must_use]
-    pub fn with_priority(self, priority: Priority) -> Self {
-        Self {
-            rank: Rank::Priority(priority),
-            ..self
-        }
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.rank = Rank::Priority(priority);
+        self
     }
 
     /// The region that the queue lies in.
@@ -350,26 +269,21 @@ impl<'r> Queue<'r> {
 
     /// The counts of ready messages and of messages in flight, of the same moment.
     fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
-        let task = self.inner().task()?;
-        let locked = self.lock_now(Side::Both, task)?;
         let ended = self.life.wrapping_add(1);
         // Messages that were in flight when the queue was deleted are in flight until they are finished.
-        let counts = match self.cells.core.fixed.life.load(Ordering::Relaxed) {
-            life if life == self.life || life == ended => locked.cells.ready_and_in_flight(),
-            _ => (0, 0),
-        };
-        locked.unlock(Wake::NONE);
-        Ok(counts)
+        self.under_both(
+            |cells, _| match cells.core.fixed.life.load(Ordering::Relaxed) {
+                life if life == self.life || life == ended => cells.ready_and_in_flight(),
+                _ => (0, 0),
+            },
+        )
     }
 
     /// The number of messages that were put back so far, because a receiver died or gave them back.
     #[must_use]
     pub fn redelivered(&self) -> u64 {
-        self.cells
-            .core
-            .receiving
-            .redelivered
-            .load(Ordering::Relaxed)
+        let redelivered = &self.cells.core.receiving.redelivered;
+        redelivered.load(Ordering::Relaxed)
     }
 
     /// Checks that the queue's indices agree with its cells. For tests, and for regions in doubt.
@@ -377,11 +291,69 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
+        self.under_both(|cells, _| !cells.core.has_body() || cells.is_consistent())
+    }
+
+    /// Drops all messages that are ready, and returns their number. Messages in flight stay in flight, and waiting
+    /// receivers go on waiting; waiting senders find room.
+    ///
+    /// If the caller is killed during the flush, each message is still there or dropped.
+    ///
+    /// # Errors
+    /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    #[track_caller]
+    pub fn flush(&self) -> Result<u32, ControlError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(Side::Receivers, task)?;
+        self.check_use(Site::caller())?;
+        let count = locked.cells.flush(task);
+        locked.unlock(Wake::senders(count));
+        Ok(count)
+    }
+
+    /// Deletes the queue. Its messages are dropped; all tasks that wait at it, or use it later through any handle made
+    /// before, get an error that reports the deletion. Messages in flight stay valid until they are finished, and are
+    /// not delivered again.
+    ///
+    /// The name is free at once; the memory of the messages is freed when the last message in flight is finished. A few
+    /// hundred bytes stay for the next queue, of any name and options; old handles do not become valid by that.
+    ///
+    /// A kill before the deletion is done leaves the queue as it was, or deleted; in the second case name and memory
+    /// are freed when another queue is created.
+    ///
+    /// # Errors
+    /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    #[track_caller]
+    pub fn delete(&self) -> Result<(), ControlError> {
+        self.end_life()?;
+        self.report_end(Site::caller());
+        self.inner().release_name(self.cells.core);
+        Ok(())
+    }
+
+    /// Deletes a queue that has no name.
+    #[track_caller]
+    pub(crate) fn end_life(&self) -> Result<(), ControlError> {
         let task = self.inner().task()?;
         let locked = self.lock_now(Side::Both, task)?;
-        let consistent = !locked.cells.core.has_body() || locked.cells.is_consistent();
-        locked.unlock(Wake::NONE);
-        Ok(consistent)
+        self.check_use(Site::caller())?;
+        let waiting = locked.cells.waiting();
+        let life = &self.cells.core.fixed.life;
+        // Release: a task that sees the later changes also sees this one.
+        life.store(self.life.wrapping_add(1), Ordering::Release);
+        locked.cells.clear_away(task);
+        locked.unlock(Wake::ALL);
+        if waiting > 0 {
+            self.report_misuse(Misuse::DeleteAwaited { waiting }, Site::caller());
+        }
+        Ok(())
+    }
+
+    /// Runs `step` under both locks, once what dead tasks left is settled.
+    fn under_both<T>(&self, step: impl FnOnce(Cells<'r>, Task<'r>) -> T) -> Result<T, AttachError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(Side::Both, task)?;
+        Ok(step(locked.cells, task))
     }
 
     pub(super) fn inner(&self) -> &'r Arc<Inner> {

@@ -1,9 +1,8 @@
 //! The head of a queue: its locks, the words that tasks sleep on, its counts and addresses. (`layout.rs` says which parts
 //! a queue has, and how long each stays.)
 
-use super::line::Line;
 use super::shape::{CHUNKS, PARTS, SIZES};
-use super::sleepers::Sleepers;
+use super::{line::Line, sleepers::Sleepers};
 use crate::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
@@ -27,6 +26,7 @@ const _: () = assert!(core::mem::offset_of!(Head, receivers_lock) == crate::regi
 
 /// Words that hardly ever change: most of them only when a queue begins or ends, the sleepers' words around sleeps,
 /// `spares` when a chunk is added, `recovered` after deaths, `given` and `ranked` with such messages.
+#[derive(Default)]
 #[repr(C)]
 pub(super) struct Fixed {
     pub(super) capacity: AtomicU32,
@@ -54,6 +54,7 @@ pub(super) struct Fixed {
 }
 
 /// The addresses of the queue's blocks.
+#[derive(Default)]
 #[repr(C)]
 pub(super) struct Blocks {
     pub(super) chunks: [AtomicUsize; CHUNKS],
@@ -64,6 +65,7 @@ pub(super) struct Blocks {
 }
 
 /// The words of the senders; they change under the senders' lock.
+#[derive(Default)]
 #[repr(C)]
 pub(super) struct Sending {
     /// The senders' position in the lane of messages.
@@ -76,6 +78,7 @@ pub(super) struct Sending {
 }
 
 /// The words of the receivers; they change under the receivers' lock.
+#[derive(Default)]
 #[repr(C)]
 pub(super) struct Receiving {
     /// The receivers' position in the lane of messages.
@@ -99,46 +102,21 @@ impl Head {
 
     /// A head without a queue.
     pub(crate) fn new() -> Self {
-        let word = || AtomicU32::new(0);
         Self {
             receivers_lock: Line(Robust::new()),
             senders_lock: Line(Robust::new()),
             fixed: Line(Fixed {
-                capacity: word(),
-                max_message: word(),
-                discipline: word(),
                 life: AtomicU32::new(1),
-                receivers: Sleepers::new(),
-                senders: Sleepers::new(),
-                watchers: Sleepers::new(),
-                recovered: word(),
-                given: word(),
-                spares: word(),
-                ranked: word(),
-                sizes: [const { AtomicU32::new(0) }; SIZES],
-                parts: [const { AtomicUsize::new(0) }; PARTS],
+                ..Fixed::default()
             }),
-            blocks: Line(Blocks {
-                chunks: [const { AtomicUsize::new(0) }; CHUNKS],
-                body: AtomicUsize::new(0),
-                next_spare: AtomicUsize::new(0),
-            }),
+            blocks: Line::default(),
             sending: Line(Sending {
-                sent: word(),
-                fetched: word(),
-                stash_first: word(),
-                stash_count: word(),
                 next_number: AtomicU64::new(1),
+                ..Sending::default()
             }),
             receiving: Line(Receiving {
-                taken: word(),
-                freed: word(),
-                ready_first: word(),
-                ready_count: word(),
-                ranked_seen: word(),
-                waiting: word(),
                 next_arrival: AtomicU64::new(1),
-                redelivered: AtomicU64::new(0),
+                ..Receiving::default()
             }),
         }
     }
@@ -162,13 +140,20 @@ impl Head {
         self.fixed.life.load(Acquire).is_multiple_of(2)
     }
 
-    /// Clears the body's address: there is no body.
-    pub(super) fn forget_body(&self) {
-        self.blocks.body.store(0, Relaxed);
-    }
-
     /// Whether there is a body, of a live or of a deleted queue. Under a lock.
     pub(super) fn has_body(&self) -> bool {
         self.blocks.body.load(Relaxed) != 0
     }
+}
+
+/// Adds 1 to a count that a lock of the caller's protects.
+#[inline]
+pub(super) fn count_up(count: &AtomicU32) {
+    count.store(count.load(Relaxed).saturating_add(1), Relaxed);
+}
+
+/// Subtracts 1 from a count that a lock of the caller's protects.
+#[inline]
+pub(super) fn count_down(count: &AtomicU32) {
+    count.store(count.load(Relaxed).saturating_sub(1), Relaxed);
 }

@@ -1,12 +1,10 @@
 //! A region's message queues, as read from outside: see [`region::inspect`](crate::region::inspect).
 #![allow(unsafe_code)]
 
-use super::discipline::Discipline;
-use super::handle::FINGERPRINT;
 use super::head::{Fixed, Head};
-use super::ring::Ring;
-use super::sleepers::Sleepers;
-use super::spsc::handle as spsc;
+use super::{
+    Discipline, handle::FINGERPRINT, ring::Ring, sleepers::Sleepers, spsc::handle as spsc,
+};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::region::inspect::{AnyBytes, Contents, TaskState, TaskWait};
 use core::mem::offset_of;
@@ -102,9 +100,9 @@ fn queue(contents: &Contents, name: String, address: u64) -> Option<QueueReport>
         .tasks
         .iter()
         .filter(|task| task.state != TaskState::Unswept)
-        .filter_map(|task| match task.waits_for {
-            Some(TaskWait::Message { queue, arrival }) if queue == address => {
-                Some((arrival, task.slot))
+        .filter_map(|task| match task.waits_for? {
+            TaskWait::Message { queue, arrival } => {
+                (queue == address).then_some((arrival, task.slot))
             }
             _ => None,
         })

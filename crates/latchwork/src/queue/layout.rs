@@ -19,12 +19,9 @@
 //! life. If the body is freed after that, the task reads memory that has another user, and is still mapped.
 #![allow(unsafe_code)]
 
-use super::cell::Cell;
-use super::head::Head;
 use super::lane::{Index, Lane};
-use super::shape::{
-    BASE, BYTES, CELLS, FREED, LANE, MESSAGES, READY, RING, STASH, STRIDE, parts_at, shape,
-};
+use super::shape::{BASE, BYTES, CELLS, LANE, RING, STASH, STRIDE, parts_at, shape};
+use super::{cell::Cell, head::Head};
 use crate::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -32,13 +29,6 @@ use crate::atomic::{
 };
 use crate::region::{Inner, ObjectError, Task};
 use core::ptr::NonNull;
-
-/// Which lane is read without a lock.
-#[derive(Clone, Copy)]
-pub(super) enum LaneKind {
-    Messages,
-    FreeCells,
-}
 
 /// A queue's head and body. Methods run under the lock, except where they say otherwise.
 #[derive(Clone, Copy)]
@@ -71,13 +61,7 @@ impl<'r> Cells<'r> {
                 stash.add(place as usize).write(place);
             }
         }
-        let Head {
-            fixed,
-            sending,
-            receiving,
-            blocks,
-            ..
-        } = self.core;
+        let (fixed, blocks) = (&self.core.fixed, &self.core.blocks);
         fixed.capacity.store(capacity, Relaxed);
         fixed.max_message.store(max_message, Relaxed);
         // Release: pairs with `discipline`.
@@ -94,9 +78,27 @@ impl<'r> Cells<'r> {
             chunk.store(0, Relaxed);
         }
         fixed.spares.store(base - capacity, Relaxed);
+        fixed.given.store(0, Relaxed);
+        fixed.recovered.store(self.inner.deaths(), Relaxed);
+        self.clear_positions(stashed);
+        self.core.sending.next_number.store(1, Relaxed);
+        self.core.receiving.waiting.store(0, Relaxed);
+        self.core.receiving.redelivered.store(0, Relaxed);
+        // SAFETY: the word is the head's, under its robust locks; the block is the caller's.
+        unsafe { self.inner.publish_block(task, block, &blocks.body) };
+        let life = fixed.life.load(Relaxed).wrapping_add(1);
+        compiler_fence(crate::atomic::Ordering::SeqCst);
+        // Release: a task that reads the life with Acquire also reads the rest.
+        fixed.life.store(life, Release);
+        Ok(life)
+    }
+
+    /// Empties lanes and rings, except for the first `stashed` cells of the stash. Under both locks.
+    pub(super) fn clear_positions(self, stashed: u32) {
+        let (sending, receiving) = (&self.core.sending, &self.core.receiving);
+        sending.stash_count.store(stashed, Relaxed);
         for word in [
-            &fixed.given,
-            &fixed.ranked,
+            &self.core.fixed.ranked,
             &sending.sent,
             &sending.fetched,
             &sending.stash_first,
@@ -105,21 +107,9 @@ impl<'r> Cells<'r> {
             &receiving.ready_first,
             &receiving.ready_count,
             &receiving.ranked_seen,
-            &receiving.waiting,
         ] {
             word.store(0, Relaxed);
         }
-        fixed.recovered.store(self.inner.deaths(), Relaxed);
-        sending.stash_count.store(stashed, Relaxed);
-        sending.next_number.store(1, Relaxed);
-        receiving.redelivered.store(0, Relaxed);
-        // SAFETY: the word is the head's, under its robust locks; the block is the caller's.
-        unsafe { self.inner.publish_block(task, block, &blocks.body) };
-        let life = fixed.life.load(Relaxed).wrapping_add(1);
-        compiler_fence(crate::atomic::Ordering::SeqCst);
-        // Release: a task that reads the life with Acquire also reads the rest.
-        fixed.life.store(life, Release);
-        Ok(life)
     }
 
     /// Removes all waiters of a deleted queue, drops its messages, and frees its body if nothing of it is in flight.
@@ -150,16 +140,13 @@ impl<'r> Cells<'r> {
         let Some((shape, layout)) = shape(options, inner.slots().len()) else {
             return false;
         };
-        let sizes = shape.sizes.iter().zip(&core.fixed.sizes);
-        sizes
-            .into_iter()
-            .all(|(right, size)| size.load(Relaxed) == *right)
+        // The parts of an unsound body may lie beyond the last address, so they are computed last.
+        let parts = || core.fixed.parts.iter().zip(parts_at(body, shape));
+        let mut sizes = core.fixed.sizes.iter().zip(shape.sizes);
+        sizes.all(|(size, right)| size.load(Relaxed) == right)
             && inner.has_block_at(body, layout.size())
             && body.is_multiple_of(layout.align())
-            && parts_at(body, shape)
-                .iter()
-                .zip(&core.fixed.parts)
-                .all(|(right, part)| part.load(Relaxed) == *right)
+            && parts().all(|(part, right)| part.load(Relaxed) == right)
     }
 
     /// The address of the body.
@@ -191,20 +178,11 @@ impl<'r> Cells<'r> {
         unsafe { NonNull::new_unchecked(place) }
     }
 
-    fn ring(self, part: usize) -> &'r [AtomicU32] {
+    /// The ring of cells that is this part.
+    pub(super) fn ring(self, part: usize) -> &'r [AtomicU32] {
         let first = self.at(self.part(part)).cast().as_ptr();
         // SAFETY: the ring of this part has `ring_length` entries.
         unsafe { core::slice::from_raw_parts(first, self.ring_length()) }
-    }
-
-    /// The ring of ready cells.
-    pub(super) fn ready(self) -> &'r [AtomicU32] {
-        self.ring(READY)
-    }
-
-    /// The ring of the free cells that the senders have.
-    pub(super) fn stashed(self) -> &'r [AtomicU32] {
-        self.ring(STASH)
     }
 
     /// The distance from one cell to the next, in bytes.
@@ -212,41 +190,24 @@ impl<'r> Cells<'r> {
         self.size(STRIDE)
     }
 
-    fn lane(self, part: usize) -> Lane<'r> {
+    /// The lane that is this part.
+    pub(super) fn lane(self, part: usize) -> Lane<'r> {
         let first = self.at(self.part(part)).cast().as_ptr();
         // SAFETY: the lane of this part has as many entries as the size `LANE` says.
         Lane::new(unsafe { core::slice::from_raw_parts(first, self.size(LANE)) })
     }
 
-    /// The lane from senders to receivers.
-    pub(super) fn messages(self) -> Lane<'r> {
-        self.lane(MESSAGES)
-    }
-
-    /// The lane from receivers to senders.
-    pub(super) fn free_cells(self) -> Lane<'r> {
-        self.lane(FREED)
-    }
-
     /// A lane that the caller reads without the lock; `None` if there is no queue.
-    pub(super) fn unlocked_lane(self, kind: LaneKind) -> Option<Lane<'r>> {
+    pub(super) fn unlocked_lane(self, part: usize) -> Option<Lane<'r>> {
         let life = self.core.fixed.life.load(Acquire);
-        let lane = match kind {
-            _ if !life.is_multiple_of(2) => return None,
-            LaneKind::Messages => self.messages(),
-            LaneKind::FreeCells => self.free_cells(),
-        };
+        let lane = life.is_multiple_of(2).then(|| self.lane(part))?;
         // If the life has not changed, the values read from the head are of this life.
         fence(Acquire);
         (self.core.fixed.life.load(Relaxed) == life).then_some(lane)
     }
 
     /// The address of a position in a lane, as a prefetch hint; any address if there is no queue. Without the lock.
-    pub(super) fn prefetch_address(self, kind: LaneKind, position: u32) -> *const u8 {
-        let part = match kind {
-            LaneKind::Messages => MESSAGES,
-            LaneKind::FreeCells => FREED,
-        };
+    pub(super) fn prefetch_address(self, part: usize, position: u32) -> *const u8 {
         let place = position as usize & self.size(LANE).wrapping_sub(1);
         let address = self.part(part).wrapping_add(place * size_of::<u64>());
         core::ptr::without_provenance(address)
@@ -299,9 +260,8 @@ impl<'r> Cells<'r> {
         // SAFETY: `address_of` returns the address of a cell, in the body or in a chunk.
         let cell: &Cell = unsafe { address.cast().as_ref() };
         let length = cell.length.load(Relaxed);
-        let (place, length) = match NonNull::new(core::ptr::with_exposed_provenance_mut(
-            cell.block.load(Relaxed),
-        )) {
+        let block = core::ptr::with_exposed_provenance_mut(cell.block.load(Relaxed));
+        let (place, length) = match NonNull::new(block) {
             Some(block) => (block, length),
             None => (
                 // SAFETY: the message's bytes follow the cell at this offset, in the same block.

@@ -1,11 +1,9 @@
 //! The locks of a queue, and the value that holds them.
 #![allow(unsafe_code)]
 
-use super::layout::Cells;
-use super::wake::Wake;
-use crate::backoff::ExponentialBackoff;
+use super::{layout::Cells, wake::Wake};
 use crate::mutex::{Acquired, RawError, Robust};
-use crate::region::AttachError;
+use crate::{backoff::ExponentialBackoff, region::AttachError};
 
 /// Up to this size a message is copied under the side's lock: taking the lock twice more would cost longer.
 pub(super) const SMALL: usize = 4096;

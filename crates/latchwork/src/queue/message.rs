@@ -1,81 +1,117 @@
 //! Messages in flight, and the end of their flight.
 #![allow(unsafe_code)]
 
-use super::handle::Queue;
-use super::lane::Index;
-use super::layout::Cells;
-use super::locked::Side;
-use super::rank::Rank;
-use super::wake::Wake;
-use crate::atomic::Ordering::Relaxed;
-use crate::region::heap::Owner;
+use super::{Queue, Rank, cell::Cell, lane::Index, layout::Cells, locked::Side, wake::Wake};
 use crate::region::{self, AttachError, Task};
-use core::fmt;
-use core::marker::PhantomData;
-use core::mem::{self, ManuallyDrop};
-use core::ops::Deref;
+use crate::{atomic::Ordering::Relaxed, region::heap::Owner};
+use core::{fmt, marker::PhantomData, mem::ManuallyDrop, ops::Deref};
 
 /// A message in flight, read where it lies. Dropping it ends the flight: the message has been received and is not
 /// delivered again.
 ///
-/// Until then the message is delivered again, in its old position, if the task that took it dies;
-/// also if it is dropped by a panic, or [given back](Self::give_back). (A broadcast message is a copy of the receiver's
-/// own, and is not delivered again.)
+/// Until then the message is delivered again, in its old position, if the task that took it dies; also if it is dropped by
+/// a panic, or [given back](Self::give_back). (A broadcast message is a copy of the receiver's own, and is not delivered
+/// again.)
 ///
-/// Not `Send`: the message is in flight with the task that took it, which cannot
-/// [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in flight until the process ends. In the
-/// child of a fork it is the parent's: dropping it there aborts.
+/// Not `Send`: the message is in flight with the task that took it, which cannot [detach](crate::region::Region::detach)
+/// meanwhile. Forgetting it leaves it in flight until the process ends. In the child of a fork it is the parent's:
+/// dropping it there aborts.
 #[must_use = "a message that is dropped has been received"]
-pub struct Message<'r> {
+pub struct Message<'r>(pub(super) Flight<'r>);
+
+/// Messages in flight, which end their flight when this is dropped.
+pub(super) struct Flight<'r> {
     queue: Queue<'r>,
     bytes: Bytes,
-    /// The task that took it.
+    count: u32,
+    /// The task that took them.
     owner: Owner,
     not_send: PhantomData<*const ()>,
 }
 
-/// Where the bytes of a message are.
-enum Bytes {
-    Cell(Index),
+/// Where the bytes of messages are.
+pub(super) enum Bytes {
+    /// In this cell, and those that are linked to it.
+    Cells(Index),
     Copy(Box<[u8]>),
 }
 
+impl<'r> Flight<'r> {
+    pub(super) fn new(queue: Queue<'r>, bytes: Bytes, count: u32, owner: Owner) -> Self {
+        Self {
+            queue,
+            bytes,
+            count,
+            owner,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The first cell, unless the message is a copy.
+    fn first(&self) -> Option<Index> {
+        match self.bytes {
+            Bytes::Cells(first) => Some(first),
+            Bytes::Copy(_) => None,
+        }
+    }
+
+    /// Puts the messages back in their old positions.
+    fn give_back(self) {
+        ManuallyDrop::new(self).finish(true);
+    }
+
+    /// Ends the flight: the messages are received, or back in their old positions.
+    fn finish(&self, gives_back: bool) {
+        let Some(first) = self.first() else { return };
+        let Self { count, owner, .. } = *self;
+        let ended = self.queue.end(Side::Receivers, owner, |cells, task| {
+            let mut next = Some(first);
+            while let Some(index) = next {
+                debug_assert!(cells.is_read_by(index, owner));
+                next = Index::named(cells.cell(index).next.load(Relaxed));
+                if gives_back {
+                    cells.give_back(index, task);
+                } else {
+                    cells.release(index, task);
+                }
+            }
+            // A freed cell is room for a sender. A message that is ready again is for a receiver; it may be room for a
+            // sender, too (`Cells::give_back`).
+            if gives_back {
+                cells.announce(count).and_senders(count)
+            } else {
+                Wake::senders(count)
+            }
+        });
+        // This cannot fail: the task that took the message could lock then, and still can.
+        if ended.is_ok() {
+            self.queue.inner().slots()[usize::from(owner.slot())].message_finished();
+        }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.finish(std::thread::panicking());
+    }
+}
+
 impl<'r> Message<'r> {
-    pub(super) fn in_flight(queue: Queue<'r>, index: Index, owner: Owner) -> Self {
-        Self {
-            queue,
-            bytes: Bytes::Cell(index),
-            owner,
-            not_send: PhantomData,
-        }
-    }
-
-    pub(super) fn copied(queue: Queue<'r>, copy: Box<[u8]>, owner: Owner) -> Self {
-        Self {
-            queue,
-            bytes: Bytes::Copy(copy),
-            owner,
-            not_send: PhantomData,
-        }
-    }
-
     /// How often the message was given to a receiver, this time included. More than 1 means that an earlier receiver
     /// died with it, or gave it back.
     #[must_use]
     pub fn deliveries(&self) -> u32 {
-        match self.bytes {
-            Bytes::Cell(index) => self.queue.cells.cell(index).deliveries.load(Relaxed),
-            Bytes::Copy(_) => 1,
-        }
+        (self.cell()).map_or(1, |cell| cell.deliveries.load(Relaxed))
     }
 
     /// The rank that it was sent with; `None` for a broadcast one.
     #[must_use]
     pub fn rank(&self) -> Option<Rank> {
-        match self.bytes {
-            Bytes::Cell(index) => Some(Rank::of_key(self.queue.cells.cell(index).key())),
-            Bytes::Copy(_) => None,
-        }
+        Some(Rank::of_key(self.cell()?.key()))
+    }
+
+    fn cell(&self) -> Option<&Cell> {
+        self.0.first().map(|index| self.0.queue.cells.cell(index))
     }
 
     /// Ends the flight: the message has been received. The same as dropping it.
@@ -83,7 +119,7 @@ impl<'r> Message<'r> {
 
     /// Puts the message back in its old position, for another receiver or a later call.
     pub fn give_back(self) {
-        ManuallyDrop::new(self).finish(Outcome::GiveBack);
+        self.0.give_back();
     }
 
     /// Takes the message out of the queue as a box of the caller's own. A large message that was sent as a box
@@ -92,61 +128,44 @@ impl<'r> Message<'r> {
     /// # Errors
     /// The message, and an error, if a copy is needed and the region has no room for it.
     pub fn into_block(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
-        if let Bytes::Cell(index) = self.bytes
-            && self.queue.cells.is_block(index)
+        if let Some(index) = self.0.first()
+            && self.0.queue.cells.is_block(index)
             && let Some(bytes) = self.take_over(index)
         {
-            mem::forget(self);
+            core::mem::forget(self);
             return Ok(bytes);
         }
         self.into_copy()
     }
 
     pub(super) fn into_copy(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
-        match region::Box::copied_in(&self, self.queue.region) {
-            Ok(bytes) => Ok(bytes),
-            Err(error) => Err((self, error)),
-        }
+        region::Box::copied_in(&self, self.0.queue.region).map_err(|error| (self, error))
     }
 
     /// The message's block, if it can be made the task's own; that ends the flight.
     fn take_over(&self, index: Index) -> Option<region::Box<'r, [u8]>> {
-        let inner = self.queue.inner();
+        let Flight { queue, owner, .. } = &self.0;
         let mut taken = None;
-        let ended = self.queue.end(Side::Receivers, self.owner, |cells, task| {
+        let ended = queue.end(Side::Receivers, *owner, |cells, task| {
             taken = cells.claim_block(index, task);
-            match taken {
-                Some(_) => Wake::senders(1),
-                None => Wake::NONE,
-            }
+            Wake::senders(u32::from(taken.is_some()))
         });
         ended.ok()?;
         let block = taken?;
-        inner.slots()[usize::from(self.owner.slot())].message_finished();
+        let inner = queue.inner();
+        inner.slots()[usize::from(owner.slot())].message_finished();
         // SAFETY: `claim_block` has made the block this task's own.
         Some(unsafe { region::Box::of_block(block.cast(), block.len(), inner) })
-    }
-
-    fn finish(&self, how: Outcome) {
-        if let Bytes::Cell(index) = self.bytes {
-            self.queue.finish(index, 1, self.owner, how);
-        }
     }
 }
 
 impl Deref for Message<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Cell(index) => self.queue.cells.message(*index),
+        match &self.0.bytes {
+            Bytes::Cells(index) => self.0.queue.cells.message(*index),
             Bytes::Copy(copy) => copy,
         }
-    }
-}
-
-impl Drop for Message<'_> {
-    fn drop(&mut self) {
-        self.finish(Outcome::of_drop());
     }
 }
 
@@ -163,50 +182,24 @@ impl fmt::Debug for Message<'_> {
 /// Several messages in flight, taken together. Dropping them ends the flight of all; otherwise each behaves as a
 /// [`Message`].
 #[must_use = "messages that are dropped have been received"]
-pub struct Messages<'r> {
-    queue: Queue<'r>,
-    bytes: Bytes,
-    count: u32,
-    owner: Owner,
-    not_send: PhantomData<*const ()>,
-}
+pub struct Messages<'r>(pub(super) Flight<'r>);
 
-impl<'r> Messages<'r> {
-    pub(super) fn in_flight(queue: Queue<'r>, first: Index, count: u32, owner: Owner) -> Self {
-        Self {
-            queue,
-            bytes: Bytes::Cell(first),
-            count,
-            owner,
-            not_send: PhantomData,
-        }
-    }
-
-    pub(super) fn copied(queue: Queue<'r>, copy: Box<[u8]>, owner: Owner) -> Self {
-        Self {
-            queue,
-            bytes: Bytes::Copy(copy),
-            count: 1,
-            owner,
-            not_send: PhantomData,
-        }
-    }
-
+impl Messages<'_> {
     /// The number of messages: at least one.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
-        self.count as usize
+        self.0.count as usize
     }
 
     /// The messages, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let (first, copy) = match &self.bytes {
-            Bytes::Cell(index) => (Some(*index), None),
-            Bytes::Copy(copy) => (None, Some(&**copy)),
+        let copy = match &self.0.bytes {
+            Bytes::Cells(_) => None,
+            Bytes::Copy(copy) => Some(&**copy),
         };
-        let cells = self.queue.cells;
-        let chain = core::iter::successors(first, move |index| {
+        let cells = self.0.queue.cells;
+        let chain = core::iter::successors(self.0.first(), move |index| {
             Index::named(cells.cell(*index).next.load(Relaxed))
         });
         copy.into_iter()
@@ -215,19 +208,7 @@ impl<'r> Messages<'r> {
 
     /// Puts all messages back in their old positions.
     pub fn give_back(self) {
-        ManuallyDrop::new(self).finish(Outcome::GiveBack);
-    }
-
-    fn finish(&self, how: Outcome) {
-        if let Bytes::Cell(first) = self.bytes {
-            self.queue.finish(first, self.count, self.owner, how);
-        }
-    }
-}
-
-impl Drop for Messages<'_> {
-    fn drop(&mut self) {
-        self.finish(Outcome::of_drop());
+        self.0.give_back();
     }
 }
 
@@ -235,54 +216,12 @@ impl fmt::Debug for Messages<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Messages")
-            .field("count", &self.count)
+            .field("count", &self.0.count)
             .finish_non_exhaustive()
     }
 }
 
-/// How a flight ends.
-#[derive(Clone, Copy)]
-enum Outcome {
-    Done,
-    GiveBack,
-}
-
-impl Outcome {
-    fn of_drop() -> Self {
-        if std::thread::panicking() {
-            Self::GiveBack
-        } else {
-            Self::Done
-        }
-    }
-}
-
 impl<'r> Queue<'r> {
-    /// Ends the flight of a chain of messages that `owner` took.
-    fn finish(&self, first: Index, count: u32, owner: Owner, how: Outcome) {
-        let ended = self.end(Side::Receivers, owner, |cells, task| {
-            let mut next = Some(first);
-            while let Some(index) = next {
-                debug_assert!(cells.is_read_by(index, owner));
-                next = Index::named(cells.cell(index).next.load(Relaxed));
-                match how {
-                    Outcome::Done => cells.release(index, task),
-                    Outcome::GiveBack => cells.give_back(index, task),
-                }
-            }
-            // A freed cell is room for a sender. A message that is ready again is for a receiver; it may be room for a
-            // sender, too (`Cells::give_back`).
-            match how {
-                Outcome::Done => Wake::senders(count),
-                Outcome::GiveBack => cells.announce(count).and_senders(count),
-            }
-        });
-        // This cannot fail: the task that took the message could lock then, and still can.
-        if ended.is_ok() {
-            self.inner().slots()[usize::from(owner.slot())].message_finished();
-        }
-    }
-
     /// Changes, under a side's lock, what `owner` has in flight or is writing. Aborts if `owner` is another task.
     pub(super) fn end(
         &self,

@@ -59,30 +59,11 @@
 //! store, nothing was sent; if it is killed after it, the message is delivered. The next step makes receivers find the
 //! cell: `Lane::put` (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order.
 //! Receivers read it in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::post_board` (`waiters.rs`), a
-//! ring's message in `Ring::advance` (`ring.rs`).
-//!
-//! | file | what |
-//! | --- | --- |
-//! | `handle.rs` `control.rs` `error.rs` `wait.rs` | the handle; creation, flush and deletion; errors; how long a call waits |
-//! | `head.rs` `shape.rs` `line.rs` `layout.rs` | the head's words; the sizes of a body; where its words and bytes are |
-//! | `cell.rs` `cells.rs` | a cell's header; the states of a message, who may change them, the invariants; the commit |
-//! | `lane.rs` `transfer.rs` `ready.rs` `rank.rs` | how cells pass between senders and receivers, and in which order |
-//! | `locked.rs` `attempt.rs` | the locks; the loop of senders |
-//! | `send.rs` `reserve.rs` `batch.rs` | ways to send |
-//! | `receive.rs` `message.rs` | the loop of receivers; messages in flight |
-//! | `discipline.rs` `waiters.rs` `broadcast.rs` | which receiver is served first; what waiting receivers are given |
-//! | `spares.rs` `places.rs` | the cells for that, and whether there is room |
-//! | `sleepers.rs` `wake.rs` `watch.rs` | sleeping and waking; epoll |
-//! | `recover.rs` `inspect.rs` | recovery after a death; a queue read from outside |
-//! | `spsc.rs` `spsc/` `ring.rs` | rings |
+//! ring's message in `Ring::advance` (`ring.rs`). `ARCHITECTURE.md` says what each file has.
 
 mod attempt;
-mod batch;
-mod broadcast;
 mod cell;
 mod cells;
-mod control;
-mod discipline;
 mod error;
 mod handle;
 mod head;
@@ -92,6 +73,7 @@ mod layout;
 mod line;
 mod locked;
 mod message;
+mod options;
 pub(crate) mod places;
 mod rank;
 mod ready;
@@ -105,17 +87,15 @@ pub(crate) mod sleepers;
 mod spares;
 pub mod spsc;
 mod transfer;
-mod wait;
 mod waiters;
 mod wake;
 mod watch;
 
-pub use discipline::Discipline;
 pub use error::{ControlError, QueueError, ReceiveError, SendBlockError, SendError};
-pub use handle::{Queue, QueueOptions};
+pub use handle::Queue;
 pub(crate) use head::Head;
 pub use message::{Message, Messages};
+pub use options::{Discipline, QueueOptions, Wait};
 pub use rank::{Priority, Rank};
 pub use reserve::Reservation;
-pub use wait::Wait;
 pub use watch::{Watch, WatchError};

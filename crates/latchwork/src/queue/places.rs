@@ -7,7 +7,7 @@
 use crate::atomic::unless_fault;
 
 /// Three of the four counts; the fourth, *waiting*, is a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Places {
     pub(crate) free: u32,
     pub(crate) given: u32,
@@ -55,7 +55,7 @@ mod tests {
     use std::collections::HashSet;
 
     /// The counts of a queue that serves in order, and the states of its tasks.
-    #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
     struct State {
         places: Places,
         /// The numbers of messages being written, pending, and in hand.
@@ -149,12 +149,8 @@ mod tests {
                 back.taken[PENDING] += 1;
                 all.push(back.served());
             }
-            all.extend(
-                [WRITING, PENDING, HELD]
-                    .map(|taken| self.freed(taken))
-                    .into_iter()
-                    .flatten(),
-            );
+            let taken = [WRITING, PENDING, HELD].into_iter();
+            all.extend(taken.filter_map(|taken| self.freed(taken)));
             if self.waiting > 0 {
                 let mut spoken = self;
                 spoken.take_free();
@@ -206,10 +202,7 @@ mod tests {
         };
         let empty = State {
             places,
-            taken: [0; 3],
-            waiting: 0,
-            handed: 0,
-            boards: [0; 3],
+            ..State::default()
         };
         let (mut seen, mut next) = (HashSet::from([empty]), vec![empty]);
         let mut most = 0;

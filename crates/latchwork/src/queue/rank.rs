@@ -66,21 +66,19 @@ impl Rank {
     pub(super) fn of_key((rank, _): Key) -> Self {
         match rank.checked_sub(1) {
             None => Self::Urgent,
-            Some(below) => Self::Priority(Priority(
-                Priority::MAX
-                    .0
-                    .saturating_sub(u16::try_from(below).unwrap_or(u16::MAX)),
-            )),
+            Some(below) => {
+                let below = u16::try_from(below).unwrap_or(u16::MAX);
+                Self::Priority(Priority(Priority::MAX.0.saturating_sub(below)))
+            }
         }
     }
 }
 
 /// The number that a key was made of.
 pub(super) fn number((rank, sequence): Key) -> u64 {
-    if rank == 0 {
-        u64::MAX - sequence
-    } else {
-        sequence
+    match rank {
+        0 => u64::MAX - sequence,
+        _ => sequence,
     }
 }
 

@@ -3,10 +3,7 @@
 //! A message that belongs behind all others, or before them, is inserted at once; one that belongs between them shifts
 //! the shorter side, four bytes for each message.
 
-use super::cell::READY;
-use super::lane::Index;
-use super::layout::Cells;
-use super::rank::Key;
+use super::{cell::READY, lane::Index, layout::Cells, rank::Key, shape::READY_RING};
 use crate::atomic::Ordering::Relaxed;
 
 impl Cells<'_> {
@@ -17,11 +14,11 @@ impl Cells<'_> {
 
     /// The ready message that has `position` others before it.
     fn nth(self, position: u32) -> Index {
-        Index(self.ready()[self.place(position)].load(Relaxed))
+        Index(self.ring(READY_RING)[self.place(position)].load(Relaxed))
     }
 
     fn put(self, position: u32, index: Index) {
-        self.ready()[self.place(position)].store(index.0, Relaxed);
+        self.ring(READY_RING)[self.place(position)].store(index.0, Relaxed);
     }
 
     fn key_at(self, position: u32) -> Key {
@@ -94,7 +91,7 @@ impl Cells<'_> {
 
     /// Heap sort in place, since nothing may be allocated here. The ring begins at its first place.
     pub(super) fn sort_ready(self) {
-        let ring = self.ready();
+        let ring = self.ring(READY_RING);
         let count = self.core.receiving.ready_count.load(Relaxed) as usize;
         let key = |place: usize| self.cell(Index(ring[place].load(Relaxed))).key();
         let swap = |one: usize, other: usize| {
@@ -103,15 +100,12 @@ impl Cells<'_> {
             ring[other].store(saved, Relaxed);
         };
         let sift = |mut root: usize, end: usize| {
-            while let Some(child) = (2 * root + 1 < end).then_some(2 * root + 1) {
-                let child = if child + 1 < end && key(child + 1) > key(child) {
-                    child + 1
-                } else {
-                    child
-                };
-                if key(root) >= key(child) {
-                    break;
-                }
+            let greater_child = |root: usize| {
+                let children = 2 * root + 1..end.min(2 * root + 3);
+                let greatest = children.max_by_key(|child| key(*child))?;
+                (key(root) < key(greatest)).then_some(greatest)
+            };
+            while let Some(child) = greater_child(root) {
                 swap(root, child);
                 root = child;
             }

@@ -2,25 +2,18 @@
 //! in flight until the receiver has finished it.
 #![allow(unsafe_code)]
 
-use super::discipline::Discipline;
-use super::error::{Failure, ReceiveError};
-use super::handle::Queue;
-use super::lane::Index;
 use super::locked::{Locked, SMALL, Side};
-use super::message::{Message, Messages};
-use super::places::Places;
-use super::wait::Wait;
-use super::waiters::Given;
-use super::wake::Wake;
+use super::message::{Bytes, Flight};
+use super::{
+    Discipline, Message, Messages, Queue, ReceiveError, Wait, error::Failure, lane::Index,
+    places::Places, waiters::Given, wake::Wake,
+};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
-use crate::atomic::fence_after_update;
-use crate::backoff::ExponentialBackoff;
 use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
 use crate::region::{self, Inbox, Parked, Task};
-use crate::time::Deadline;
-use core::ptr::NonNull;
-use core::time::Duration;
+use crate::{atomic::fence_after_update, backoff::ExponentialBackoff, time::Deadline};
+use core::{ptr::NonNull, time::Duration};
 
 /// A receiver's decision about the message that it gets.
 pub(super) enum Verdict {
@@ -120,27 +113,28 @@ impl<'r> Queue<'r> {
     }
 
     #[track_caller]
-    pub(super) fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
+    fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
         let received = self.take(wait, 1, |_| Verdict::Hold)?;
-        self.hold(received)
+        Ok(Message(self.hold(received)?))
     }
 
-    /// The [`Message`] for what [`Self::take`] returned: a message in flight, or a copy of what the inbox names.
-    pub(super) fn hold(&self, received: Received<'r>) -> Result<Message<'r>, ReceiveError> {
-        Ok(match received {
-            Received::Held(index, _, task) => {
+    /// What [`Self::take`] returned: messages in flight, or a copy of what the inbox names.
+    fn hold(&self, received: Received<'r>) -> Result<Flight<'r>, ReceiveError> {
+        let (bytes, count, task) = match received {
+            Received::Held(first, count, task) => {
                 task.slot.message_taken();
-                Message::in_flight(*self, index, task.owner())
+                (Bytes::Cells(first), count, task)
             }
             Received::Given(index, task) => {
                 let copy = self.cells.message(index).into();
                 self.end_given(index, task)?;
-                Message::copied(*self, copy, task.owner())
+                (Bytes::Copy(copy), 1, task)
             }
             Received::Copied | Received::Refused | Received::Block(_) => {
                 unreachable!("it was to be held")
             }
-        })
+        };
+        Ok(Flight::new(*self, bytes, count, task.owner()))
     }
 
     /// Takes a message as a box of the caller's own; see [`Message::into_block`].
@@ -155,7 +149,7 @@ impl<'r> Queue<'r> {
                 // SAFETY: `claim_block` has made the block this task's own.
                 return Ok(unsafe { region::Box::of_block(block.cast(), block.len(), inner) });
             }
-            received => self.hold(received)?,
+            received => Message(self.hold(received)?),
         };
         // If it is a block, it could not be claimed.
         message.into_copy().map_err(|(message, error)| {
@@ -172,20 +166,8 @@ impl<'r> Queue<'r> {
     /// [`Self::receive`], [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive_batch(&self, most: u32, wait: Wait) -> Result<Messages<'r>, ReceiveError> {
-        Ok(match self.take(wait, most.max(1), |_| Verdict::Hold)? {
-            Received::Held(first, count, task) => {
-                task.slot.message_taken();
-                Messages::in_flight(*self, first, count, task.owner())
-            }
-            Received::Given(index, task) => {
-                let copy = self.cells.message(index).into();
-                self.end_given(index, task)?;
-                Messages::copied(*self, copy, task.owner())
-            }
-            Received::Copied | Received::Refused | Received::Block(_) => {
-                unreachable!("they were to be held")
-            }
-        })
+        let received = self.take(wait, most.max(1), |_| Verdict::Hold)?;
+        Ok(Messages(self.hold(received)?))
     }
 
     #[track_caller]
@@ -211,17 +193,14 @@ impl<'r> Queue<'r> {
             Received::Copied => {}
             Received::Block(_) => unreachable!("it was not to be claimed"),
             Received::Refused => {
-                return Err(ReceiveError::BufferTooSmall {
-                    bytes: length,
-                    buffer: room,
-                });
+                let (bytes, buffer) = (length, room);
+                return Err(ReceiveError::BufferTooSmall { bytes, buffer });
             }
             Received::Held(index, _, task) => {
                 buffer[..length].copy_from_slice(self.cells.message(index));
                 let locked = self.lock_now(Side::Receivers, task)?;
                 locked.cells.release(index, task);
-                let wake = Wake::senders(1);
-                locked.unlock(wake);
+                locked.unlock(Wake::senders(1));
             }
             Received::Given(index, task) => {
                 buffer[..length].copy_from_slice(self.cells.message(index));
@@ -331,11 +310,9 @@ impl<'r> Queue<'r> {
             let mut woken = false;
             if !come {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
-                let object = core::ptr::from_ref(self.cells.core).addr();
-                let _waiting =
-                    Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
-                let (parked, by_another) =
-                    inner.park_cancellable(task, &words, deaths, wait.deadline());
+                let (object, deadline) = (self.cells.address(), wait.deadline());
+                let _waiting = Waiting::begin_at(Kind::Queue, object, deadline.is_some(), site);
+                let (parked, by_another) = inner.park_cancellable(task, &words, deaths, deadline);
                 late = parked == Parked::TimedOut;
                 // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.
                 woken = by_another && !in_order;
@@ -405,13 +382,11 @@ impl<'r> Locked<'r> {
                     && let Some(index) = cells.begin_receive(task.owner())
                 {
                     cells.cell(index).next.store(0, Relaxed);
-                    if let Some(last) = last {
+                    if let Some(last) = last.replace(index) {
                         cells.cell(last).next.store(index.name(), Relaxed);
                     }
-                    last = Some(index);
                     count += 1;
                 }
-                self.unlock(Wake::NONE);
                 Received::Held(first, count, task)
             }
             Verdict::Refuse => {
@@ -430,53 +405,40 @@ impl<'r> Locked<'r> {
         decide: &mut impl FnMut(&[u8]) -> Verdict,
     ) -> Received<'r> {
         let cells = self.cells;
-        match given {
-            Given::Message(index) => {
-                let verdict = decide(cells.message(index));
-                if let Verdict::Copy = verdict {
-                    self.unlock(Wake::NONE);
-                    return Received::Given(index, task);
-                }
-                cells.leave_waiters(&task.slot.inbox);
-                if let Verdict::Claim = verdict
-                    && let Some(block) = cells.claim_block(index, task)
-                {
-                    self.unlock(Wake::NONE);
-                    return Received::Block(block);
-                }
-                match verdict {
-                    Verdict::Copied => {
-                        cells.release(index, task);
-                        self.unlock(Wake::NONE);
-                        Received::Copied
-                    }
-                    Verdict::Copy | Verdict::Hold | Verdict::Claim => {
-                        cells.cell(index).next.store(0, Relaxed);
-                        self.unlock(Wake::NONE);
-                        Received::Held(index, 1, task)
-                    }
-                    Verdict::Refuse => {
-                        cells.give_back(index, task);
-                        self.unlock(cells.announce(1));
-                        Received::Refused
-                    }
-                }
+        let (Given::Message(index) | Given::Board(index)) = given;
+        let verdict = match (given, decide(cells.message(index))) {
+            (_, Verdict::Copy) | (Given::Board(_), Verdict::Hold | Verdict::Claim) => {
+                return Received::Given(index, task);
             }
-            Given::Board(index) => match decide(cells.message(index)) {
-                Verdict::Copy | Verdict::Hold | Verdict::Claim => {
-                    self.unlock(Wake::NONE);
-                    Received::Given(index, task)
-                }
-                verdict => {
-                    cells.end_given(index, task);
-                    self.unlock(Wake::NONE);
-                    if matches!(verdict, Verdict::Copied) {
-                        Received::Copied
-                    } else {
-                        Received::Refused
-                    }
-                }
-            },
+            (Given::Board(_), verdict) => {
+                cells.end_given(index, task);
+                return match verdict {
+                    Verdict::Copied => Received::Copied,
+                    _ => Received::Refused,
+                };
+            }
+            (Given::Message(_), verdict) => verdict,
+        };
+        cells.leave_waiters(&task.slot.inbox);
+        if let Verdict::Claim = verdict
+            && let Some(block) = cells.claim_block(index, task)
+        {
+            return Received::Block(block);
+        }
+        match verdict {
+            Verdict::Copied => {
+                cells.release(index, task);
+                Received::Copied
+            }
+            Verdict::Copy | Verdict::Hold | Verdict::Claim => {
+                cells.cell(index).next.store(0, Relaxed);
+                Received::Held(index, 1, task)
+            }
+            Verdict::Refuse => {
+                cells.give_back(index, task);
+                self.unlock(cells.announce(1));
+                Received::Refused
+            }
         }
     }
 }

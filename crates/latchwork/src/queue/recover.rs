@@ -1,12 +1,9 @@
 //! Settles what dead tasks left in a queue, and rebuilds all derived state.
 
 use super::cell::{BLOCK, BOARD, Cell, FREE, KIND, READING, READY, WRITING, owner_in};
-use super::lane::Index;
-use super::layout::Cells;
-use super::rank::number;
-use crate::atomic::Ordering::Relaxed;
-use crate::region::Task;
-use core::ptr;
+use super::shape::{FREE_LANE, MESSAGE_LANE};
+use super::{head::count_up, lane::Index, layout::Cells, rank::number};
+use crate::{atomic::Ordering::Relaxed, region::Task};
 
 impl Cells<'_> {
     /// Messages that dead tasks were writing vanish, messages that they were reading are ready again, and messages that
@@ -29,9 +26,7 @@ impl Cells<'_> {
                 _ if !self.is_for_messages(index) => self.set(index, FREE),
                 WRITING if dead => self.set(index, FREE),
                 READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
-                READING if dead => {
-                    self.put_back(index, task);
-                }
+                READING if dead => drop(self.put_back(index, task)),
                 WRITING | READY | READING => {}
                 _ => self.set(index, FREE),
             }
@@ -55,29 +50,15 @@ impl Cells<'_> {
 
     /// The address by which inboxes name the queue.
     pub(super) fn address(self) -> usize {
-        ptr::from_ref(self.core).addr()
+        core::ptr::from_ref(self.core).addr()
     }
 
     /// Derives rings, lanes and counts from cells and inboxes.
     pub(super) fn rebuild(self) {
-        let (sending, receiving) = (&self.core.sending, &self.core.receiving);
         self.count_waiters();
-        self.messages().clear();
-        self.free_cells().clear();
-        for word in [
-            &sending.sent,
-            &sending.fetched,
-            &sending.stash_first,
-            &sending.stash_count,
-            &receiving.taken,
-            &receiving.freed,
-            &receiving.ready_first,
-            &receiving.ready_count,
-            &receiving.ranked_seen,
-            &self.core.fixed.ranked,
-        ] {
-            word.store(0, Relaxed);
-        }
+        self.lane(MESSAGE_LANE).clear();
+        self.lane(FREE_LANE).clear();
+        self.clear_positions(0);
         let mut last = 0;
         for index in self.all() {
             let cell = self.cell(index);
@@ -93,11 +74,8 @@ impl Cells<'_> {
             }
         }
         self.sort_ready();
-        let next = sending
-            .next_number
-            .load(Relaxed)
-            .max(last.saturating_add(1));
-        sending.next_number.store(next, Relaxed);
+        let next = &self.core.sending.next_number;
+        next.store(next.load(Relaxed).max(last.saturating_add(1)), Relaxed);
     }
 
     /// Whether a cell may hold messages, and not boards only.
@@ -115,8 +93,7 @@ impl Cells<'_> {
             last = last.max(inbox.arrival.load(Relaxed));
             match Index::named(inbox.given.load(Relaxed)) {
                 Some(index) if self.cell(index).kind() == BOARD => {
-                    let readers = &self.cell(index).readers;
-                    readers.store(readers.load(Relaxed) + 1, Relaxed);
+                    count_up(&self.cell(index).readers);
                 }
                 Some(index) if self.is_read_by(index, owner) => given += 1,
                 _ => {
@@ -130,10 +107,9 @@ impl Cells<'_> {
             .for_each(|index| self.set(index, FREE));
         given += boards().count() as u32;
         self.core.fixed.given.store(given, Relaxed);
-        let core = &self.core.receiving;
-        core.waiting.store(waiting, Relaxed);
-        let next = core.next_arrival.load(Relaxed).max(last.saturating_add(1));
-        core.next_arrival.store(next, Relaxed);
+        self.core.receiving.waiting.store(waiting, Relaxed);
+        let next = &self.core.receiving.next_arrival;
+        next.store(next.load(Relaxed).max(last.saturating_add(1)), Relaxed);
     }
 
     /// The number of cells in each state: free, being written, ready, being read, boards.

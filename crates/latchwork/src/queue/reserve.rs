@@ -1,18 +1,10 @@
 //! Sending without a copy: the message is written in its place in the queue, or is a block already.
 #![allow(unsafe_code)]
 
-use super::cell::BLOCK;
-use super::error::{SendBlockError, SendError};
-use super::handle::Queue;
-use super::lane::Index;
-use super::wait::Wait;
-use super::wake::Wake;
-use crate::region::Box;
-use crate::region::heap::Owner;
-use core::fmt;
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
+use super::{Queue, SendBlockError, SendError, Wait, cell::BLOCK, lane::Index, wake::Wake};
+use crate::region::{Box, heap::Owner};
 use core::ops::{Deref, DerefMut};
+use core::{fmt, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 
 /// A place in the queue for one message, to be written and [committed](Self::commit). Dropping it frees the place; so
 /// does the death of the task, or the end of the thread.
@@ -51,32 +43,26 @@ impl Reservation<'_> {
         })?;
         result
     }
+
+    fn raw(&self) -> NonNull<[u8]> {
+        let cells = self.queue.cells;
+        let bytes = cells.core.max_message() as usize;
+        NonNull::slice_from_raw_parts(cells.bytes(self.index), bytes)
+    }
 }
 
 impl Deref for Reservation<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        let cells = self.queue.cells;
         // SAFETY: the cell has `max_message` bytes, zeroed when the queue was created; the cell is this task's.
-        unsafe {
-            core::slice::from_raw_parts(
-                cells.bytes(self.index).as_ptr(),
-                cells.core.max_message() as usize,
-            )
-        }
+        unsafe { self.raw().as_ref() }
     }
 }
 
 impl DerefMut for Reservation<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let cells = self.queue.cells;
         // SAFETY: as for `deref`; no other task reads a cell that is being written, and `self` is borrowed exclusively.
-        unsafe {
-            core::slice::from_raw_parts_mut(
-                cells.bytes(self.index).as_ptr(),
-                cells.core.max_message() as usize,
-            )
-        }
+        unsafe { self.raw().as_mut() }
     }
 }
 
@@ -94,9 +80,7 @@ impl Drop for Reservation<'_> {
 
 impl fmt::Debug for Reservation<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Reservation")
-            .finish_non_exhaustive()
+        formatter.write_str("Reservation { .. }")
     }
 }
 
@@ -145,12 +129,10 @@ impl<'r> Queue<'r> {
             cells.commit(index, length, self.rank, BLOCK);
             Some(((), cells.announce(1)))
         });
-        match (sent, bytes) {
-            (Err(failure), Some(bytes)) => Err(SendBlockError {
-                bytes,
-                error: failure.into(),
-            }),
-            _ => Ok(()),
+        if let (Err(failure), Some(bytes)) = (sent, bytes) {
+            let error = failure.into();
+            return Err(SendBlockError { bytes, error });
         }
+        Ok(())
     }
 }

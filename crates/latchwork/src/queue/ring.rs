@@ -36,9 +36,8 @@
 //! deletion), with negative twins: each index without Release, a sleeper that does not check again, either barrier left
 //! out, a word that is not cleared, watchers that are forgotten, a deletion that is notified before it is stored.
 
-use super::line::Line;
-use super::sleepers::Sleepers;
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, fence_after_update, unless_fault};
+use super::{line::Line, sleepers::Sleepers};
+use crate::atomic::{AtomicU32, Ordering, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
 /// See the module.
@@ -76,20 +75,6 @@ impl Ring {
     pub(super) fn length(&self) -> u32 {
         let [tail, head] = [Side::Sender, Side::Receiver].map(|side| self.index(side));
         tail.wrapping_sub(head)
-    }
-
-    const_unless_loom! {
-        pub(crate) fn new() -> Self {
-            Self {
-                tail: Line(AtomicU32::new(0)),
-                head: Line(AtomicU32::new(0)),
-                rare: Line(Rare {
-                    sleepers: [AtomicU32::new(0), AtomicU32::new(0)],
-                    watchers: Sleepers::new(),
-                    life: AtomicU32::new(0),
-                }),
-            }
-        }
     }
 
     /// A side's index: its progress, which the other side needs to know.
@@ -200,10 +185,18 @@ impl Ring {
     }
 }
 
-#[cfg(loom)]
 impl Default for Ring {
     fn default() -> Self {
-        Self::new()
+        let word = || AtomicU32::new(0);
+        Self {
+            tail: Line(word()),
+            head: Line(word()),
+            rare: Line(Rare {
+                sleepers: [word(), word()],
+                watchers: Sleepers::default(),
+                life: word(),
+            }),
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! The sizes and offsets of a queue's body, computed from the queue's options.
 
-use super::cell::Cell;
-use super::discipline::Discipline;
-use super::line::Line;
+use super::{Discipline, cell::Cell, line::Line};
 use core::alloc::Layout;
 
 /// This many chunks have twice as many cells as the largest region has slots for tasks.
@@ -14,11 +12,12 @@ pub(super) fn max_chunk_cells(tasks: usize) -> u32 {
     u32::try_from(2 * tasks).map_or(most, |cells| cells.min(most))
 }
 
-/// Indices of the parts of a body.
-pub(super) const MESSAGES: usize = 0;
-pub(super) const FREED: usize = 1;
+/// Indices of the parts of a body. The lane from senders to receivers, and the one from receivers to senders.
+pub(super) const MESSAGE_LANE: usize = 0;
+pub(super) const FREE_LANE: usize = 1;
+/// The ring of the free cells that the senders have, and the ring of ready cells.
 pub(super) const STASH: usize = 2;
-pub(super) const READY: usize = 3;
+pub(super) const READY_RING: usize = 3;
 pub(super) const CELLS: usize = 4;
 pub(super) const PARTS: usize = 5;
 
@@ -42,7 +41,7 @@ pub(super) struct Shape {
 /// A cache line.
 const LINE: usize = 64;
 /// The largest number of messages, and the largest size of one.
-pub(super) const MAX: u32 = 1 << 30;
+const MAX: u32 = 1 << 30;
 /// Spare cells in the body: one for a board.
 const SPARES_RACING: u32 = 1;
 /// Spare cells in the body: one for a message that is handed over, and one for a board.

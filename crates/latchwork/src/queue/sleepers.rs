@@ -45,7 +45,7 @@
 //! own when it was woken; a single sleeper is skipped; a notification takes two registrations; a notification of all
 //! wakes one; either barrier is left out.
 
-use crate::atomic::{AtomicU64, Ordering, const_unless_loom, fence_after_update, unless_fault};
+use crate::atomic::{AtomicU64, Ordering, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
 #[repr(C)]
@@ -53,10 +53,10 @@ pub(crate) struct Sleepers {
     state: AtomicU64,
 }
 
-#[cfg(loom)]
 impl Default for Sleepers {
     fn default() -> Self {
-        Self::new()
+        let state = AtomicU64::new(0);
+        Self { state }
     }
 }
 
@@ -73,12 +73,6 @@ fn state_of(ticket: u32, registered: u32) -> u64 {
 }
 
 impl Sleepers {
-    const_unless_loom! {
-        pub(crate) fn new() -> Self {
-            Self { state: AtomicU64::new(0) }
-        }
-    }
-
     /// The offset of the word that is slept on.
     #[cfg(not(loom))]
     pub(super) const WORD: usize = if cfg!(target_endian = "little") { 4 } else { 0 };

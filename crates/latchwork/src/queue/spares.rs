@@ -43,17 +43,13 @@
 #![allow(unsafe_code)]
 
 use super::cell::{Cell, FREE};
-use super::error::Failure;
-use super::handle::Queue;
-use super::lane::Index;
-use super::layout::Cells;
-use super::places::Places;
-use super::shape::max_chunk_cells;
-use super::wake::Wake;
+use super::{
+    Queue, error::Failure, lane::Index, layout::Cells, places::Places, shape::max_chunk_cells,
+    wake::Wake,
+};
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::region::{StorageError, Task};
-use core::alloc::Layout;
-use core::ptr::NonNull;
+use core::{alloc::Layout, ptr::NonNull};
 
 /// Each cell begins a cache line.
 const CHUNK_ALIGN: usize = 64;
@@ -112,9 +108,10 @@ impl<'r> Cells<'r> {
         all.saturating_sub(before).min(1 << chunk)
     }
 
-    fn layout_of(self, chunk: usize) -> Option<Layout> {
-        let bytes = self.stride().checked_mul(self.cells_in(chunk) as usize)?;
-        Layout::from_size_align(bytes, CHUNK_ALIGN).ok()
+    /// The layout of a chunk whose cells lie this far from each other; `None` if there is no such chunk.
+    fn layout_of(self, chunk: usize, stride: usize) -> Option<Layout> {
+        let bytes = stride.checked_mul(self.cells_in(chunk) as usize);
+        Layout::from_size_align(bytes.filter(|bytes| *bytes > 0)?, CHUNK_ALIGN).ok()
     }
 
     /// The address of the cell that has this many cells in chunks before it.
@@ -145,19 +142,13 @@ impl<'r> Cells<'r> {
         let (mut cells, mut ended) = (self.base(), false);
         for (chunk, word) in words.iter().enumerate() {
             let address = word.load(Relaxed);
-            let is_new = || {
-                words[..chunk]
-                    .iter()
-                    .all(|one| one.load(Relaxed) != address)
-            };
             let is_sound = |layout: Layout| {
                 address.is_multiple_of(layout.align())
                     && ![self.address(), self.body()].contains(&address)
-                    && layout.size() > 0
-                    && is_new()
+                    && (words[..chunk].iter()).all(|one| one.load(Relaxed) != address)
                     && self.inner.has_block_at(address, layout.size())
             };
-            ended |= address == 0 || !self.layout_of(chunk).is_some_and(is_sound);
+            ended |= address == 0 || !self.layout_of(chunk, self.stride()).is_some_and(is_sound);
             if ended {
                 word.store(0, Relaxed);
             } else {
@@ -176,10 +167,8 @@ impl<'r> Cells<'r> {
             // one.
             unsafe { self.inner.retire_block(task, word) };
         }
-        self.core
-            .fixed
-            .spares
-            .store(self.base() - self.core.capacity(), Relaxed);
+        let spares = self.base() - self.core.capacity();
+        self.core.fixed.spares.store(spares, Relaxed);
     }
 }
 
@@ -187,21 +176,17 @@ impl Queue<'_> {
     /// Adds a chunk of cells, unless another task has done so since.
     #[cold]
     pub(super) fn add_spares(&self, task: Task<'_>) -> Result<(), Failure> {
-        let exhausted = || Failure::Storage(StorageError::TooLong);
         let cells = self.cells;
         // Read without the lock: if the values are of another life, the checks below detect it.
         let (chunk, stride) = (cells.chunks(), cells.stride());
-        let count = cells.cells_in(chunk) as usize;
-        let bytes = stride.checked_mul(count).filter(|bytes| *bytes > 0);
-        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, CHUNK_ALIGN).ok());
-        let Some(layout) = layout else {
+        let Some(layout) = cells.layout_of(chunk, stride) else {
             self.check_life()?;
-            return Err(exhausted());
+            return Err(Failure::Storage(StorageError::TooLong));
         };
         let block = self.inner().alloc_block(task, layout)?;
-        for cell in 0..count {
-            // SAFETY: the block has `count` cells and is this task's own; zeros are a free cell.
-            unsafe { block.add(cell * stride).cast::<Cell>().write_bytes(0, 1) };
+        for offset in (0..layout.size()).step_by(stride) {
+            // SAFETY: the block has a cell at each multiple of the stride, and is this task's own; zeros are a free cell.
+            unsafe { block.add(offset).cast::<Cell>().write_bytes(0, 1) };
         }
         let locked = match self.lock_now(self.live_locks(), task) {
             Ok(locked)

@@ -30,7 +30,6 @@
 //! on the side's own line for each message or batch; a copy, unless the message is written in place; and a read of the
 //! other side's line when what was known of it is used up.
 
-mod control;
 mod end;
 pub(super) mod handle;
 mod receiver;

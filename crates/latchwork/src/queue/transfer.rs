@@ -1,8 +1,8 @@
 //! How cells pass between the two sides: the cells that each side keeps, and when it empties the other's lane.
 
-use super::cell::Cell;
-use super::lane::{Entry, Index, Lane};
-use super::layout::{Cells, LaneKind};
+use super::lane::{Entry, Index};
+use super::shape::{FREE_LANE, MESSAGE_LANE, STASH};
+use super::{cell::Cell, layout::Cells};
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     prefetch_to_write,
@@ -23,11 +23,8 @@ impl Cells<'_> {
         }
         let side = &self.core.receiving;
         let position = side.freed.load(Relaxed);
-        let entry = Entry {
-            index,
-            ranked: false,
-        };
-        self.free_cells().put(position, entry);
+        let ranked = false;
+        self.lane(FREE_LANE).put(position, Entry { index, ranked });
         side.freed.store(position.wrapping_add(1), Relaxed);
     }
 
@@ -36,7 +33,7 @@ impl Cells<'_> {
         let side = &self.core.sending;
         let count = side.stash_count.load(Relaxed);
         let place = self.wrapped(side.stash_first.load(Relaxed), count);
-        self.stashed()[place].store(index.0, Relaxed);
+        self.ring(STASH)[place].store(index.0, Relaxed);
         side.stash_count.store(count + 1, Relaxed);
     }
 
@@ -44,7 +41,7 @@ impl Cells<'_> {
     pub(super) fn refill(self) {
         let side = &self.core.sending;
         let mut position = side.fetched.load(Relaxed);
-        let lane = self.free_cells();
+        let lane = self.lane(FREE_LANE);
         while let Some(Entry { index, .. }) = lane.get(position) {
             self.stash(index);
             position = position.wrapping_add(1);
@@ -57,7 +54,7 @@ impl Cells<'_> {
         let side = &self.core.sending;
         let count = side.stash_count.load(Relaxed).checked_sub(1)?;
         let first = side.stash_first.load(Relaxed);
-        let ring = self.stashed();
+        let ring = self.ring(STASH);
         let index = Index(ring[first as usize].load(Relaxed));
         let next = self.wrapped(first, 1);
         side.stash_first.store(next as u32, Relaxed);
@@ -72,22 +69,15 @@ impl Cells<'_> {
     pub(super) fn wrapped(self, first: u32, offset: u32) -> usize {
         let place = u64::from(first) + u64::from(offset);
         let length = self.ring_length() as u64;
-        (if place < length {
-            place
-        } else {
-            place - length
-        }) as usize
+        place.checked_sub(length).unwrap_or(place) as usize
     }
 
     /// Prefetches the lines of a cell that the caller is about to change.
     pub(super) fn prefetch(self, index: Index) {
         let cell = core::ptr::from_ref(self.cell(index)).cast::<u8>();
-        let lines = match self.stride() {
-            stride @ ..=PREFETCHED_WHOLE => stride / 64,
-            _ => 1,
-        };
-        for line in 0..lines {
-            prefetch_to_write(cell.wrapping_add(line * 64));
+        let whole = Some(self.stride()).filter(|stride| *stride <= PREFETCHED_WHOLE);
+        for offset in (0..whole.unwrap_or(64)).step_by(64) {
+            prefetch_to_write(cell.wrapping_add(offset));
         }
     }
 
@@ -95,14 +85,14 @@ impl Cells<'_> {
     #[inline]
     pub(super) fn prefetch_for_send(self) {
         let position = self.core.sending.sent.load(Relaxed);
-        prefetch_to_write(self.prefetch_address(LaneKind::Messages, position));
+        prefetch_to_write(self.prefetch_address(MESSAGE_LANE, position));
     }
 
     /// Prefetches the lane's line that freeing a cell is about to write. Without the lock.
     #[inline]
     pub(super) fn prefetch_for_free(self) {
         let position = self.core.receiving.freed.load(Relaxed);
-        prefetch_to_write(self.prefetch_address(LaneKind::FreeCells, position));
+        prefetch_to_write(self.prefetch_address(FREE_LANE, position));
     }
 
     /// Whether there is room for a message. For senders.
@@ -126,21 +116,18 @@ impl Cells<'_> {
             return self.places().has_room(self.waiting());
         }
         let position = self.core.sending.fetched.load(Relaxed);
-        let has_entry = |lane: Lane<'_>| lane.get(position).is_some();
-        self.core.sending.stash_count.load(Relaxed) > 0
-            || self
-                .unlocked_lane(LaneKind::FreeCells)
-                .is_some_and(has_entry)
+        self.core.sending.stash_count.load(Relaxed) > 0 || self.has_entry(FREE_LANE, position)
     }
 
     /// Whether there are probably messages; without the lock.
     pub(super) fn may_have_messages(self) -> bool {
         let side = &self.core.receiving;
-        let has_entry = |lane: Lane<'_>| lane.get(side.taken.load(Relaxed)).is_some();
-        side.ready_count.load(Relaxed) > 0
-            || self
-                .unlocked_lane(LaneKind::Messages)
-                .is_some_and(has_entry)
+        side.ready_count.load(Relaxed) > 0 || self.has_entry(MESSAGE_LANE, side.taken.load(Relaxed))
+    }
+
+    fn has_entry(self, lane: usize, position: u32) -> bool {
+        let entry = self.unlocked_lane(lane).map(|lane| lane.get(position));
+        entry.flatten().is_some()
     }
 
     /// The number of ready messages, those in the lane included. Without the lock: exact while no task sends or
@@ -169,10 +156,11 @@ impl Cells<'_> {
         let free = self.core.sending.stash_count.load(Relaxed);
         let ready = self.core.receiving.ready_count.load(Relaxed);
         // In a racing queue the senders do not have the free spare cells.
+        let (spares, given) = (&fixed.spares, &fixed.given);
         let others = if self.serves_in_order() {
-            &fixed.spares
+            spares
         } else {
-            &fixed.given
+            given
         };
         let cells = self.core.capacity() + others.load(Relaxed);
         (ready, cells.saturating_sub(free + ready))
@@ -182,7 +170,7 @@ impl Cells<'_> {
     fn take_from_lane(self, most: u32) {
         let side = &self.core.receiving;
         let mut position = side.taken.load(Relaxed);
-        let lane = self.messages();
+        let lane = self.lane(MESSAGE_LANE);
         for _ in 0..most {
             let Some(Entry { index, ranked }) = lane.get(position) else {
                 break;

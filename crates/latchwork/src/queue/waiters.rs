@@ -21,10 +21,8 @@
 //! ends with what the task was given, or with the time-out, and never with both.
 
 use super::cell::{BOARD, FREE};
-use super::discipline::Discipline;
-use super::lane::Index;
-use super::layout::Cells;
-use super::wake::Wake;
+use super::head::{count_down, count_up};
+use super::{Discipline, lane::Index, layout::Cells, wake::Wake};
 use crate::atomic::{Ordering::Relaxed, compiler_fence};
 use crate::region::heap::Owner;
 use crate::region::{Inbox, Task};
@@ -54,36 +52,31 @@ impl<'r> Cells<'r> {
     /// Makes the task a waiter.
     pub(super) fn join_waiters(self, inbox: &Inbox, urgency: u32) {
         let arrival = self.core.receiving.next_arrival.load(Relaxed);
-        let next = arrival.saturating_add(1);
-        self.core.receiving.next_arrival.store(next, Relaxed);
+        (self.core.receiving.next_arrival).store(arrival.saturating_add(1), Relaxed);
         inbox.arrival.store(arrival, Relaxed);
         inbox.urgency.store(urgency, Relaxed);
         inbox.given.store(0, Relaxed);
         compiler_fence(crate::atomic::Ordering::SeqCst);
         inbox.queue.store(self.address(), Relaxed);
-        let waiting = &self.core.receiving.waiting;
-        waiting.store(waiting.load(Relaxed) + 1, Relaxed);
+        count_up(&self.core.receiving.waiting);
     }
 
     /// What a waiting task has been given.
     pub(super) fn given_to(self, task: Task<'_>) -> Option<Given> {
         let index = Index::named(task.slot.inbox.given.load(Relaxed))?;
-        if self.cell(index).kind() == BOARD {
-            Some(Given::Board(index))
-        } else {
-            self.is_read_by(index, task.owner())
-                .then_some(Given::Message(index))
+        match self.cell(index).kind() {
+            BOARD => Some(Given::Board(index)),
+            _ => (self.is_read_by(index, task.owner())).then_some(Given::Message(index)),
         }
     }
 
     /// Ends the task's wait; it has been given nothing, or a message in flight.
     pub(super) fn leave_waiters(self, inbox: &Inbox) {
         if inbox.queue.load(Relaxed) == self.address() {
-            let counted = match inbox.given.load(Relaxed) {
+            count_down(match inbox.given.load(Relaxed) {
                 0 => &self.core.receiving.waiting,
                 _ => &self.core.fixed.given,
-            };
-            counted.store(counted.load(Relaxed).saturating_sub(1), Relaxed);
+            });
         }
         inbox.reset();
     }
@@ -101,8 +94,7 @@ impl<'r> Cells<'r> {
         readers.store(left, Relaxed);
         if left == 0 {
             self.set(index, FREE);
-            let given = &self.core.fixed.given;
-            given.store(given.load(Relaxed).saturating_sub(1), Relaxed);
+            count_down(&self.core.fixed.given);
             self.put_spare(index);
         }
     }
@@ -129,19 +121,14 @@ impl<'r> Cells<'r> {
 
     fn give(self, inbox: &Inbox, index: Index) {
         inbox.given.store(index.name(), Relaxed);
-        let waiting = self.core.receiving.waiting.load(Relaxed);
-        self.core
-            .receiving
-            .waiting
-            .store(waiting.saturating_sub(1), Relaxed);
+        count_down(&self.core.receiving.waiting);
     }
 
     /// Hands the first of the ready messages to a waiting task.
     fn hand_over(self, index: Index, owner: Owner, inbox: &Inbox) {
         self.give(inbox, index);
         self.deliver(index, owner);
-        let given = &self.core.fixed.given;
-        given.store(given.load(Relaxed) + 1, Relaxed);
+        count_up(&self.core.fixed.given);
         self.pop_ready();
     }
 
@@ -159,7 +146,7 @@ impl<'r> Cells<'r> {
     /// Hands ready messages to the waiters, in their order.
     pub(super) fn serve_waiters(self) -> Wake<'r> {
         let mut wake = Wake::NONE;
-        while self.core.receiving.waiting.load(Relaxed) > 0
+        while self.waiting() > 0
             && let Some(index) = self.peek()
         {
             let by_priority = self.discipline() == Discipline::Priority;
@@ -190,11 +177,10 @@ impl<'r> Cells<'r> {
             return (0, Wake::NONE);
         }
         let cell = self.cell(index);
-        cell.set_length(length);
+        cell.length.store(length, Relaxed);
         cell.readers.store(readers, Relaxed);
         self.set(index, BOARD);
-        let given = &self.core.fixed.given;
-        given.store(given.load(Relaxed) + 1, Relaxed);
+        count_up(&self.core.fixed.given);
         (readers, Wake::receivers(u32::MAX))
     }
 }

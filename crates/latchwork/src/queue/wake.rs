@@ -33,10 +33,7 @@ impl<'a> Wake<'a> {
     /// Wakes this many senders.
     #[inline]
     pub(super) fn senders(count: u32) -> Self {
-        Self {
-            senders: count,
-            ..Self::NONE
-        }
+        Self::NONE.and_senders(count)
     }
 
     /// Wakes this many receivers.
@@ -50,31 +47,24 @@ impl<'a> Wake<'a> {
 
     /// Also wakes this many senders.
     #[inline]
-    pub(super) fn and_senders(self, count: u32) -> Self {
-        Self {
-            senders: count,
-            ..self
-        }
+    pub(super) fn and_senders(mut self, count: u32) -> Self {
+        self.senders = count;
+        self
     }
 
     /// Also wakes all watchers.
     #[inline]
-    pub(super) fn and_watchers(self) -> Self {
-        Self {
-            watchers: u32::MAX,
-            ..self
-        }
+    pub(super) fn and_watchers(mut self) -> Self {
+        self.watchers = u32::MAX;
+        self
     }
 
     /// Also wakes the task that sleeps on this word; if another word was set before, its sleeper is woken at once.
-    pub(super) fn and_one_on(self, word: &'a AtomicU32) -> Self {
-        if let Some(other) = self.word {
+    pub(super) fn and_one_on(mut self, word: &'a AtomicU32) -> Self {
+        if let Some(other) = self.word.replace(word) {
             futex::wake(other, 1, Sharing::Shared);
         }
-        Self {
-            word: Some(word),
-            ..self
-        }
+        self
     }
 
     /// Makes the system calls that are needed. A read-modify-write, that of the unlock, must stand between all changes

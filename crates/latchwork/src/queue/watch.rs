@@ -9,20 +9,15 @@
 //! the queue: for a message that came before the check it signals by itself, for a later one the thread does.
 #![allow(unsafe_code)]
 
-use super::error::Failure;
-use super::handle::Queue;
-use super::locked::Side;
-use super::spsc::Spsc;
+use super::{Queue, error::Failure, locked::Side, sleepers::Sleepers, spsc::Spsc};
 use crate::atomic::{AtomicU32, Ordering};
-use crate::region::{AttachError, Region};
+use crate::region::{AttachError, Region, Task};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::{event_fd, signals, thread};
 use core::fmt;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use std::io;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::{io, sync::Arc, thread::JoinHandle};
 
 /// The reason why a queue is not watched.
 #[derive(Debug, thiserror::Error)]
@@ -65,11 +60,11 @@ struct Shared {
     token: Token,
 }
 
-/// The address of the watched object, and its life.
+/// The watched object: the exposed address of its head, and its life.
 #[derive(Clone, Copy)]
 enum Token {
-    Queue((usize, u32)),
-    Ring((usize, u32)),
+    Queue(usize, u32),
+    Ring(usize, u32),
 }
 
 /// The watched object.
@@ -84,7 +79,8 @@ impl Queue<'_> {
     /// # Errors
     /// See [`WatchError`].
     pub fn watch(&self) -> Result<Watch, WatchError> {
-        Watch::start(self.region, Token::Queue(self.token()))
+        let head = core::ptr::from_ref(self.cells.core).expose_provenance();
+        Watch::start(self.region, Token::Queue(head, self.life))
     }
 }
 
@@ -94,7 +90,8 @@ impl Spsc<'_> {
     /// # Errors
     /// See [`WatchError`].
     pub fn watch(&self) -> Result<Watch, WatchError> {
-        Watch::start(self.region(), Token::Ring(self.token()))
+        let head = core::ptr::from_ref(self.core).expose_provenance();
+        Watch::start(self.region(), Token::Ring(head, self.life))
     }
 }
 
@@ -110,6 +107,30 @@ impl Watched<'_> {
         match self {
             Self::Queue(queue) => queue.is_alive(),
             Self::Ring(ring) => ring.is_alive(),
+        }
+    }
+
+    fn watchers(&self) -> &Sleepers {
+        match self {
+            Self::Queue(queue) => &queue.cells.core.fixed.watchers,
+            Self::Ring(ring) => ring.core.ring.watchers(),
+        }
+    }
+
+    /// Registers a watcher, and then checks the object: returns the ticket, and whether there is a message.
+    fn register(&self, task: Task<'_>, deaths: u32) -> Result<(u32, bool), Failure> {
+        match self {
+            Self::Queue(queue) => {
+                let locked = queue.lock(Side::Receivers, task, deaths)?;
+                queue.check_life()?;
+                let ticket = self.watchers().register();
+                Ok((ticket, locked.cells.peek().is_some()))
+            }
+            Self::Ring(ring) => {
+                let ticket = self.watchers().register();
+                let there = || (ticket, !ring.is_empty());
+                ring.is_alive().then(there).ok_or(Failure::Deleted)
+            }
         }
     }
 }
@@ -139,81 +160,7 @@ impl Watch {
             process: thread::process_id(),
         })
     }
-}
 
-impl Shared {
-    fn watched(&self) -> Watched<'_> {
-        // SAFETY: the token was made of a queue, or ring, in this region.
-        unsafe {
-            match self.token {
-                Token::Queue(token) => Watched::Queue(Queue::of_token(&self.region, token)),
-                Token::Ring(token) => Watched::Ring(Spsc::of_token(&self.region, token)),
-            }
-        }
-    }
-
-    /// The thread's main function.
-    fn run(&self) {
-        let _ = match self.watched() {
-            Watched::Queue(queue) => self.watch(&queue),
-            Watched::Ring(ring) => self.watch_ring(&ring),
-        };
-        // A task that polls the descriptor then gets the reason from the queue.
-        event_fd::signal(&self.counter);
-    }
-
-    /// Runs until the watch is stopped, or the queue is deleted.
-    fn watch(&self, queue: &Queue<'_>) -> Result<(), Failure> {
-        let inner = self.region.inner();
-        let task = inner.task()?;
-        let watchers = &queue.cells.core.fixed.watchers;
-        // Acquire: pairs with the Release in `drop`.
-        while self.stop.load(Ordering::Acquire) == 0 {
-            // Read before the queue is checked: see `park`.
-            let deaths = inner.deaths();
-            let locked = queue.lock(Side::Receivers, task, deaths)?;
-            queue.check_life()?;
-            let ticket = watchers.register();
-            let there = locked.cells.peek().is_some();
-            drop(locked);
-            if there {
-                event_fd::signal(&self.counter);
-            }
-            let words = [(watchers.word(), ticket), (&self.stop, 0)];
-            inner.park(task, &words, deaths, None);
-            // A sender notifies all watchers at once, and takes all registrations.
-            watchers.leave(ticket, false);
-        }
-        Ok(())
-    }
-}
-
-impl Shared {
-    /// The same for a ring.
-    fn watch_ring(&self, ring: &Spsc<'_>) -> Result<(), Failure> {
-        let inner = self.region.inner();
-        let task = inner.task()?;
-        let watchers = ring.words().watchers();
-        // Acquire: pairs with the Release in `drop`.
-        while self.stop.load(Ordering::Acquire) == 0 {
-            // Read before the ring is checked: see `park`.
-            let deaths = inner.deaths();
-            let ticket = watchers.register();
-            if !ring.is_alive() {
-                return Err(Failure::Deleted);
-            }
-            if !ring.is_empty() {
-                event_fd::signal(&self.counter);
-            }
-            let words = [(watchers.word(), ticket), (&self.stop, 0)];
-            inner.park(task, &words, deaths, None);
-            watchers.leave(ticket, false);
-        }
-        Ok(())
-    }
-}
-
-impl Watch {
     /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); returns whether it was
     /// readable.
     pub fn clear(&self) -> bool {
@@ -223,6 +170,55 @@ impl Watch {
             event_fd::signal(&self.shared.counter);
         }
         was
+    }
+}
+
+impl Shared {
+    fn watched(&self) -> Watched<'_> {
+        let region = &self.region;
+        match self.token {
+            Token::Queue(head, life) => {
+                // SAFETY: the address is of a queue's head in this region; a head stays as long as the region.
+                let head = unsafe { &*core::ptr::with_exposed_provenance(head) };
+                let mut queue = Queue::at(region, head);
+                queue.life = life;
+                Watched::Queue(queue)
+            }
+            Token::Ring(head, life) => {
+                // SAFETY: as for a queue's head.
+                let core = unsafe { &*core::ptr::with_exposed_provenance(head) };
+                let mut ring = Spsc::at(region, core);
+                ring.life = life;
+                Watched::Ring(ring)
+            }
+        }
+    }
+
+    /// The thread's main function: runs until the watch is stopped, or the queue is deleted.
+    fn run(&self) {
+        let _ = self.watch(&self.watched());
+        // A task that polls the descriptor then gets the reason from the queue.
+        event_fd::signal(&self.counter);
+    }
+
+    fn watch(&self, watched: &Watched<'_>) -> Result<(), Failure> {
+        let inner = self.region.inner();
+        let task = inner.task()?;
+        let watchers = watched.watchers();
+        // Acquire: pairs with the Release in `drop`.
+        while self.stop.load(Ordering::Acquire) == 0 {
+            // Read before the queue is checked: see `park`.
+            let deaths = inner.deaths();
+            let (ticket, there) = watched.register(task, deaths)?;
+            if there {
+                event_fd::signal(&self.counter);
+            }
+            let words = [(watchers.word(), ticket), (&self.stop, 0)];
+            inner.park(task, &words, deaths, None);
+            // A sender notifies all watchers at once, and takes all registrations.
+            watchers.leave(ticket, false);
+        }
+        Ok(())
     }
 }
 

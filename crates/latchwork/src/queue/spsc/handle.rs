@@ -1,18 +1,16 @@
 //! A handle on a ring, and the ring's head.
 #![allow(unsafe_code)]
 
-use super::super::error::QueueError;
-use super::super::handle::QueueOptions;
 use super::super::ring::{Ring, Side};
+use super::super::{QueueError, QueueOptions};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
-use core::alloc::Layout;
-use core::fmt;
-use core::ptr::NonNull;
+use core::{alloc::Layout, fmt, ptr::NonNull};
 use std::sync::Arc;
 
 /// The head of a ring. Its messages are in a block of their own, the body, which the ring has while it lives, and after
 /// its deletion until both ends are free. The head stays, for the next ring, since old handles may read it.
+#[derive(Default)]
 #[repr(C, align(128))]
 pub(in crate::queue) struct Head {
     /// These and the body change under the lock of the region's names, while there is no ring and no task has an end.
@@ -48,16 +46,9 @@ impl Reused for Head {
     };
 
     fn new() -> Self {
-        let ring = Ring::new();
-        ring.begin_life_after(0);
-        Self {
-            capacity: AtomicU32::new(0),
-            max_message: AtomicU32::new(0),
-            body: AtomicUsize::new(0),
-            next_spare: AtomicUsize::new(0),
-            claims: [const { AtomicU64::new(0) }; 2],
-            ring,
-        }
+        let head = Self::default();
+        head.ring.begin_life_after(0);
+        head
     }
 
     fn has_ended(&self) -> bool {
@@ -98,9 +89,9 @@ pub enum ClaimError {
 #[derive(Clone, Copy)]
 pub struct Spsc<'r> {
     pub(super) region: &'r Region,
-    pub(super) core: &'r Head,
+    pub(in crate::queue) core: &'r Head,
     /// The life of the ring that this handle was made in.
-    pub(super) life: u32,
+    pub(in crate::queue) life: u32,
 }
 
 // SAFETY: the words are atomics, and the messages belong to the task that has claimed an end.
@@ -176,7 +167,7 @@ impl<'r> Spsc<'r> {
     }
 
     /// A handle on the ring that a head has at this moment.
-    pub(super) fn at(region: &'r Region, core: &'r Head) -> Self {
+    pub(in crate::queue) fn at(region: &'r Region, core: &'r Head) -> Self {
         let life = core.ring.life();
         Self { region, core, life }
     }
@@ -214,30 +205,9 @@ impl<'r> Spsc<'r> {
         self.region
     }
 
-    /// A token from which [`Self::of_token`] makes this handle again.
-    pub(in crate::queue) fn token(&self) -> (usize, u32) {
-        let address = core::ptr::from_ref(self.core).expose_provenance();
-        (address, self.life)
-    }
-
-    /// # Safety
-    /// The token is of a ring in this region.
-    pub(in crate::queue) unsafe fn of_token(
-        region: &'r Region,
-        (address, life): (usize, u32),
-    ) -> Self {
-        // SAFETY: by the contract it is a ring's head, which stays as long as the region.
-        let core: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
-        Self { region, core, life }
-    }
-
     /// Whether the handle's ring has not been deleted.
     pub(in crate::queue) fn is_alive(&self) -> bool {
         self.core.ring.life() == self.life
-    }
-
-    pub(in crate::queue) fn words(&self) -> &'r Ring {
-        &self.core.ring
     }
 
     pub(super) fn inner(&self) -> &'r Arc<Inner> {

@@ -1,18 +1,15 @@
 //! The receiving end of a ring.
 #![allow(unsafe_code)]
 
-use super::super::error::ReceiveError;
-use super::super::ring::Side;
-use super::super::wait::Wait;
+use super::super::{ReceiveError, Wait, ring::Side};
 use super::end::End;
 use super::handle::{ClaimError, Spsc};
-use crate::atomic::Ordering::Relaxed;
-use crate::time::Deadline;
-use core::fmt;
-use core::ops::Deref;
+use crate::{atomic::Ordering::Relaxed, time::Deadline};
+use core::{fmt, ops::Deref};
 
 /// The receiving end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
+#[derive(Debug)]
 pub struct Receiver<'r>(End<'r>);
 
 impl<'r> Spsc<'r> {
@@ -21,15 +18,11 @@ impl<'r> Spsc<'r> {
     /// # Errors
     /// As for [`Self::sender`].
     pub fn receiver(&self) -> Result<Receiver<'r>, ClaimError> {
-        Ok(Receiver::new(self.end(Side::Receiver)?))
+        self.end(Side::Receiver).map(Receiver)
     }
 }
 
 impl<'r> Receiver<'r> {
-    pub(super) fn new(end: End<'r>) -> Self {
-        Self(end)
-    }
-
     /// Receives a message into `buffer`, waiting while the ring is empty; returns its length.
     ///
     /// # Errors
@@ -67,10 +60,8 @@ impl<'r> Receiver<'r> {
         let message = self.message(0);
         let bytes = message.len();
         if bytes > buffer.len() {
-            return Err(ReceiveError::BufferTooSmall {
-                bytes,
-                buffer: buffer.len(),
-            });
+            let buffer = buffer.len();
+            return Err(ReceiveError::BufferTooSmall { bytes, buffer });
         }
         buffer[..bytes].copy_from_slice(message);
         self.0.advance(1);
@@ -106,8 +97,16 @@ impl<'r> Receiver<'r> {
         })
     }
 
-    pub(super) fn end(&mut self) -> &mut End<'r> {
-        &mut self.0
+    /// Drops all messages that were sent before this moment, and returns their number. A waiting sender finds room.
+    ///
+    /// If the caller is killed, all are dropped, or none.
+    pub fn flush(&mut self) -> u32 {
+        self.0.assert_mine();
+        let count = self.0.refresh();
+        if count > 0 {
+            self.0.advance(count);
+        }
+        count
     }
 
     /// The ring.
@@ -125,15 +124,6 @@ impl<'r> Receiver<'r> {
         let length = length.min(queue.core.max_message()) as usize;
         // SAFETY: the place has `max_message` bytes, and is the receiver's (invariant 1 of the ring).
         unsafe { core::slice::from_raw_parts(queue.bytes(index).as_ptr(), length) }
-    }
-}
-
-impl fmt::Debug for Receiver<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_tuple("Receiver")
-            .field(&self.0.queue)
-            .finish()
     }
 }
 
