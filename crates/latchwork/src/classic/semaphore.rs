@@ -10,13 +10,9 @@ use super::status::{
 };
 use crate::atomic::Ordering;
 use crate::hook::Site;
-use crate::semaphore::caller::Caller;
 use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
-use crate::semaphore::object::{Discipline, Form, Kind};
-use crate::semaphore::owned::Obtained;
-use crate::semaphore::wait::WaitLimit;
-use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
+use crate::semaphore::{Caller, Discipline, Form, Kind, Locked, Obtained, WaitLimit};
 
 /// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {

@@ -5,8 +5,7 @@ use super::id::{GENERATION, TASK, id_of, parts_of};
 use super::status::{CURRENT_PRIORITY, Id, MAXIMUM_PRIORITY, SELF, Status, not_attached};
 use crate::atomic::Ordering;
 use crate::region::wait_record::BUSY;
-use crate::semaphore::task_table::TaskTable;
-use crate::semaphore::{object::slot_of, priority};
+use crate::semaphore::{TaskTable, object::slot_of, priority};
 
 impl Classic<'_> {
     /// `rtems_task_self`: the calling task's id; 0 if the thread cannot become a task of the region.

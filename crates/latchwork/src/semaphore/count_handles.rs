@@ -1,11 +1,10 @@
 //! Handles on semaphores with a count: counting and simple binary ones.
 
-use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{ObjectRef, Properties};
-use super::object::{Discipline, Form, Kind};
-use super::wait::WaitLimit;
+use super::handle::{ObjectRef, Properties, obtaining};
+use super::{Core, Discipline, Form, Kind, WaitLimit};
+use super::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use crate::hook::Site;
-use crate::region::Region;
+use crate::region::{Region, wait_record::LOWEST};
 use crate::time::Deadline;
 use core::fmt;
 use core::time::Duration;
@@ -33,48 +32,45 @@ macro_rules! handle {
             /// See [`SemaphoreError`].
             #[track_caller]
             pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-                let accepts = |form: Form| form.kind() == $kind;
-                let object = ObjectRef::open(region, name, Site::caller(), accepts)?;
+                let accepts = |kind| kind == $kind;
+                let (object, _) = ObjectRef::open::<Core>(region, name, Site::caller(), accepts)?;
                 Ok(Self { object })
             }
 
-            /// Obtains a unit, waiting while there is none.
-            ///
-            /// # Errors
-            /// [`ObtainError::Flushed`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
-            #[inline]
             #[track_caller]
-            pub fn obtain(&self) -> Result<(), ObtainError> {
-                self.object.obtain_unit(WaitLimit::Until(None), Site::caller())
+            fn make(
+                region: &'r Region,
+                name: &str,
+                count: u32,
+                discipline: Discipline,
+            ) -> Result<Self, SemaphoreError> {
+                let properties = Properties {
+                    form: Form::new($kind, discipline),
+                    count,
+                    ceiling: LOWEST,
+                    obtained: false,
+                };
+                let (object, _) = ObjectRef::create::<Core>(region, name, &properties, Site::caller())?;
+                Ok(Self { object })
             }
 
-            /// Obtains a unit if there is one at this moment.
-            ///
-            /// # Errors
-            /// [`ObtainError::WouldBlock`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
-            #[inline]
-            #[track_caller]
-            pub fn try_obtain(&self) -> Result<(), ObtainError> {
-                self.object.obtain_unit(WaitLimit::Try, Site::caller())
+            obtaining! {
+                (), "Obtains a unit, waiting for one";
+                /// Obtains a unit, waiting while there is none.
+                ///
+                /// # Errors
+                /// [`ObtainError::Flushed`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
+                obtain;
+                /// Obtains a unit if there is one at this moment.
+                ///
+                /// # Errors
+                /// [`ObtainError::WouldBlock`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
+                try_obtain
             }
 
-            /// Obtains a unit, waiting for one until `deadline`.
-            ///
-            /// # Errors
-            /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
-            #[inline]
-            #[track_caller]
-            pub fn obtain_until(&self, deadline: Deadline) -> Result<(), ObtainError> {
-                self.object.obtain_unit(WaitLimit::Until(Some(deadline)), Site::caller())
-            }
-
-            /// Obtains a unit, waiting for one for at most `timeout`.
-            ///
-            /// # Errors
-            /// As for [`Self::obtain_until`].
-            #[track_caller]
-            pub fn obtain_for(&self, timeout: Duration) -> Result<(), ObtainError> {
-                self.obtain_until(Deadline::after(timeout))
+            #[inline(always)]
+            fn obtain_with(&self, limit: WaitLimit, site: Site) -> Result<(), ObtainError> {
+                self.object.obtain_unit(limit, site)
             }
 
             /// Ends the waits of all waiters, in the order in which they would be served: they get
@@ -95,7 +91,7 @@ macro_rules! handle {
             /// [`UseError::Deleted`], [`UseError::Attach`].
             #[track_caller]
             pub fn delete(&self) -> Result<(), UseError> {
-                self.object.delete_named(Site::caller())
+                self.object.delete_named(self.object.core, Site::caller())
             }
 
             /// The count at this moment; 0 if it was deleted.
@@ -164,9 +160,7 @@ impl<'r> CountingSemaphore<'r> {
         count: u32,
         discipline: Discipline,
     ) -> Result<Self, SemaphoreError> {
-        let properties = Properties::counting(Form::new(Kind::Counting, discipline), count);
-        let object = ObjectRef::create(region, name, &properties, Site::caller())?;
-        Ok(Self { object })
+        Self::make(region, name, count, discipline)
     }
 
     /// Releases a unit; the first waiter gets it, if there is one.
@@ -195,9 +189,7 @@ impl<'r> SimpleBinarySemaphore<'r> {
         if count > 1 {
             return Err(SemaphoreError::Count(count));
         }
-        let properties = Properties::counting(Form::new(Kind::SimpleBinary, discipline), count);
-        let object = ObjectRef::create(region, name, &properties, Site::caller())?;
-        Ok(Self { object })
+        Self::make(region, name, count, discipline)
     }
 
     /// Sets it to 1, or hands it to the first waiter.

@@ -1,11 +1,11 @@
-//! The errors of semaphore operations.
-
-use crate::task::TaskError;
+//! The errors of semaphore operations: first those of the code below the handles.
 
 #[cfg(not(loom))]
 pub use of_handles::*;
 
-/// The reason why an obtain failed, in the code below the handles.
+use crate::task::TaskError;
+
+/// The reason why an obtain failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     WouldBlock,
@@ -23,12 +23,6 @@ pub(crate) enum Refusal {
     Task(TaskError),
 }
 
-impl From<TaskError> for Refusal {
-    fn from(error: TaskError) -> Self {
-        Self::Task(error)
-    }
-}
-
 /// The reason why nothing was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseRefusal {
@@ -38,15 +32,29 @@ pub(crate) enum ReleaseRefusal {
     Task(TaskError),
 }
 
-impl From<TaskError> for ReleaseRefusal {
-    fn from(error: TaskError) -> Self {
-        Self::Task(error)
-    }
+/// The reason why nothing was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UseRefusal {
+    Deleted,
+    InUse,
+    Task(TaskError),
 }
+
+macro_rules! from_task_error {
+    ($($refusal:ident)*) => { $(
+        impl From<TaskError> for $refusal {
+            fn from(error: TaskError) -> Self {
+                Self::Task(error)
+            }
+        }
+    )* };
+}
+
+from_task_error!(Refusal ReleaseRefusal UseRefusal);
 
 #[cfg(not(loom))]
 mod of_handles {
-    use super::{Refusal, ReleaseRefusal};
+    use super::{Refusal, ReleaseRefusal, UseRefusal};
     use crate::region::{AttachError, ObjectError};
     use crate::semaphore::Priority;
 
@@ -173,5 +181,14 @@ mod of_handles {
         /// The thread cannot become a task of the region.
         #[error(transparent)]
         Attach(#[from] AttachError),
+    }
+    impl From<UseRefusal> for UseError {
+        fn from(refusal: UseRefusal) -> Self {
+            match refusal {
+                UseRefusal::Deleted => Self::Deleted,
+                UseRefusal::InUse => Self::InUse,
+                UseRefusal::Task(error) => Self::Attach(error.into()),
+            }
+        }
     }
 }

@@ -1,14 +1,11 @@
 //! Reports of semaphores to the registered observer, such as the checker: see [`hook`].
 //!
 //! Reports are made on paths that are slow already. A handle on a semaphore with an owner that is created while an
-//! observer is registered has no other path, so it reports all that its users do; one that was created before reports waits and
-//! refusals. So without an observer an uncontended obtain and release cost nothing more.
+//! observer is registered has no other path, so it reports all that its users do; one that was created before reports
+//! waits and refusals. So without an observer an uncontended obtain and release cost nothing more.
 
-use super::caller::Caller;
-use super::object::{Core, Kind, is_of, owner_of};
-use super::owned::{self, Obtained};
-use super::wait::WaitLimit;
-use super::{Refusal, ReleaseError, UseError};
+use super::object::{is_of, owner_of};
+use super::{Access, Core, Kind, Obtained, Refusal, ReleaseError, UseError, WaitLimit, owned};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::{
     self, How, Lock, Misuse, Mode, Observer, Registered, Site, Traits, Verdict, Waiting,
@@ -119,9 +116,9 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
 
 /// Reports that the calling task is about to release a semaphore, if it owns it.
 #[inline]
-pub(super) fn releasing(core: &Core, key: u64, caller: Caller<'_>, site: Site) {
-    if hook::is_observed() && owned::word_if_owned(core, key, caller).is_ok() {
-        Registered::releases(lock_of(core), site);
+pub(super) fn releasing<T>(access: &Access<'_, T>, site: Site) {
+    if hook::is_observed() && owned::word_if_owned(access).is_ok() {
+        Registered::releases(lock_of(access.core), site);
     }
 }
 

@@ -32,15 +32,14 @@
 //! owner releases. *A dead owner* has no mask.
 #![allow(unsafe_code)]
 
-use super::super::caller::Caller;
-use super::super::object::{Core, Kind, core_at, owner_of, slot_of};
-use super::super::priority::{self, living};
-use super::super::task_table::TaskTable;
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
-use crate::mutex::RawError;
 use crate::region::Inner;
 use crate::region::wait_record::{BUSY, LOWEST, Lending, STATE, WAITING, WaitRecord};
+use crate::semaphore::object::{core_at, owner_of, slot_of};
+use crate::semaphore::priority::{self, living};
+use crate::semaphore::task_table::take_lock;
+use crate::semaphore::{Access, Caller, Core, Kind, TaskTable};
 use crate::sys::scheduling::{self, CpuMask, MAX_CPUS};
 use crate::sys::thread::processor;
 use std::sync::Arc;
@@ -58,13 +57,11 @@ pub(super) fn note_home(caller: Caller<'_>) -> u32 {
     // In a critical section the task may run elsewhere, on a lent CPU. Relaxed, here and below: the task's own field,
     // published when it takes the semaphore or enters the queue.
     if sections.load(Relaxed) == 0 {
-        let found = if caller.record.standing.mirrored.load(Relaxed) != 0 {
-            scheduling::affinity_of(0)
-                .ok()
-                .and_then(|mask| only_cpu(&mask))
-        } else {
-            None
-        };
+        let is_mirrored = caller.record.standing.mirrored.load(Relaxed) != 0;
+        let mask = is_mirrored
+            .then(|| scheduling::affinity_of(0).ok())
+            .flatten();
+        let found = mask.and_then(|mask| only_cpu(&mask));
         home.store(found.map_or(0, |processor| processor + 1), Relaxed);
     }
     home.load(Relaxed).checked_sub(1).unwrap_or_else(processor)
@@ -94,13 +91,8 @@ pub(super) fn spin_level(tasks: &Arc<Inner>, caller: Caller<'_>, owner: u64) -> 
 
 /// The calling task waits for `core`, which `owner` owns: lends the owner its CPU, if there is a level to spin at.
 /// Returns whether the caller has lent it, and should spin.
-pub(super) fn lend_cpu(
-    tasks: &Arc<Inner>,
-    core: &Core,
-    caller: Caller<'_>,
-    owner: u64,
-    level: Option<u32>,
-) -> bool {
+pub(super) fn lend_cpu(access: &Access<'_, Arc<Inner>>, owner: u64, level: Option<u32>) -> bool {
+    let (tasks, core, _, caller) = access.parts();
     let standing = &caller.record.standing;
     // Back to the ceiling: only a fall from there makes the kernel check which task could run here.
     standing.spins_at.store(0, Relaxed);
@@ -135,8 +127,7 @@ pub(super) fn return_home(tasks: &Arc<Inner>, caller: Caller<'_>) {
 }
 
 /// The waiters of `core` have changed: updates where its owner may run, and the same for each owner along the chain.
-pub(super) fn update_owners(tasks: &Arc<Inner>, core: &Core) {
-    let mut core = core;
+pub(super) fn update_owners<'a>(tasks: &'a Arc<Inner>, mut core: &'a Core) {
     // A longer chain leads round a cycle.
     for _ in 0..=tasks.used() {
         // SeqCst: ordered after the entry into the queue.
@@ -190,13 +181,10 @@ fn recompute_affinity(tasks: &Arc<Inner>, task: u64) {
         return;
     }
     // SAFETY: a slot stays where it is, as long as the region is mapped.
-    match unsafe { lending.lock.lock_raw(None) } {
-        Ok(_) => lending.lock.mark_consistent(),
-        Err(RawError::Unavailable(_)) => return,
-        Err(_) => crate::fatal(format_args!(
-            "a semaphore was used by a signal handler that interrupted its use"
-        )),
+    if unsafe { take_lock(&lending.lock) }.is_err() {
+        return;
     }
+    lending.lock.mark_consistent();
     // Checked again under the lock: from here on the slot gets no other task before the lock is released.
     if living(tasks, task).is_some() {
         recompute_affinity_locked(tasks, task, lending);
