@@ -9,9 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::reap::{self, Unreaped};
-use super::record::{self, Ref};
-use super::timing::{EXIT_DELAY, JOIN_SPIN};
-use super::{JoinError, child};
+use super::{JoinError, Ref, child, record};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::poll_briefly;
 use crate::mutex::Mutex;
@@ -26,6 +24,11 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::sync::Arc;
+
+/// How long a joiner spins for a coproc from the pool, counted from the coproc's start, on a machine of several
+/// processors. A short coproc is then joined without a sleep and a wake-up, which would cost as much as its whole life.
+/// A longer one costs its joiner this much processor time, once.
+const JOIN_SPIN: Duration = Duration::from_micros(40);
 
 /// How long the first sleep lasts, which watches the life-word of one task alone.
 const FIRST_SLEEP: Duration = Duration::from_millis(2);
@@ -415,7 +418,7 @@ impl Drop for Coproc {
                 pid: self.pid,
                 record,
                 ending: done,
-                not_before: (done && self.pooled).then(|| Deadline::after(EXIT_DELAY)),
+                not_before: (done && self.pooled).then(|| Deadline::after(child::EXIT_DELAY)),
             });
         }
     }

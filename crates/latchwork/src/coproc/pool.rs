@@ -1,10 +1,8 @@
 //! Coprocs that were made ahead: they have joined the region, and sleep until there is work.
 #![allow(unsafe_code)]
 
-use super::reap::abandon;
-use super::record::{self, Chain, Ref, Request};
-use super::timing::BURST_GAP;
-use super::zygote::{BATCH, Zygote};
+use super::child::BURST_GAP;
+use super::{Chain, Ref, Request, Zygote, reap::abandon, record, zygote::BATCH};
 use crate::atomic::Ordering;
 use crate::time::Deadline;
 use std::collections::VecDeque;
@@ -34,12 +32,9 @@ impl Pool {
     /// Assigns `request` to a ready coproc; `None` if none is ready.
     pub(super) fn take(&mut self, request: &Request) -> Option<Ref> {
         for _ in 0..self.members.len() {
-            let Some(member) = self.members.pop_front() else {
-                break;
-            };
-            match member.state() {
-                record::REQUESTED if !member.has_ended() => self.members.push_back(member),
-                record::READY | record::AWAKE if lives(&member) => {
+            let member = self.members.pop_front()?;
+            match is_ready(&member) {
+                Some(true) => {
                     // SAFETY: the member is ready, so the request is the creator's to write; the coproc reads it after
                     // `ASSIGNED`.
                     unsafe { *member.request() = request.clone() };
@@ -55,7 +50,8 @@ impl Pool {
                     self.wake_next();
                     return Some(member);
                 }
-                _ => abandon(member, false),
+                Some(false) => self.members.push_back(member),
+                None => abandon(member, false),
             }
         }
         None
@@ -80,17 +76,11 @@ impl Pool {
     }
 
     /// Requests as many members as are missing.
-    pub(super) fn refill(
-        &mut self,
-        zygote: &Zygote,
-        request: impl Fn() -> Request,
-        chain: &Arc<Chain>,
-    ) {
-        let missing = self.size - self.members.len();
+    pub(super) fn refill(&mut self, zygote: &Zygote, creator: u32, chain: &Arc<Chain>) {
+        let missing = 0..self.size - self.members.len();
         // Without memory, or without a zygote, the pool stays empty, and spawns are clean ones.
-        let mut records: Vec<Ref> = (0..missing)
-            .map_while(|_| chain.add(request()).ok())
-            .collect();
+        let add = |_| chain.add(Request::without_call(creator, true)).ok();
+        let mut records: Vec<Ref> = missing.map_while(add).collect();
         let messages = records.chunks(BATCH);
         let sent = messages.take_while(|message| zygote.request(message, &[]).is_ok());
         let sent: usize = sent.map(<[Ref]>::len).sum();
@@ -108,10 +98,10 @@ impl Pool {
             let Some(member) = self.members.pop_front() else {
                 break;
             };
-            match member.state() {
-                record::REQUESTED if !member.has_ended() => coming += 1,
-                record::READY | record::AWAKE if lives(&member) => ready += 1,
-                _ => {
+            match is_ready(&member) {
+                Some(true) => ready += 1,
+                Some(false) => coming += 1,
+                None => {
                     abandon(member, false);
                     continue;
                 }
@@ -153,9 +143,12 @@ fn assign(member: &Ref) -> Option<u32> {
         .ok()
 }
 
-/// Whether a ready member is still a task of the region.
-fn lives(member: &Ref) -> bool {
-    member
-        .task()
-        .is_some_and(|task| member.region.inner().life_word(task).is_some())
+/// Whether a member is ready, rather than being made; `None` if it has died, or its making has failed.
+fn is_ready(member: &Ref) -> Option<bool> {
+    let lives = |task| member.region.inner().life_word(task).is_some();
+    match member.state() {
+        record::REQUESTED => (!member.has_ended()).then_some(false),
+        record::READY | record::AWAKE => member.task().is_some_and(lives).then_some(true),
+        _ => None,
+    }
 }

@@ -9,23 +9,20 @@
 //! A zygote that has died is replaced by the spawn that detects it.
 #![allow(unsafe_code)]
 
-use super::attributes::{Attribute, Attributes};
 use super::child::{self, CloneContext};
-use super::error::{SpawnError, StartError};
-use super::handshake::{Unstarted, handshake};
-use super::join::{Coproc, Origin};
-use super::pool::Pool;
-use super::record::{self, Chain, Ref, Request};
-use super::zygote::Zygote;
-use super::{clone, reap};
+use super::zygote::EXISTENCE_CHECK;
+use super::{Attribute, Attributes, Chain, Coproc, Ref, Request, SpawnError, StartError, Zygote};
+use super::{clone, join::Origin, pool::Pool, reap, record};
+use crate::atomic::Ordering::{Acquire, Relaxed};
 use crate::mutex::Mutex;
 use crate::region::Region;
-use crate::sys::process::{Sharing, Stack};
+use crate::sys::futex;
+use crate::sys::process::{self, Sharing, Stack};
 use crate::task;
 use crate::time::Deadline;
 use core::ops::Range;
 use core::time::Duration;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -105,7 +102,7 @@ impl Runtime {
         attributes: &Attributes,
     ) -> Result<Ref, SpawnError> {
         let descriptors = attributes.open()?;
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.borrow();
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(|fd| fd.as_fd()).collect();
         request.descriptor_count = descriptors.len();
         for _ in 0..MAX_ZYGOTES {
             let zygote = self.zygote()?;
@@ -144,19 +141,18 @@ impl Runtime {
         sharing: Sharing,
     ) -> Result<Ref, SpawnError> {
         let descriptors = attributes.open()?;
-        for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors.borrow()) {
+        for (place, descriptor) in request.descriptors.iter_mut().zip(&descriptors) {
             *place = descriptor.as_raw_fd();
             request.descriptor_count += 1;
         }
-        let stack = Stack::map(request.settings.stack_bytes)
+        let stack = Stack::map(request.settings.stack_bytes())
             .map_err(|error| Attribute::StackSize.failed(error))?;
         let record = self.chain.add(request)?;
         let context = CloneContext {
             record: &record,
             control: None,
             arguments: self.arguments.clone(),
-            close: [None, None],
-            snapshot: true,
+            close: &[],
         };
         // The coproc would sweep otherwise, and allocate, if it found dead tasks.
         let _ = self.region.inner().sweep();
@@ -194,11 +190,8 @@ impl Runtime {
     /// Forgets a zygote that has died.
     pub(super) fn replace(&self, dead: &Arc<Zygote>) {
         let mut zygote = self.zygote.lock();
-        if zygote
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, dead))
-        {
-            *zygote = None;
+        let is_current = |current: &mut _| Arc::ptr_eq(current, dead);
+        if zygote.take_if(is_current).is_some() {
             dead.end();
             self.pool.lock().free_unmade();
             let _ = self.region.inner().sweep();
@@ -214,11 +207,7 @@ impl Runtime {
     }
 
     pub(super) fn top_up(&self, pool: &mut Pool, zygote: &Zygote) {
-        pool.refill(
-            zygote,
-            || Request::without_call(self.creator, true),
-            &self.chain,
-        );
+        pool.refill(zygote, self.creator, &self.chain);
     }
 }
 
@@ -242,5 +231,55 @@ impl Drop for Runtime {
         self.chain.dissolve();
         // SAFETY: the zygote and the ready coprocs, the only other readers, are gone.
         unsafe { self.control.free() };
+    }
+}
+
+/// Why a coproc has not started.
+enum Unstarted {
+    /// The zygote died before it made the process.
+    Unmade,
+    Refused(SpawnError),
+}
+
+/// Waits until a new coproc runs, its attributes set, or is refused; kills it if that takes longer than `timeout`.
+fn handshake(
+    record: &Ref,
+    zygote: Option<&Zygote>,
+    timeout: Option<Deadline>,
+) -> Result<(), Unstarted> {
+    let inner = record.region.inner();
+    loop {
+        let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
+        let made = record.pid.load(Acquire);
+        match record.state() {
+            record::STARTED | record::DONE => return Ok(()),
+            record::FAILED => {
+                // Relaxed: written before `FAILED`, which was read with Acquire.
+                let [code, detail] = [&record.code, &record.detail].map(|word| word.load(Relaxed));
+                return Err(Unstarted::Refused(Attribute::error(code, detail)));
+            }
+            _ => {}
+        }
+        if made == 0 && matches!(zygote_life, Some(None)) {
+            return Err(Unstarted::Unmade);
+        }
+        let state = futex::shared_word(&record.state, record::REQUESTED);
+        let check = Some(Deadline::after(EXISTENCE_CHECK));
+        let ended = match zygote_life.flatten() {
+            Some((word, value)) => {
+                futex::wait_many(&[state, futex::shared_word(word, value)], check)
+            }
+            None => futex::wait_many(&[state], check),
+        };
+        if ended != futex::Wait::TimedOut || made == 0 || record.state() != record::REQUESTED {
+            continue;
+        }
+        if record.has_ended() && record.state() == record::REQUESTED {
+            return Err(Unstarted::Refused(SpawnError::Died));
+        }
+        if timeout.is_some_and(Deadline::has_passed) {
+            let _ = process::kill_child(made);
+            return Err(Unstarted::Refused(SpawnError::Stuck));
+        }
     }
 }

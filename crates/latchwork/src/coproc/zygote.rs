@@ -18,11 +18,9 @@
 //! *Signals.* All are blocked in it, so that signals to the terminal's process group do not affect it.
 #![allow(unsafe_code)]
 
-use super::attributes::{Attribute, STACK_BYTES};
+use super::attributes::STACK_BYTES;
 use super::child::{self, CloneContext};
-use super::clone;
-use super::error::StartError;
-use super::record::{self, Ref};
+use super::{Attribute, Ref, StartError, clone, record};
 use crate::atomic::Ordering;
 use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, liveness};
@@ -293,17 +291,7 @@ fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     process::set_name(b"zygote");
     // SAFETY: nothing in this process uses its arguments.
     unsafe { proc_file::set_title(&context.arguments, b"latchwork zygote") };
-    let control = context.control;
-    let joined = control
-        .region
-        .join("zygote")
-        .and_then(|()| Ok(control.region.inner().task()?.owner()));
-    match joined {
-        Ok(task) => control.set_task(task),
-        Err(AttachError::System { error, .. }) => return Err(error),
-        Err(AttachError::TaskTableFull { .. }) => return Err(Errno::NOSPC),
-        Err(_) => return Err(Errno::NOMEM),
-    }
+    child::join_region(context.control, "zygote")?;
     Ok(parent)
 }
 
@@ -379,49 +367,29 @@ impl Server<'_> {
         for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors) {
             *place = descriptor.as_raw_fd();
         }
-        let made = self
-            .stack_of(request.settings.stack_bytes)
-            .and_then(|stack| {
-                let context = CloneContext {
-                    record,
-                    control: Some(self.context.control),
-                    arguments: self.context.arguments.clone(),
-                    close: [Some(self.context.socket), Some(self.parent.as_fd())],
-                    snapshot: false,
-                };
-                // SAFETY: this process has one thread, and `begin` never returns.
-                unsafe {
-                    clone::clone(&stack, Sharing::PARENT, child::begin, &context, &record.pid)
+        let bytes = request.settings.stack_bytes();
+        let own;
+        let stack = match &self.stack {
+            Some(stack) if bytes == STACK_BYTES => stack,
+            _ => match Stack::map(bytes) {
+                Ok(mapped) => {
+                    own = mapped;
+                    &own
                 }
-                .map_err(|error| (Attribute::Process, error))
-            });
-        if let Err((attribute, error)) = made {
-            record.refuse(attribute, error);
-        }
-    }
-
-    fn stack_of(&self, bytes: usize) -> Result<CloneStack<'_>, (Attribute, Errno)> {
-        match &self.stack {
-            Some(stack) if bytes == STACK_BYTES => Ok(CloneStack::Shared(stack)),
-            _ => Stack::map(bytes)
-                .map(CloneStack::Own)
-                .map_err(|error| (Attribute::StackSize, error)),
-        }
-    }
-}
-
-/// A stack for a clone.
-enum CloneStack<'a> {
-    Shared(&'a Stack),
-    Own(Stack),
-}
-
-impl core::ops::Deref for CloneStack<'_> {
-    type Target = Stack;
-    fn deref(&self) -> &Stack {
-        match self {
-            Self::Shared(stack) => stack,
-            Self::Own(stack) => stack,
+                Err(error) => return record.refuse(Attribute::StackSize, error),
+            },
+        };
+        let context = CloneContext {
+            record,
+            control: Some(self.context.control),
+            arguments: self.context.arguments.clone(),
+            close: &[self.context.socket, self.parent.as_fd()],
+        };
+        // SAFETY: this process has one thread, and `begin` never returns.
+        let made =
+            unsafe { clone::clone(stack, Sharing::PARENT, child::begin, &context, &record.pid) };
+        if let Err(error) = made {
+            record.refuse(Attribute::Process, error);
         }
     }
 }
