@@ -10,7 +10,7 @@ use super::status::{
 };
 use crate::atomic::Ordering;
 use crate::hook::Site;
-use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
+use crate::semaphore::handle::{ObjectRef, Properties, create_locked, finish_creation};
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
 use crate::semaphore::{Caller, Discipline, Form, Kind, Locked, Obtained, WaitLimit};
 
@@ -102,7 +102,7 @@ impl<'r> Classic<'r> {
         if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
             return Err(Status::InvalidPriority);
         }
-        let locked = Locked::new(inner, &entry.core).map_err(|error| not_attached(error.into()))?;
+        let locked = Locked::new(inner, &entry.core).map_err(not_attached)?;
         // Release: see the head of `classic`.
         entry.name.store(name, Ordering::Release);
         let key = create_locked(&entry.core, properties, task).map_err(|error| match error {
@@ -287,27 +287,17 @@ impl<'r> Classic<'r> {
     }
 }
 
-fn status_of_obtained(obtained: Result<Obtained, Failure>) -> Status {
+fn status_of_obtained(obtained: Result<Obtained, Refusal>) -> Status {
     match obtained {
         Ok(Obtained::Clean) => Status::Successful,
         Ok(Obtained::OwnerDied) => Status::OwnerDied,
-        Err(error) => status_of_obtain(error),
-    }
-}
-
-fn status_of_obtain(failure: Failure) -> Status {
-    let refusal = match failure {
-        Failure::Refused(refusal) => refusal,
-        Failure::Attach(error) => return not_attached(error),
-    };
-    match refusal {
-        Refusal::WouldBlock | Refusal::Flushed => Status::Unsatisfied,
-        Refusal::TimedOut => Status::Timeout,
-        Refusal::Deleted => Status::ObjectWasDeleted,
-        Refusal::NoObject => Status::InvalidId,
-        Refusal::Deadlock => Status::IncorrectState,
-        Refusal::AboveCeiling { .. } => Status::InvalidPriority,
-        Refusal::Task(_) => Status::InternalError,
+        Err(Refusal::WouldBlock | Refusal::Flushed) => Status::Unsatisfied,
+        Err(Refusal::TimedOut) => Status::Timeout,
+        Err(Refusal::Deleted) => Status::ObjectWasDeleted,
+        Err(Refusal::NoObject) => Status::InvalidId,
+        Err(Refusal::Deadlock) => Status::IncorrectState,
+        Err(Refusal::AboveCeiling { .. }) => Status::InvalidPriority,
+        Err(Refusal::Attach(error)) => not_attached(error),
     }
 }
 

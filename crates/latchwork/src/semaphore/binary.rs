@@ -1,7 +1,9 @@
 //! Handles on semaphores with an owner: binary ones, plain, with a ceiling, or inheriting.
 
-use super::handle::{Failure, ObjectRef, Properties, guard, obtaining};
-use super::{Caller, Core, Discipline, Form, Kind, Obtained, Priority, WaitLimit, owned, priority};
+use super::handle::{ObjectRef, Properties, guard, obtaining};
+use super::{
+    Caller, Core, Discipline, Form, Kind, Obtained, Priority, Refusal, WaitLimit, owned, priority,
+};
 use super::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use crate::atomic::Ordering;
 use crate::hook::{self, Site};
@@ -188,7 +190,7 @@ impl<'r> BinarySemaphore<'r> {
     }
 
     #[cold]
-    pub(crate) fn obtain_slow(&self, limit: WaitLimit, site: Site) -> Result<Obtained, Failure> {
+    pub(crate) fn obtain_slow(&self, limit: WaitLimit, site: Site) -> Result<Obtained, Refusal> {
         self.object.obtain_owned(limit, site, owned::obtain)
     }
 

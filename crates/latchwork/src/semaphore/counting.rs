@@ -11,7 +11,7 @@
 
 use super::object::{DELETED, LOW, ONE, QUEUED, is_of, key_of};
 use super::wait::{AdaptiveSpin, acknowledge, wait};
-use super::{Access, Core, Locked, Refusal, ReleaseRefusal, TaskTable, UseRefusal, WaitLimit};
+use super::{Access, Core, Locked, Refusal, ReleaseError, TaskTable, UseError, WaitLimit};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::atomic::unless_fault;
 use crate::region::wait_record::GRANTED;
@@ -112,16 +112,13 @@ pub(crate) fn obtain<T: TaskTable>(
 
 /// The slow path of a release: there was no room at once, or a task waits.
 #[cold]
-pub(crate) fn release<T: TaskTable>(
-    access: &Access<'_, T>,
-    max: u32,
-) -> Result<(), ReleaseRefusal> {
+pub(crate) fn release<T: TaskTable>(access: &Access<'_, T>, max: u32) -> Result<(), ReleaseError> {
     let (tasks, core, key, _) = access.parts();
     let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
-            return Err(ReleaseRefusal::Deleted);
+            return Err(ReleaseError::Deleted);
         }
         if let Some((slot, record)) = locked.first() {
             locked.remove(slot);
@@ -134,7 +131,7 @@ pub(crate) fn release<T: TaskTable>(
         }
         let full = word >> 32 >= u64::from(max);
         if full && max > 1 {
-            return Err(ReleaseRefusal::Overflow);
+            return Err(ReleaseError::Overflow);
         }
         // A simple binary semaphore stays at 1, without an error; the exchange still publishes what was done before.
         let more = if full { word } else { word + ONE };
@@ -145,13 +142,13 @@ pub(crate) fn release<T: TaskTable>(
 }
 
 /// Deletes the object; its waiters get the error.
-pub(crate) fn delete<T: TaskTable>(access: &Access<'_, T>) -> Result<(), UseRefusal> {
+pub(crate) fn delete<T: TaskTable>(access: &Access<'_, T>) -> Result<(), UseError> {
     let (tasks, core, key, _) = access.parts();
     let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
-            return Err(UseRefusal::Deleted);
+            return Err(UseError::Deleted);
         }
         // From here on it is deleted, even if this task is killed: see `recover`.
         if core.replace(word, key_of(word) | DELETED | word & QUEUED) {

@@ -2,7 +2,7 @@
 
 use super::object::{DELETED, is_of, key_of, owner_of};
 use super::{Access, Caller, Core, Form, Kind, Locked, Obtained, Priority, Refusal, WaitLimit};
-use super::{ObtainError, ReleaseError, ReleaseRefusal, SemaphoreError, UseError};
+use super::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::{counting, mrsp, owned, priority, report};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::Site;
@@ -22,33 +22,6 @@ pub(crate) struct ObjectRef<'r> {
     pub(crate) core: &'r Core,
     /// See `object.rs`.
     pub(crate) key: u64,
-}
-
-/// The reason why nothing was obtained.
-pub(crate) enum Failure {
-    Refused(Refusal),
-    Attach(AttachError),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<AttachError> for Failure {
-    fn from(error: AttachError) -> Self {
-        Self::Attach(error)
-    }
-}
-
-impl From<Failure> for ObtainError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused(refusal) => refusal.into(),
-            Failure::Attach(error) => Self::Attach(error),
-        }
-    }
 }
 
 /// The properties of a semaphore to create.
@@ -81,7 +54,7 @@ impl<'r> ObjectRef<'r> {
         let (object, place, creator) = region.reused(name, |place: &'r S| {
             let caller = Caller::new(inner.task()?);
             let core = place.core();
-            let _locked = Locked::new(inner, core).map_err(AttachError::from)?;
+            let _locked = Locked::new(inner, core)?;
             let (key, creator) = match core.key() {
                 Some(key) if core.form() == properties.form => (key, None),
                 Some(_) => return Err(SemaphoreError::OtherKind),
@@ -134,7 +107,7 @@ impl<'r> ObjectRef<'r> {
     /// The object, locked, if it is still the handle's.
     pub(super) fn lock(&self) -> Result<Locked<'r, Arc<Inner>>, UseError> {
         self.inner.task()?;
-        let locked = Locked::new(self.inner, self.core).map_err(AttachError::from)?;
+        let locked = Locked::new(self.inner, self.core)?;
         let is_mine = self.core.key() == Some(self.key);
         is_mine.then_some(locked).ok_or(UseError::Deleted)
     }
@@ -155,10 +128,10 @@ impl<'r> ObjectRef<'r> {
     }
 
     #[cold]
-    pub(crate) fn obtain_unit_slow(&self, limit: WaitLimit, site: Site) -> Result<(), Failure> {
+    pub(crate) fn obtain_unit_slow(&self, limit: WaitLimit, site: Site) -> Result<(), Refusal> {
         let access = self.access()?;
         let obtain = |limit| counting::obtain(&access, limit);
-        Ok(report::obtain_unit(self.core, limit, site, obtain)?)
+        report::obtain_unit(self.core, limit, site, obtain)
     }
 
     /// Releases a unit; the count is at most `max`.
@@ -173,7 +146,7 @@ impl<'r> ObjectRef<'r> {
     #[cold]
     fn release_unit_slow(&self, max: u32, site: Site) -> Result<(), ReleaseError> {
         // The object's lock is robust, and its waiters watch over tasks only: so the caller must be one.
-        let released = counting::release(&self.access()?, max).map_err(ReleaseError::from);
+        let released = counting::release(&self.access()?, max);
         report::released(self.core, self.key, &released, site);
         released
     }
@@ -185,10 +158,10 @@ impl<'r> ObjectRef<'r> {
         limit: WaitLimit,
         site: Site,
         obtain: impl Fn(&Access<'r, Arc<Inner>>, WaitLimit) -> Result<Obtained, Refusal>,
-    ) -> Result<Obtained, Failure> {
+    ) -> Result<Obtained, Refusal> {
         let access = self.access()?;
         let obtain = |limit| obtain(&access, limit);
-        Ok(report::obtain(self.core, limit, site, obtain)?)
+        report::obtain(self.core, limit, site, obtain)
     }
 
     /// Releases a semaphore with an owner by `release`.
@@ -196,11 +169,11 @@ impl<'r> ObjectRef<'r> {
     pub(super) fn release_owned(
         &self,
         site: Site,
-        release: impl FnOnce(&Access<'r, Arc<Inner>>) -> Result<(), ReleaseRefusal>,
+        release: impl FnOnce(&Access<'r, Arc<Inner>>) -> Result<(), ReleaseError>,
     ) -> Result<(), ReleaseError> {
         let released = self.owner_access().and_then(|access| {
             report::releasing(&access, site);
-            Ok(release(&access)?)
+            release(&access)
         });
         if site != Site::UNKNOWN {
             report::released(self.core, self.key, &released, site);
@@ -251,12 +224,10 @@ impl<'r> ObjectRef<'r> {
     /// Deletes the semaphore.
     pub(crate) fn delete(&self, site: Site) -> Result<(), UseError> {
         let waiting = self.waiting();
-        let deleted = self.access().map_err(UseError::from).and_then(|access| {
-            let deleted = match self.core.form().kind().has_owner() {
-                true => owned::delete(&access),
-                false => counting::delete(&access),
-            };
-            deleted.map_err(UseError::from)
+        let access = self.access().map_err(UseError::from);
+        let deleted = access.and_then(|access| match self.core.form().kind().has_owner() {
+            true => owned::delete(&access),
+            false => counting::delete(&access),
         });
         report::flushed_or_deleted(self.core, &deleted, Some(waiting), site);
         deleted

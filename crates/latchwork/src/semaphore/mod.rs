@@ -89,9 +89,10 @@ mod wait_queue;
 pub use binary::{BinaryOptions, BinarySemaphore, Held};
 #[cfg(not(loom))]
 pub use count_handles::{CountingSemaphore, SimpleBinarySemaphore};
+pub(crate) use error::Refusal;
 #[cfg(not(loom))]
-pub use error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-pub(crate) use error::{Refusal, ReleaseRefusal, UseRefusal};
+pub use error::{ObtainError, SemaphoreError};
+pub use error::{ReleaseError, UseError};
 #[cfg(not(loom))]
 pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
 pub use object::Discipline;

@@ -91,9 +91,7 @@ pub(crate) use handle::{obtain_at, release_from};
 use super::object::{DIED, is_of, owner_of};
 use super::owned::{self, Acquisition};
 use super::wait::{acknowledge, cancel_wait, wait_outcome};
-use super::{
-    Access, Caller, Core, Locked, Obtained, Refusal, ReleaseRefusal, TaskTable, WaitLimit,
-};
+use super::{Access, Caller, Core, Locked, Obtained, Refusal, ReleaseError, TaskTable, WaitLimit};
 use super::{deadlock, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::backoff::pause;
@@ -141,7 +139,7 @@ fn obtain(
     }
     standing.spins_at.store(0, Relaxed);
     standing.waits_at.store(0, SeqCst);
-    if taken == Ok(Obtained::OwnerDied) {
+    if matches!(taken, Ok(Obtained::OwnerDied)) {
         owned::clear_owner_died(tasks, core);
     }
     if taken.is_ok() {
@@ -258,7 +256,7 @@ fn settle_deaths(tasks: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
 
 /// Releases the semaphore. `torn`: the next owner gets the report of owner death.
 #[cold]
-fn release(access: &Access<'_, Arc<Inner>>, torn: bool) -> Result<(), ReleaseRefusal> {
+fn release(access: &Access<'_, Arc<Inner>>, torn: bool) -> Result<(), ReleaseError> {
     let (tasks, core, _, caller) = access.parts();
     let word = owned::word_if_owned(access)?;
     priority::remove_ceiling(core, caller);

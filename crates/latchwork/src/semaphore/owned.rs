@@ -23,15 +23,15 @@
 //! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
 //! sleeps, and the death wakes it.
 
+use super::error::AttachError;
 use super::object::{DELETED, DIED, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of};
 use super::wait::{AdaptiveSpin, acknowledge, cancel_wait, wait};
-use super::{Access, Caller, Core, Kind, Locked, Refusal, ReleaseRefusal, TaskTable, UseRefusal};
+use super::{Access, Caller, Core, Kind, Locked, Refusal, ReleaseError, TaskTable, UseError};
 use super::{WaitLimit, Wake, deadlock, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
 use crate::backoff::FIRST_POLLS;
 use crate::region::wait_record::{GRANTED, STATE, WAITING, WaitRecord};
-use crate::task::TaskError;
 
 /// The result of a successful obtain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,13 +193,13 @@ pub(super) enum Acquisition {
 }
 
 /// The word of a semaphore that the calling task is about to release, if the task owns it.
-pub(super) fn word_if_owned<T>(access: &Access<'_, T>) -> Result<u64, ReleaseRefusal> {
+pub(super) fn word_if_owned<T>(access: &Access<'_, T>) -> Result<u64, ReleaseError> {
     let word = access.core.word.load(Relaxed);
     if !is_of(word, access.key) {
-        return Err(ReleaseRefusal::Deleted);
+        return Err(ReleaseError::Deleted);
     }
     if owner_of(word) != access.caller.task {
-        return Err(ReleaseRefusal::NotOwner);
+        return Err(ReleaseError::NotOwner);
     }
     Ok(word)
 }
@@ -209,7 +209,7 @@ pub(super) fn word_if_owned<T>(access: &Access<'_, T>) -> Result<u64, ReleaseRef
 pub(crate) fn release<T: TaskTable>(
     access: &Access<'_, T>,
     torn: bool,
-) -> Result<(), ReleaseRefusal> {
+) -> Result<(), ReleaseError> {
     let (tasks, core, _, caller) = access.parts();
     let word = word_if_owned(access)?;
     // An inner release by a panic is remembered until the last one.
@@ -234,7 +234,7 @@ pub(crate) fn release<T: TaskTable>(
 pub(super) fn hand_over_or_free<T: TaskTable>(
     access: &Access<'_, T>,
     torn: bool,
-) -> Result<(), TaskError> {
+) -> Result<(), AttachError> {
     let (tasks, core, key, caller) = access.parts();
     if !torn && release_free(core, key, caller.task) {
         return Ok(());
@@ -266,19 +266,19 @@ pub(super) fn hand_over_or_free<T: TaskTable>(
 }
 
 /// Deletes the object, if no task owns it.
-pub(crate) fn delete<T: TaskTable>(access: &Access<'_, T>) -> Result<(), UseRefusal> {
+pub(crate) fn delete<T: TaskTable>(access: &Access<'_, T>) -> Result<(), UseError> {
     let (tasks, core, key, _) = access.parts();
     let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
-            return Err(UseRefusal::Deleted);
+            return Err(UseError::Deleted);
         }
         let owner = owner_of(word);
         if owner != 0 && !tasks.is_alive(owner) {
             locked.settle_dead_owner(word);
         } else if owner != 0 {
-            return Err(UseRefusal::InUse);
+            return Err(UseError::InUse);
         } else if core.replace(word, key_of(word) | DELETED) {
             return Ok(());
         }

@@ -53,9 +53,9 @@ pub(super) fn obtain(
     }
     let lock = lock_of(core);
     let mut obtained = obtain(WaitLimit::Try);
-    let waits = !matches!(limit, WaitLimit::Try) && obtained == Err(Refusal::WouldBlock);
+    let waits = !matches!(limit, WaitLimit::Try) && matches!(obtained, Err(Refusal::WouldBlock));
     // An obtain of a MrsP semaphore by its owner is refused at once.
-    if waits || obtained == Err(Refusal::Deadlock) {
+    if waits || matches!(obtained, Err(Refusal::Deadlock)) {
         let is_timed = limit.deadline().is_some();
         let verdict = Registered::wants(lock, Mode::Exclusive, is_timed, site);
         obtained = match waits && verdict != Verdict::Deadlock {
@@ -63,7 +63,7 @@ pub(super) fn obtain(
             false => Err(Refusal::Deadlock),
         };
     }
-    match obtained {
+    match &obtained {
         Ok(_) => {
             let how = match limit {
                 WaitLimit::Try => How::Tried,
@@ -91,21 +91,21 @@ pub(super) fn obtain_unit(
     }
     let mut obtained = obtain(WaitLimit::Try);
     if let WaitLimit::Until(deadline) = limit
-        && obtained == Err(Refusal::WouldBlock)
+        && matches!(obtained, Err(Refusal::WouldBlock))
     {
         let (kind, object) = (hook::Kind::Semaphore, core::ptr::from_ref(core).addr());
         let _waiting = Waiting::begin_at(kind, object, deadline.is_some(), site);
         obtained = obtain(limit);
     }
-    if let Err(refusal) = obtained {
+    if let Err(refusal) = &obtained {
         refused(core, refusal, site);
     }
     obtained
 }
 
 /// Reports a refused obtain, if it is a misuse.
-fn refused(core: &Core, refusal: Refusal, site: Site) {
-    match refusal {
+fn refused(core: &Core, refusal: &Refusal, site: Site) {
+    match *refusal {
         Refusal::NoObject => misused(core, Misuse::AfterEnd, site),
         Refusal::AboveCeiling { own, ceiling } => {
             misused(core, Misuse::AboveCeiling { own, ceiling }, site);

@@ -1,12 +1,12 @@
 //! What semaphores need of their region, for which a model has an implementation of its own; the calling task.
 
+use super::error::AttachError;
 use super::object::{Core, slot_of};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::backoff::{BEFORE_QUEUE, FIRST_POLLS};
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::Parked;
 use crate::region::wait_record::{BUSY, LOWEST, WaitRecord};
-use crate::task::TaskError;
 use crate::time::Deadline;
 
 /// The tasks of a region, by their numbers: slot and generation.
@@ -94,10 +94,10 @@ impl<'a, T> Access<'a, T> {
 /// # Safety
 /// The lock stays where it is until it is unlocked.
 #[inline]
-pub(super) unsafe fn take_lock(lock: &Robust) -> Result<Acquired, TaskError> {
+pub(super) unsafe fn take_lock(lock: &Robust) -> Result<Acquired, AttachError> {
     // SAFETY: the caller keeps the contract of `lock_raw`.
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {
-        RawError::Unavailable(error) => error,
+        RawError::Unavailable(error) => error.into(),
         _ => crate::fatal(format_args!(
             "a semaphore was used by a signal handler that interrupted its use"
         )),

@@ -15,13 +15,12 @@
 //! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
 //!    rebuilds all links. That reads the records only, and can be restarted at any time.
 
-use super::{Core, TaskTable, object::QUEUED, task_table::take_lock};
+use super::{Core, TaskTable, error::AttachError, object::QUEUED, task_table::take_lock};
 use crate::atomic::AtomicU32;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::mutex::Acquired;
 use crate::region::wait_record::{STATE, WAITING, WaitRecord};
 use crate::sys::futex::{self, Sharing};
-use crate::task::TaskError;
 
 /// A wake-up for one task, to be carried out after the lock is released. The task may have gone by that time.
 #[must_use]
@@ -41,7 +40,7 @@ pub(crate) struct Locked<'a, T: TaskTable> {
 
 impl<'a, T: TaskTable> Locked<'a, T> {
     /// Takes the object's lock, and settles what dead tasks left.
-    pub(crate) fn new(tasks: &'a T, core: &'a Core) -> Result<Self, TaskError> {
+    pub(crate) fn new(tasks: &'a T, core: &'a Core) -> Result<Self, AttachError> {
         // SAFETY: a core is never moved or freed, and its memory is never used otherwise.
         let acquired = unsafe { take_lock(&core.lock)? };
         let locked = Self { tasks, core };

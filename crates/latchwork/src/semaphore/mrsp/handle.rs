@@ -4,8 +4,10 @@
 use crate::atomic::{AtomicU8, Ordering};
 use crate::hook::Site;
 use crate::region::{Region, Reused, SpareKind, TaskId, fingerprint};
-use crate::semaphore::handle::{Failure, ObjectRef, Place, Properties, guard, obtaining};
-use crate::semaphore::{Caller, Core, Discipline, Form, Kind, Obtained, Priority, WaitLimit};
+use crate::semaphore::handle::{ObjectRef, Place, Properties, guard, obtaining};
+use crate::semaphore::{
+    Caller, Core, Discipline, Form, Kind, Obtained, Priority, Refusal, WaitLimit,
+};
 use crate::semaphore::{ObtainError, ReleaseError, SemaphoreError, UseError, priority};
 use crate::sys::scheduling::MAX_CPUS;
 use crate::time::Deadline;
@@ -65,7 +67,7 @@ pub(crate) fn obtain_at(
     limit: WaitLimit,
     site: Site,
     ceiling_on: impl Fn(u32) -> u32,
-) -> Result<Obtained, Failure> {
+) -> Result<Obtained, Refusal> {
     object.obtain_owned(limit, site, |access, limit| {
         super::obtain(access, limit, &ceiling_on)
     })
