@@ -114,6 +114,11 @@ fn errno_of(error: AttachError) -> Errno {
     }
 }
 
+/// The error of a thread that could not be started.
+pub(super) fn errno_of_io(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)
+}
+
 /// Reports an attribute that cannot be set, and ends.
 fn fail(record: &Ref, attribute: Attribute, error: Errno) -> ! {
     record.refuse(attribute, error);
@@ -276,9 +281,7 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
             Err(error) => crate::fatal(format_args!("a coproc cannot watch its parent: {error}")),
         }
     };
-    watcher
-        .spawn(watch)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+    watcher.spawn(watch).map_err(errno_of_io)?;
     let watched = reported.recv().unwrap_or(Err(Errno::AGAIN));
     // The parent may have ended before, and its ID been reused: this process has then been adopted by another one.
     if process::parent() != parent {

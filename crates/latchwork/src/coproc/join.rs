@@ -13,9 +13,10 @@ use super::{JoinError, Ref, child, record};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::poll_briefly;
 use crate::mutex::Mutex;
+use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
-use crate::sys::{futex, thread};
+use crate::sys::thread;
 use crate::task;
 use crate::time::Deadline;
 use core::fmt;
@@ -157,7 +158,7 @@ impl Coproc {
     /// [left](crate::region::Region::detach) the region, counts as ended; a join then waits for the end of its process.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        !self.is_gone()
+        self.life_word().is_some()
     }
 
     /// Waits until its function has ended, or it died.
@@ -202,13 +203,9 @@ impl Coproc {
         // A coproc from the pool discards the signals that arrived before its work, so this waits until the work has
         // started.
         while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
-            let pause = Deadline::after(Duration::from_micros(200));
-            futex::wait(
-                &self.record.state,
-                record::ASSIGNED,
-                futex::Sharing::Shared,
-                Some(pause),
-            );
+            let pause = Some(Deadline::after(Duration::from_micros(200)));
+            let state = &self.record.state;
+            futex::wait(state, record::ASSIGNED, Sharing::Shared, pause);
         }
         let descriptor = self.descriptor().map_err(|error| match error {
             JoinError::System { error, .. } => KillError::System(error),
@@ -223,17 +220,12 @@ impl Coproc {
     /// Detaches the coproc; the same as dropping the handle.
     pub fn detach(self) {}
 
-    /// Whether the task is gone, in good order or by death.
-    pub(super) fn is_gone(&self) -> bool {
-        self.life_word().is_none()
-    }
-
-    /// The life-word of its task, and its current value; `None` once the task is gone.
+    /// The life-word of its task, and its current value; `None` once the task is gone, in good order or by death.
     fn life_word(&self) -> Option<(&AtomicU32, u32)> {
         self.record.region.inner().life_word(self.record.task()?)
     }
 
-    pub(super) fn region(&self) -> &crate::region::Region {
+    fn region(&self) -> &crate::region::Region {
         &self.record.region
     }
 
@@ -270,10 +262,7 @@ impl Coproc {
             return Ok(true);
         };
         let inner = self.record.region.inner();
-        while self
-            .spin_until
-            .is_some_and(|spin_until| !spin_until.has_passed())
-        {
+        while self.spin_until.is_some_and(|end| !end.has_passed()) {
             if poll_briefly(|| inner.life_word(task).is_none()) {
                 return Ok(true);
             }
@@ -285,12 +274,8 @@ impl Coproc {
         }
         if let Some((word, value)) = inner.life_word(task) {
             let short = Deadline::after(FIRST_SLEEP);
-            futex::wait(
-                word,
-                value,
-                futex::Sharing::Shared,
-                Some(deadline.map_or(short, |deadline| deadline.min(short))),
-            );
+            let until = deadline.map_or(short, |deadline| deadline.min(short));
+            futex::wait(word, value, Sharing::Shared, Some(until));
         }
         loop {
             let deaths = inner.deaths();
@@ -310,12 +295,11 @@ impl Coproc {
             return None;
         }
         // Relaxed: written before `DONE`, which was read with Acquire.
-        match self.record.code.load(Ordering::Relaxed) {
-            child::RESULT_PANICKED => Some(Outcome::Panicked(self.record.message())),
-            _ => Some(Outcome::Returned(
-                self.record.detail.load(Ordering::Relaxed).cast_signed(),
-            )),
-        }
+        let detail = self.record.detail.load(Ordering::Relaxed);
+        Some(match self.record.code.load(Ordering::Relaxed) {
+            child::RESULT_PANICKED => Outcome::Panicked(self.record.message()),
+            _ => Outcome::Returned(detail.cast_signed()),
+        })
     }
 
     /// A descriptor of the process; fails if the process was reaped.
@@ -333,10 +317,7 @@ impl Coproc {
                 Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor))))
             }
             Ok(_) | Err(Errno::SRCH) => Err(JoinError::Taken),
-            Err(error) => Err(JoinError::System {
-                call: "pidfd_open",
-                error,
-            }),
+            Err(error) => Err(failed("pidfd_open")(error)),
         }
     }
 
@@ -348,16 +329,11 @@ impl Coproc {
             }
             // The lock is not held here: a coproc that became another program may run for long.
             match self.descriptor() {
-                Ok(descriptor) => match process::wait_for_end(&*descriptor, deadline) {
-                    Ok(true) => {}
-                    Ok(false) => return Err(JoinError::TimedOut),
-                    Err(error) => {
-                        return Err(JoinError::System {
-                            call: "poll",
-                            error,
-                        });
+                Ok(process) => {
+                    if !process::wait_for_end(&*process, deadline).map_err(failed("poll"))? {
+                        return Err(JoinError::TimedOut);
                     }
-                },
+                }
                 // Another thread has reaped it meanwhile.
                 Err(JoinError::Taken) if self.process.lock().reaped.is_some() => {}
                 Err(JoinError::System {
@@ -381,12 +357,7 @@ impl Coproc {
                 Ok(None) => return Ok(None),
                 Ok(Some(ended)) => Some(Ok(ended)),
                 Err(Errno::CHILD) => Some(Err(())),
-                Err(error) => {
-                    return Err(JoinError::System {
-                        call: "wait4",
-                        error,
-                    });
-                }
+                Err(error) => return Err(failed("wait4")(error)),
             };
             // Relaxed: only the zygote reads it, if this process dies.
             self.record.pid.store(0, Ordering::Relaxed);
@@ -396,6 +367,10 @@ impl Coproc {
             _ => Err(JoinError::Taken),
         }
     }
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> JoinError {
+    move |error| JoinError::System { call, error }
 }
 
 impl Drop for Coproc {
@@ -447,9 +422,8 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         return Err(JoinError::TimedOut);
     };
     let inner = first.region().inner();
-    let one_region = coprocs
-        .iter()
-        .all(|coproc| Arc::ptr_eq(coproc.region().inner(), inner));
+    let is_here = |coproc: &&Coproc| Arc::ptr_eq(coproc.region().inner(), inner);
+    let one_region = coprocs.iter().all(is_here);
     let mut lives = Vec::with_capacity(coprocs.len());
     loop {
         let deaths = inner.deaths();

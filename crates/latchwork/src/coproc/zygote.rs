@@ -23,7 +23,7 @@ use super::child::{self, CloneContext};
 use super::{Attribute, Ref, StartError, clone, record};
 use crate::atomic::Ordering;
 use crate::region::heap::Owner;
-use crate::region::{AttachError, ObjectError, liveness};
+use crate::region::liveness;
 use crate::sys::process::{self, Sharing, Stack};
 use crate::sys::sockets::{self, Readable};
 use crate::sys::{futex, proc_file, signals};
@@ -95,20 +95,14 @@ impl Zygote {
             };
             let pid = pid.map_err(system("clone"))?;
             let timeout = Deadline::after(FIRST_PROOF_TIMEOUT * 2u32.pow(attempt));
-            match wait_until_ready(control, pid, timeout) {
-                Ok(true) => {
-                    let task = control.task().ok_or(StartError::Died)?;
-                    return Ok(Arc::new(Self {
-                        socket: ours,
-                        pid,
-                        task,
-                    }));
-                }
-                Ok(false) => {
-                    end_child(pid);
-                }
-                Err(error) => return Err(error),
+            if wait_until_ready(control, pid, timeout)? {
+                return Ok(Arc::new(Self {
+                    socket: ours,
+                    pid,
+                    task: control.task().ok_or(StartError::Died)?,
+                }));
             }
+            end_child(pid);
         }
         Err(StartError::Unproven { attempts: ATTEMPTS })
     }
@@ -172,29 +166,21 @@ fn wait_until_ready(control: &Ref, pid: u32, timeout: Deadline) -> Result<bool, 
             record::STARTED => return Ok(true),
             record::FAILED => {
                 let _ = process::reap(pid, true);
-                let error =
-                    Errno::from_raw_os_error(control.detail.load(Ordering::Relaxed).cast_signed());
-                return Err(StartError::System {
-                    call: "starting the server process",
-                    error,
-                });
+                let errno = control.detail.load(Ordering::Relaxed).cast_signed();
+                let error = Errno::from_raw_os_error(errno);
+                return Err(system("starting the server process")(error));
             }
             _ => {}
         }
-        match process::reap(pid, false) {
-            Ok(None) => {}
-            _ => return Err(StartError::Died),
+        if !matches!(process::reap(pid, false), Ok(None)) {
+            return Err(StartError::Died);
         }
         if timeout.has_passed() {
             return Ok(false);
         }
-        let check = Deadline::after(EXISTENCE_CHECK).min(timeout);
-        futex::wait(
-            &control.state,
-            record::REQUESTED,
-            futex::Sharing::Shared,
-            Some(check),
-        );
+        let check = Some(Deadline::after(EXISTENCE_CHECK).min(timeout));
+        let shared = futex::Sharing::Shared;
+        futex::wait(&control.state, record::REQUESTED, shared, check);
     }
 }
 
@@ -204,10 +190,7 @@ fn serve(context: &ServerContext<'_>) -> ! {
     let parent = match prepare(context) {
         Ok(parent) => parent,
         Err(error) => {
-            control
-                .detail
-                .store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
-            control.announce(record::FAILED);
+            control.refuse(Attribute::Process, error);
             process::exit(1)
         }
     };
@@ -279,12 +262,9 @@ fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     }
     if context.prove {
         process::touch_libc_locks();
-        let thread = std::thread::Builder::new()
-            .stack_size(64 << 10)
-            .spawn(|| drop(vec![0u8; 4096]));
-        let thread =
-            thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
-        let _ = thread.join();
+        let thread = std::thread::Builder::new().stack_size(64 << 10);
+        let started = thread.spawn(|| drop(vec![0u8; 4096]));
+        let _ = started.map_err(child::errno_of_io)?.join();
         touch_std_locks();
     }
     process::end_with_creating_thread(false);
@@ -391,11 +371,5 @@ impl Server<'_> {
         if let Err(error) = made {
             record.refuse(Attribute::Process, error);
         }
-    }
-}
-
-impl From<AttachError> for StartError {
-    fn from(error: AttachError) -> Self {
-        Self::Region(ObjectError::Attach(error))
     }
 }

@@ -99,11 +99,6 @@ pub struct BinarySemaphore<'r> {
     has_fast_path: bool,
 }
 
-// SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
-unsafe impl Send for BinarySemaphore<'_> {}
-// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
-unsafe impl Sync for BinarySemaphore<'_> {}
-
 impl<'r> BinarySemaphore<'r> {
     /// The size of a semaphore in the region, in bytes.
     pub const BYTES: usize = ObjectRef::BYTES;

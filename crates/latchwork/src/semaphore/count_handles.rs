@@ -17,11 +17,6 @@ macro_rules! handle {
             object: ObjectRef<'r>,
         }
 
-        // SAFETY: a semaphore is atomics, and links under its lock.
-        unsafe impl Send for $name<'_> {}
-        // SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
-        unsafe impl Sync for $name<'_> {}
-
         impl<'r> $name<'r> {
             /// The size of a semaphore in the region, in bytes.
             pub const BYTES: usize = ObjectRef::BYTES;

@@ -1,5 +1,4 @@
 //! A region's semaphores, as read from outside: see [`region::inspect`](crate::region::inspect).
-#![allow(unsafe_code)]
 
 use super::handle::FINGERPRINT;
 pub use super::object::Kind as SemaphoreKind;

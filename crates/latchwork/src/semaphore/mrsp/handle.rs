@@ -1,5 +1,4 @@
 //! The handle on a MrsP semaphore, and its guard.
-#![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU8, Ordering};
 use crate::hook::Site;
@@ -144,11 +143,6 @@ pub struct MrspSemaphore<'r> {
     object: ObjectRef<'r>,
     shared: &'r Shared,
 }
-
-// SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
-unsafe impl Send for MrspSemaphore<'_> {}
-// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
-unsafe impl Sync for MrspSemaphore<'_> {}
 
 impl<'r> MrspSemaphore<'r> {
     /// The size of a semaphore in the region, in bytes.

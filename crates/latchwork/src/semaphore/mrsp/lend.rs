@@ -30,7 +30,6 @@
 //!
 //! *A dead helper* is no living task, so it lends nothing when the mask is next recomputed, at the latest when the
 //! owner releases. *A dead owner* has no mask.
-#![allow(unsafe_code)]
 
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
