@@ -12,7 +12,7 @@ use crate::atomic::Ordering;
 use crate::hook::Site;
 use crate::semaphore::handle::{ObjectRef, Properties, create_locked, finish_creation};
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
-use crate::semaphore::{Caller, Discipline, Form, Kind, Locked, Obtained, WaitLimit};
+use crate::semaphore::{Caller, Discipline, Form, Kind, Locked, Obtained, WaitLimit, counting};
 
 /// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {
@@ -155,7 +155,7 @@ impl<'r> Classic<'r> {
             let got_it = if has_owner {
                 binary.try_obtain_fast()
             } else {
-                semaphore.try_obtain_unit_fast()
+                counting::obtain_free(semaphore.core, semaphore.key)
             };
             if got_it {
                 return Status::Successful;

@@ -185,8 +185,7 @@ impl Attributes {
         self.share(Sharing::FILES)
     }
 
-    /// Shares the working directory, the root and the umask with the creator, both ways. Implies
-    /// [`Self::snapshot`].
+    /// Shares the working directory, the root and the umask with the creator, both ways. Implies [`Self::snapshot`].
     ///
     /// # Safety
     /// As for [`Self::snapshot`].

@@ -11,8 +11,7 @@
 //! *The end.* The coproc first stores the result and `DONE`; then it leaves the region, which wakes the tasks that wait
 //! for its end. One wake-up serves both, and a task that sees the coproc gone also sees the result. A coproc that still
 //! holds a robust lock, has a message in flight, or has further threads in the region, does not leave: the kernel ends
-//! all its tasks at its exit, and reports what they held. A joiner waits for either in
-//! the same way.
+//! all its tasks at its exit, and reports what they held. A joiner waits for either in the same way.
 #![allow(unsafe_code)]
 
 use super::{Attribute, Ref, Request, record};

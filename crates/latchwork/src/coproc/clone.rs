@@ -31,7 +31,7 @@ struct Start<'a, T> {
 }
 
 extern "C" fn enter<T>(start: *mut c_void) -> i32 {
-    // SAFETY: both callers of `process::clone` pass a `Start<T>`, and this is the new process's copy of that memory.
+    // SAFETY: `clone` passes a `Start<T>`, and this is the new process's copy of that memory.
     let start: &Start<'_, T> = unsafe { &*start.cast() };
     if let Some(output) = start.output {
         // SAFETY: this is the new process's copy of the guard; the owner of the original never runs here, so it is
@@ -41,47 +41,30 @@ extern "C" fn enter<T>(start: *mut c_void) -> i32 {
     (start.body)(start.context)
 }
 
-/// Clones a process that has one thread and has blocked all signals.
+/// Clones this process. `is_alone`: it has one thread, and has blocked all signals.
 ///
 /// # Safety
 /// As for [`process::clone`], for `body` and `context`.
 pub(super) unsafe fn clone<T>(
+    is_alone: bool,
     stack: &Stack,
     sharing: Sharing,
     body: fn(&T) -> !,
     context: &T,
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
+    let output = (!is_alone).then(|| ManuallyDrop::new(lock_output()));
     let mut start = Start {
         body,
         context,
-        output: None,
+        output: output.as_ref(),
     };
-    // SAFETY: the caller keeps the contract of `process::clone`; `enter` diverges as `body` does.
-    unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) }
-}
-
-/// Clones a process that may have other threads and signal handlers.
-///
-/// # Safety
-/// As for [`clone`].
-pub(super) unsafe fn clone_caller<T>(
-    stack: &Stack,
-    sharing: Sharing,
-    body: fn(&T) -> !,
-    context: &T,
-    pid: &AtomicU32,
-) -> Result<u32, Errno> {
-    let output = ManuallyDrop::new(lock_output());
-    let mut start = Start {
-        body,
-        context,
-        output: Some(&output),
-    };
-    let mask = signals::block_all();
+    let mask = (!is_alone).then(signals::block_all);
     // SAFETY: the caller keeps the contract of `process::clone`; `enter` diverges as `body` does.
     let made = unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) };
-    signals::restore(mask);
-    drop(ManuallyDrop::into_inner(output));
+    if let Some(mask) = mask {
+        signals::restore(mask);
+    }
+    drop(output.map(ManuallyDrop::into_inner));
     made
 }

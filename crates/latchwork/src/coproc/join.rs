@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::reap::{self, Unreaped};
-use super::{JoinError, Ref, child, record};
+use super::{Attributes, JoinError, Ref, child, record};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::poll_briefly;
 use crate::mutex::Mutex;
@@ -107,17 +107,6 @@ pub struct Coproc {
     process: Mutex<Process>,
 }
 
-/// How a coproc was made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// It was made for this spawn.
-    Made,
-    /// The pool, on a machine of one processor.
-    Pool,
-    /// The pool, on a machine of several processors: it may run in parallel with its creator.
-    PoolOtherCpu,
-}
-
 #[derive(Default)]
 struct Process {
     descriptor: Option<Arc<OwnedFd>>,
@@ -126,17 +115,16 @@ struct Process {
 }
 
 impl Coproc {
-    pub(super) fn new(record: Ref, name: &str, detached: bool, origin: Origin) -> Self {
-        let pid = record.pid.load(Ordering::Relaxed);
-        let creator = task::process_id();
+    /// `pooled`: it came from the pool. `spins`: a join may spin, since the coproc runs in parallel with its creator.
+    pub(super) fn new(record: Ref, attributes: &Attributes, pooled: bool, spins: bool) -> Self {
         Self {
+            pid: record.pid.load(Ordering::Relaxed),
             record,
-            pid,
-            name: name.to_owned(),
-            detached,
-            creator,
-            pooled: origin != Origin::Made,
-            spin_until: (origin == Origin::PoolOtherCpu).then(|| Deadline::after(JOIN_SPIN)),
+            name: attributes.display_name().to_owned(),
+            detached: attributes.detached,
+            creator: task::process_id(),
+            pooled,
+            spin_until: spins.then(|| Deadline::after(JOIN_SPIN)),
             process: Mutex::default(),
         }
     }

@@ -3,12 +3,11 @@
 
 use super::child::BURST_GAP;
 use super::{Chain, Ref, Request, Zygote, reap::abandon, record, zygote::BATCH};
-use crate::atomic::Ordering;
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::time::Deadline;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-#[derive(Default)]
 pub(super) struct Pool {
     size: usize,
     /// Ready, or being made.
@@ -23,9 +22,9 @@ impl Pool {
     pub(super) fn new(size: usize, wakes_ahead: bool) -> Self {
         Self {
             size,
+            members: VecDeque::with_capacity(size),
             burst: None,
             wakes_ahead,
-            members: VecDeque::with_capacity(size),
         }
     }
 
@@ -38,14 +37,13 @@ impl Pool {
                     // SAFETY: the member is ready, so the request is the creator's to write; the coproc reads it after
                     // `ASSIGNED`.
                     unsafe { *member.request() = request.clone() };
-                    match assign(&member) {
-                        Some(record::READY) => member.wake(),
-                        Some(_) => {}
+                    let Some(before) = assign(&member) else {
                         // The member closed meanwhile.
-                        None => {
-                            abandon(member, false);
-                            continue;
-                        }
+                        abandon(member, false);
+                        continue;
+                    };
+                    if before == record::READY {
+                        member.wake();
                     }
                     self.wake_next();
                     return Some(member);
@@ -114,7 +112,7 @@ impl Pool {
     /// Frees the members that a dead zygote did not make.
     pub(super) fn free_unmade(&mut self) {
         self.members.retain(|member| {
-            let made = member.pid.load(Ordering::Acquire) != 0;
+            let made = member.pid.load(Acquire) != 0;
             if !made {
                 // SAFETY: no process knows the record, or ever will: the zygote is dead.
                 unsafe { member.free() };
@@ -134,13 +132,10 @@ impl Pool {
 
 /// Assigns work to a member. Returns its state before, or `None` if it has closed.
 fn assign(member: &Ref) -> Option<u32> {
-    let state = &member.state;
+    let assign = |state| matches!(state, record::READY | record::AWAKE).then_some(record::ASSIGNED);
     // AcqRel: the Release pairs with the Acquire of `Record::state` in the coproc.
-    state
-        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
-            matches!(state, record::READY | record::AWAKE).then_some(record::ASSIGNED)
-        })
-        .ok()
+    let assigned = member.state.fetch_update(AcqRel, Relaxed, assign);
+    assigned.ok()
 }
 
 /// Whether a member is ready, rather than being made; `None` if it has died, or its making has failed.

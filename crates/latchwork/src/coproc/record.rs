@@ -103,8 +103,7 @@ impl Request {
 #[repr(C, align(64))]
 pub(super) struct Record {
     pub(super) state: AtomicU32,
-    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped
-    /// ([`Record::has_ended`]).
+    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped ([`Record::has_ended`]).
     pub(super) pid: AtomicU32,
     /// The processor on which the function began: a hint for a joiner that spins.
     processor: AtomicU32,

@@ -12,7 +12,7 @@
 use super::child::{self, CloneContext};
 use super::zygote::EXISTENCE_CHECK;
 use super::{Attribute, Attributes, Chain, Coproc, Ref, Request, SpawnError, StartError, Zygote};
-use super::{clone, join::Origin, pool::Pool, reap, record};
+use super::{clone, pool::Pool, reap, record};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 use crate::mutex::Mutex;
 use crate::region::Region;
@@ -57,27 +57,19 @@ impl Runtime {
             return Err(SpawnError::OtherProcess);
         }
         request.settings = attributes.settings()?;
-        let pooled = match attributes.sharing() {
+        let ready = match attributes.sharing() {
             None if attributes.fit_for_pool() => self.take_ready(&mut request),
             _ => None,
         };
-        let origin = match &pooled {
-            None => Origin::Made,
-            Some(_) if self.several_processors => Origin::PoolOtherCpu,
-            Some(_) => Origin::Pool,
-        };
-        let record = match (pooled, attributes.sharing()) {
+        let pooled = ready.is_some();
+        let record = match (ready, attributes.sharing()) {
             (Some(record), _) => record,
             (None, Some(sharing)) => self.start_snapshot(request, attributes, sharing)?,
             (None, None) => self.start_clean(request, attributes)?,
         };
         reap::reap_some();
-        Ok(Coproc::new(
-            record,
-            attributes.display_name(),
-            attributes.detached,
-            origin,
-        ))
+        let spins = pooled && self.several_processors;
+        Ok(Coproc::new(record, attributes, pooled, spins))
     }
 
     /// Assigns the request to a ready coproc of the pool, if there is one.
@@ -158,7 +150,7 @@ impl Runtime {
         let _ = self.region.inner().sweep();
         // SAFETY: `begin` never returns. The contract of `snapshot` covers what it may use in a process with threads.
         let made =
-            unsafe { clone::clone_caller(&stack, sharing, child::begin, &context, &record.pid) };
+            unsafe { clone::clone(false, &stack, sharing, child::begin, &context, &record.pid) };
         let started = match made {
             Ok(_) => handshake(&record, None, Some(Deadline::after(SNAPSHOT_TIMEOUT))),
             Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),

@@ -158,8 +158,7 @@ impl Coprocs {
     /// Starts a coproc that runs `entry` on a named object of the region, as returned by [`Region::object`] and
     /// [`Region::find`]. Other references are refused, since their object might end before the coproc does.
     ///
-    /// Returns once all attributes are set (or, from a pool, at once). May be called by several
-    /// threads at a time.
+    /// Returns once all attributes are set (or, from a pool, at once). May be called by several threads at a time.
     ///
     /// # Errors
     /// [`SpawnError::Attribute`] names the attribute that could not be set; see [`SpawnError`].

@@ -91,7 +91,14 @@ impl Zygote {
             };
             // SAFETY: `serve` proves that it can use what it uses, and never returns.
             let pid = unsafe {
-                clone::clone_caller(&stack, Sharing::empty(), serve, &context, &control.pid)
+                clone::clone(
+                    false,
+                    &stack,
+                    Sharing::empty(),
+                    serve,
+                    &context,
+                    &control.pid,
+                )
             };
             let pid = pid.map_err(system("clone"))?;
             let timeout = Deadline::after(FIRST_PROOF_TIMEOUT * 2u32.pow(attempt));
@@ -366,8 +373,16 @@ impl Server<'_> {
             close: &[self.context.socket, self.parent.as_fd()],
         };
         // SAFETY: this process has one thread, and `begin` never returns.
-        let made =
-            unsafe { clone::clone(stack, Sharing::PARENT, child::begin, &context, &record.pid) };
+        let made = unsafe {
+            clone::clone(
+                true,
+                stack,
+                Sharing::PARENT,
+                child::begin,
+                &context,
+                &record.pid,
+            )
+        };
         if let Err(error) = made {
             record.refuse(Attribute::Process, error);
         }

@@ -125,16 +125,13 @@ impl Semaphores {
         let access = self.access(semaphore, task);
         let (core, key) = (access.core, access.key);
         let limit = WaitLimit::Until(deadline);
-        let obtained = if core.form().kind().has_owner() {
-            if owned::obtain_free(core, key, number(task)) {
-                return Waited::Obtained;
+        let obtained = match core.form().kind().has_owner() {
+            true if owned::obtain_free(core, key, number(task)) => Ok(()),
+            true => {
+                owned::obtain(&access, limit).map(|obtained| assert_eq!(obtained, Obtained::Clean))
             }
-            owned::obtain(&access, limit).map(|obtained| assert_eq!(obtained, Obtained::Clean))
-        } else {
-            if counting::obtain_free(core, key) {
-                return Waited::Obtained;
-            }
-            counting::obtain(&access, limit)
+            false if counting::obtain_free(core, key) => Ok(()),
+            false => counting::obtain(&access, limit),
         };
         match obtained {
             Ok(()) => Waited::Obtained,

@@ -9,9 +9,9 @@
 //! A unit that a task had when it died is lost, as in RTEMS: no record says that the task had it. A unit that was
 //! handed to a waiter which dies before its obtain returns counts as obtained.
 
-use super::object::{DELETED, LOW, ONE, QUEUED, is_of, key_of};
+use super::object::{LOW, ONE, QUEUED, is_of};
 use super::wait::{AdaptiveSpin, acknowledge, wait};
-use super::{Access, Core, Locked, Refusal, ReleaseError, TaskTable, UseError, WaitLimit};
+use super::{Access, Core, Locked, Refusal, ReleaseError, TaskTable, WaitLimit};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::atomic::unless_fault;
 use crate::region::wait_record::GRANTED;
@@ -24,16 +24,10 @@ use crate::region::wait_record::GRANTED;
 pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
     // Acquire: pairs with the releases, each of which is a link in the chain of exchanges.
     let order = unless_fault!(SemaphoreObtainRelaxed, Acquire, Relaxed);
-    match core.word.compare_exchange(key | ONE, key, order, Relaxed) {
+    let exchange = |word, by| core.word.compare_exchange(word, by, order, Relaxed);
+    match exchange(key | ONE, key) {
         Ok(_) => true,
-        Err(word) => {
-            word & LOW == key
-                && word >= ONE
-                && core
-                    .word
-                    .compare_exchange(word, word - ONE, order, Relaxed)
-                    .is_ok()
-        }
+        Err(word) => word & LOW == key && word >= ONE && exchange(word, word - ONE).is_ok(),
     }
 }
 
@@ -42,15 +36,12 @@ pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
 pub(crate) fn release_free(core: &Core, key: u64, max: u32) -> bool {
     // AcqRel: what was released before passes on to the task that obtains a unit.
     let order = unless_fault!(SemaphoreReleaseRelaxed, AcqRel, Relaxed);
-    match core.word.compare_exchange(key, key | ONE, order, Relaxed) {
+    let exchange = |word, by| core.word.compare_exchange(word, by, order, Relaxed);
+    match exchange(key, key | ONE) {
         Ok(_) => true,
         Err(word) => {
-            word & LOW == key
-                && word >> 32 < u64::from(max)
-                && core
-                    .word
-                    .compare_exchange(word, word + ONE, order, Relaxed)
-                    .is_ok()
+            let has_room = word & LOW == key && word >> 32 < u64::from(max);
+            has_room && exchange(word, word + ONE).is_ok()
         }
     }
 }
@@ -136,23 +127,6 @@ pub(crate) fn release<T: TaskTable>(access: &Access<'_, T>, max: u32) -> Result<
         // A simple binary semaphore stays at 1, without an error; the exchange still publishes what was done before.
         let more = if full { word } else { word + ONE };
         if core.replace(word, more & !QUEUED) {
-            return Ok(());
-        }
-    }
-}
-
-/// Deletes the object; its waiters get the error.
-pub(crate) fn delete<T: TaskTable>(access: &Access<'_, T>) -> Result<(), UseError> {
-    let (tasks, core, key, _) = access.parts();
-    let locked = Locked::new(tasks, core)?;
-    loop {
-        let word = core.word.load(Relaxed);
-        if !is_of(word, key) {
-            return Err(UseError::Deleted);
-        }
-        // From here on it is deleted, even if this task is killed: see `recover`.
-        if core.replace(word, key_of(word) | DELETED | word & QUEUED) {
-            locked.end_all_waits(crate::region::wait_record::DELETED);
             return Ok(());
         }
     }

@@ -1,13 +1,10 @@
 //! The errors of semaphore operations.
 
+use super::AttachError;
 #[cfg(not(loom))]
-pub(super) use crate::region::AttachError;
+use super::Priority;
 #[cfg(not(loom))]
 use crate::region::ObjectError;
-#[cfg(not(loom))]
-use crate::semaphore::Priority;
-#[cfg(loom)]
-pub(super) use crate::task::TaskError as AttachError;
 
 /// The reason why a semaphore was not created or opened.
 #[cfg(not(loom))]
@@ -134,6 +131,7 @@ pub enum ReleaseError {
 }
 
 /// The reason why a semaphore was not flushed or deleted, or its ceiling not changed.
+#[cfg(not(loom))]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UseError {

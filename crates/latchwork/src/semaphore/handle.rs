@@ -1,12 +1,12 @@
 //! What the handles on all kinds have in common: a named object of a region.
 
-use super::object::{DELETED, is_of, key_of, owner_of};
+use super::object::{DELETED, QUEUED, is_of, key_of, owner_of};
 use super::{Access, Caller, Core, Form, Kind, Locked, Obtained, Priority, Refusal, WaitLimit};
-use super::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::{counting, mrsp, owned, priority, report};
+use super::{ObtainError, ReleaseError, SemaphoreError, TaskTable, UseError};
+use super::{counting, mrsp, priority, report};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::Site;
-use crate::region::wait_record::FLUSHED;
+use crate::region::wait_record;
 use crate::region::{
     AttachError, Inner, ObjectError, Region, Reused, SpareKind, Task, TaskId, fingerprint,
 };
@@ -115,16 +115,10 @@ impl<'r> ObjectRef<'r> {
     /// Obtains a unit of a count.
     #[inline(always)]
     pub(crate) fn obtain_unit(&self, limit: WaitLimit, site: Site) -> Result<(), ObtainError> {
-        if self.try_obtain_unit_fast() {
+        if counting::obtain_free(self.core, self.key) {
             return Ok(());
         }
         Ok(self.obtain_unit_slow(limit, site)?)
-    }
-
-    /// Obtains a unit if there is one and no task waits.
-    #[inline(always)]
-    pub(crate) fn try_obtain_unit_fast(&self) -> bool {
-        counting::obtain_free(self.core, self.key)
     }
 
     #[cold]
@@ -202,7 +196,7 @@ impl<'r> ObjectRef<'r> {
 
     fn flush_all(&self) -> Result<u32, UseError> {
         let locked = self.lock()?;
-        let count = locked.end_all_waits(FLUSHED);
+        let count = locked.end_all_waits(wait_record::FLUSHED);
         drop(locked);
         if count > 0 {
             priority::refresh_owner(self.inner, self.core);
@@ -224,13 +218,29 @@ impl<'r> ObjectRef<'r> {
     /// Deletes the semaphore.
     pub(crate) fn delete(&self, site: Site) -> Result<(), UseError> {
         let waiting = self.waiting();
-        let access = self.access().map_err(UseError::from);
-        let deleted = access.and_then(|access| match self.core.form().kind().has_owner() {
-            true => owned::delete(&access),
-            false => counting::delete(&access),
-        });
+        let deleted = self.end();
         report::flushed_or_deleted(self.core, &deleted, Some(waiting), site);
         deleted
+    }
+
+    fn end(&self) -> Result<(), UseError> {
+        let Self { inner, core, .. } = *self;
+        let locked = self.lock()?;
+        let has_owner = core.form().kind().has_owner();
+        loop {
+            let word = core.word.load(Relaxed);
+            let owner = owner_of(word);
+            if has_owner && owner != 0 {
+                if TaskTable::is_alive(inner, owner) {
+                    return Err(UseError::InUse);
+                }
+                locked.settle_dead_owner(word);
+            } else if core.replace(word, key_of(word) | DELETED | word & QUEUED) {
+                // It is deleted since that exchange, even if this task is killed: see `recover`.
+                locked.end_all_waits(wait_record::DELETED);
+                return Ok(());
+            }
+        }
     }
 
     /// The owner, which may have died, if no task has come for the semaphore since.

@@ -90,9 +90,9 @@ pub use binary::{BinaryOptions, BinarySemaphore, Held};
 #[cfg(not(loom))]
 pub use count_handles::{CountingSemaphore, SimpleBinarySemaphore};
 pub(crate) use error::Refusal;
+pub use error::ReleaseError;
 #[cfg(not(loom))]
-pub use error::{ObtainError, SemaphoreError};
-pub use error::{ReleaseError, UseError};
+pub use error::{ObtainError, SemaphoreError, UseError};
 #[cfg(not(loom))]
 pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
 pub use object::Discipline;
@@ -103,3 +103,8 @@ pub use task::{NoSuchTask, Priority, TaskPriority};
 pub(crate) use task_table::{Access, Caller, TaskTable};
 pub(crate) use wait::WaitLimit;
 pub(crate) use wait_queue::{Locked, Wake};
+
+#[cfg(not(loom))]
+use crate::region::AttachError;
+#[cfg(loom)]
+use crate::task::TaskError as AttachError;

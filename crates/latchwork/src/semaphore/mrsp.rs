@@ -6,9 +6,7 @@
 //! one task of each CPU waits. A waiter has no other work: if the owner is preempted, it continues on the waiter's CPU.
 //! So a critical section takes at most its own time, multiplied by the number of CPUs.
 //!
-//! | word | meaning |
-//! | --- | --- |
-//! | as in `owned.rs`, but never `NESTED` | |
+//! The word is as in `owned.rs`, but never `NESTED`.
 //!
 //! | the caller's `waits_at`, `spins_at` | its record | meaning | entered by |
 //! | --- | --- | --- | --- |

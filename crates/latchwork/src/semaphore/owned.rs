@@ -23,10 +23,9 @@
 //! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
 //! sleeps, and the death wakes it.
 
-use super::error::AttachError;
 use super::object::{DELETED, DIED, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of};
 use super::wait::{AdaptiveSpin, acknowledge, cancel_wait, wait};
-use super::{Access, Caller, Core, Kind, Locked, Refusal, ReleaseError, TaskTable, UseError};
+use super::{Access, AttachError, Caller, Core, Kind, Locked, Refusal, ReleaseError, TaskTable};
 use super::{WaitLimit, Wake, deadlock, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
@@ -260,26 +259,6 @@ pub(super) fn hand_over_or_free<T: TaskTable>(
         let word = core.word.load(Relaxed);
         // Its Release pairs with the Acquire of the next owner.
         if core.replace(word, key | died) {
-            return Ok(());
-        }
-    }
-}
-
-/// Deletes the object, if no task owns it.
-pub(crate) fn delete<T: TaskTable>(access: &Access<'_, T>) -> Result<(), UseError> {
-    let (tasks, core, key, _) = access.parts();
-    let locked = Locked::new(tasks, core)?;
-    loop {
-        let word = core.word.load(Relaxed);
-        if !is_of(word, key) {
-            return Err(UseError::Deleted);
-        }
-        let owner = owner_of(word);
-        if owner != 0 && !tasks.is_alive(owner) {
-            locked.settle_dead_owner(word);
-        } else if owner != 0 {
-            return Err(UseError::InUse);
-        } else if core.replace(word, key_of(word) | DELETED) {
             return Ok(());
         }
     }

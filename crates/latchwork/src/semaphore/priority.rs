@@ -231,10 +231,14 @@ fn refresh_if_worse<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord, pri
 /// A wait for `core` has ended: refreshes the owner, if it inherits.
 pub(crate) fn refresh_owner<T: TaskTable>(tasks: &T, core: &Core) {
     if core.form().kind() == Kind::Inherit {
-        let owner = owner_of(core.word.load(SeqCst));
-        if owner != 0 {
-            refresh(tasks, owner, false);
-        }
+        refresh_present_owner(tasks, core);
+    }
+}
+
+fn refresh_present_owner<T: TaskTable>(tasks: &T, core: &Core) {
+    let owner = owner_of(core.word.load(SeqCst));
+    if owner != 0 {
+        refresh(tasks, owner, false);
     }
 }
 
@@ -298,10 +302,7 @@ pub(crate) fn lower_priority<T: TaskTable>(tasks: &T, core: &Core, caller: Calle
 /// The ceiling of `core` has changed: refreshes the owner.
 pub(crate) fn ceiling_changed<T: TaskTable>(tasks: &T, core: &Core) {
     fence_after_update();
-    let owner = owner_of(core.word.load(SeqCst));
-    if owner != 0 {
-        refresh(tasks, owner, false);
-    }
+    refresh_present_owner(tasks, core);
 }
 
 /// Sets a task's own priority; returns the one before.

@@ -1,7 +1,6 @@
 //! What semaphores need of their region, for which a model has an implementation of its own; the calling task.
 
-use super::error::AttachError;
-use super::object::{Core, slot_of};
+use super::{AttachError, Core, object::slot_of};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::backoff::{BEFORE_QUEUE, FIRST_POLLS};
 use crate::mutex::{Acquired, RawError, Robust};

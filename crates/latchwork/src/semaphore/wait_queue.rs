@@ -15,7 +15,7 @@
 //! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
 //!    rebuilds all links. That reads the records only, and can be restarted at any time.
 
-use super::{Core, TaskTable, error::AttachError, object::QUEUED, task_table::take_lock};
+use super::{AttachError, Core, TaskTable, object::QUEUED, task_table::take_lock};
 use crate::atomic::AtomicU32;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::mutex::Acquired;
