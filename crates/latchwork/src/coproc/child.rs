@@ -75,9 +75,8 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
     let record = context.record;
     // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
     let mut request: &Request = unsafe { record.request() };
-    if let Err(error) = join_region(record, request.settings.name()) {
-        fail(record, Attribute::Region, error);
-    }
+    let joined = join_region(record, request.settings.name());
+    joined.unwrap_or_else(|error| fail(record, (Attribute::Region, error)));
     if request.pooled
         && let Some(control) = context.control
     {
@@ -89,9 +88,8 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
         }
     }
     request.settings.apply_name(&context.arguments);
-    if let Err((attribute, error)) = prepare(&record.region, request, snapshot) {
-        fail(record, attribute, error);
-    }
+    let prepared = prepare(&record.region, request, snapshot);
+    prepared.unwrap_or_else(|refused| fail(record, refused));
     run(record, request, snapshot)
 }
 
@@ -119,7 +117,7 @@ pub(super) fn errno_of_io(error: std::io::Error) -> Errno {
 }
 
 /// Reports an attribute that cannot be set, and ends.
-fn fail(record: &Ref, attribute: Attribute, error: Errno) -> ! {
+fn fail(record: &Ref, (attribute, error): (Attribute, Errno)) -> ! {
     record.refuse(attribute, error);
     leave_regions(&record.region);
     process::exit(PANICKED)
@@ -197,9 +195,8 @@ fn warm_up(context: &CloneContext<'_>) {
     thread::sleep_until(Deadline::now());
     record.set_usage(&limits::usage());
     leave_regions(&record.region);
-    if let Err(error) = join_region(record, settings.name()) {
-        fail(record, Attribute::Region, error);
-    }
+    let joined = join_region(record, settings.name());
+    joined.unwrap_or_else(|error| fail(record, (Attribute::Region, error)));
 }
 
 fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (Attribute, Errno)> {
@@ -216,12 +213,8 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
             unsafe { OwnedFd::from_raw_fd(*number) }
         });
     }
-    let members = if request.settings.cgroup {
-        count -= 1;
-        passed[count].take()
-    } else {
-        None
-    };
+    count -= usize::from(request.settings.cgroup);
+    let members = passed.get_mut(count).and_then(Option::take);
     // The watcher is started before the limits are set, since the limits are for the coproc's own work.
     if request.settings.plain.die_with_parent {
         watch_parent(request.creator).map_err(|error| (Attribute::DieWithParent, error))?;
@@ -307,10 +300,9 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
         Some(call) => {
-            let argument = if call.argument == 0 {
-                value.as_ptr().cast()
-            } else {
-                ptr::with_exposed_provenance(call.argument)
+            let argument = match call.argument {
+                0 => value.as_ptr().cast(),
+                address => ptr::with_exposed_provenance(address),
             };
             // SAFETY: `Call` is made from an entry and an argument that belong together.
             unsafe { (call.run)(&record.region, call.entry, argument) }

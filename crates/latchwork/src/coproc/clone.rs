@@ -10,24 +10,10 @@ use core::ptr;
 use rustix::io::Errno;
 use std::io::{StdoutLock, Write};
 
-/// std's standard output, locked. A copy of this process writes to it at its end: since the cloning thread held the
-/// lock, no thread that does not exist in the copy holds it, and what was printed so far is written once.
-///
-/// Standard error is not locked as well: another thread may hold it and wait for standard output, while this thread
-/// would wait for standard error, which is a deadlock.
-type Output = StdoutLock<'static>;
-
-fn lock_output() -> Output {
-    let mut stdout = std::io::stdout().lock();
-    // A write error is ignored: a later write would fail as well.
-    let _ = stdout.flush();
-    stdout
-}
-
 struct Start<'a, T> {
     body: fn(&T) -> !,
     context: &'a T,
-    output: Option<&'a ManuallyDrop<Output>>,
+    output: Option<&'a ManuallyDrop<StdoutLock<'static>>>,
 }
 
 extern "C" fn enter<T>(start: *mut c_void) -> i32 {
@@ -53,7 +39,17 @@ pub(super) unsafe fn clone<T>(
     context: &T,
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
-    let output = (!is_alone).then(|| ManuallyDrop::new(lock_output()));
+    // A copy of this process writes to std's standard output at its end: since the cloning thread holds the lock, no
+    // thread that does not exist in the copy holds it, and what was printed so far is written once.
+    //
+    // Standard error is not locked as well: another thread may hold it and wait for standard output, while this thread
+    // would wait for standard error, which is a deadlock.
+    let output = (!is_alone).then(|| {
+        let mut stdout = std::io::stdout().lock();
+        // A write error is ignored: a later write would fail as well.
+        let _ = stdout.flush();
+        ManuallyDrop::new(stdout)
+    });
     let mut start = Start {
         body,
         context,

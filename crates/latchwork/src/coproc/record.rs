@@ -346,6 +346,7 @@ impl Record {
     }
 
     pub(super) fn set_usage(&self, usage: &Usage) {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let values = [
             nanoseconds(usage.user_time),
             nanoseconds(usage.system_time),
@@ -391,8 +392,4 @@ impl Record {
             .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -10,7 +10,11 @@ use core::fmt;
 use core::time::Duration;
 
 macro_rules! handle {
-    ($(#[$meta:meta])* $name:ident, $kind:expr) => {
+    (
+        $(#[$meta:meta])* $name:ident of $kind:expr;
+        $(#[$create:meta])* create;
+        $(#[$release:meta])* release
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub struct $name<'r> {
@@ -32,13 +36,17 @@ macro_rules! handle {
                 Ok(Self { object })
             }
 
+            $(#[$create])*
             #[track_caller]
-            fn make(
+            pub fn create(
                 region: &'r Region,
                 name: &str,
                 count: u32,
                 discipline: Discipline,
             ) -> Result<Self, SemaphoreError> {
+                if count > const { $kind.most() } {
+                    return Err(SemaphoreError::Count(count));
+                }
                 let properties = Properties {
                     form: Form::new($kind, discipline),
                     count,
@@ -66,6 +74,13 @@ macro_rules! handle {
             #[inline(always)]
             fn obtain_with(&self, limit: WaitLimit, site: Site) -> Result<(), ObtainError> {
                 self.object.obtain_unit(limit, site)
+            }
+
+            $(#[$release])*
+            #[inline]
+            #[track_caller]
+            pub fn release(&self) -> Result<(), ReleaseError> {
+                self.object.release_unit(const { $kind.most() }, Site::caller())
             }
 
             /// Ends the waits of all waiters, in the order in which they would be served: they get
@@ -131,69 +146,32 @@ handle!(
     /// ```
     ///
     /// A unit that a task has when it dies is lost.
-    CountingSemaphore,
-    Kind::Counting
+    CountingSemaphore of Kind::Counting;
+    /// Creates the semaphore of this name with `count` units, or opens it if there is one of this discipline.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    create;
+    /// Releases a unit; the first waiter gets it, if there is one.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    release
 );
 
 handle!(
     /// A semaphore that is 0 or 1. Any task may release it; a release at 1 changes nothing.
     ///
     /// A task that dies between obtaining and releasing it leaves it at 0.
-    SimpleBinarySemaphore,
-    Kind::SimpleBinary
-);
-
-impl<'r> CountingSemaphore<'r> {
-    /// Creates the semaphore of this name with `count` units, or opens it if there is one of this discipline.
-    ///
-    /// # Errors
-    /// See [`SemaphoreError`].
-    #[track_caller]
-    pub fn create(
-        region: &'r Region,
-        name: &str,
-        count: u32,
-        discipline: Discipline,
-    ) -> Result<Self, SemaphoreError> {
-        Self::make(region, name, count, discipline)
-    }
-
-    /// Releases a unit; the first waiter gets it, if there is one.
-    ///
-    /// # Errors
-    /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
-    #[inline]
-    #[track_caller]
-    pub fn release(&self) -> Result<(), ReleaseError> {
-        self.object.release_unit(u32::MAX, Site::caller())
-    }
-}
-
-impl<'r> SimpleBinarySemaphore<'r> {
+    SimpleBinarySemaphore of Kind::SimpleBinary;
     /// Creates the semaphore of this name with a count of 0 or 1, or opens it if there is one of this discipline.
     ///
     /// # Errors
     /// [`SemaphoreError::Count`]; see [`SemaphoreError`].
-    #[track_caller]
-    pub fn create(
-        region: &'r Region,
-        name: &str,
-        count: u32,
-        discipline: Discipline,
-    ) -> Result<Self, SemaphoreError> {
-        if count > 1 {
-            return Err(SemaphoreError::Count(count));
-        }
-        Self::make(region, name, count, discipline)
-    }
-
+    create;
     /// Sets it to 1, or hands it to the first waiter.
     ///
     /// # Errors
     /// [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
-    #[inline]
-    #[track_caller]
-    pub fn release(&self) -> Result<(), ReleaseError> {
-        self.object.release_unit(1, Site::caller())
-    }
-}
+    release
+);

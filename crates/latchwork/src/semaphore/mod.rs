@@ -85,21 +85,20 @@ mod task_table;
 mod wait;
 mod wait_queue;
 
-#[cfg(not(loom))]
-pub use binary::{BinaryOptions, BinarySemaphore, Held};
-#[cfg(not(loom))]
-pub use count_handles::{CountingSemaphore, SimpleBinarySemaphore};
-pub(crate) use error::Refusal;
 pub use error::ReleaseError;
-#[cfg(not(loom))]
-pub use error::{ObtainError, SemaphoreError, UseError};
-#[cfg(not(loom))]
-pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
 pub use object::Discipline;
+#[cfg(not(loom))]
+pub use {
+    binary::{BinaryOptions, BinarySemaphore, Held},
+    count_handles::{CountingSemaphore, SimpleBinarySemaphore},
+    error::{ObtainError, SemaphoreError, UseError},
+    mrsp::{Helping, MrspHeld, MrspSemaphore},
+    task::{NoSuchTask, Priority, TaskPriority},
+};
+
+pub(crate) use error::Refusal;
 pub(crate) use object::{Core, Form, Kind};
 pub(crate) use owned::Obtained;
-#[cfg(not(loom))]
-pub use task::{NoSuchTask, Priority, TaskPriority};
 pub(crate) use task_table::{Access, Caller, TaskTable};
 pub(crate) use wait::WaitLimit;
 pub(crate) use wait_queue::{Locked, Wake};

@@ -62,8 +62,11 @@ impl Kind {
     }
 
     /// The largest count.
-    pub(crate) fn most(self) -> u32 {
-        if self == Self::Counting { u32::MAX } else { 1 }
+    pub(crate) const fn most(self) -> u32 {
+        match self {
+            Self::Counting => u32::MAX,
+            _ => 1,
+        }
     }
 }
 
