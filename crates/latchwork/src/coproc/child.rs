@@ -136,12 +136,10 @@ fn wait_for_work(context: &CloneContext<'_>, control: &Ref) {
             break;
         }
         if control_state == record::CLOSED || process::parent() != creator {
+            let state = &record.state;
             // AcqRel: pairs with the pool, which may be assigning work at the same time.
-            if record
-                .state
-                .compare_exchange(record::READY, record::CLOSED, AcqRel, Acquire)
-                .is_err()
-            {
+            let closed = state.compare_exchange(record::READY, record::CLOSED, AcqRel, Acquire);
+            if closed.is_err() {
                 break;
             }
             free_if_orphan(record, creator);

@@ -257,12 +257,10 @@ fn handshake(
         }
         let state = futex::shared_word(&record.state, record::REQUESTED);
         let check = Some(Deadline::after(EXISTENCE_CHECK));
-        let ended = match zygote_life.flatten() {
-            Some((word, value)) => {
-                futex::wait_many(&[state, futex::shared_word(word, value)], check)
-            }
-            None => futex::wait_many(&[state], check),
-        };
+        let life = zygote_life.flatten();
+        let life = life.map(|(word, value)| futex::shared_word(word, value));
+        let words: Vec<_> = [state].into_iter().chain(life).collect();
+        let ended = futex::wait_many(&words, check);
         if ended != futex::Wait::TimedOut || made == 0 || record.state() != record::REQUESTED {
             continue;
         }

@@ -194,18 +194,14 @@ fn wait_until_ready(control: &Ref, pid: u32, timeout: Deadline) -> Result<bool, 
 /// The main function of the zygote.
 fn serve(context: &ServerContext<'_>) -> ! {
     let control = context.control;
-    let parent = match prepare(context) {
-        Ok(parent) => parent,
-        Err(error) => {
-            control.refuse(Attribute::Process, error);
-            process::exit(1)
-        }
-    };
-    let stack = Stack::map(STACK_BYTES).ok();
+    let parent = prepare(context).unwrap_or_else(|error| {
+        control.refuse(Attribute::Process, error);
+        process::exit(1)
+    });
     let mut server = Server {
         context,
         parent,
-        stack,
+        stack: Stack::map(STACK_BYTES).ok(),
         backlog: VecDeque::with_capacity(BATCH),
     };
     control.announce(record::STARTED);

@@ -59,9 +59,9 @@ fn walk<T: TaskTable>(tasks: &T, mut core: &Core, caller: Caller<'_>) -> Option<
         if !waits {
             return None;
         }
-        for part in [owner, u64::from(word), object] {
-            digest = mix(digest, part);
-        }
+        digest = [owner, u64::from(word), object]
+            .into_iter()
+            .fold(digest, mix);
         // SAFETY: a living task waits for it, so this library stored the address. A core is never moved or freed, and
         // its memory is never used otherwise.
         core = unsafe { core_at(object) };

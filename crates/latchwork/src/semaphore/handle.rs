@@ -189,19 +189,13 @@ impl<'r> ObjectRef<'r> {
 
     /// Ends the waits of all waiters; returns their number.
     pub(crate) fn flush(&self, site: Site) -> Result<u32, UseError> {
-        let flushed = self.flush_all();
-        report::flushed_or_deleted(self.core, &flushed, None, site);
-        flushed
-    }
-
-    fn flush_all(&self) -> Result<u32, UseError> {
-        let locked = self.lock()?;
-        let count = locked.end_all_waits(wait_record::FLUSHED);
-        drop(locked);
-        if count > 0 {
+        let locked = self.lock();
+        let flushed = locked.map(|locked| locked.end_all_waits(wait_record::FLUSHED));
+        if matches!(flushed, Ok(1..)) {
             priority::refresh_owner(self.inner, self.core);
         }
-        Ok(count)
+        report::flushed_or_deleted(self.core, &flushed, None, site);
+        flushed
     }
 
     /// Deletes a named semaphore, which lies in `place`, and frees the name.

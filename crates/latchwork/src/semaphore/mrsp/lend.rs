@@ -84,7 +84,8 @@ pub(super) fn spin_level(tasks: &Arc<Inner>, caller: Caller<'_>, owner: u64) -> 
         return None;
     }
     // Below both its own ceiling and the owner.
-    let above = caller.priority().max(effective(record));
+    let owners = (record.standing.effective.load(Relaxed) & !BUSY).min(LOWEST);
+    let above = caller.priority().max(owners);
     (above < LOWEST_TO_SPIN).then_some(above + 1)
 }
 
@@ -106,10 +107,6 @@ pub(super) fn lend_cpu(access: &Access<'_, Arc<Inner>>, owner: u64, level: Optio
     priority::refresh(tasks, caller.task, false);
     // If the kernel refused the priority, `kernel_priority` differs.
     standing.kernel_priority.load(Relaxed) == level
-}
-
-fn effective(record: &WaitRecord) -> u32 {
-    (record.standing.effective.load(Relaxed) & !BUSY).min(LOWEST)
 }
 
 /// The calling task has released a semaphore: returns it to its home, if it was lent a CPU for that.
@@ -236,7 +233,7 @@ fn recompute_affinity_locked(tasks: &Arc<Inner>, task: u64, lending: &Lending) {
 
 /// Sets a task's mask in the kernel. Under its lend lock.
 fn update_kernel_mask(tasks: &Arc<Inner>, task: u64, lending: &Lending, home: u32, mask: &CpuMask) {
-    let told = load_mask(lending);
+    let told: CpuMask = core::array::from_fn(|word| lending.told[word].load(Relaxed));
     let Some(thread) = tasks.thread_in(slot_of(task)) else {
         return;
     };
@@ -275,10 +272,6 @@ fn includes(mask: &CpuMask, home: u32) -> bool {
     let mut both = *mask;
     include(&mut both, home);
     both == *mask
-}
-
-fn load_mask(lending: &Lending) -> CpuMask {
-    core::array::from_fn(|word| lending.told[word].load(Relaxed))
 }
 
 fn store_mask(lending: &Lending, mask: &CpuMask) {
