@@ -151,6 +151,7 @@ impl Ref {
     pub(super) fn new(region: &Region, request: Request) -> Result<Self, ObjectError> {
         let block = region.allocate(Layout::new::<Record>())?;
         let record: NonNull<Record> = block.cast();
+        // Zero is `REQUESTED`, no process, no task and no neighbour.
         // SAFETY: the block has the right size and alignment, no other task knows it, and zeros are valid atomics.
         unsafe {
             record.write_bytes(0, 1);
