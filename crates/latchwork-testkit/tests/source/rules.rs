@@ -387,10 +387,6 @@ const UNSAFE: [(&str, &str); 11] = [
         "waits on words of another task's slot",
     ),
     (
-        "latchwork/src/model/mod.rs",
-        "the models' access to queues and semaphores",
-    ),
-    (
         "latchwork/src/queue/",
         "messages are bytes of a region that tasks hand to each other",
     ),

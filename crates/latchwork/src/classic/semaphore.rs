@@ -7,10 +7,9 @@ use super::status::{
     SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
 use super::table::{SEMAPHORE, id_of, parts_of};
-use crate::semaphore::handle::{Failure, ObjectRef, Properties, create_locked, finish_creation};
-use crate::semaphore::object::{Discipline, Form, Kind};
+use crate::semaphore::handle::{ObjectRef, Properties, create_locked, finish_creation};
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
-use crate::semaphore::{caller::Caller, owned::Obtained, wait::WaitLimit, wait_queue::Locked};
+use crate::semaphore::{Caller, Discipline, Form, Kind, Locked, Obtained, WaitLimit, counting};
 use crate::{atomic::Ordering, hook::Site};
 
 /// The form that attributes ask for; `None` if they contradict each other.
@@ -133,7 +132,7 @@ impl<'r> Classic<'r> {
             let got_it = if has_owner {
                 binary.try_obtain_fast()
             } else {
-                semaphore.try_obtain_unit_fast()
+                counting::obtain_free(semaphore.core, semaphore.key)
             };
             if got_it {
                 return Status::Successful;
@@ -254,21 +253,17 @@ impl<'r> Classic<'r> {
     }
 }
 
-fn status_of_obtained(obtained: Result<Obtained, Failure>) -> Status {
-    let refusal = match obtained {
-        Ok(Obtained::Clean) => return Status::Successful,
-        Ok(Obtained::OwnerDied) => return Status::OwnerDied,
-        Err(Failure::Attach(error)) => return not_attached(error),
-        Err(Failure::Refused(refusal)) => refusal,
-    };
-    match refusal {
-        Refusal::WouldBlock | Refusal::Flushed => Status::Unsatisfied,
-        Refusal::TimedOut => Status::Timeout,
-        Refusal::Deleted => Status::ObjectWasDeleted,
-        Refusal::NoObject => Status::InvalidId,
-        Refusal::Deadlock => Status::IncorrectState,
-        Refusal::AboveCeiling { .. } => Status::InvalidPriority,
-        Refusal::Task(_) => Status::InternalError,
+fn status_of_obtained(obtained: Result<Obtained, Refusal>) -> Status {
+    match obtained {
+        Ok(Obtained::Clean) => Status::Successful,
+        Ok(Obtained::OwnerDied) => Status::OwnerDied,
+        Err(Refusal::WouldBlock | Refusal::Flushed) => Status::Unsatisfied,
+        Err(Refusal::TimedOut) => Status::Timeout,
+        Err(Refusal::Deleted) => Status::ObjectWasDeleted,
+        Err(Refusal::NoObject) => Status::InvalidId,
+        Err(Refusal::Deadlock) => Status::IncorrectState,
+        Err(Refusal::AboveCeiling { .. }) => Status::InvalidPriority,
+        Err(Refusal::Attach(error)) => not_attached(error),
     }
 }
 

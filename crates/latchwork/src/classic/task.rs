@@ -3,9 +3,9 @@
 use super::handle::{Classic, directive};
 use super::status::{CURRENT_PRIORITY, Id, MAXIMUM_PRIORITY, SELF, Status, not_attached};
 use super::table::{GENERATION, TASK, id_of, parts_of};
+use crate::atomic::Ordering;
 use crate::region::wait_record::{BUSY, WaitRecord};
-use crate::semaphore::{object::slot_of, priority};
-use crate::{atomic::Ordering, semaphore::task_table::TaskTable};
+use crate::semaphore::{TaskTable, object::slot_of, priority};
 
 impl<'r> Classic<'r> {
     /// `rtems_task_self`: the calling task's id; 0 if the thread cannot become a task of the region.

@@ -64,15 +64,9 @@ pub enum Scheduling {
 #[must_use = "attributes do nothing until something is spawned with them"]
 pub struct Attributes {
     name: Option<String>,
-    address_space: Option<u64>,
-    core_size: Option<u64>,
-    cpu_time: Option<u64>,
-    stack_size: Option<usize>,
-    scheduling: Option<Scheduling>,
+    plain: Plain,
     affinity: Option<Vec<usize>>,
     cgroup: Option<PathBuf>,
-    die_with_parent: bool,
-    orphans: Orphans,
     descriptors: Vec<Arc<OwnedFd>>,
     sharing: Option<Sharing>,
     pub(super) detached: bool,
@@ -94,13 +88,13 @@ impl Attributes {
     /// The limit of the address space in bytes (`RLIMIT_AS`, soft and hard). What the creator has mapped counts, and so
     /// does the whole [maximum](crate::region::RegionOptions::max_bytes) of each region.
     pub fn address_space(mut self, bytes: u64) -> Self {
-        self.address_space = Some(bytes);
+        self.plain.address_space = Some(bytes);
         self
     }
 
     /// The largest core file in bytes (`RLIMIT_CORE`, soft and hard); 0 for none.
     pub fn core_size(mut self, bytes: u64) -> Self {
-        self.core_size = Some(bytes);
+        self.plain.core_size = Some(bytes);
         self
     }
 
@@ -108,20 +102,20 @@ impl Attributes {
     /// SIGKILL five seconds of processor time later: the hard limit lies above the soft one, since with equal limits
     /// the kernel kills without a warning.
     pub fn cpu_time(mut self, seconds: u64) -> Self {
-        self.cpu_time = Some(seconds);
+        self.plain.cpu_time = Some(seconds);
         self
     }
 
     /// The size of the stack in bytes, rounded up to whole pages and to at least 64 KiB; the default is 8 MiB. A guard
     /// page lies below it.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = Some(bytes);
+        self.plain.stack_size = Some(bytes);
         self
     }
 
     /// The scheduling policy, with priority or niceness.
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
-        self.scheduling = Some(scheduling);
+        self.plain.scheduling = Some(scheduling);
         self
     }
 
@@ -148,13 +142,13 @@ impl Attributes {
     /// It is killed when its creator's process ends, by whatever cause. (Not when the creating *thread* ends, as with
     /// `PR_SET_PDEATHSIG`.) A second thread in the coproc watches the creator.
     pub fn die_with_parent(mut self) -> Self {
-        self.die_with_parent = true;
+        self.plain.die_with_parent = true;
         self
     }
 
     /// What happens to the blocks that only it knows, if it dies.
     pub fn orphans(mut self, policy: Orphans) -> Self {
-        self.orphans = policy;
+        self.plain.orphans = policy;
         self
     }
 
@@ -191,8 +185,7 @@ impl Attributes {
         self.share(Sharing::FILES)
     }
 
-    /// Shares the working directory, the root and the umask with the creator, both ways. Implies
-    /// [`Self::snapshot`].
+    /// Shares the working directory, the root and the umask with the creator, both ways. Implies [`Self::snapshot`].
     ///
     /// # Safety
     /// As for [`Self::snapshot`].
@@ -223,24 +216,18 @@ impl Attributes {
     pub(super) fn fit_for_pool(&self) -> bool {
         let Self {
             name: _,
-            orphans: _,
-            detached: _,
-            sharing,
-            descriptors,
+            plain,
+            affinity,
             cgroup,
-            die_with_parent,
-            stack_size,
-            ..
+            descriptors,
+            sharing,
+            detached: _,
         } = self;
-        let plain =
-            self.address_space.is_none() && self.core_size.is_none() && self.cpu_time.is_none();
-        let plain =
-            plain && self.scheduling.is_none() && self.affinity.is_none() && !die_with_parent;
-        plain
-            && sharing.is_none()
-            && descriptors.is_empty()
-            && cgroup.is_none()
-            && stack_size.is_none()
+        let orphans = plain.orphans;
+        let default = Plain::default();
+        *plain == Plain { orphans, ..default }
+            && (affinity.is_none() && cgroup.is_none())
+            && (descriptors.is_empty() && sharing.is_none())
     }
 
     pub(super) fn display_name(&self) -> &str {
@@ -249,36 +236,25 @@ impl Attributes {
 
     /// The attributes in the form that the record holds for the coproc.
     pub(super) fn settings(&self) -> Result<Settings, SpawnError> {
-        let plain = Settings::named(self.display_name());
         Ok(Settings {
-            address_space: self.address_space,
-            core_size: self.core_size,
-            cpu_time: self.cpu_time,
-            stack_bytes: self.stack_size.unwrap_or(STACK_BYTES),
-            scheduling: self.scheduling,
+            plain: self.plain,
             affinity: self.affinity.as_deref().map(mask).transpose()?,
             cgroup: self.cgroup.is_some(),
-            die_with_parent: self.die_with_parent,
-            orphans: self.orphans,
-            ..plain
+            ..Settings::named(self.display_name())
         })
     }
 
     /// The descriptors to pass: the requested ones, and that of the control group's list.
-    pub(super) fn open(&self) -> Result<Descriptors<'_>, SpawnError> {
-        let cgroup = self
-            .cgroup
-            .as_deref()
-            .map(proc_file::open_cgroup)
-            .transpose();
+    pub(super) fn open(&self) -> Result<Vec<Arc<OwnedFd>>, SpawnError> {
+        let cgroup = self.cgroup.as_deref().map(proc_file::open_cgroup);
+        let cgroup = cgroup.transpose();
         let cgroup = cgroup.map_err(|error| Attribute::Cgroup.failed(error))?;
-        if self.descriptors.len() + usize::from(cgroup.is_some()) > MAX_DESCRIPTORS {
+        let passed = self.descriptors.iter().cloned();
+        let descriptors: Vec<_> = passed.chain(cgroup.map(Arc::new)).collect();
+        if descriptors.len() > MAX_DESCRIPTORS {
             return Err(Attribute::Descriptor.failed(Errno::TOOBIG));
         }
-        Ok(Descriptors {
-            passed: &self.descriptors,
-            cgroup,
-        })
+        Ok(descriptors)
     }
 }
 
@@ -291,23 +267,6 @@ fn mask(cpus: &[usize]) -> Result<CpuMask, SpawnError> {
         *word |= 1 << (cpu % 64);
     }
     Ok(mask)
-}
-
-/// The open descriptors that go with a request.
-pub(super) struct Descriptors<'a> {
-    passed: &'a [Arc<OwnedFd>],
-    cgroup: Option<OwnedFd>,
-}
-
-impl Descriptors<'_> {
-    pub(super) fn borrow(&self) -> Vec<BorrowedFd<'_>> {
-        use rustix::fd::AsFd;
-        self.passed
-            .iter()
-            .map(|descriptor| descriptor.as_fd())
-            .chain(self.cgroup.as_ref().map(AsFd::as_fd))
-            .collect()
-    }
 }
 
 /// The attributes that can fail. Their numbers are stored in records.
@@ -361,22 +320,29 @@ impl Attribute {
     }
 }
 
+/// The attributes that the caller gives as plain data.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub(super) struct Plain {
+    address_space: Option<u64>,
+    core_size: Option<u64>,
+    cpu_time: Option<u64>,
+    stack_size: Option<usize>,
+    scheduling: Option<Scheduling>,
+    pub(super) die_with_parent: bool,
+    pub(super) orphans: Orphans,
+}
+
 /// Attributes as plain data, for the record.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Settings {
     name: [u8; NAME_BYTES],
     name_length: usize,
-    address_space: Option<u64>,
-    core_size: Option<u64>,
-    cpu_time: Option<u64>,
-    pub(super) stack_bytes: usize,
-    scheduling: Option<Scheduling>,
+    pub(super) plain: Plain,
     affinity: Option<CpuMask>,
     /// The last descriptor is the control group's list of members.
     pub(super) cgroup: bool,
-    pub(super) die_with_parent: bool,
-    pub(super) orphans: Orphans,
 }
 
 impl Settings {
@@ -388,16 +354,14 @@ impl Settings {
         Self {
             name,
             name_length: kept.len(),
-            address_space: None,
-            core_size: None,
-            cpu_time: None,
-            stack_bytes: STACK_BYTES,
-            scheduling: None,
+            plain: Plain::default(),
             affinity: None,
             cgroup: false,
-            die_with_parent: false,
-            orphans: Orphans::Free,
         }
+    }
+
+    pub(super) fn stack_bytes(&self) -> usize {
+        self.plain.stack_size.unwrap_or(STACK_BYTES)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -414,7 +378,8 @@ impl Settings {
         if let Some(mask) = &self.affinity {
             scheduling::set_affinity(mask).map_err(named(Attribute::Affinity))?;
         }
-        if let Some(wanted) = self.scheduling {
+        let plain = &self.plain;
+        if let Some(wanted) = plain.scheduling {
             let (policy, priority, nice) = match wanted {
                 Scheduling::Other { nice } => (Policy::Other, 0, Some(nice)),
                 Scheduling::Batch { nice } => (Policy::Batch, 0, Some(nice)),
@@ -426,15 +391,13 @@ impl Settings {
             nice.map_or(Ok(()), scheduling::set_nice)
                 .map_err(named(Attribute::Nice))?;
         }
-        self.cpu_time
-            .map_or(Ok(()), limits::limit_cpu)
-            .map_err(named(Attribute::CpuTime))?;
-        self.core_size
-            .map_or(Ok(()), limits::limit_core)
-            .map_err(named(Attribute::CoreSize))?;
-        self.address_space
-            .map_or(Ok(()), limits::limit_address_space)
-            .map_err(named(Attribute::AddressSpace))
+        let limit = |attribute, value: Option<u64>, set: fn(u64) -> _| {
+            value.map_or(Ok(()), set).map_err(named(attribute))
+        };
+        limit(Attribute::CpuTime, plain.cpu_time, limits::limit_cpu)?;
+        limit(Attribute::CoreSize, plain.core_size, limits::limit_core)?;
+        let set = limits::limit_address_space;
+        limit(Attribute::AddressSpace, plain.address_space, set)
     }
 
     pub(super) fn apply_name(&self, arguments: &core::ops::Range<usize>) {

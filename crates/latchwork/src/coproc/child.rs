@@ -11,14 +11,12 @@
 //! *The end.* The coproc first stores the result and `DONE`; then it leaves the region, which wakes the tasks that wait
 //! for its end. One wake-up serves both, and a task that sees the coproc gone also sees the result. A coproc that still
 //! holds a robust lock, has a message in flight, or has further threads in the region, does not leave: the kernel ends
-//! all its tasks at its exit, and reports what they held. A joiner waits for either in
-//! the same way.
+//! all its tasks at its exit, and reports what they held. A joiner waits for either in the same way.
 #![allow(unsafe_code)]
 
-use super::attributes::Attribute;
-use super::record::{self, Ref, Request};
-use super::timing::{BURST_GAP, EXIT_DELAY};
-use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
+use super::{Attribute, Ref, Request, record};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::atomic::{AtomicU32, AtomicUsize};
 use crate::backoff::poll_briefly;
 use crate::region::{AttachError, Region, has_messages};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
@@ -40,26 +38,35 @@ pub(super) const RESULT_PANICKED: u32 = 1;
 /// How often a ready coproc checks that its parent lives. The runtime announces its end; this check is for a runtime
 /// whose processes were all killed at once.
 const PARENT_CHECK: Duration = Duration::from_secs(10);
+
+/// Spawns at most this far apart are a burst: the pool wakes the next coproc before it is requested, and that coproc
+/// polls for work without sleeping. Waking an idle processor takes longer than everything else in a spawn.
+pub(super) const BURST_GAP: Duration = Duration::from_micros(60);
+
+/// How long a coproc from the pool delays its exit. The kernel needs some 100 µs of processor time to tear a process
+/// down; in a burst of short coprocs that time would be taken from the next ones.
+pub(super) const EXIT_DELAY: Duration = Duration::from_millis(10);
+
 /// What a coproc finds in its copy of the memory.
 pub(super) struct CloneContext<'a> {
     pub(super) record: &'a Ref,
-    /// The runtime's control record, for a coproc that is made ahead.
+    /// The runtime's control record, if the zygote is copied. In a snapshot the copied process is the creator itself:
+    /// handlers, output and descriptors are then the creator's.
     pub(super) control: Option<&'a Ref>,
     /// The address range of the arguments that `/proc` shows; empty if unknown.
     pub(super) arguments: Range<usize>,
     /// Descriptors of the copied process that this one must not keep.
-    pub(super) close: [Option<BorrowedFd<'a>>; 2],
-    /// Whether the copied process is the creator itself: handlers, output and descriptors are then the creator's.
-    pub(super) snapshot: bool,
+    pub(super) close: &'a [BorrowedFd<'a>],
 }
 
 /// The entry point of a clone. All signals are blocked.
 pub(super) fn begin(context: &CloneContext<'_>) -> ! {
-    for descriptor in context.close.iter().flatten() {
+    for descriptor in context.close {
         // SAFETY: this process's copy of the descriptor, which nothing uses: its owner never runs here.
         unsafe { sockets::close_copy(*descriptor) };
     }
-    if context.snapshot {
+    let snapshot = context.control.is_none();
+    if snapshot {
         signals::reset_handlers();
         // SAFETY: a new process, of one thread.
         unsafe { process::discard_c_output() };
@@ -67,11 +74,12 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
     let record = context.record;
     // SAFETY: until it enters `STARTED` or `READY`, the coproc may read the request (invariant 1).
     let mut request: &Request = unsafe { record.request() };
-    if let Err(error) = join_region(record, request.settings.name()) {
-        fail(record, Attribute::Region, errno_of(&error));
-    }
-    if request.pooled {
-        wait_for_work(context);
+    let joined = join_region(record, request.settings.name());
+    joined.unwrap_or_else(|error| fail(record, (Attribute::Region, error)));
+    if request.pooled
+        && let Some(control) = context.control
+    {
+        wait_for_work(context, control);
         // SAFETY: the record is `ASSIGNED`, so the request is the coproc's to read (invariant 1).
         request = unsafe { record.request() };
         if let Ok(task) = record.region.inner().task() {
@@ -79,61 +87,58 @@ pub(super) fn begin(context: &CloneContext<'_>) -> ! {
         }
     }
     request.settings.apply_name(&context.arguments);
-    if let Err((attribute, error)) = prepare(&record.region, request, context.snapshot) {
-        fail(record, attribute, error);
-    }
-    run(record, request, context.snapshot)
+    let prepared = prepare(&record.region, request, snapshot);
+    prepared.unwrap_or_else(|refused| fail(record, refused));
+    run(record, request, snapshot)
 }
 
-fn join_region(record: &Ref, name: &str) -> Result<(), AttachError> {
-    let task = record.region.inner().task()?;
+/// Makes the calling thread, which is new, a task of the region, and notes it in the record.
+pub(super) fn join_region(record: &Ref, name: &str) -> Result<(), Errno> {
+    let task = record.region.inner().task().map_err(errno_of)?;
     task.slot.set_name(name);
     record.set_task(task.owner());
     Ok(())
 }
 
-fn errno_of(error: &AttachError) -> Errno {
+fn errno_of(error: AttachError) -> Errno {
     match error {
         AttachError::TaskTableFull { .. }
         | AttachError::TooManyRegions
         | AttachError::TooManyAttachments => Errno::NOSPC,
-        AttachError::System { error, .. } => *error,
+        AttachError::System { error, .. } => error,
         _ => Errno::NOMEM,
     }
 }
 
+/// The error of a thread that could not be started.
+pub(super) fn errno_of_io(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)
+}
+
 /// Reports an attribute that cannot be set, and ends.
-fn fail(record: &Ref, attribute: Attribute, error: Errno) -> ! {
+fn fail(record: &Ref, (attribute, error): (Attribute, Errno)) -> ! {
     record.refuse(attribute, error);
     leave_regions(&record.region);
     process::exit(PANICKED)
 }
 
 /// Waits, ready, until there is work. Ends the process if the runtime is closed or the parent is dead.
-fn wait_for_work(context: &CloneContext<'_>) {
+fn wait_for_work(context: &CloneContext<'_>, control: &Ref) {
     let record = context.record;
     warm_up(context);
     // SAFETY: until it enters `READY`, the coproc may read the request (invariant 1).
     let creator = unsafe { record.request() }.creator;
     record.enter(record::READY);
     loop {
-        let control = context.control.map(|control| (control, control.state()));
-        let closed = control.is_some_and(|(_, state)| state == record::CLOSED);
+        let control_state = control.state();
         if record.state() == record::ASSIGNED {
             break;
         }
-        if closed || process::parent() != creator {
-            // AcqRel: pairs with the pool, which may be assigning work at the same time.
+        if control_state == record::CLOSED || process::parent() != creator {
             let state = &record.state;
-            if state
-                .compare_exchange(
-                    record::READY,
-                    record::CLOSED,
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                )
-                .is_err()
-            {
+            // AcqRel: pairs with the pool, which may be assigning work at the same time.
+            let closed = state.compare_exchange(record::READY, record::CLOSED, AcqRel, Acquire);
+            if closed.is_err() {
                 break;
             }
             free_if_orphan(record, creator);
@@ -141,14 +146,9 @@ fn wait_for_work(context: &CloneContext<'_>) {
             process::exit(0);
         }
         let own = futex::shared_word(&record.state, record::READY);
+        let closing = futex::shared_word(&control.state, control_state);
         let deadline = Some(Deadline::after(PARENT_CHECK));
-        let ended = match control {
-            Some((control, state)) => {
-                futex::wait_many(&[own, futex::shared_word(&control.state, state)], deadline)
-            }
-            None => futex::wait_many(&[own], deadline),
-        };
-        if ended != futex::Wait::TimedOut {
+        if futex::wait_many(&[own, closing], deadline) != futex::Wait::TimedOut {
             poll_for_work(record);
         }
     }
@@ -163,7 +163,7 @@ fn poll_for_work(record: &Ref) {
     // exchange fails if there is work.
     let step = |from, to| {
         let state = &record.state;
-        state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+        state.compare_exchange(from, to, Relaxed, Relaxed)
     };
     if step(record::READY, record::AWAKE).is_err() {
         return;
@@ -192,9 +192,8 @@ fn warm_up(context: &CloneContext<'_>) {
     thread::sleep_until(Deadline::now());
     record.set_usage(&limits::usage());
     leave_regions(&record.region);
-    if let Err(error) = join_region(record, settings.name()) {
-        fail(record, Attribute::Region, errno_of(&error));
-    }
+    let joined = join_region(record, settings.name());
+    joined.unwrap_or_else(|error| fail(record, (Attribute::Region, error)));
 }
 
 fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (Attribute, Errno)> {
@@ -211,30 +210,26 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
             unsafe { OwnedFd::from_raw_fd(*number) }
         });
     }
-    let members = if request.settings.cgroup {
-        count -= 1;
-        passed[count].take()
-    } else {
-        None
-    };
+    count -= usize::from(request.settings.cgroup);
+    let members = passed.get_mut(count).and_then(Option::take);
     // The watcher is started before the limits are set, since the limits are for the coproc's own work.
-    if request.settings.die_with_parent {
+    if request.settings.plain.die_with_parent {
         watch_parent(request.creator).map_err(|error| (Attribute::DieWithParent, error))?;
     }
     request.settings.apply(members.as_ref().map(AsFd::as_fd))?;
     drop(members);
     for (place, descriptor) in PASSED.iter().zip(passed.into_iter().flatten()) {
         // Relaxed: the Release store of the count publishes it.
-        place.store(descriptor.into_raw_fd().cast_unsigned(), Ordering::Relaxed);
+        place.store(descriptor.into_raw_fd().cast_unsigned(), Relaxed);
     }
     // An unneeded store would make the kernel copy a page.
-    if PASSED_COUNT.load(Ordering::Relaxed) != count {
+    if PASSED_COUNT.load(Relaxed) != count {
         // Release: pairs with the Acquire of `descriptors`.
-        PASSED_COUNT.store(count, Ordering::Release);
+        PASSED_COUNT.store(count, Release);
     }
     region
-        .on_death(request.settings.orphans)
-        .map_err(|error| (Attribute::Region, errno_of(&error)))
+        .on_death(request.settings.plain.orphans)
+        .map_err(|error| (Attribute::Region, errno_of(error)))
 }
 
 /// The descriptors that were passed at the start, and their number; 0 once they were taken.
@@ -246,10 +241,10 @@ static PASSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 #[must_use]
 pub fn descriptors() -> Vec<OwnedFd> {
     // Acquire: pairs with the Release of `prepare`.
-    let count = PASSED_COUNT.swap(0, Ordering::Acquire);
+    let count = PASSED_COUNT.swap(0, Acquire);
     let numbers = PASSED[..count].iter();
     numbers
-        .map(|number| number.load(Ordering::Relaxed).cast_signed())
+        .map(|number| number.load(Relaxed).cast_signed())
         // SAFETY: `prepare` released ownership of the descriptor, and the swap lets only one call take it.
         .map(|number| unsafe { OwnedFd::from_raw_fd(number) })
         .collect()
@@ -275,9 +270,7 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
             Err(error) => crate::fatal(format_args!("a coproc cannot watch its parent: {error}")),
         }
     };
-    watcher
-        .spawn(watch)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+    watcher.spawn(watch).map_err(errno_of_io)?;
     let watched = reported.recv().unwrap_or(Err(Errno::AGAIN));
     // The parent may have ended before, and its ID been reused: this process has then been adopted by another one.
     if process::parent() != parent {
@@ -304,10 +297,9 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
         Some(call) => {
-            let argument = if call.argument == 0 {
-                value.as_ptr().cast()
-            } else {
-                ptr::with_exposed_provenance(call.argument)
+            let argument = match call.argument {
+                0 => value.as_ptr().cast(),
+                address => ptr::with_exposed_provenance(address),
             };
             // SAFETY: `Call` is made from an entry and an argument that belong together.
             unsafe { (call.run)(&record.region, call.entry, argument) }
@@ -323,20 +315,16 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     }
     match ended {
         Ok(returned) => {
-            record.code.store(RESULT_RETURNED, Ordering::Relaxed);
-            record
-                .detail
-                .store(returned.cast_unsigned(), Ordering::Relaxed);
+            record.code.store(RESULT_RETURNED, Relaxed);
+            record.detail.store(returned.cast_unsigned(), Relaxed);
         }
         Err(payload) => {
-            let text = payload
-                .downcast_ref::<&str>()
-                .copied()
-                .or(payload.downcast_ref::<String>().map(String::as_str));
+            let text = payload.downcast_ref::<&str>().copied();
+            let text = text.or(payload.downcast_ref::<String>().map(String::as_str));
             record.set_message(text.unwrap_or("a value that is no text"));
             // The payload is leaked: its destructor may panic, and must not unwind from here.
             core::mem::forget(payload);
-            record.code.store(RESULT_PANICKED, Ordering::Relaxed);
+            record.code.store(RESULT_PANICKED, Relaxed);
         }
     }
     record.set_usage(&limits::usage());
@@ -380,12 +368,9 @@ pub(super) fn holds_locks_or_messages() -> bool {
 /// Ends this thread's membership in all regions, unless it still holds something there. Returns whether it did.
 fn leave_regions(region: &Region) -> bool {
     let Ok(me) = Me::get() else { return false };
-    if holds_locks_or_messages()
-        || region
-            .inner()
-            .task()
-            .is_ok_and(|task| region.inner().process_has_other_tasks(task))
-    {
+    let inner = region.inner();
+    let is_shared = |task| inner.process_has_other_tasks(task);
+    if holds_locks_or_messages() || inner.task().is_ok_and(is_shared) {
         return false;
     }
     while let Some(attachment) = me.attachments().last() {

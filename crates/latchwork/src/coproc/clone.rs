@@ -10,28 +10,14 @@ use core::ptr;
 use rustix::io::Errno;
 use std::io::{StdoutLock, Write};
 
-/// std's standard output, locked. A copy of this process writes to it at its end: since the cloning thread held the
-/// lock, no thread that does not exist in the copy holds it, and what was printed so far is written once.
-///
-/// Standard error is not locked as well: another thread may hold it and wait for standard output, while this thread
-/// would wait for standard error, which is a deadlock.
-type Output = StdoutLock<'static>;
-
-fn lock_output() -> Output {
-    let mut stdout = std::io::stdout().lock();
-    // A write error is ignored: a later write would fail as well.
-    let _ = stdout.flush();
-    stdout
-}
-
 struct Start<'a, T> {
     body: fn(&T) -> !,
     context: &'a T,
-    output: Option<&'a ManuallyDrop<Output>>,
+    output: Option<&'a ManuallyDrop<StdoutLock<'static>>>,
 }
 
 extern "C" fn enter<T>(start: *mut c_void) -> i32 {
-    // SAFETY: both callers of `process::clone` pass a `Start<T>`, and this is the new process's copy of that memory.
+    // SAFETY: `clone` passes a `Start<T>`, and this is the new process's copy of that memory.
     let start: &Start<'_, T> = unsafe { &*start.cast() };
     if let Some(output) = start.output {
         // SAFETY: this is the new process's copy of the guard; the owner of the original never runs here, so it is
@@ -41,47 +27,40 @@ extern "C" fn enter<T>(start: *mut c_void) -> i32 {
     (start.body)(start.context)
 }
 
-/// Clones a process that has one thread and has blocked all signals.
+/// Clones this process. `is_alone`: it has one thread, and has blocked all signals.
 ///
 /// # Safety
 /// As for [`process::clone`], for `body` and `context`.
 pub(super) unsafe fn clone<T>(
+    is_alone: bool,
     stack: &Stack,
     sharing: Sharing,
     body: fn(&T) -> !,
     context: &T,
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
+    // A copy of this process writes to std's standard output at its end: since the cloning thread holds the lock, no
+    // thread that does not exist in the copy holds it, and what was printed so far is written once.
+    //
+    // Standard error is not locked as well: another thread may hold it and wait for standard output, while this thread
+    // would wait for standard error, which is a deadlock.
+    let output = (!is_alone).then(|| {
+        let mut stdout = std::io::stdout().lock();
+        // A write error is ignored: a later write would fail as well.
+        let _ = stdout.flush();
+        ManuallyDrop::new(stdout)
+    });
     let mut start = Start {
         body,
         context,
-        output: None,
+        output: output.as_ref(),
     };
-    // SAFETY: the caller keeps the contract of `process::clone`; `enter` diverges as `body` does.
-    unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) }
-}
-
-/// Clones a process that may have other threads and signal handlers.
-///
-/// # Safety
-/// As for [`clone`].
-pub(super) unsafe fn clone_caller<T>(
-    stack: &Stack,
-    sharing: Sharing,
-    body: fn(&T) -> !,
-    context: &T,
-    pid: &AtomicU32,
-) -> Result<u32, Errno> {
-    let output = ManuallyDrop::new(lock_output());
-    let mut start = Start {
-        body,
-        context,
-        output: Some(&output),
-    };
-    let mask = signals::block_all();
+    let mask = (!is_alone).then(signals::block_all);
     // SAFETY: the caller keeps the contract of `process::clone`; `enter` diverges as `body` does.
     let made = unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) };
-    signals::restore(mask);
-    drop(ManuallyDrop::into_inner(output));
+    if let Some(mask) = mask {
+        signals::restore(mask);
+    }
+    drop(output.map(ManuallyDrop::into_inner));
     made
 }

@@ -9,15 +9,14 @@
 #![allow(unsafe_code)]
 
 use super::reap::{self, Unreaped};
-use super::record::{self, Ref};
-use super::timing::{EXIT_DELAY, JOIN_SPIN};
-use super::{JoinError, child};
+use super::{Attributes, JoinError, Ref, child, record};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::poll_briefly;
 use crate::mutex::Mutex;
+use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
-use crate::sys::{futex, thread};
+use crate::sys::thread;
 use crate::task;
 use crate::time::Deadline;
 use core::fmt;
@@ -26,6 +25,11 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::sync::Arc;
+
+/// How long a joiner spins for a coproc from the pool, counted from the coproc's start, on a machine of several
+/// processors. A short coproc is then joined without a sleep and a wake-up, which would cost as much as its whole life.
+/// A longer one costs its joiner this much processor time, once.
+const JOIN_SPIN: Duration = Duration::from_micros(40);
 
 /// How long the first sleep lasts, which watches the life-word of one task alone.
 const FIRST_SLEEP: Duration = Duration::from_millis(2);
@@ -103,17 +107,6 @@ pub struct Coproc {
     process: Mutex<Process>,
 }
 
-/// How a coproc was made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// It was made for this spawn.
-    Made,
-    /// The pool, on a machine of one processor.
-    Pool,
-    /// The pool, on a machine of several processors: it may run in parallel with its creator.
-    PoolOtherCpu,
-}
-
 #[derive(Default)]
 struct Process {
     descriptor: Option<Arc<OwnedFd>>,
@@ -122,17 +115,16 @@ struct Process {
 }
 
 impl Coproc {
-    pub(super) fn new(record: Ref, name: &str, detached: bool, origin: Origin) -> Self {
-        let pid = record.pid.load(Ordering::Relaxed);
-        let creator = task::process_id();
+    /// `pooled`: it came from the pool. `spins`: a join may spin, since the coproc runs in parallel with its creator.
+    pub(super) fn new(record: Ref, attributes: &Attributes, pooled: bool, spins: bool) -> Self {
         Self {
+            pid: record.pid.load(Ordering::Relaxed),
             record,
-            pid,
-            name: name.to_owned(),
-            detached,
-            creator,
-            pooled: origin != Origin::Made,
-            spin_until: (origin == Origin::PoolOtherCpu).then(|| Deadline::after(JOIN_SPIN)),
+            name: attributes.display_name().to_owned(),
+            detached: attributes.detached,
+            creator: task::process_id(),
+            pooled,
+            spin_until: spins.then(|| Deadline::after(JOIN_SPIN)),
             process: Mutex::default(),
         }
     }
@@ -154,7 +146,7 @@ impl Coproc {
     /// [left](crate::region::Region::detach) the region, counts as ended; a join then waits for the end of its process.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        !self.is_gone()
+        self.life_word().is_some()
     }
 
     /// Waits until its function has ended, or it died.
@@ -199,13 +191,9 @@ impl Coproc {
         // A coproc from the pool discards the signals that arrived before its work, so this waits until the work has
         // started.
         while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
-            let pause = Deadline::after(Duration::from_micros(200));
-            futex::wait(
-                &self.record.state,
-                record::ASSIGNED,
-                futex::Sharing::Shared,
-                Some(pause),
-            );
+            let pause = Some(Deadline::after(Duration::from_micros(200)));
+            let state = &self.record.state;
+            futex::wait(state, record::ASSIGNED, Sharing::Shared, pause);
         }
         let descriptor = self.descriptor().map_err(|error| match error {
             JoinError::System { error, .. } => KillError::System(error),
@@ -220,17 +208,12 @@ impl Coproc {
     /// Detaches the coproc; the same as dropping the handle.
     pub fn detach(self) {}
 
-    /// Whether the task is gone, in good order or by death.
-    pub(super) fn is_gone(&self) -> bool {
-        self.life_word().is_none()
-    }
-
-    /// The life-word of its task, and its current value; `None` once the task is gone.
+    /// The life-word of its task, and its current value; `None` once the task is gone, in good order or by death.
     fn life_word(&self) -> Option<(&AtomicU32, u32)> {
         self.record.region.inner().life_word(self.record.task()?)
     }
 
-    pub(super) fn region(&self) -> &crate::region::Region {
+    fn region(&self) -> &crate::region::Region {
         &self.record.region
     }
 
@@ -267,10 +250,7 @@ impl Coproc {
             return Ok(true);
         };
         let inner = self.record.region.inner();
-        while self
-            .spin_until
-            .is_some_and(|spin_until| !spin_until.has_passed())
-        {
+        while self.spin_until.is_some_and(|end| !end.has_passed()) {
             if poll_briefly(|| inner.life_word(task).is_none()) {
                 return Ok(true);
             }
@@ -282,12 +262,8 @@ impl Coproc {
         }
         if let Some((word, value)) = inner.life_word(task) {
             let short = Deadline::after(FIRST_SLEEP);
-            futex::wait(
-                word,
-                value,
-                futex::Sharing::Shared,
-                Some(deadline.map_or(short, |deadline| deadline.min(short))),
-            );
+            let until = deadline.map_or(short, |deadline| deadline.min(short));
+            futex::wait(word, value, Sharing::Shared, Some(until));
         }
         loop {
             let deaths = inner.deaths();
@@ -307,12 +283,11 @@ impl Coproc {
             return None;
         }
         // Relaxed: written before `DONE`, which was read with Acquire.
-        match self.record.code.load(Ordering::Relaxed) {
-            child::RESULT_PANICKED => Some(Outcome::Panicked(self.record.message())),
-            _ => Some(Outcome::Returned(
-                self.record.detail.load(Ordering::Relaxed).cast_signed(),
-            )),
-        }
+        let detail = self.record.detail.load(Ordering::Relaxed);
+        Some(match self.record.code.load(Ordering::Relaxed) {
+            child::RESULT_PANICKED => Outcome::Panicked(self.record.message()),
+            _ => Outcome::Returned(detail.cast_signed()),
+        })
     }
 
     /// A descriptor of the process; fails if the process was reaped.
@@ -330,10 +305,7 @@ impl Coproc {
                 Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor))))
             }
             Ok(_) | Err(Errno::SRCH) => Err(JoinError::Taken),
-            Err(error) => Err(JoinError::System {
-                call: "pidfd_open",
-                error,
-            }),
+            Err(error) => Err(failed("pidfd_open")(error)),
         }
     }
 
@@ -345,16 +317,11 @@ impl Coproc {
             }
             // The lock is not held here: a coproc that became another program may run for long.
             match self.descriptor() {
-                Ok(descriptor) => match process::wait_for_end(&*descriptor, deadline) {
-                    Ok(true) => {}
-                    Ok(false) => return Err(JoinError::TimedOut),
-                    Err(error) => {
-                        return Err(JoinError::System {
-                            call: "poll",
-                            error,
-                        });
+                Ok(process) => {
+                    if !process::wait_for_end(&*process, deadline).map_err(failed("poll"))? {
+                        return Err(JoinError::TimedOut);
                     }
-                },
+                }
                 // Another thread has reaped it meanwhile.
                 Err(JoinError::Taken) if self.process.lock().reaped.is_some() => {}
                 Err(JoinError::System {
@@ -378,12 +345,7 @@ impl Coproc {
                 Ok(None) => return Ok(None),
                 Ok(Some(ended)) => Some(Ok(ended)),
                 Err(Errno::CHILD) => Some(Err(())),
-                Err(error) => {
-                    return Err(JoinError::System {
-                        call: "wait4",
-                        error,
-                    });
-                }
+                Err(error) => return Err(failed("wait4")(error)),
             };
             // Relaxed: only the zygote reads it, if this process dies.
             self.record.pid.store(0, Ordering::Relaxed);
@@ -393,6 +355,10 @@ impl Coproc {
             _ => Err(JoinError::Taken),
         }
     }
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> JoinError {
+    move |error| JoinError::System { call, error }
 }
 
 impl Drop for Coproc {
@@ -415,7 +381,7 @@ impl Drop for Coproc {
                 pid: self.pid,
                 record,
                 ending: done,
-                not_before: (done && self.pooled).then(|| Deadline::after(EXIT_DELAY)),
+                not_before: (done && self.pooled).then(|| Deadline::after(child::EXIT_DELAY)),
             });
         }
     }
@@ -444,9 +410,8 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         return Err(JoinError::TimedOut);
     };
     let inner = first.region().inner();
-    let one_region = coprocs
-        .iter()
-        .all(|coproc| Arc::ptr_eq(coproc.region().inner(), inner));
+    let is_here = |coproc: &&Coproc| Arc::ptr_eq(coproc.region().inner(), inner);
+    let one_region = coprocs.iter().all(is_here);
     let mut lives = Vec::with_capacity(coprocs.len());
     loop {
         let deaths = inner.deaths();

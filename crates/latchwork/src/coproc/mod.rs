@@ -74,28 +74,12 @@
 //!
 //! A coproc that is never joined (it is [detached](Attributes::detached), or its handle was dropped) is a zombie from
 //! its end until the next spawn or join, or a call of [`reap_ended`].
-//!
-//! | file | what |
-//! | --- | --- |
-//! | `zygote.rs` | the small process that makes clean coprocs |
-//! | `pool.rs` | coprocs that were made ahead |
-//! | `spawn.rs` `options.rs` | the handle on a runtime, its options |
-//! | `runtime.rs` `handshake.rs` | the ways to start a coproc; the creator's wait for the start |
-//! | `attributes.rs` | the attributes of a coproc |
-//! | `record.rs` | the record that a creator and a coproc share |
-//! | `child.rs` | the life of a coproc |
-//! | `timing.rs` | how long tasks spin for each other, and how long a coproc delays its exit |
-//! | `join.rs` | waiting for its end |
-//! | `reap.rs` | reaping coprocs that no task will join |
-//! | `supervisor.rs` | restarting coprocs that ended |
 
 mod attributes;
 mod child;
 mod clone;
 mod error;
-mod handshake;
 mod join;
-mod options;
 mod pool;
 mod reap;
 mod record;
@@ -104,7 +88,6 @@ mod spawn;
 mod supervisor;
 #[cfg(test)]
 mod tests;
-mod timing;
 mod zygote;
 
 pub use crate::sys::limits::Usage;
@@ -112,8 +95,11 @@ pub use attributes::{Attributes, Scheduling};
 pub use child::descriptors;
 pub use error::{JoinError, SpawnError, StartError};
 pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
-pub use options::Options;
 pub use reap::reap_ended;
 pub use rustix::process::Signal;
-pub use spawn::Coprocs;
+pub use spawn::{Coprocs, Options};
 pub use supervisor::{Event, Happening, Restart, Spec, Supervisor};
+
+use attributes::Attribute;
+use record::{Chain, Ref, Request};
+use zygote::Zygote;

@@ -1,16 +1,13 @@
 //! Coprocs that were made ahead: they have joined the region, and sleep until there is work.
 #![allow(unsafe_code)]
 
-use super::reap::abandon;
-use super::record::{self, Chain, Ref, Request};
-use super::timing::BURST_GAP;
-use super::zygote::{BATCH, Zygote};
-use crate::atomic::Ordering;
+use super::child::BURST_GAP;
+use super::{Chain, Ref, Request, Zygote, reap::abandon, record, zygote::BATCH};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::time::Deadline;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-#[derive(Default)]
 pub(super) struct Pool {
     size: usize,
     /// Ready, or being made.
@@ -25,37 +22,34 @@ impl Pool {
     pub(super) fn new(size: usize, wakes_ahead: bool) -> Self {
         Self {
             size,
+            members: VecDeque::with_capacity(size),
             burst: None,
             wakes_ahead,
-            members: VecDeque::with_capacity(size),
         }
     }
 
     /// Assigns `request` to a ready coproc; `None` if none is ready.
     pub(super) fn take(&mut self, request: &Request) -> Option<Ref> {
         for _ in 0..self.members.len() {
-            let Some(member) = self.members.pop_front() else {
-                break;
-            };
-            match member.state() {
-                record::REQUESTED if !member.has_ended() => self.members.push_back(member),
-                record::READY | record::AWAKE if lives(&member) => {
+            let member = self.members.pop_front()?;
+            match is_ready(&member) {
+                Some(true) => {
                     // SAFETY: the member is ready, so the request is the creator's to write; the coproc reads it after
                     // `ASSIGNED`.
                     unsafe { *member.request() = request.clone() };
-                    match assign(&member) {
-                        Some(record::READY) => member.wake(),
-                        Some(_) => {}
+                    let Some(before) = assign(&member) else {
                         // The member closed meanwhile.
-                        None => {
-                            abandon(member, false);
-                            continue;
-                        }
+                        abandon(member, false);
+                        continue;
+                    };
+                    if before == record::READY {
+                        member.wake();
                     }
                     self.wake_next();
                     return Some(member);
                 }
-                _ => abandon(member, false),
+                Some(false) => self.members.push_back(member),
+                None => abandon(member, false),
             }
         }
         None
@@ -80,17 +74,11 @@ impl Pool {
     }
 
     /// Requests as many members as are missing.
-    pub(super) fn refill(
-        &mut self,
-        zygote: &Zygote,
-        request: impl Fn() -> Request,
-        chain: &Arc<Chain>,
-    ) {
-        let missing = self.size - self.members.len();
+    pub(super) fn refill(&mut self, zygote: &Zygote, creator: u32, chain: &Arc<Chain>) {
+        let missing = 0..self.size - self.members.len();
         // Without memory, or without a zygote, the pool stays empty, and spawns are clean ones.
-        let mut records: Vec<Ref> = (0..missing)
-            .map_while(|_| chain.add(request()).ok())
-            .collect();
+        let add = |_| chain.add(Request::without_call(creator, true)).ok();
+        let mut records: Vec<Ref> = missing.map_while(add).collect();
         let messages = records.chunks(BATCH);
         let sent = messages.take_while(|message| zygote.request(message, &[]).is_ok());
         let sent: usize = sent.map(<[Ref]>::len).sum();
@@ -108,10 +96,10 @@ impl Pool {
             let Some(member) = self.members.pop_front() else {
                 break;
             };
-            match member.state() {
-                record::REQUESTED if !member.has_ended() => coming += 1,
-                record::READY | record::AWAKE if lives(&member) => ready += 1,
-                _ => {
+            match is_ready(&member) {
+                Some(true) => ready += 1,
+                Some(false) => coming += 1,
+                None => {
                     abandon(member, false);
                     continue;
                 }
@@ -124,7 +112,7 @@ impl Pool {
     /// Frees the members that a dead zygote did not make.
     pub(super) fn free_unmade(&mut self) {
         self.members.retain(|member| {
-            let made = member.pid.load(Ordering::Acquire) != 0;
+            let made = member.pid.load(Acquire) != 0;
             if !made {
                 // SAFETY: no process knows the record, or ever will: the zygote is dead.
                 unsafe { member.free() };
@@ -144,18 +132,18 @@ impl Pool {
 
 /// Assigns work to a member. Returns its state before, or `None` if it has closed.
 fn assign(member: &Ref) -> Option<u32> {
-    let state = &member.state;
+    let assign = |state| matches!(state, record::READY | record::AWAKE).then_some(record::ASSIGNED);
     // AcqRel: the Release pairs with the Acquire of `Record::state` in the coproc.
-    state
-        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
-            matches!(state, record::READY | record::AWAKE).then_some(record::ASSIGNED)
-        })
-        .ok()
+    let assigned = member.state.fetch_update(AcqRel, Relaxed, assign);
+    assigned.ok()
 }
 
-/// Whether a ready member is still a task of the region.
-fn lives(member: &Ref) -> bool {
-    member
-        .task()
-        .is_some_and(|task| member.region.inner().life_word(task).is_some())
+/// Whether a member is ready, rather than being made; `None` if it has died, or its making has failed.
+fn is_ready(member: &Ref) -> Option<bool> {
+    let lives = |task| member.region.inner().life_word(task).is_some();
+    match member.state() {
+        record::REQUESTED => (!member.has_ended()).then_some(false),
+        record::READY | record::AWAKE => member.task().is_some_and(lives).then_some(true),
+        _ => None,
+    }
 }

@@ -94,7 +94,8 @@ fn check_entries(most: usize) {
     let mut entries = reap_list().entries.lock();
     for _ in 0..most.min(entries.len()) {
         if let Some(entry) = entries.pop_front() {
-            if entry.is_due() && try_reap(entry.pid, false) {
+            let is_due = entry.not_before.is_none_or(Deadline::has_passed);
+            if is_due && try_reap(entry.pid, false) {
                 entry.close();
             } else {
                 entries.push_back(entry);
@@ -120,10 +121,6 @@ fn try_reap(pid: u32, block: bool) -> bool {
 }
 
 impl Unreaped {
-    fn is_due(&self) -> bool {
-        self.not_before.is_none_or(Deadline::has_passed)
-    }
-
     fn close(self) {
         if let Some(record) = self.record {
             // SAFETY: the process is gone, and the coproc's handle was dropped, so nothing uses the record.

@@ -25,7 +25,8 @@
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
-use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use crate::mutex::Mutex;
 use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, Region};
@@ -36,7 +37,6 @@ use crate::sys::{process, thread};
 use crate::text::whole_characters;
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
-use core::num::NonZero;
 use core::ptr::NonNull;
 use core::time::Duration;
 use rustix::io::Errno;
@@ -56,11 +56,14 @@ pub(super) const VALUE_BYTES: usize = 256;
 /// The most bytes that are kept of a panic's message.
 const MESSAGE_BYTES: usize = 160;
 
-/// The function to run: a monomorphic function of this image, which is at the same address in all clones.
+/// A monomorphic function of this image, which is at the same address in all clones.
+pub(super) type Run = unsafe fn(&Region, entry: usize, argument: *const u8) -> i32;
+
+/// The function to run.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Call {
-    pub(super) run: unsafe fn(&Region, entry: usize, argument: *const u8) -> i32,
+    pub(super) run: Run,
     pub(super) entry: usize,
     /// The argument's address; 0 means the value in the request.
     pub(super) argument: usize,
@@ -100,8 +103,7 @@ impl Request {
 #[repr(C, align(64))]
 pub(super) struct Record {
     pub(super) state: AtomicU32,
-    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped
-    /// ([`Record::has_ended`]).
+    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped ([`Record::has_ended`]).
     pub(super) pid: AtomicU32,
     /// The processor on which the function began: a hint for a joiner that spins.
     processor: AtomicU32,
@@ -149,22 +151,11 @@ impl Ref {
     pub(super) fn new(region: &Region, request: Request) -> Result<Self, ObjectError> {
         let block = region.allocate(Layout::new::<Record>())?;
         let record: NonNull<Record> = block.cast();
-        // SAFETY: the block has the right size and alignment, and no other task knows it.
+        // Zero is `REQUESTED`, no process, no task and no neighbour.
+        // SAFETY: the block has the right size and alignment, no other task knows it, and zeros are valid atomics.
         unsafe {
-            record.write(Record {
-                state: AtomicU32::new(REQUESTED),
-                pid: AtomicU32::new(0),
-                processor: AtomicU32::new(0),
-                task: AtomicU64::new(0),
-                code: AtomicU32::new(0),
-                detail: AtomicU32::new(0),
-                usage: [const { AtomicU64::new(0) }; 7],
-                message_length: AtomicU32::new(0),
-                message: [const { AtomicU8::new(0) }; MESSAGE_BYTES],
-                next: AtomicUsize::new(0),
-                previous: AtomicUsize::new(0),
-                request: UnsafeCell::new(request),
-            });
+            record.write_bytes(0, 1);
+            (&raw mut (*record.as_ptr()).request).write(UnsafeCell::new(request));
             region.keep(block);
         }
         Ok(Self {
@@ -227,40 +218,38 @@ impl Chain {
     pub(super) fn add(self: &Arc<Self>, request: Request) -> Result<Ref, ObjectError> {
         let mut record = Ref::new(&self.control.region, request)?;
         let _lock = self.lock.lock();
-        let first = self.control.next.load(Ordering::Relaxed);
-        record.next.store(first, Ordering::Relaxed);
-        record
-            .previous
-            .store(self.control.address(), Ordering::Relaxed);
+        let first = self.control.next.load(Relaxed);
+        record.next.store(first, Relaxed);
+        record.previous.store(self.control.address(), Relaxed);
         if let Some(first) = self.at(first) {
-            first.previous.store(record.address(), Ordering::Relaxed);
+            first.previous.store(record.address(), Relaxed);
         }
         // Release: a reader that follows this link sees the record's own link, stored above.
-        self.control.next.store(record.address(), Ordering::Release);
+        self.control.next.store(record.address(), Release);
         record.chain = Some(Arc::clone(self));
         Ok(record)
     }
 
     fn remove(&self, record: &Record) {
         let _lock = self.lock.lock();
-        let next = record.next.load(Ordering::Relaxed);
-        let Some(previous) = self.at(record.previous.load(Ordering::Relaxed)) else {
+        let next = record.next.load(Relaxed);
+        let Some(previous) = self.at(record.previous.load(Relaxed)) else {
             return;
         };
         // Release: the unlinking is ordered before the record is freed.
-        previous.next.store(next, Ordering::Release);
+        previous.next.store(next, Release);
         if let Some(next) = self.at(next) {
-            next.previous.store(previous.address(), Ordering::Relaxed);
+            next.previous.store(previous.address(), Relaxed);
         }
     }
 
     /// Unlinks all records, since the control record is about to be freed.
     pub(super) fn dissolve(&self) {
         let _lock = self.lock.lock();
-        let mut next = self.control.next.swap(0, Ordering::Relaxed);
+        let mut next = self.control.next.swap(0, Relaxed);
         while let Some(record) = self.at(next) {
-            next = record.next.swap(0, Ordering::Relaxed);
-            record.previous.store(0, Ordering::Relaxed);
+            next = record.next.swap(0, Relaxed);
+            record.previous.store(0, Relaxed);
         }
     }
 
@@ -274,20 +263,20 @@ impl Record {
     /// The next record of the chain.
     pub(super) fn next(&self) -> usize {
         // Acquire: pairs with the Release of `add` and `remove`.
-        self.next.load(Ordering::Acquire)
+        self.next.load(Acquire)
     }
 
     pub(super) fn is_in_chain(&self) -> bool {
         // Relaxed: nothing is read through it.
-        self.previous.load(Ordering::Relaxed) != 0
+        self.previous.load(Relaxed) != 0
     }
 
     /// Whether its process, a child of this one, has ended. If so, the process is reaped and its ID is cleared.
     pub(super) fn has_ended(&self) -> bool {
-        let pid = self.pid.load(Ordering::Relaxed);
+        let pid = self.pid.load(Relaxed);
         let ended = pid != 0 && !matches!(process::reap(pid, false), Ok(None));
         if ended {
-            self.pid.store(0, Ordering::Relaxed);
+            self.pid.store(0, Relaxed);
         }
         ended
     }
@@ -304,39 +293,35 @@ impl Record {
 
     pub(super) fn set_task(&self, task: Owner) {
         // Relaxed: the Release store of the state publishes it.
-        self.task.store(
-            u64::from(task.slot()) << 32 | u64::from(task.generation()),
-            Ordering::Relaxed,
-        );
+        self.task.store(task.raw(), Relaxed);
     }
 
     /// The coproc's task in the region, once the state is `READY` or later.
     pub(super) fn task(&self) -> Option<Owner> {
-        let raw = self.task.load(Ordering::Relaxed);
-        NonZero::new(raw as u32).map(|generation| Owner::new((raw >> 32) as u16, generation))
+        Owner::from_raw(self.task.load(Relaxed))
     }
 
     pub(super) fn state(&self) -> u32 {
         // Acquire: pairs with the Release of `enter`.
-        self.state.load(Ordering::Acquire)
+        self.state.load(Acquire)
     }
 
     pub(super) fn enter(&self, state: u32) {
         // Release: pairs with the Acquire of `state` and of the pool.
-        self.state.store(state, Ordering::Release);
+        self.state.store(state, Release);
     }
 
     /// Enters `STARTED` without a wake-up; a joiner may spin meanwhile.
     pub(super) fn begin_here(&self) {
         // Relaxed: ordered before `STARTED` by the Release of `enter`, and only a hint.
-        self.processor.store(thread::processor(), Ordering::Relaxed);
+        self.processor.store(thread::processor(), Relaxed);
         self.enter(STARTED);
     }
 
     /// Whether its function has begun on another processor than the caller's.
     pub(super) fn runs_elsewhere(&self) -> bool {
         matches!(self.state(), STARTED | DONE)
-            && self.processor.load(Ordering::Relaxed) != thread::processor()
+            && self.processor.load(Relaxed) != thread::processor()
     }
 
     /// Enters a state, and wakes the tasks that sleep on it.
@@ -355,13 +340,14 @@ impl Record {
     /// Reports an attribute that cannot be set.
     pub(super) fn refuse(&self, attribute: Attribute, error: Errno) {
         // Relaxed: the Release store of `FAILED` publishes it.
-        self.code.store(attribute as u32, Ordering::Relaxed);
+        self.code.store(attribute as u32, Relaxed);
         self.detail
-            .store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
+            .store(error.raw_os_error().cast_unsigned(), Relaxed);
         self.announce(FAILED);
     }
 
     pub(super) fn set_usage(&self, usage: &Usage) {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let values = [
             nanoseconds(usage.user_time),
             nanoseconds(usage.system_time),
@@ -373,12 +359,12 @@ impl Record {
         ];
         for (place, value) in self.usage.iter().zip(values) {
             // Relaxed: the Release store of `DONE` publishes it.
-            place.store(value, Ordering::Relaxed);
+            place.store(value, Relaxed);
         }
     }
 
     pub(super) fn usage(&self) -> Usage {
-        let value = |index: usize| self.usage[index].load(Ordering::Relaxed);
+        let value = |index: usize| self.usage[index].load(Relaxed);
         let mut usage = Usage::default();
         usage.user_time = Duration::from_nanos(value(0));
         usage.system_time = Duration::from_nanos(value(1));
@@ -394,22 +380,17 @@ impl Record {
         let kept = whole_characters(message, MESSAGE_BYTES);
         for (place, byte) in self.message.iter().zip(kept.bytes()) {
             // Relaxed: the Release store of `DONE` publishes it.
-            place.store(byte, Ordering::Relaxed);
+            place.store(byte, Relaxed);
         }
-        self.message_length
-            .store(kept.len() as u32, Ordering::Relaxed);
+        self.message_length.store(kept.len() as u32, Relaxed);
     }
 
     pub(super) fn message(&self) -> String {
-        let length = (self.message_length.load(Ordering::Relaxed) as usize).min(MESSAGE_BYTES);
+        let length = (self.message_length.load(Relaxed) as usize).min(MESSAGE_BYTES);
         let bytes: Vec<u8> = self.message[..length]
             .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
+            .map(|byte| byte.load(Relaxed))
             .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -9,23 +9,20 @@
 //! A zygote that has died is replaced by the spawn that detects it.
 #![allow(unsafe_code)]
 
-use super::attributes::{Attribute, Attributes};
 use super::child::{self, CloneContext};
-use super::error::{SpawnError, StartError};
-use super::handshake::{Unstarted, handshake};
-use super::join::{Coproc, Origin};
-use super::pool::Pool;
-use super::record::{self, Chain, Ref, Request};
-use super::zygote::Zygote;
-use super::{clone, reap};
+use super::zygote::EXISTENCE_CHECK;
+use super::{Attribute, Attributes, Chain, Coproc, Ref, Request, SpawnError, StartError, Zygote};
+use super::{clone, pool::Pool, reap, record};
+use crate::atomic::Ordering::{Acquire, Relaxed};
 use crate::mutex::Mutex;
 use crate::region::Region;
-use crate::sys::process::{Sharing, Stack};
+use crate::sys::futex;
+use crate::sys::process::{self, Sharing, Stack};
 use crate::task;
 use crate::time::Deadline;
 use core::ops::Range;
 use core::time::Duration;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -60,27 +57,19 @@ impl Runtime {
             return Err(SpawnError::OtherProcess);
         }
         request.settings = attributes.settings()?;
-        let pooled = match attributes.sharing() {
+        let ready = match attributes.sharing() {
             None if attributes.fit_for_pool() => self.take_ready(&mut request),
             _ => None,
         };
-        let origin = match &pooled {
-            None => Origin::Made,
-            Some(_) if self.several_processors => Origin::PoolOtherCpu,
-            Some(_) => Origin::Pool,
-        };
-        let record = match (pooled, attributes.sharing()) {
+        let pooled = ready.is_some();
+        let record = match (ready, attributes.sharing()) {
             (Some(record), _) => record,
             (None, Some(sharing)) => self.start_snapshot(request, attributes, sharing)?,
             (None, None) => self.start_clean(request, attributes)?,
         };
         reap::reap_some();
-        Ok(Coproc::new(
-            record,
-            attributes.display_name(),
-            attributes.detached,
-            origin,
-        ))
+        let spins = pooled && self.several_processors;
+        Ok(Coproc::new(record, attributes, pooled, spins))
     }
 
     /// Assigns the request to a ready coproc of the pool, if there is one.
@@ -105,7 +94,7 @@ impl Runtime {
         attributes: &Attributes,
     ) -> Result<Ref, SpawnError> {
         let descriptors = attributes.open()?;
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.borrow();
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(|fd| fd.as_fd()).collect();
         request.descriptor_count = descriptors.len();
         for _ in 0..MAX_ZYGOTES {
             let zygote = self.zygote()?;
@@ -144,25 +133,24 @@ impl Runtime {
         sharing: Sharing,
     ) -> Result<Ref, SpawnError> {
         let descriptors = attributes.open()?;
-        for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors.borrow()) {
+        for (place, descriptor) in request.descriptors.iter_mut().zip(&descriptors) {
             *place = descriptor.as_raw_fd();
             request.descriptor_count += 1;
         }
-        let stack = Stack::map(request.settings.stack_bytes)
+        let stack = Stack::map(request.settings.stack_bytes())
             .map_err(|error| Attribute::StackSize.failed(error))?;
         let record = self.chain.add(request)?;
         let context = CloneContext {
             record: &record,
             control: None,
             arguments: self.arguments.clone(),
-            close: [None, None],
-            snapshot: true,
+            close: &[],
         };
         // The coproc would sweep otherwise, and allocate, if it found dead tasks.
         let _ = self.region.inner().sweep();
         // SAFETY: `begin` never returns. The contract of `snapshot` covers what it may use in a process with threads.
         let made =
-            unsafe { clone::clone_caller(&stack, sharing, child::begin, &context, &record.pid) };
+            unsafe { clone::clone(false, &stack, sharing, child::begin, &context, &record.pid) };
         let started = match made {
             Ok(_) => handshake(&record, None, Some(Deadline::after(SNAPSHOT_TIMEOUT))),
             Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
@@ -194,11 +182,8 @@ impl Runtime {
     /// Forgets a zygote that has died.
     pub(super) fn replace(&self, dead: &Arc<Zygote>) {
         let mut zygote = self.zygote.lock();
-        if zygote
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, dead))
-        {
-            *zygote = None;
+        let is_current = |current: &mut _| Arc::ptr_eq(current, dead);
+        if zygote.take_if(is_current).is_some() {
             dead.end();
             self.pool.lock().free_unmade();
             let _ = self.region.inner().sweep();
@@ -214,11 +199,7 @@ impl Runtime {
     }
 
     pub(super) fn top_up(&self, pool: &mut Pool, zygote: &Zygote) {
-        pool.refill(
-            zygote,
-            || Request::without_call(self.creator, true),
-            &self.chain,
-        );
+        pool.refill(zygote, self.creator, &self.chain);
     }
 }
 
@@ -242,5 +223,53 @@ impl Drop for Runtime {
         self.chain.dissolve();
         // SAFETY: the zygote and the ready coprocs, the only other readers, are gone.
         unsafe { self.control.free() };
+    }
+}
+
+/// Why a coproc has not started.
+enum Unstarted {
+    /// The zygote died before it made the process.
+    Unmade,
+    Refused(SpawnError),
+}
+
+/// Waits until a new coproc runs, its attributes set, or is refused; kills it if that takes longer than `timeout`.
+fn handshake(
+    record: &Ref,
+    zygote: Option<&Zygote>,
+    timeout: Option<Deadline>,
+) -> Result<(), Unstarted> {
+    let inner = record.region.inner();
+    loop {
+        let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
+        let made = record.pid.load(Acquire);
+        match record.state() {
+            record::STARTED | record::DONE => return Ok(()),
+            record::FAILED => {
+                // Relaxed: written before `FAILED`, which was read with Acquire.
+                let [code, detail] = [&record.code, &record.detail].map(|word| word.load(Relaxed));
+                return Err(Unstarted::Refused(Attribute::error(code, detail)));
+            }
+            _ => {}
+        }
+        if made == 0 && matches!(zygote_life, Some(None)) {
+            return Err(Unstarted::Unmade);
+        }
+        let state = futex::shared_word(&record.state, record::REQUESTED);
+        let check = Some(Deadline::after(EXISTENCE_CHECK));
+        let life = zygote_life.flatten();
+        let life = life.map(|(word, value)| futex::shared_word(word, value));
+        let words: Vec<_> = [state].into_iter().chain(life).collect();
+        let ended = futex::wait_many(&words, check);
+        if ended != futex::Wait::TimedOut || made == 0 || record.state() != record::REQUESTED {
+            continue;
+        }
+        if record.has_ended() && record.state() == record::REQUESTED {
+            return Err(Unstarted::Refused(SpawnError::Died));
+        }
+        if timeout.is_some_and(Deadline::has_passed) {
+            let _ = process::kill_child(made);
+            return Err(Unstarted::Refused(SpawnError::Stuck));
+        }
     }
 }

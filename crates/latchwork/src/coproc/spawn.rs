@@ -1,15 +1,9 @@
 //! The handle on a runtime: starting it, and starting coprocs.
 #![allow(unsafe_code)]
 
-use super::attributes::Attributes;
-use super::child;
-use super::error::{SpawnError, StartError};
-use super::join::Coproc;
-use super::options::Options;
-use super::pool::Pool;
-use super::record::{Call, Chain, Ref, Request, VALUE_BYTES};
-use super::runtime::Runtime;
-use super::zygote::Zygote;
+use super::record::{Call, Run, VALUE_BYTES};
+use super::{Attributes, Chain, Coproc, Ref, Request, SpawnError, StartError, Zygote};
+use super::{child, pool::Pool, runtime::Runtime};
 use crate::mutex::Mutex;
 use crate::region::{Region, Shareable};
 use crate::sys::proc_file;
@@ -19,6 +13,29 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::time::Duration;
 use std::sync::Arc;
+
+/// The options of a runtime.
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until a runtime is started with them"]
+pub struct Options {
+    pool: usize,
+}
+
+impl Options {
+    /// No pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many coprocs to hold ready: processes that exist, have joined the region (each takes a slot of its task
+    /// table) and sleep. A spawn whose only attributes are name, orphans and detached takes one of them: with the join
+    /// some 30 µs, about what a thread takes. Its process exits 10 ms after its function has ended. More coprocs are
+    /// made in the background when half of them are gone; when none is left, spawns are clean ones.
+    pub fn pool(mut self, coprocs: usize) -> Self {
+        self.pool = coprocs;
+        self
+    }
+}
 
 /// How often [`Coprocs::fill`] counts the ready coprocs.
 const FILL_CHECK: Duration = Duration::from_millis(1);
@@ -122,13 +139,13 @@ impl Coprocs {
                 continue;
             }
             let mut pool = self.runtime.pool.lock();
-            let (mut ready, mut coming) = pool.count();
-            if asked != Some(zygote.pid) {
-                asked = Some(zygote.pid);
+            let mut counts = pool.count();
+            if asked.replace(zygote.pid) != Some(zygote.pid) {
                 self.runtime.top_up(&mut pool, &zygote);
-                (ready, coming) = pool.count();
+                counts = pool.count();
             }
             drop(pool);
+            let (ready, coming) = counts;
             if coming == 0 || deadline.has_passed() {
                 return Ok(ready);
             }
@@ -141,8 +158,7 @@ impl Coprocs {
     /// Starts a coproc that runs `entry` on a named object of the region, as returned by [`Region::object`] and
     /// [`Region::find`]. Other references are refused, since their object might end before the coproc does.
     ///
-    /// Returns once all attributes are set (or, from a pool, at once). May be called by several
-    /// threads at a time.
+    /// Returns once all attributes are set (or, from a pool, at once). May be called by several threads at a time.
     ///
     /// # Errors
     /// [`SpawnError::Attribute`] names the attribute that could not be set; see [`SpawnError`].
@@ -185,12 +201,7 @@ impl Coprocs {
             }
         }
         refuse_copies_of_guards(attributes)?;
-        let mut request = Request::without_call(self.runtime.creator, false);
-        request.call = Some(Call {
-            run: run::<A>,
-            entry: entry as usize,
-            argument: 0,
-        });
+        let mut request = self.request(run::<A>, entry as usize, 0);
         // SAFETY: the value's storage is large and aligned enough for `A`, as asserted above.
         unsafe { request.value.as_mut_ptr().cast::<A>().write(argument) };
         self.runtime.start(request, attributes)
@@ -219,18 +230,8 @@ impl Coprocs {
             }
         }
         let argument = core::ptr::from_ref(argument).expose_provenance();
-        let call = Call {
-            run: run::<A>,
-            entry: entry as usize,
-            argument,
-        };
-        self.runtime.start(
-            Request {
-                call: Some(call),
-                ..Request::without_call(self.runtime.creator, false)
-            },
-            attributes,
-        )
+        let request = self.request(run::<A>, entry as usize, argument);
+        self.runtime.start(request, attributes)
     }
 
     /// Starts a coproc that runs a closure on a copy of this process's memory as it is now (see
@@ -262,21 +263,24 @@ impl Coprocs {
         }
         let body = ManuallyDrop::new(body);
         let argument = core::ptr::from_ref(&body).expose_provenance();
-        let call = Call {
-            run: run::<F>,
-            entry: 0,
-            argument,
-        };
-        let started = self.runtime.start(
-            Request {
-                call: Some(call),
-                ..Request::without_call(self.runtime.creator, false)
-            },
-            // SAFETY: the contract of `Attributes::snapshot` is part of this function's, which the caller keeps.
-            &unsafe { attributes.clone().snapshot() },
-        );
+        let request = self.request(run::<F>, 0, argument);
+        // SAFETY: the contract of `Attributes::snapshot` is part of this function's, which the caller keeps.
+        let attributes = unsafe { attributes.clone().snapshot() };
+        let started = self.runtime.start(request, &attributes);
         drop(ManuallyDrop::into_inner(body));
         started
+    }
+
+    fn request(&self, run: Run, entry: usize, argument: usize) -> Request {
+        let call = Call {
+            run,
+            entry,
+            argument,
+        };
+        Request {
+            call: Some(call),
+            ..Request::without_call(self.runtime.creator, false)
+        }
     }
 }
 

@@ -4,7 +4,6 @@ use super::{Coproc, Coprocs, Exit, JoinError, SpawnError, wait_any};
 use crate::time::Deadline;
 use core::fmt;
 use core::time::Duration;
-use std::collections::VecDeque;
 
 /// When a coproc that has ended is started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,9 +121,11 @@ pub enum Happening {
 
 enum State {
     Due(Deadline),
-    Running(Coproc),
-    /// Its task is gone; the process may run for long, as another program.
-    Ending(Coproc),
+    Running {
+        coproc: Coproc,
+        /// Its task is gone; the process may run for long, as another program.
+        is_ending: bool,
+    },
     Over,
 }
 
@@ -134,7 +135,7 @@ struct Child {
     started: bool,
     restarts: usize,
     /// The times of its restarts within the window.
-    recent: VecDeque<Deadline>,
+    recent: Vec<Deadline>,
 }
 
 /// Supervises coprocs: starts them, waits for their ends, and restarts them by policy.
@@ -177,13 +178,12 @@ impl Supervisor {
 
     /// Adds a coproc, to be started by the next [`Self::run_until`].
     pub fn add(&mut self, spec: Spec) {
-        let state = State::Due(Deadline::from_nanoseconds(0));
         self.children.push(Child {
             spec,
-            state,
+            state: State::Due(Deadline::from_nanoseconds(0)),
             started: false,
             restarts: 0,
-            recent: VecDeque::new(),
+            recent: Vec::new(),
         });
     }
 
@@ -191,9 +191,7 @@ impl Supervisor {
     #[must_use]
     pub fn running(&self, name: &str) -> Option<&Coproc> {
         self.children.iter().find_map(|child| match &child.state {
-            State::Running(coproc) | State::Ending(coproc) if child.spec.name == name => {
-                Some(coproc)
-            }
+            State::Running { coproc, .. } if child.spec.name == name => Some(coproc),
             _ => None,
         })
     }
@@ -220,12 +218,8 @@ impl Supervisor {
                 child.start(&self.coprocs, events);
             }
         }
-        if self
-            .children
-            .iter()
-            .all(|child| matches!(child.state, State::Over))
-            || deadline.is_some_and(Deadline::has_passed)
-        {
+        let is_over = |child: &Child| matches!(child.state, State::Over);
+        if self.children.iter().all(is_over) || deadline.is_some_and(Deadline::has_passed) {
             return false;
         }
         let news = events.len();
@@ -237,27 +231,22 @@ impl Supervisor {
         }
         let due = self.children.iter().filter_map(|child| match child.state {
             State::Due(due) => Some(due),
-            State::Ending(_) => Some(Deadline::after(END_CHECK)),
-            _ => None,
+            State::Running { is_ending, .. } => is_ending.then(|| Deadline::after(END_CHECK)),
+            State::Over => None,
         });
         let until = due.chain(deadline).min();
-        let running: Vec<(usize, &Coproc)> = self
-            .children
-            .iter()
-            .enumerate()
-            .filter_map(|(index, child)| match &child.state {
-                State::Running(coproc) => Some((index, coproc)),
-                _ => None,
-            })
-            .collect();
-        let handles: Vec<&Coproc> = running.iter().map(|(_, coproc)| *coproc).collect();
-        let ended = match wait_any(&handles, until) {
-            Ok(which) => running[which].0,
-            Err(_) => return true,
+        let running = self.children.iter().enumerate();
+        let running = running.filter_map(|(index, child)| match &child.state {
+            State::Running { coproc, is_ending } => (!is_ending).then_some((index, coproc)),
+            _ => None,
+        });
+        let (indices, running): (Vec<usize>, Vec<&Coproc>) = running.unzip();
+        let Ok(which) = wait_any(&running, until) else {
+            return true;
         };
-        let child = &mut self.children[ended];
-        if let State::Running(coproc) = core::mem::replace(&mut child.state, State::Over) {
-            child.state = State::Ending(coproc);
+        let child = &mut self.children[indices[which]];
+        if let State::Running { is_ending, .. } = &mut child.state {
+            *is_ending = true;
         }
         // The kernel may need a moment to tear down a process that was killed.
         let moment = Deadline::after(END_CHECK);
@@ -287,21 +276,19 @@ impl Child {
         let again = core::mem::replace(&mut self.started, true);
         if again {
             self.restarts += 1;
-            self.recent.push_back(Deadline::now());
+            self.recent.push(Deadline::now());
         }
         match (self.spec.start)(coprocs) {
             Ok(coproc) => {
                 let pid = coproc.pid();
                 let times = self.restarts;
-                self.report(
-                    if again {
-                        Happening::Restarted { times, pid }
-                    } else {
-                        Happening::Started { pid }
-                    },
-                    events,
-                );
-                self.state = State::Running(coproc);
+                let what = match again {
+                    true => Happening::Restarted { times, pid },
+                    false => Happening::Started { pid },
+                };
+                self.report(what, events);
+                let is_ending = false;
+                self.state = State::Running { coproc, is_ending };
             }
             Err(error) => {
                 self.report(Happening::NotStarted(error), events);
@@ -312,21 +299,19 @@ impl Child {
 
     /// If it is ending, waits for the end of its process until `until`.
     fn check_end(&mut self, until: Deadline, events: &mut Vec<Event>) {
-        let State::Ending(coproc) = &self.state else {
+        let State::Running {
+            coproc,
+            is_ending: true,
+        } = &self.state
+        else {
             return;
         };
-        let success = match coproc.join_until(until) {
+        let (success, what) = match coproc.join_until(until) {
             Err(JoinError::TimedOut) => return,
-            Ok(exit) => {
-                let success = exit.is_success();
-                self.report(Happening::Ended(exit), events);
-                success
-            }
-            Err(error) => {
-                self.report(Happening::Lost(error), events);
-                false
-            }
+            Ok(exit) => (exit.is_success(), Happening::Ended(exit)),
+            Err(error) => (false, Happening::Lost(error)),
         };
+        self.report(what, events);
         self.plan_restart(success, events);
     }
 
@@ -342,21 +327,15 @@ impl Child {
             return;
         }
         let now = Deadline::now();
-        while self
-            .recent
-            .front()
-            .is_some_and(|start| start.saturating_add(self.spec.window) <= now)
-        {
-            self.recent.pop_front();
-        }
-        if self.recent.len() >= self.spec.max_restarts {
+        let spec = &self.spec;
+        let is_recent = |start: &Deadline| start.saturating_add(spec.window) > now;
+        self.recent.retain(is_recent);
+        let restarts = self.recent.len();
+        if restarts >= spec.max_restarts {
             self.report(Happening::GaveUp, events);
             return;
         }
-        let doubled = self
-            .spec
-            .first_delay
-            .saturating_mul(1 << self.recent.len().min(30));
-        self.state = State::Due(now.saturating_add(doubled.min(self.spec.max_delay)));
+        let doubled = spec.first_delay.saturating_mul(1 << restarts.min(30));
+        self.state = State::Due(now.saturating_add(doubled.min(spec.max_delay)));
     }
 }

@@ -5,10 +5,10 @@ use super::pool::Pool;
 use super::record::{Chain, Ref, Request};
 use super::zygote::{BATCH, Zygote};
 use crate::region::{Region, RegionOptions};
-use crate::sys::sockets;
+use crate::sys::{sockets, thread::process_id};
 
 fn request() -> Request {
-    Request::without_call(crate::sys::thread::process_id(), true)
+    Request::without_call(process_id(), true)
 }
 
 /// A region with a control record.
@@ -70,7 +70,7 @@ fn requests_that_were_sent_stay_if_more_cannot_be_sent() {
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
     rustix::io::ioctl_fionbio(&ours, true).unwrap();
     let mut pool = Pool::new(SIZE, false);
-    pool.refill(&Zygote::without_process(ours), request, &chain);
+    pool.refill(&Zygote::without_process(ours), process_id(), &chain);
     let (ready, coming) = pool.count();
     assert_eq!(ready, 0);
     assert!(coming != 0 && coming < SIZE && coming.is_multiple_of(BATCH));

@@ -18,14 +18,12 @@
 //! *Signals.* All are blocked in it, so that signals to the terminal's process group do not affect it.
 #![allow(unsafe_code)]
 
-use super::attributes::{Attribute, STACK_BYTES};
+use super::attributes::STACK_BYTES;
 use super::child::{self, CloneContext};
-use super::clone;
-use super::error::StartError;
-use super::record::{self, Ref};
+use super::{Attribute, Ref, StartError, clone, record};
 use crate::atomic::Ordering;
+use crate::region;
 use crate::region::heap::Owner;
-use crate::region::{self, AttachError, ObjectError};
 use crate::sys::process::{self, Sharing, Stack};
 use crate::sys::sockets::{self, Readable};
 use crate::sys::{futex, proc_file, signals};
@@ -93,24 +91,25 @@ impl Zygote {
             };
             // SAFETY: `serve` proves that it can use what it uses, and never returns.
             let pid = unsafe {
-                clone::clone_caller(&stack, Sharing::empty(), serve, &context, &control.pid)
+                clone::clone(
+                    false,
+                    &stack,
+                    Sharing::empty(),
+                    serve,
+                    &context,
+                    &control.pid,
+                )
             };
             let pid = pid.map_err(system("clone"))?;
             let timeout = Deadline::after(FIRST_PROOF_TIMEOUT * 2u32.pow(attempt));
-            match wait_until_ready(control, pid, timeout) {
-                Ok(true) => {
-                    let task = control.task().ok_or(StartError::Died)?;
-                    return Ok(Arc::new(Self {
-                        socket: ours,
-                        pid,
-                        task,
-                    }));
-                }
-                Ok(false) => {
-                    end_child(pid);
-                }
-                Err(error) => return Err(error),
+            if wait_until_ready(control, pid, timeout)? {
+                return Ok(Arc::new(Self {
+                    socket: ours,
+                    pid,
+                    task: control.task().ok_or(StartError::Died)?,
+                }));
             }
+            end_child(pid);
         }
         Err(StartError::Unproven { attempts: ATTEMPTS })
     }
@@ -174,50 +173,35 @@ fn wait_until_ready(control: &Ref, pid: u32, timeout: Deadline) -> Result<bool, 
             record::STARTED => return Ok(true),
             record::FAILED => {
                 let _ = process::reap(pid, true);
-                let error =
-                    Errno::from_raw_os_error(control.detail.load(Ordering::Relaxed).cast_signed());
-                return Err(StartError::System {
-                    call: "starting the server process",
-                    error,
-                });
+                let errno = control.detail.load(Ordering::Relaxed).cast_signed();
+                let error = Errno::from_raw_os_error(errno);
+                return Err(system("starting the server process")(error));
             }
             _ => {}
         }
-        match process::reap(pid, false) {
-            Ok(None) => {}
-            _ => return Err(StartError::Died),
+        if !matches!(process::reap(pid, false), Ok(None)) {
+            return Err(StartError::Died);
         }
         if timeout.has_passed() {
             return Ok(false);
         }
-        let check = Deadline::after(EXISTENCE_CHECK).min(timeout);
-        futex::wait(
-            &control.state,
-            record::REQUESTED,
-            futex::Sharing::Shared,
-            Some(check),
-        );
+        let check = Some(Deadline::after(EXISTENCE_CHECK).min(timeout));
+        let shared = futex::Sharing::Shared;
+        futex::wait(&control.state, record::REQUESTED, shared, check);
     }
 }
 
 /// The main function of the zygote.
 fn serve(context: &ServerContext<'_>) -> ! {
     let control = context.control;
-    let parent = match prepare(context) {
-        Ok(parent) => parent,
-        Err(error) => {
-            control
-                .detail
-                .store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
-            control.announce(record::FAILED);
-            process::exit(1)
-        }
-    };
-    let stack = Stack::map(STACK_BYTES).ok();
+    let parent = prepare(context).unwrap_or_else(|error| {
+        control.refuse(Attribute::Process, error);
+        process::exit(1)
+    });
     let mut server = Server {
         context,
         parent,
-        stack,
+        stack: Stack::map(STACK_BYTES).ok(),
         backlog: VecDeque::with_capacity(BATCH),
     };
     control.announce(record::STARTED);
@@ -281,29 +265,16 @@ fn prepare(context: &ServerContext<'_>) -> Result<OwnedFd, Errno> {
     }
     if context.prove {
         process::touch_libc_locks();
-        let thread = std::thread::Builder::new()
-            .stack_size(64 << 10)
-            .spawn(|| drop(vec![0u8; 4096]));
-        let thread =
-            thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
-        let _ = thread.join();
+        let thread = std::thread::Builder::new().stack_size(64 << 10);
+        let started = thread.spawn(|| drop(vec![0u8; 4096]));
+        let _ = started.map_err(child::errno_of_io)?.join();
         touch_std_locks();
     }
     process::end_with_creating_thread(false);
     process::set_name(b"zygote");
     // SAFETY: nothing in this process uses its arguments.
     unsafe { proc_file::set_title(&context.arguments, b"latchwork zygote") };
-    let control = context.control;
-    let joined = control
-        .region
-        .join("zygote")
-        .and_then(|()| Ok(control.region.inner().task()?.owner()));
-    match joined {
-        Ok(task) => control.set_task(task),
-        Err(AttachError::System { error, .. }) => return Err(error),
-        Err(AttachError::TaskTableFull { .. }) => return Err(Errno::NOSPC),
-        Err(_) => return Err(Errno::NOMEM),
-    }
+    child::join_region(context.control, "zygote")?;
     Ok(parent)
 }
 
@@ -379,55 +350,37 @@ impl Server<'_> {
         for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors) {
             *place = descriptor.as_raw_fd();
         }
-        let made = self
-            .stack_of(request.settings.stack_bytes)
-            .and_then(|stack| {
-                let context = CloneContext {
-                    record,
-                    control: Some(self.context.control),
-                    arguments: self.context.arguments.clone(),
-                    close: [Some(self.context.socket), Some(self.parent.as_fd())],
-                    snapshot: false,
-                };
-                // SAFETY: this process has one thread, and `begin` never returns.
-                unsafe {
-                    clone::clone(&stack, Sharing::PARENT, child::begin, &context, &record.pid)
+        let bytes = request.settings.stack_bytes();
+        let own;
+        let stack = match &self.stack {
+            Some(stack) if bytes == STACK_BYTES => stack,
+            _ => match Stack::map(bytes) {
+                Ok(mapped) => {
+                    own = mapped;
+                    &own
                 }
-                .map_err(|error| (Attribute::Process, error))
-            });
-        if let Err((attribute, error)) = made {
-            record.refuse(attribute, error);
+                Err(error) => return record.refuse(Attribute::StackSize, error),
+            },
+        };
+        let context = CloneContext {
+            record,
+            control: Some(self.context.control),
+            arguments: self.context.arguments.clone(),
+            close: &[self.context.socket, self.parent.as_fd()],
+        };
+        // SAFETY: this process has one thread, and `begin` never returns.
+        let made = unsafe {
+            clone::clone(
+                true,
+                stack,
+                Sharing::PARENT,
+                child::begin,
+                &context,
+                &record.pid,
+            )
+        };
+        if let Err(error) = made {
+            record.refuse(Attribute::Process, error);
         }
-    }
-
-    fn stack_of(&self, bytes: usize) -> Result<CloneStack<'_>, (Attribute, Errno)> {
-        match &self.stack {
-            Some(stack) if bytes == STACK_BYTES => Ok(CloneStack::Shared(stack)),
-            _ => Stack::map(bytes)
-                .map(CloneStack::Own)
-                .map_err(|error| (Attribute::StackSize, error)),
-        }
-    }
-}
-
-/// A stack for a clone.
-enum CloneStack<'a> {
-    Shared(&'a Stack),
-    Own(Stack),
-}
-
-impl core::ops::Deref for CloneStack<'_> {
-    type Target = Stack;
-    fn deref(&self) -> &Stack {
-        match self {
-            Self::Shared(stack) => stack,
-            Self::Own(stack) => stack,
-        }
-    }
-}
-
-impl From<AttachError> for StartError {
-    fn from(error: AttachError) -> Self {
-        Self::Region(ObjectError::Attach(error))
     }
 }

@@ -1,10 +1,10 @@
 //! Access for the loom models in `tests/loom_*.rs` to internal items.
 //!
 //! Exists under `--cfg loom` only.
-#![allow(unsafe_code)]
 
 mod semaphore;
 
+pub use crate::queue::{places::Places, ring::Side};
 pub use latchwork_check::model::Tasks;
 pub use latchwork_region::model::Events;
 pub use latchwork_sync::model::{Adoption, RobustLock, RobustReadWrite, Taken};
@@ -27,14 +27,12 @@ impl Sleepers {
         self.0.register()
     }
 
-    /// Releases at most `most` sleepers, after the change and an unlock; returns whether that took a system
-    /// call.
+    /// Releases at most `most` sleepers, after the change and an unlock; returns whether that took a system call.
     pub fn notify(&self, most: u32) -> bool {
         self.0.notify(most)
     }
 
-    /// Sleeps until the ticket moves. Returns false at the deadline, and whether a notification woke the
-    /// caller.
+    /// Sleeps until the ticket moves. Returns false at the deadline, and whether a notification woke the caller.
     pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> (bool, bool) {
         let (ended, woken) = self.0.sleep(ticket, deadline);
         (ended != futex::Wait::TimedOut, woken)
@@ -43,42 +41,6 @@ impl Sleepers {
     /// Ends the sleep, or withdraws its announcement.
     pub fn leave(&self, ticket: u32, woken: bool) {
         self.0.leave(ticket, woken);
-    }
-}
-
-/// `queue/places.rs`.
-#[derive(Clone, Copy, Debug)]
-pub struct Places {
-    /// Cells that are free.
-    pub free: u32,
-    /// Cells that waiting receivers have been given.
-    pub given: u32,
-    /// Cells beyond the capacity.
-    pub spares: u32,
-}
-
-impl Places {
-    fn real(self) -> crate::queue::places::Places {
-        crate::queue::places::Places {
-            free: self.free,
-            given: self.given,
-            spares: self.spares,
-        }
-    }
-
-    /// Whether a message may be sent.
-    pub fn has_room(self, waiting: u32) -> bool {
-        self.real().has_room(waiting)
-    }
-
-    /// Whether one more receiver may wait.
-    pub fn may_wait(self, waiting: u32) -> bool {
-        self.real().may_wait(waiting)
-    }
-
-    /// How many senders are woken for a receiver that begins to wait.
-    pub fn senders_to_wake() -> u32 {
-        crate::queue::places::Places::senders_to_wake()
     }
 }
 
@@ -108,24 +70,6 @@ impl Lane {
     }
 }
 
-/// One of the two users of a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The sender.
-    Sender,
-    /// The receiver.
-    Receiver,
-}
-
-impl Side {
-    fn real(self) -> crate::queue::ring::Side {
-        match self {
-            Self::Sender => crate::queue::ring::Side::Sender,
-            Self::Receiver => crate::queue::ring::Side::Receiver,
-        }
-    }
-}
-
 /// `queue/ring.rs`, with the futex in place of `region/park.rs`.
 #[derive(Default)]
 pub struct Ring(crate::queue::ring::Ring);
@@ -133,12 +77,12 @@ pub struct Ring(crate::queue::ring::Ring);
 impl Ring {
     /// The position of a side.
     pub fn index(&self, side: Side) -> u32 {
-        self.0.index(side.real())
+        self.0.index(side)
     }
 
     /// Advances a side to `index`; returns whether the other side had to be woken.
     pub fn advance(&self, side: Side, index: u32) -> bool {
-        self.0.advance(side.real(), index)
+        self.0.advance(side, index)
     }
 
     /// Deletes the ring.
@@ -169,7 +113,7 @@ impl Ring {
         deadline: Option<Deadline>,
         ready: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        let (me, other) = (side.real(), side.real().other());
+        let other = side.other();
         let mut timed_out = false;
         loop {
             let index = self.0.index(other);
@@ -179,14 +123,14 @@ impl Ring {
             if timed_out || self.0.life() != 0 {
                 return None;
             }
-            self.0.announce_sleep(me);
+            self.0.announce_sleep(side);
             let looks = !has(Fault::RingLooksOnce);
             if !(looks && (ready(self.0.index(other)) || self.0.life() != 0)) {
-                let word = self.0.sleep_word(me);
+                let word = self.0.sleep_word(side);
                 timed_out =
                     futex::wait(word, 1, futex::Sharing::Shared, deadline) == futex::Wait::TimedOut;
             }
-            self.0.end_sleep(me);
+            self.0.end_sleep(side);
         }
     }
 }

@@ -1,14 +1,11 @@
 //! Access to `semaphore/` for models: objects, and the records of three tasks, without a region.
 
+use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::region::Parked;
 use crate::region::wait_record::{BUSY, WaitRecord};
-use crate::semaphore::caller::Caller;
-use crate::semaphore::object::{Core, Discipline, Form, Kind, owner_of, slot_of};
-use crate::semaphore::owned::Obtained;
-use crate::semaphore::task_table::TaskTable;
-use crate::semaphore::wait::WaitLimit;
-use crate::semaphore::wait_queue::Locked;
-use crate::semaphore::{Refusal, counting, owned, priority};
+use crate::semaphore::object::{owner_of, slot_of};
+use crate::semaphore::{Access, Caller, Core, Discipline, Form, Kind, Locked, Obtained, Refusal};
+use crate::semaphore::{TaskTable, WaitLimit, counting, owned, priority};
 use crate::sys::futex::{self, Sharing, Wait};
 use crate::time::Deadline;
 
@@ -67,13 +64,7 @@ impl TaskTable for Tasks {
 
     fn settle_deaths(&self) {}
 
-    fn park(
-        &self,
-        word: &crate::atomic::AtomicU32,
-        value: u32,
-        _: u32,
-        deadline: Option<Deadline>,
-    ) -> Parked {
+    fn park(&self, word: &AtomicU32, value: u32, _: u32, deadline: Option<Deadline>) -> Parked {
         match futex::wait(word, value, Sharing::Shared, deadline) {
             Wait::TimedOut => Parked::TimedOut,
             _ => Parked::Again,
@@ -99,22 +90,15 @@ impl Semaphores {
             SemaphoreKind::Inherit => (Kind::Inherit, 0),
         };
         let form = Form::new(kind, Discipline::Priority);
-        let cores: Vec<_> = (0..count).map(|_| Box::new(Core::new())).collect();
-        for core in &cores {
-            core::ptr::from_ref::<Core>(core).expose_provenance();
-        }
-        Self {
-            keys: cores
-                .iter()
-                .map(|core| core.init(form, 255, content))
-                .collect(),
-            cores,
-            tasks: Tasks(
-                (0..TASKS)
-                    .map(|task| WaitRecord::new(number(task)))
-                    .collect(),
-            ),
-        }
+        let cores = (0..count).map(|_| {
+            let core = Box::new(Core::new());
+            core::ptr::from_ref::<Core>(&core).expose_provenance();
+            (core.init(form, 255, content), core)
+        });
+        let (keys, cores) = cores.unzip();
+        let tasks = (0..TASKS).map(|task| WaitRecord::new(number(task)));
+        let tasks = Tasks(tasks.collect());
+        Self { cores, keys, tasks }
     }
 
     fn caller(&self, task: u16) -> Caller<'_> {
@@ -124,24 +108,30 @@ impl Semaphores {
         }
     }
 
+    fn access(&self, semaphore: usize, task: u16) -> Access<'_, Tasks> {
+        Access {
+            tasks: &self.tasks,
+            core: &self.cores[semaphore],
+            key: self.keys[semaphore],
+            caller: self.caller(task),
+        }
+    }
+
     /// Obtains a semaphore.
     ///
     /// # Panics
     /// If it is refused for another reason than those of [`Waited`].
     pub fn obtain(&self, semaphore: usize, task: u16, deadline: Option<Deadline>) -> Waited {
-        let (core, key) = (&self.cores[semaphore], self.keys[semaphore]);
+        let access = self.access(semaphore, task);
+        let (core, key) = (access.core, access.key);
         let limit = WaitLimit::Until(deadline);
-        let obtained = if core.form().kind().has_owner() {
-            if owned::obtain_free(core, key, number(task)) {
-                return Waited::Obtained;
+        let obtained = match core.form().kind().has_owner() {
+            true if owned::obtain_free(core, key, number(task)) => Ok(()),
+            true => {
+                owned::obtain(&access, limit).map(|obtained| assert_eq!(obtained, Obtained::Clean))
             }
-            owned::obtain(&self.tasks, core, key, self.caller(task), limit)
-                .map(|obtained| assert_eq!(obtained, Obtained::Clean))
-        } else {
-            if counting::obtain_free(core, key) {
-                return Waited::Obtained;
-            }
-            counting::obtain(&self.tasks, core, key, self.caller(task), limit)
+            false if counting::obtain_free(core, key) => Ok(()),
+            false => counting::obtain(&access, limit),
         };
         match obtained {
             Ok(()) => Waited::Obtained,
@@ -158,7 +148,6 @@ impl Semaphores {
     /// # Panics
     /// If no task owns it.
     pub fn begin_wait(&self, semaphore: usize, task: u16) {
-        use crate::atomic::Ordering::SeqCst;
         let core = &self.cores[semaphore];
         let locked = Locked::new(&self.tasks, core).expect("a task of a model");
         assert!(locked.set_queued(core.word.load(SeqCst)));
@@ -170,7 +159,6 @@ impl Semaphores {
     /// The task that owns a semaphore, or 0.
     #[must_use]
     pub fn owner(&self, semaphore: usize) -> u16 {
-        use crate::atomic::Ordering::SeqCst;
         slot_of(owner_of(self.cores[semaphore].word.load(SeqCst)))
     }
 
@@ -182,7 +170,6 @@ impl Semaphores {
     /// The priority by which a task is ordered in a queue.
     #[must_use]
     pub fn queue_priority(&self, task: u16) -> u32 {
-        use crate::atomic::Ordering::SeqCst;
         self.tasks.0[usize::from(task)].priority.load(SeqCst)
     }
 
@@ -191,7 +178,8 @@ impl Semaphores {
     /// # Panics
     /// If the release is refused.
     pub fn release(&self, semaphore: usize, task: u16) {
-        let (core, key) = (&self.cores[semaphore], self.keys[semaphore]);
+        let access = self.access(semaphore, task);
+        let (core, key) = (access.core, access.key);
         let released = if core.form().kind().has_owner() {
             if owned::release_free(core, key, number(task)) {
                 if core.form().kind() == Kind::Inherit {
@@ -199,12 +187,12 @@ impl Semaphores {
                 }
                 return;
             }
-            owned::release(&self.tasks, core, key, self.caller(task), false)
+            owned::release(&access, false)
         } else {
             if counting::release_free(core, key, u32::MAX) {
                 return;
             }
-            counting::release(&self.tasks, core, key, u32::MAX)
+            counting::release(&access, u32::MAX)
         };
         released.expect("released by who has it");
     }
@@ -212,7 +200,6 @@ impl Semaphores {
     /// The count, and the number of waiters.
     #[must_use]
     pub fn state(&self, semaphore: usize) -> (u32, u32) {
-        use crate::atomic::Ordering::SeqCst;
         let core = &self.cores[semaphore];
         (
             (core.word.load(SeqCst) >> 32) as u32,
@@ -228,7 +215,6 @@ impl Semaphores {
     /// The effective priority of a task.
     #[must_use]
     pub fn priority(&self, task: u16) -> u32 {
-        use crate::atomic::Ordering::SeqCst;
         let standing = &self.tasks.0[usize::from(task)].standing;
         standing.effective.load(SeqCst) & !BUSY
     }

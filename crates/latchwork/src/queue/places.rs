@@ -8,15 +8,18 @@ use crate::atomic::unless_fault;
 
 /// Three of the four counts; the fourth, *waiting*, is a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Places {
-    pub(crate) free: u32,
-    pub(crate) given: u32,
-    pub(crate) spares: u32,
+pub struct Places {
+    /// Cells that are free.
+    pub free: u32,
+    /// Cells that waiting receivers have been given.
+    pub given: u32,
+    /// Cells beyond the capacity.
+    pub spares: u32,
 }
 
 impl Places {
     /// Whether a message may be sent, by invariant 2.
-    pub(crate) fn has_room(self, waiting: u32) -> bool {
+    pub fn has_room(self, waiting: u32) -> bool {
         self.sendable(waiting) > 0
     }
 
@@ -32,7 +35,7 @@ impl Places {
     }
 
     /// Whether one more receiver may wait, by invariant 3.
-    pub(crate) fn may_wait(self, waiting: u32) -> bool {
+    pub fn may_wait(self, waiting: u32) -> bool {
         let sendable = self.sendable(waiting + 1);
         // The one cell more is for a broadcast.
         unless_fault!(
@@ -44,7 +47,7 @@ impl Places {
 
     /// The number of senders to wake for a receiver that begins to wait, which is one more place by invariant 2.
     #[inline]
-    pub(crate) fn senders_to_wake() -> u32 {
+    pub fn senders_to_wake() -> u32 {
         unless_fault!(QueueWaiterUnannounced, 1, 0)
     }
 }

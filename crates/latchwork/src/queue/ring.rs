@@ -59,8 +59,10 @@ struct Rare {
 
 /// One of the two tasks that use a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// The sender.
     Sender,
+    /// The receiver.
     Receiver,
 }
 

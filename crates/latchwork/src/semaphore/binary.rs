@@ -1,18 +1,13 @@
 //! Handles on semaphores with an owner: binary ones, plain, with a ceiling, or inheriting.
 
-use super::caller::Caller;
-use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{Failure, ObjectRef, Properties, finish_guard_release};
-use super::object::{Discipline, Form, Kind, owner_of};
-use super::owned::{self, Obtained};
-use super::wait::WaitLimit;
-use super::wait_queue::Locked;
-use super::{Priority, priority, report};
+use super::handle::{ObjectRef, Properties, guard, obtaining};
+use super::{
+    Caller, Core, Discipline, Form, Kind, Obtained, Priority, Refusal, WaitLimit, owned, priority,
+};
+use super::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use crate::atomic::Ordering;
 use crate::hook::{self, Site};
-use crate::region::TaskId;
-use crate::region::wait_record::LOWEST;
-use crate::region::{AttachError, Region};
+use crate::region::{Region, TaskId, wait_record::LOWEST};
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
@@ -104,11 +99,6 @@ pub struct BinarySemaphore<'r> {
     has_fast_path: bool,
 }
 
-// SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
-unsafe impl Send for BinarySemaphore<'_> {}
-// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
-unsafe impl Sync for BinarySemaphore<'_> {}
-
 impl<'r> BinarySemaphore<'r> {
     /// The size of a semaphore in the region, in bytes.
     pub const BYTES: usize = ObjectRef::BYTES;
@@ -130,7 +120,8 @@ impl<'r> BinarySemaphore<'r> {
             ceiling: u32::from(options.ceiling.get()),
             obtained: options.obtained,
         };
-        ObjectRef::create(region, name, &properties, Site::caller()).map(Self::on)
+        let (object, _) = ObjectRef::create::<Core>(region, name, &properties, Site::caller())?;
+        Ok(Self::on(object))
     }
 
     /// Opens the semaphore of this name.
@@ -139,10 +130,9 @@ impl<'r> BinarySemaphore<'r> {
     /// See [`SemaphoreError`].
     #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-        ObjectRef::open(region, name, Site::caller(), |form| {
-            form.kind().has_owner() && form.kind() != Kind::Mrsp
-        })
-        .map(Self::on)
+        let accepts = |kind: Kind| kind.has_owner() && kind != Kind::Mrsp;
+        let (object, _) = ObjectRef::open::<Core>(region, name, Site::caller(), accepts)?;
+        Ok(Self::on(object))
     }
 
     pub(crate) fn on(object: ObjectRef<'r>) -> Self {
@@ -154,45 +144,20 @@ impl<'r> BinarySemaphore<'r> {
         }
     }
 
-    /// Obtains the semaphore, waiting while another task owns it.
-    ///
-    /// # Errors
-    /// [`ObtainError::Deadlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Flushed`],
-    /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
-    #[inline]
-    #[track_caller]
-    pub fn obtain(&self) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(WaitLimit::Until(None), Site::caller())
-    }
-
-    /// Obtains the semaphore if no other task owns it at this moment.
-    ///
-    /// # Errors
-    /// [`ObtainError::WouldBlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Deleted`],
-    /// [`ObtainError::Attach`].
-    #[inline]
-    #[track_caller]
-    pub fn try_obtain(&self) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(WaitLimit::Try, Site::caller())
-    }
-
-    /// Obtains the semaphore, waiting for it until `deadline`.
-    ///
-    /// # Errors
-    /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
-    #[inline]
-    #[track_caller]
-    pub fn obtain_until(&self, deadline: Deadline) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(WaitLimit::Until(Some(deadline)), Site::caller())
-    }
-
-    /// Obtains the semaphore, waiting for it for at most `timeout`.
-    ///
-    /// # Errors
-    /// As for [`Self::obtain_until`].
-    #[track_caller]
-    pub fn obtain_for(&self, timeout: Duration) -> Result<Held<'r>, ObtainError> {
-        self.obtain_until(Deadline::after(timeout))
+    obtaining! {
+        Held<'r>, "Obtains the semaphore, waiting for it";
+        /// Obtains the semaphore, waiting while another task owns it.
+        ///
+        /// # Errors
+        /// [`ObtainError::Deadlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Flushed`],
+        /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
+        obtain;
+        /// Obtains the semaphore if no other task owns it at this moment.
+        ///
+        /// # Errors
+        /// [`ObtainError::WouldBlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Deleted`],
+        /// [`ObtainError::Attach`].
+        try_obtain
     }
 
     #[inline(always)]
@@ -202,11 +167,7 @@ impl<'r> BinarySemaphore<'r> {
         } else {
             self.obtain_slow(limit, site)?
         };
-        Ok(Held {
-            semaphore: *self,
-            owner_died: obtained == Obtained::OwnerDied,
-            thread: PhantomData,
-        })
+        Ok(Held::new(*self, obtained))
     }
 
     /// Obtains the semaphore if it is free and the fast path suffices.
@@ -224,11 +185,8 @@ impl<'r> BinarySemaphore<'r> {
     }
 
     #[cold]
-    pub(crate) fn obtain_slow(&self, limit: WaitLimit, site: Site) -> Result<Obtained, Failure> {
-        let ObjectRef { inner, core, key } = self.object;
-        let task = inner.task()?;
-        let obtain = |limit| owned::obtain(inner, core, key, Caller::new(task), limit);
-        Ok(report::obtain(core, limit, site, obtain)?)
+    pub(crate) fn obtain_slow(&self, limit: WaitLimit, site: Site) -> Result<Obtained, Refusal> {
+        self.object.obtain_owned(limit, site, owned::obtain)
     }
 
     /// Releases the semaphore once. Required for each obtain whose guard was [kept](Held::keep), and for a semaphore
@@ -262,15 +220,8 @@ impl<'r> BinarySemaphore<'r> {
 
     #[cold]
     fn release_slow(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
-        let ObjectRef { inner, core, key } = self.object;
-        let released = self.object.calling_owner().and_then(|task| {
-            report::releasing(core, key, Caller::new(task), site);
-            Ok(owned::release(inner, core, key, Caller::new(task), torn)?)
-        });
-        if site != Site::UNKNOWN {
-            report::released(core, key, &released, site);
-        }
-        released
+        let release = |access: &_| owned::release(access, torn);
+        self.object.release_owned(site, release)
     }
 
     /// Ends the waits of all waiters, in the order in which they would be served: they get [`ObtainError::Flushed`].
@@ -290,7 +241,7 @@ impl<'r> BinarySemaphore<'r> {
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.object.delete_named(Site::caller())
+        self.object.delete_named(self.object.core, Site::caller())
     }
 
     /// The ceiling, if there is one.
@@ -312,15 +263,11 @@ impl<'r> BinarySemaphore<'r> {
 
     /// The same in RTEMS's numbers, which include 0.
     pub(crate) fn set_recorded_ceiling(&self, ceiling: u32) -> Result<u32, UseError> {
-        let ObjectRef { inner, core, key } = self.object;
-        inner.task()?;
+        let ObjectRef { inner, core, .. } = self.object;
         if !self.kind.has_ceiling() {
             return Err(UseError::NoCeiling);
         }
-        let locked = Locked::new(inner, core).map_err(AttachError::from)?;
-        if core.key() != Some(key) {
-            return Err(UseError::Deleted);
-        }
+        let locked = self.object.lock()?;
         let before = core.ceiling.swap(ceiling, Ordering::SeqCst);
         drop(locked);
         // A MrsP semaphore's ceiling takes effect with the next obtain.
@@ -334,10 +281,7 @@ impl<'r> BinarySemaphore<'r> {
     /// The task that owns it at this moment. It may have died, if no task has come for the semaphore since.
     #[must_use]
     pub fn owner(&self) -> Option<TaskId> {
-        match owner_of(self.object.word()?) {
-            0 => None,
-            owner => TaskId::from_raw(owner),
-        }
+        self.object.owner()
     }
 
     /// The number of tasks in its queue at this moment.
@@ -358,47 +302,7 @@ impl fmt::Debug for BinarySemaphore<'_> {
     }
 }
 
-/// A binary semaphore that the calling task has obtained; dropping this releases it.
-///
-/// If this is dropped by a panic, the semaphore is released as if its owner had died. In the child of a fork, which
-/// owns nothing, dropping it does nothing.
-#[must_use = "the semaphore is released when this is dropped; see `keep`"]
-pub struct Held<'r> {
-    semaphore: BinarySemaphore<'r>,
-    owner_died: bool,
-    /// The semaphore belongs to the thread.
-    thread: PhantomData<*const ()>,
-}
-
-impl Held<'_> {
-    /// Whether the previous owner died, or panicked: the data that the semaphore protects may be half changed.
-    #[must_use]
-    pub fn owner_died(&self) -> bool {
-        self.owner_died
-    }
-
-    /// Leaves the semaphore obtained; this task must [release](BinarySemaphore::release) it later.
-    pub fn keep(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for Held<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        finish_guard_release(
-            self.semaphore
-                .release_with(std::thread::panicking(), Site::UNKNOWN),
-        );
-    }
-}
-
-impl fmt::Debug for Held<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Held")
-            .field("semaphore", &self.semaphore)
-            .field("owner_died", &self.owner_died)
-            .finish()
-    }
+guard! {
+    /// A binary semaphore that the calling task has obtained; dropping this releases it.
+    Held of BinarySemaphore
 }

@@ -1,27 +1,25 @@
 //! Handles on semaphores with a count: counting and simple binary ones.
 
-use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{ObjectRef, Properties};
-use super::object::{Discipline, Form, Kind};
-use super::wait::WaitLimit;
+use super::handle::{ObjectRef, Properties, obtaining};
+use super::{Core, Discipline, Form, Kind, WaitLimit};
+use super::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use crate::hook::Site;
-use crate::region::Region;
+use crate::region::{Region, wait_record::LOWEST};
 use crate::time::Deadline;
 use core::fmt;
 use core::time::Duration;
 
 macro_rules! handle {
-    ($(#[$meta:meta])* $name:ident, $kind:expr) => {
+    (
+        $(#[$meta:meta])* $name:ident of $kind:expr;
+        $(#[$create:meta])* create;
+        $(#[$release:meta])* release
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub struct $name<'r> {
             object: ObjectRef<'r>,
         }
-
-        // SAFETY: a semaphore is atomics, and links under its lock.
-        unsafe impl Send for $name<'_> {}
-        // SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
-        unsafe impl Sync for $name<'_> {}
 
         impl<'r> $name<'r> {
             /// The size of a semaphore in the region, in bytes.
@@ -33,48 +31,56 @@ macro_rules! handle {
             /// See [`SemaphoreError`].
             #[track_caller]
             pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-                let accepts = |form: Form| form.kind() == $kind;
-                let object = ObjectRef::open(region, name, Site::caller(), accepts)?;
+                let accepts = |kind| kind == $kind;
+                let (object, _) = ObjectRef::open::<Core>(region, name, Site::caller(), accepts)?;
                 Ok(Self { object })
             }
 
-            /// Obtains a unit, waiting while there is none.
-            ///
-            /// # Errors
-            /// [`ObtainError::Flushed`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
-            #[inline]
+            $(#[$create])*
             #[track_caller]
-            pub fn obtain(&self) -> Result<(), ObtainError> {
-                self.object.obtain_unit(WaitLimit::Until(None), Site::caller())
+            pub fn create(
+                region: &'r Region,
+                name: &str,
+                count: u32,
+                discipline: Discipline,
+            ) -> Result<Self, SemaphoreError> {
+                if count > const { $kind.most() } {
+                    return Err(SemaphoreError::Count(count));
+                }
+                let properties = Properties {
+                    form: Form::new($kind, discipline),
+                    count,
+                    ceiling: LOWEST,
+                    obtained: false,
+                };
+                let (object, _) = ObjectRef::create::<Core>(region, name, &properties, Site::caller())?;
+                Ok(Self { object })
             }
 
-            /// Obtains a unit if there is one at this moment.
-            ///
-            /// # Errors
-            /// [`ObtainError::WouldBlock`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
-            #[inline]
-            #[track_caller]
-            pub fn try_obtain(&self) -> Result<(), ObtainError> {
-                self.object.obtain_unit(WaitLimit::Try, Site::caller())
+            obtaining! {
+                (), "Obtains a unit, waiting for one";
+                /// Obtains a unit, waiting while there is none.
+                ///
+                /// # Errors
+                /// [`ObtainError::Flushed`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
+                obtain;
+                /// Obtains a unit if there is one at this moment.
+                ///
+                /// # Errors
+                /// [`ObtainError::WouldBlock`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
+                try_obtain
             }
 
-            /// Obtains a unit, waiting for one until `deadline`.
-            ///
-            /// # Errors
-            /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
-            #[inline]
-            #[track_caller]
-            pub fn obtain_until(&self, deadline: Deadline) -> Result<(), ObtainError> {
-                self.object.obtain_unit(WaitLimit::Until(Some(deadline)), Site::caller())
+            #[inline(always)]
+            fn obtain_with(&self, limit: WaitLimit, site: Site) -> Result<(), ObtainError> {
+                self.object.obtain_unit(limit, site)
             }
 
-            /// Obtains a unit, waiting for one for at most `timeout`.
-            ///
-            /// # Errors
-            /// As for [`Self::obtain_until`].
+            $(#[$release])*
+            #[inline]
             #[track_caller]
-            pub fn obtain_for(&self, timeout: Duration) -> Result<(), ObtainError> {
-                self.obtain_until(Deadline::after(timeout))
+            pub fn release(&self) -> Result<(), ReleaseError> {
+                self.object.release_unit(const { $kind.most() }, Site::caller())
             }
 
             /// Ends the waits of all waiters, in the order in which they would be served: they get
@@ -95,7 +101,7 @@ macro_rules! handle {
             /// [`UseError::Deleted`], [`UseError::Attach`].
             #[track_caller]
             pub fn delete(&self) -> Result<(), UseError> {
-                self.object.delete_named(Site::caller())
+                self.object.delete_named(self.object.core, Site::caller())
             }
 
             /// The count at this moment; 0 if it was deleted.
@@ -140,73 +146,32 @@ handle!(
     /// ```
     ///
     /// A unit that a task has when it dies is lost.
-    CountingSemaphore,
-    Kind::Counting
+    CountingSemaphore of Kind::Counting;
+    /// Creates the semaphore of this name with `count` units, or opens it if there is one of this discipline.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    create;
+    /// Releases a unit; the first waiter gets it, if there is one.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    release
 );
 
 handle!(
     /// A semaphore that is 0 or 1. Any task may release it; a release at 1 changes nothing.
     ///
     /// A task that dies between obtaining and releasing it leaves it at 0.
-    SimpleBinarySemaphore,
-    Kind::SimpleBinary
-);
-
-impl<'r> CountingSemaphore<'r> {
-    /// Creates the semaphore of this name with `count` units, or opens it if there is one of this discipline.
-    ///
-    /// # Errors
-    /// See [`SemaphoreError`].
-    #[track_caller]
-    pub fn create(
-        region: &'r Region,
-        name: &str,
-        count: u32,
-        discipline: Discipline,
-    ) -> Result<Self, SemaphoreError> {
-        let properties = Properties::counting(Form::new(Kind::Counting, discipline), count);
-        let object = ObjectRef::create(region, name, &properties, Site::caller())?;
-        Ok(Self { object })
-    }
-
-    /// Releases a unit; the first waiter gets it, if there is one.
-    ///
-    /// # Errors
-    /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
-    #[inline]
-    #[track_caller]
-    pub fn release(&self) -> Result<(), ReleaseError> {
-        self.object.release_unit(u32::MAX, Site::caller())
-    }
-}
-
-impl<'r> SimpleBinarySemaphore<'r> {
+    SimpleBinarySemaphore of Kind::SimpleBinary;
     /// Creates the semaphore of this name with a count of 0 or 1, or opens it if there is one of this discipline.
     ///
     /// # Errors
     /// [`SemaphoreError::Count`]; see [`SemaphoreError`].
-    #[track_caller]
-    pub fn create(
-        region: &'r Region,
-        name: &str,
-        count: u32,
-        discipline: Discipline,
-    ) -> Result<Self, SemaphoreError> {
-        if count > 1 {
-            return Err(SemaphoreError::Count(count));
-        }
-        let properties = Properties::counting(Form::new(Kind::SimpleBinary, discipline), count);
-        let object = ObjectRef::create(region, name, &properties, Site::caller())?;
-        Ok(Self { object })
-    }
-
+    create;
     /// Sets it to 1, or hands it to the first waiter.
     ///
     /// # Errors
     /// [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
-    #[inline]
-    #[track_caller]
-    pub fn release(&self) -> Result<(), ReleaseError> {
-        self.object.release_unit(1, Site::caller())
-    }
-}
+    release
+);

@@ -9,13 +9,9 @@
 //! A unit that a task had when it died is lost, as in RTEMS: no record says that the task had it. A unit that was
 //! handed to a waiter which dies before its obtain returns counts as obtained.
 
-use super::caller::Caller;
-use super::object::{Core, DELETED, LOW, ONE, QUEUED, is_of, key_of};
-use super::task_table::TaskTable;
-use super::wait::{AdaptiveSpin, WaitLimit, acknowledge, wait};
-use super::wait_queue::Locked;
-use super::wake::Wake;
-use super::{Refusal, ReleaseRefusal};
+use super::object::{LOW, ONE, QUEUED, is_of};
+use super::wait::{AdaptiveSpin, acknowledge, wait};
+use super::{Access, Core, Locked, Refusal, ReleaseError, TaskTable, WaitLimit};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::atomic::unless_fault;
 use crate::region::wait_record::GRANTED;
@@ -28,16 +24,10 @@ use crate::region::wait_record::GRANTED;
 pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
     // Acquire: pairs with the releases, each of which is a link in the chain of exchanges.
     let order = unless_fault!(SemaphoreObtainRelaxed, Acquire, Relaxed);
-    match core.word.compare_exchange(key | ONE, key, order, Relaxed) {
+    let exchange = |word, by| core.word.compare_exchange(word, by, order, Relaxed);
+    match exchange(key | ONE, key) {
         Ok(_) => true,
-        Err(word) => {
-            word & LOW == key
-                && word >= ONE
-                && core
-                    .word
-                    .compare_exchange(word, word - ONE, order, Relaxed)
-                    .is_ok()
-        }
+        Err(word) => word & LOW == key && word >= ONE && exchange(word, word - ONE).is_ok(),
     }
 }
 
@@ -46,15 +36,12 @@ pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
 pub(crate) fn release_free(core: &Core, key: u64, max: u32) -> bool {
     // AcqRel: what was released before passes on to the task that obtains a unit.
     let order = unless_fault!(SemaphoreReleaseRelaxed, AcqRel, Relaxed);
-    match core.word.compare_exchange(key, key | ONE, order, Relaxed) {
+    let exchange = |word, by| core.word.compare_exchange(word, by, order, Relaxed);
+    match exchange(key, key | ONE) {
         Ok(_) => true,
         Err(word) => {
-            word & LOW == key
-                && word >> 32 < u64::from(max)
-                && core
-                    .word
-                    .compare_exchange(word, word + ONE, order, Relaxed)
-                    .is_ok()
+            let has_room = word & LOW == key && word >> 32 < u64::from(max);
+            has_room && exchange(word, word + ONE).is_ok()
         }
     }
 }
@@ -62,12 +49,10 @@ pub(crate) fn release_free(core: &Core, key: u64, max: u32) -> bool {
 /// The slow path of an obtain: there was no unit at once.
 #[cold]
 pub(crate) fn obtain<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
+    access: &Access<'_, T>,
     limit: WaitLimit,
 ) -> Result<(), Refusal> {
+    let (tasks, core, key, caller) = access.parts();
     let mut spin = AdaptiveSpin::new(core, limit);
     loop {
         let word = core.word.load(Relaxed);
@@ -97,11 +82,7 @@ pub(crate) fn obtain<T: TaskTable>(
         }
         if word >= ONE && locked.first().is_none() {
             // `QUEUED` may be of a dead task.
-            if core
-                .word
-                .compare_exchange(word, (word - ONE) & !QUEUED, AcqRel, Relaxed)
-                .is_ok()
-            {
+            if core.replace(word, (word - ONE) & !QUEUED) {
                 return Ok(());
             }
             continue;
@@ -112,8 +93,8 @@ pub(crate) fn obtain<T: TaskTable>(
         if unless_fault!(SemaphoreQueuesUnannounced, locked.set_queued(word), true) {
             locked.enqueue(caller);
             let settled = core.recovered.load(Relaxed);
-            locked.unlock(Wake::NONE);
-            wait(tasks, core, caller, settled, deadline)?;
+            drop(locked);
+            wait(access, settled, deadline)?;
             acknowledge(caller);
             return Ok(());
         }
@@ -122,63 +103,31 @@ pub(crate) fn obtain<T: TaskTable>(
 
 /// The slow path of a release: there was no room at once, or a task waits.
 #[cold]
-pub(crate) fn release<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-    max: u32,
-) -> Result<(), ReleaseRefusal> {
+pub(crate) fn release<T: TaskTable>(access: &Access<'_, T>, max: u32) -> Result<(), ReleaseError> {
+    let (tasks, core, key, _) = access.parts();
     let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
-            return Err(ReleaseRefusal::Deleted);
+            return Err(ReleaseError::Deleted);
         }
         if let Some((slot, record)) = locked.first() {
             locked.remove(slot);
             let wake = Locked::<T>::end_wait(record, GRANTED);
             // Last: until then the flag sends all tasks to the lock, where deaths are detected.
             locked.update_queued_flag();
-            locked.unlock(unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE));
+            drop(locked);
+            unless_fault!(SemaphoreWakesNobody, wake.carry_out(), ());
             return Ok(());
         }
         let full = word >> 32 >= u64::from(max);
         if full && max > 1 {
-            return Err(ReleaseRefusal::Overflow);
+            return Err(ReleaseError::Overflow);
         }
         // A simple binary semaphore stays at 1, without an error; the exchange still publishes what was done before.
         let more = if full { word } else { word + ONE };
-        if core
-            .word
-            .compare_exchange(word, more & !QUEUED, AcqRel, Relaxed)
-            .is_ok()
-        {
+        if core.replace(word, more & !QUEUED) {
             return Ok(());
-        }
-    }
-}
-
-/// Deletes the object; its waiters get the error. Returns `false` if it is deleted already.
-pub(crate) fn delete<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-) -> Result<bool, crate::task::TaskError> {
-    let locked = Locked::new(tasks, core)?;
-    loop {
-        let word = core.word.load(Relaxed);
-        if !is_of(word, key) {
-            return Ok(false);
-        }
-        // From here on it is deleted, even if this task is killed: see `recover`.
-        let deleted = key_of(word) | DELETED | word & QUEUED;
-        if core
-            .word
-            .compare_exchange(word, deleted, AcqRel, Relaxed)
-            .is_ok()
-        {
-            locked.end_all_waits(crate::region::wait_record::DELETED);
-            return Ok(true);
         }
     }
 }

@@ -18,28 +18,24 @@
 //!
 //! A task that polls before it queues is not yet part of a cycle.
 
-use super::caller::Caller;
-use super::object::{Core, core_at, owner_of, slot_of};
-use super::task_table::TaskTable;
+use super::object::{core_at, owner_of, slot_of};
+use super::{Caller, Core, TaskTable};
 use crate::atomic::Ordering::{Acquire, SeqCst};
 use crate::region::wait_record::{STATE, WAITING};
 
 /// Whether the calling task, which waits for `core`, waits for itself.
 pub(crate) fn completes_cycle<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) -> bool {
     loop {
-        let Some(first) = walk(tasks, core, caller) else {
-            return false;
-        };
-        if walk(tasks, core, caller) == Some(first) {
-            return true;
+        let first = walk(tasks, core, caller);
+        if first.is_none() || walk(tasks, core, caller) == first {
+            return first.is_some();
         }
     }
 }
 
 /// Walks the chain back to the calling task; returns a number that differs for different chains, or `None` if the chain
 /// ends elsewhere.
-fn walk<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) -> Option<u64> {
-    let mut core = core;
+fn walk<T: TaskTable>(tasks: &T, mut core: &Core, caller: Caller<'_>) -> Option<u64> {
     let mut digest = 0;
     // A longer chain leads round a cycle of other tasks.
     for _ in 0..=tasks.used() {
@@ -63,9 +59,9 @@ fn walk<T: TaskTable>(tasks: &T, core: &Core, caller: Caller<'_>) -> Option<u64>
         if !waits {
             return None;
         }
-        for part in [owner, u64::from(word), object] {
-            digest = mix(digest, part);
-        }
+        digest = [owner, u64::from(word), object]
+            .into_iter()
+            .fold(digest, mix);
         // SAFETY: a living task waits for it, so this library stored the address. A core is never moved or freed, and
         // its memory is never used otherwise.
         core = unsafe { core_at(object) };

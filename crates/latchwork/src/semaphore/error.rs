@@ -1,12 +1,44 @@
 //! The errors of semaphore operations.
 
-use crate::task::TaskError;
+use super::AttachError;
+#[cfg(not(loom))]
+use super::Priority;
+#[cfg(not(loom))]
+use crate::region::ObjectError;
+
+/// The reason why a semaphore was not created or opened.
+#[cfg(not(loom))]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SemaphoreError {
+    /// The region cannot hold it, or has another object of this name.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// There is a semaphore of this name, but of another kind, discipline or protocol.
+    #[error("the semaphore of this name is of another kind")]
+    OtherKind,
+    /// A simple binary semaphore counts to 1.
+    #[error("a simple binary semaphore cannot begin with {0}")]
+    Count(u32),
+    /// A task with a higher priority than the ceiling cannot create it obtained.
+    #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
+    AboveCeiling {
+        /// The task's priority at present.
+        own: Priority,
+        /// The ceiling.
+        ceiling: Priority,
+    },
+}
 
 #[cfg(not(loom))]
-pub use of_handles::*;
+impl From<AttachError> for SemaphoreError {
+    fn from(error: AttachError) -> Self {
+        Self::Object(error.into())
+    }
+}
 
 /// The reason why an obtain failed, in the code below the handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Refusal {
     WouldBlock,
     TimedOut,
@@ -20,158 +52,99 @@ pub(crate) enum Refusal {
         own: u32,
         ceiling: u32,
     },
-    Task(TaskError),
+    Attach(AttachError),
 }
 
-impl From<TaskError> for Refusal {
-    fn from(error: TaskError) -> Self {
-        Self::Task(error)
+impl From<AttachError> for Refusal {
+    fn from(error: AttachError) -> Self {
+        Self::Attach(error)
     }
 }
 
-/// The reason why nothing was released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReleaseRefusal {
+/// The reason why a semaphore was not obtained.
+#[cfg(not(loom))]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObtainError {
+    /// It is not free at this moment. From `try_obtain` only.
+    #[error("the semaphore is not free")]
+    WouldBlock,
+    /// The deadline passed.
+    #[error("the deadline passed")]
+    TimedOut,
+    /// A flush ended the wait.
+    #[error("the semaphore was flushed")]
+    Flushed,
+    /// The semaphore was deleted.
+    #[error("the semaphore was deleted")]
     Deleted,
-    NotOwner,
-    Overflow,
-    Task(TaskError),
-}
-
-impl From<TaskError> for ReleaseRefusal {
-    fn from(error: TaskError) -> Self {
-        Self::Task(error)
-    }
+    /// The calling task would wait for itself, in a cycle of any length.
+    #[error("waiting would be a deadlock")]
+    Deadlock,
+    /// A task with a higher priority than its ceiling must not use it.
+    #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
+    AboveCeiling {
+        /// The task's priority at present.
+        own: Priority,
+        /// The ceiling.
+        ceiling: Priority,
+    },
+    /// The thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
 }
 
 #[cfg(not(loom))]
-mod of_handles {
-    use super::{Refusal, ReleaseRefusal};
-    use crate::region::{AttachError, ObjectError};
-    use crate::semaphore::Priority;
-
-    /// The reason why a semaphore was not created or opened.
-    #[derive(Debug, thiserror::Error)]
-    #[non_exhaustive]
-    pub enum SemaphoreError {
-        /// The region cannot hold it, or has another object of this name.
-        #[error(transparent)]
-        Object(#[from] ObjectError),
-        /// There is a semaphore of this name, but of another kind, discipline or protocol.
-        #[error("the semaphore of this name is of another kind")]
-        OtherKind,
-        /// A simple binary semaphore counts to 1.
-        #[error("a simple binary semaphore cannot begin with {0}")]
-        Count(u32),
-        /// A task with a higher priority than the ceiling cannot create it obtained.
-        #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
-        AboveCeiling {
-            /// The task's priority at present.
-            own: Priority,
-            /// The ceiling.
-            ceiling: Priority,
-        },
-    }
-
-    impl From<AttachError> for SemaphoreError {
-        fn from(error: AttachError) -> Self {
-            Self::Object(error.into())
+impl From<Refusal> for ObtainError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::WouldBlock => Self::WouldBlock,
+            Refusal::TimedOut => Self::TimedOut,
+            Refusal::Flushed => Self::Flushed,
+            Refusal::Deleted | Refusal::NoObject => Self::Deleted,
+            Refusal::Deadlock => Self::Deadlock,
+            Refusal::AboveCeiling { own, ceiling } => Self::AboveCeiling {
+                own: Priority::recorded(own),
+                ceiling: Priority::recorded(ceiling),
+            },
+            Refusal::Attach(error) => Self::Attach(error),
         }
     }
+}
 
-    /// The reason why a semaphore was not obtained.
-    #[derive(Debug, thiserror::Error)]
-    #[non_exhaustive]
-    pub enum ObtainError {
-        /// It is not free at this moment. From `try_obtain` only.
-        #[error("the semaphore is not free")]
-        WouldBlock,
-        /// The deadline passed.
-        #[error("the deadline passed")]
-        TimedOut,
-        /// A flush ended the wait.
-        #[error("the semaphore was flushed")]
-        Flushed,
-        /// The semaphore was deleted.
-        #[error("the semaphore was deleted")]
-        Deleted,
-        /// The calling task would wait for itself, in a cycle of any length.
-        #[error("waiting would be a deadlock")]
-        Deadlock,
-        /// A task with a higher priority than its ceiling must not use it.
-        #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
-        AboveCeiling {
-            /// The task's priority at present.
-            own: Priority,
-            /// The ceiling.
-            ceiling: Priority,
-        },
-        /// The thread cannot become a task of the region.
-        #[error(transparent)]
-        Attach(#[from] AttachError),
-    }
+/// The reason why a semaphore was not released.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The calling task does not own it.
+    #[error("the task does not own the semaphore")]
+    NotOwner,
+    /// The count is at its limit, 2³² − 1.
+    #[error("the semaphore's count is at its maximum")]
+    Overflow,
+    /// The semaphore was deleted.
+    #[error("the semaphore was deleted")]
+    Deleted,
+    /// The thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
 
-    impl From<Refusal> for ObtainError {
-        fn from(refusal: Refusal) -> Self {
-            match refusal {
-                Refusal::WouldBlock => Self::WouldBlock,
-                Refusal::TimedOut => Self::TimedOut,
-                Refusal::Flushed => Self::Flushed,
-                Refusal::Deleted | Refusal::NoObject => Self::Deleted,
-                Refusal::Deadlock => Self::Deadlock,
-                Refusal::AboveCeiling { own, ceiling } => Self::AboveCeiling {
-                    own: Priority::recorded(own),
-                    ceiling: Priority::recorded(ceiling),
-                },
-                Refusal::Task(error) => Self::Attach(error.into()),
-            }
-        }
-    }
-
-    /// The reason why a semaphore was not released.
-    #[derive(Debug, thiserror::Error)]
-    #[non_exhaustive]
-    pub enum ReleaseError {
-        /// The calling task does not own it.
-        #[error("the task does not own the semaphore")]
-        NotOwner,
-        /// The count is at its limit, 2³² − 1.
-        #[error("the semaphore's count is at its maximum")]
-        Overflow,
-        /// The semaphore was deleted.
-        #[error("the semaphore was deleted")]
-        Deleted,
-        /// The thread cannot become a task of the region.
-        #[error(transparent)]
-        Attach(#[from] AttachError),
-    }
-
-    impl From<ReleaseRefusal> for ReleaseError {
-        fn from(refusal: ReleaseRefusal) -> Self {
-            match refusal {
-                ReleaseRefusal::Deleted => Self::Deleted,
-                ReleaseRefusal::NotOwner => Self::NotOwner,
-                ReleaseRefusal::Overflow => Self::Overflow,
-                ReleaseRefusal::Task(error) => Self::Attach(error.into()),
-            }
-        }
-    }
-
-    /// The reason why a semaphore was not flushed or deleted, or its ceiling not changed.
-    #[derive(Debug, thiserror::Error)]
-    #[non_exhaustive]
-    pub enum UseError {
-        /// The semaphore was deleted.
-        #[error("the semaphore was deleted")]
-        Deleted,
-        /// A task owns it.
-        #[error("the semaphore is owned")]
-        InUse,
-        /// It has no ceiling.
-        #[error("the semaphore has no ceiling")]
-        NoCeiling,
-        /// The thread cannot become a task of the region.
-        #[error(transparent)]
-        Attach(#[from] AttachError),
-    }
+/// The reason why a semaphore was not flushed or deleted, or its ceiling not changed.
+#[cfg(not(loom))]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UseError {
+    /// The semaphore was deleted.
+    #[error("the semaphore was deleted")]
+    Deleted,
+    /// A task owns it.
+    #[error("the semaphore is owned")]
+    InUse,
+    /// It has no ceiling.
+    #[error("the semaphore has no ceiling")]
+    NoCeiling,
+    /// The thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
 }

@@ -1,16 +1,14 @@
 //! What the handles on all kinds have in common: a named object of a region.
 
-use super::caller::Caller;
-use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::object::{Core, DELETED, Form, Kind, key_of};
-use super::wait::WaitLimit;
-use super::wait_queue::Locked;
-use super::{Refusal, counting, mrsp, owned, priority, report};
-use crate::atomic::Ordering;
+use super::object::{DELETED, QUEUED, is_of, key_of, owner_of};
+use super::{Access, Caller, Core, Form, Kind, Locked, Obtained, Priority, Refusal, WaitLimit};
+use super::{ObtainError, ReleaseError, SemaphoreError, TaskTable, UseError};
+use super::{counting, mrsp, priority, report};
+use crate::atomic::Ordering::Relaxed;
 use crate::hook::Site;
-use crate::region::wait_record::{FLUSHED, LOWEST};
+use crate::region::wait_record;
 use crate::region::{
-    AttachError, Inner, ObjectError, Region, Reused, SpareKind, Task, fingerprint,
+    AttachError, Inner, ObjectError, Region, Reused, SpareKind, Task, TaskId, fingerprint,
 };
 use std::sync::Arc;
 
@@ -26,33 +24,6 @@ pub(crate) struct ObjectRef<'r> {
     pub(crate) key: u64,
 }
 
-/// The reason why nothing was obtained.
-pub(crate) enum Failure {
-    Refused(Refusal),
-    Attach(AttachError),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<AttachError> for Failure {
-    fn from(error: AttachError) -> Self {
-        Self::Attach(error)
-    }
-}
-
-impl From<Failure> for ObtainError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused(refusal) => refusal.into(),
-            Failure::Attach(error) => Self::Attach(error),
-        }
-    }
-}
-
 /// The properties of a semaphore to create.
 pub(crate) struct Properties {
     pub(crate) form: Form,
@@ -62,73 +33,99 @@ pub(crate) struct Properties {
     pub(crate) obtained: bool,
 }
 
-impl Properties {
-    pub(crate) fn counting(form: Form, count: u32) -> Self {
-        Self {
-            form,
-            count,
-            ceiling: LOWEST,
-            obtained: false,
-        }
-    }
+/// An object in a region that contains a semaphore.
+pub(super) trait Place: Reused {
+    fn core(&self) -> &Core;
+    /// Prepares it for a new semaphore, under the lock, before other tasks can find it.
+    fn prepare(&self, _properties: &Properties) {}
 }
 
 impl<'r> ObjectRef<'r> {
     pub(super) const BYTES: usize = size_of::<Core>();
 
     /// Creates the semaphore of this name, or opens it if there is one of this form.
-    pub(super) fn create(
+    pub(super) fn create<S: Place>(
         region: &'r Region,
         name: &str,
         properties: &Properties,
         site: Site,
-    ) -> Result<Self, SemaphoreError> {
-        let opened = region.reused(name, |core: &'r Core| {
-            create_or_open_in(region.inner(), core, properties, || ())
+    ) -> Result<(Self, &'r S), SemaphoreError> {
+        let inner = region.inner();
+        let (object, place, creator) = region.reused(name, |place: &'r S| {
+            let caller = Caller::new(inner.task()?);
+            let core = place.core();
+            let _locked = Locked::new(inner, core)?;
+            let (key, creator) = match core.key() {
+                Some(key) if core.form() == properties.form => (key, None),
+                Some(_) => return Err(SemaphoreError::OtherKind),
+                None => {
+                    place.prepare(properties);
+                    (create_locked(core, properties, caller)?, Some(caller))
+                }
+            };
+            Ok((Self { inner, core, key }, place, creator))
         })?;
-        Ok(opened.finish(properties, name, site))
+        report::named(object.core, name, site);
+        if let Some(caller) = creator {
+            finish_creation(inner, object.core, properties, caller, site);
+        }
+        Ok((object, place))
     }
 
-    /// Opens the semaphore of this name if `accepts` accepts its form.
-    pub(super) fn open(
+    /// Opens the semaphore of this name if `accepts` accepts its kind.
+    pub(super) fn open<S: Place>(
         region: &'r Region,
         name: &str,
         site: Site,
-        accepts: impl FnOnce(Form) -> bool,
-    ) -> Result<Self, SemaphoreError> {
-        let open = |core: &'r Core| {
+        accepts: impl FnOnce(Kind) -> bool,
+    ) -> Result<(Self, &'r S), SemaphoreError> {
+        let (object, place) = region.find_reused(name, |place: &'r S| {
+            let (inner, core) = (region.inner(), place.core());
             let key = core.key().ok_or(ObjectError::NotFound)?;
-            if !accepts(core.form()) {
-                return Err(SemaphoreError::OtherKind);
-            }
-            let inner = region.inner();
-            Ok(Self { inner, core, key })
-        };
-        let opened = region.find_reused(name, open)?;
-        report::named(opened.core, name, site);
-        Ok(opened)
+            let object = Self { inner, core, key };
+            let accepted = accepts(core.form().kind()).then_some((object, place));
+            accepted.ok_or(SemaphoreError::OtherKind)
+        })?;
+        report::named(object.core, name, site);
+        Ok((object, place))
+    }
+
+    /// The calling thread's access, as a task of the region.
+    fn access(&self) -> Result<Access<'r, Arc<Inner>>, AttachError> {
+        Ok(self.access_of(self.inner.task()?))
+    }
+
+    fn access_of(&self, task: Task<'r>) -> Access<'r, Arc<Inner>> {
+        Access {
+            tasks: self.inner,
+            core: self.core,
+            key: self.key,
+            caller: Caller::new(task),
+        }
+    }
+
+    /// The object, locked, if it is still the handle's.
+    pub(super) fn lock(&self) -> Result<Locked<'r, Arc<Inner>>, UseError> {
+        self.inner.task()?;
+        let locked = Locked::new(self.inner, self.core)?;
+        let is_mine = self.core.key() == Some(self.key);
+        is_mine.then_some(locked).ok_or(UseError::Deleted)
     }
 
     /// Obtains a unit of a count.
     #[inline(always)]
     pub(crate) fn obtain_unit(&self, limit: WaitLimit, site: Site) -> Result<(), ObtainError> {
-        if self.try_obtain_unit_fast() {
+        if counting::obtain_free(self.core, self.key) {
             return Ok(());
         }
         Ok(self.obtain_unit_slow(limit, site)?)
     }
 
-    /// Obtains a unit if there is one and no task waits.
-    #[inline(always)]
-    pub(crate) fn try_obtain_unit_fast(&self) -> bool {
-        counting::obtain_free(self.core, self.key)
-    }
-
     #[cold]
-    pub(crate) fn obtain_unit_slow(&self, limit: WaitLimit, site: Site) -> Result<(), Failure> {
-        let caller = Caller::new(self.inner.task()?);
-        let obtain = |limit| counting::obtain(self.inner, self.core, self.key, caller, limit);
-        Ok(report::obtain_unit(self.core, limit, site, obtain)?)
+    pub(crate) fn obtain_unit_slow(&self, limit: WaitLimit, site: Site) -> Result<(), Refusal> {
+        let access = self.access()?;
+        let obtain = |limit| counting::obtain(&access, limit);
+        report::obtain_unit(self.core, limit, site, obtain)
     }
 
     /// Releases a unit; the count is at most `max`.
@@ -143,48 +140,72 @@ impl<'r> ObjectRef<'r> {
     #[cold]
     fn release_unit_slow(&self, max: u32, site: Site) -> Result<(), ReleaseError> {
         // The object's lock is robust, and its waiters watch over tasks only: so the caller must be one.
-        self.inner.task()?;
-        let released = counting::release(self.inner, self.core, self.key, max);
-        let released = released.map_err(ReleaseError::from);
+        let released = counting::release(&self.access()?, max);
         report::released(self.core, self.key, &released, site);
         released
     }
 
-    /// The calling task, if it may own the semaphore: an owner is a task already, and the child of a fork does not
-    /// become one when it releases what it does not own.
-    pub(super) fn calling_owner(&self) -> Result<Task<'r>, ReleaseError> {
+    /// Obtains a semaphore with an owner by `obtain`.
+    #[inline]
+    pub(super) fn obtain_owned(
+        &self,
+        limit: WaitLimit,
+        site: Site,
+        obtain: impl Fn(&Access<'r, Arc<Inner>>, WaitLimit) -> Result<Obtained, Refusal>,
+    ) -> Result<Obtained, Refusal> {
+        let access = self.access()?;
+        let obtain = |limit| obtain(&access, limit);
+        report::obtain(self.core, limit, site, obtain)
+    }
+
+    /// Releases a semaphore with an owner by `release`.
+    #[inline]
+    pub(super) fn release_owned(
+        &self,
+        site: Site,
+        release: impl FnOnce(&Access<'r, Arc<Inner>>) -> Result<(), ReleaseError>,
+    ) -> Result<(), ReleaseError> {
+        let released = self.owner_access().and_then(|access| {
+            report::releasing(&access, site);
+            release(&access)
+        });
+        if site != Site::UNKNOWN {
+            report::released(self.core, self.key, &released, site);
+        }
+        released
+    }
+
+    /// The access of the calling task, if it may own the semaphore: an owner is a task already, and the child of a fork
+    /// does not become one when it releases what it does not own.
+    fn owner_access(&self) -> Result<Access<'r, Arc<Inner>>, ReleaseError> {
         let thread = crate::task::Me::get().map_err(AttachError::from)?;
-        self.inner.attached_task(thread).ok_or(match self.word() {
+        let task = self.inner.attached_task(thread);
+        let task = task.ok_or(match self.word() {
             Some(_) => ReleaseError::NotOwner,
             None => ReleaseError::Deleted,
-        })
+        })?;
+        Ok(self.access_of(task))
     }
 
     /// Ends the waits of all waiters; returns their number.
     pub(crate) fn flush(&self, site: Site) -> Result<u32, UseError> {
-        let flushed = self.flush_all();
+        let locked = self.lock();
+        let flushed = locked.map(|locked| locked.end_all_waits(wait_record::FLUSHED));
+        if matches!(flushed, Ok(1..)) {
+            priority::refresh_owner(self.inner, self.core);
+        }
         report::flushed_or_deleted(self.core, &flushed, None, site);
         flushed
     }
 
-    fn flush_all(&self) -> Result<u32, UseError> {
-        self.inner.task()?;
-        let locked = Locked::new(self.inner, self.core).map_err(AttachError::from)?;
-        if self.core.key() != Some(self.key) {
-            return Err(UseError::Deleted);
-        }
-        let count = locked.end_all_waits(FLUSHED);
-        drop(locked);
-        if count > 0 {
-            priority::refresh_owner(self.inner, self.core);
-        }
-        Ok(count)
-    }
-
-    /// Deletes a named semaphore, and frees the name.
-    pub(super) fn delete_named(&self, site: Site) -> Result<(), UseError> {
+    /// Deletes a named semaphore, which lies in `place`, and frees the name.
+    pub(super) fn delete_named<S: Place>(
+        &self,
+        place: *const S,
+        site: Site,
+    ) -> Result<(), UseError> {
         self.delete(site)?;
-        self.inner.release_name(self.core);
+        self.inner.release_name(place);
         Ok(())
     }
 
@@ -197,76 +218,43 @@ impl<'r> ObjectRef<'r> {
     }
 
     fn end(&self) -> Result<(), UseError> {
-        self.inner.task()?;
-        let (inner, core, key) = (self.inner, self.core, self.key);
-        if core.form().kind().has_owner() {
-            let deleted = owned::delete(inner, core, key).map_err(AttachError::from)?;
-            deleted.map_err(|refusal| match refusal {
-                owned::DeleteRefusal::Deleted => UseError::Deleted,
-                owned::DeleteRefusal::InUse => UseError::InUse,
-            })
-        } else if counting::delete(inner, core, key).map_err(AttachError::from)? {
-            Ok(())
-        } else {
-            Err(UseError::Deleted)
+        let Self { inner, core, .. } = *self;
+        let locked = self.lock()?;
+        let has_owner = core.form().kind().has_owner();
+        loop {
+            let word = core.word.load(Relaxed);
+            let owner = owner_of(word);
+            if has_owner && owner != 0 {
+                if TaskTable::is_alive(inner, owner) {
+                    return Err(UseError::InUse);
+                }
+                locked.settle_dead_owner(word);
+            } else if core.replace(word, key_of(word) | DELETED | word & QUEUED) {
+                // It is deleted since that exchange, even if this task is killed: see `recover`.
+                locked.end_all_waits(wait_record::DELETED);
+                return Ok(());
+            }
+        }
+    }
+
+    /// The owner, which may have died, if no task has come for the semaphore since.
+    pub(super) fn owner(&self) -> Option<TaskId> {
+        match owner_of(self.word()?) {
+            0 => None,
+            owner => TaskId::from_raw(owner),
         }
     }
 
     /// The number of waiters.
     pub(crate) fn waiting(&self) -> u32 {
         // Relaxed: the value may be stale when the call returns.
-        self.core.waiting.load(Ordering::Relaxed)
+        self.core.waiting.load(Relaxed)
     }
 
     /// The word, if the handle's semaphore still exists.
     pub(crate) fn word(&self) -> Option<u64> {
-        let word = self.core.word.load(Ordering::Relaxed);
-        super::object::is_of(word, self.key).then_some(word)
-    }
-}
-
-/// A semaphore that was created or opened, under the lock of the region's names.
-pub(super) struct Opened<'r> {
-    object: ObjectRef<'r>,
-    is_new: bool,
-    caller: Caller<'r>,
-}
-
-/// Creates a semaphore in a core without one, or opens the one that is there if it has this form. `prepare` runs for a
-/// new one, under its lock, before other tasks can find it.
-pub(super) fn create_or_open_in<'r>(
-    inner: &'r Arc<Inner>,
-    core: &'r Core,
-    properties: &Properties,
-    prepare: impl FnOnce(),
-) -> Result<Opened<'r>, SemaphoreError> {
-    let caller = Caller::new(inner.task()?);
-    let _locked = Locked::new(inner, core).map_err(AttachError::from)?;
-    let found = core.key();
-    let key = match found {
-        Some(key) if core.form() == properties.form => key,
-        Some(_) => return Err(SemaphoreError::OtherKind),
-        None => {
-            prepare();
-            create_locked(core, properties, caller)?
-        }
-    };
-    Ok(Opened {
-        object: ObjectRef { inner, core, key },
-        is_new: found.is_none(),
-        caller,
-    })
-}
-
-impl<'r> Opened<'r> {
-    /// Does the rest of the creation, without a lock.
-    pub(super) fn finish(self, properties: &Properties, name: &str, site: Site) -> ObjectRef<'r> {
-        let ObjectRef { inner, core, .. } = self.object;
-        report::named(core, name, site);
-        if self.is_new {
-            finish_creation(inner, core, properties, self.caller, site);
-        }
-        self.object
+        let word = self.core.word.load(Relaxed);
+        is_of(word, self.key).then_some(word)
     }
 }
 
@@ -286,6 +274,12 @@ impl Reused for Core {
     }
 }
 
+impl Place for Core {
+    fn core(&self) -> &Core {
+        self
+    }
+}
+
 /// Creates a semaphore in a core without one, under its lock; the calling task owns it if `properties` say so.
 pub(crate) fn create_locked(
     core: &Core,
@@ -293,19 +287,16 @@ pub(crate) fn create_locked(
     caller: Caller<'_>,
 ) -> Result<u64, SemaphoreError> {
     debug_assert!(key_of(DELETED) == 0);
-    if properties.obtained
-        && properties.form.kind().has_ceiling()
-        && caller.priority() < properties.ceiling
-    {
-        return Err(SemaphoreError::AboveCeiling {
-            own: super::Priority::recorded(caller.priority()),
-            ceiling: super::Priority::recorded(properties.ceiling),
-        });
+    let kind = properties.form.kind();
+    let (own, ceiling) = (caller.priority(), properties.ceiling);
+    if properties.obtained && kind.has_ceiling() && own < ceiling {
+        let [own, ceiling] = [own, ceiling].map(Priority::recorded);
+        return Err(SemaphoreError::AboveCeiling { own, ceiling });
     }
-    let content = match properties.form.kind().has_owner() {
+    let content = match kind.has_owner() {
         true if properties.obtained => {
-            if properties.form.kind() == Kind::Mrsp {
-                mrsp::before_creation(caller, properties.ceiling);
+            if kind == Kind::Mrsp {
+                mrsp::before_creation(caller, ceiling);
             }
             caller.record.standing.obtained();
             caller.task
@@ -324,22 +315,118 @@ pub(crate) fn finish_creation(
     caller: Caller<'_>,
     site: Site,
 ) {
-    if properties.obtained {
-        report::created(core, site);
+    if !properties.obtained {
+        return;
     }
+    report::created(core, site);
     match properties.form.kind() {
-        Kind::Ceiling if properties.obtained => priority::push_ceiling(inner, core, caller),
-        Kind::Mrsp if properties.obtained => mrsp::after_creation(inner, core, caller),
+        Kind::Ceiling => priority::push_ceiling(inner, core, caller),
+        Kind::Mrsp => mrsp::after_creation(inner, core, caller),
         _ => {}
     }
 }
 
-/// Handles the result of a guard's release.
-#[inline]
-pub(super) fn finish_guard_release(released: Result<(), ReleaseError>) {
-    match released {
-        // The guard is a parent's, or the semaphore was released by hand.
-        Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
-        Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
-    }
+/// The functions of a handle that obtain, by its function `obtain_with`.
+macro_rules! obtaining {
+    (
+        $held:ty, $what:literal;
+        $(#[$obtain:meta])* obtain;
+        $(#[$try_obtain:meta])* try_obtain
+    ) => {
+        $(#[$obtain])*
+        #[inline]
+        #[track_caller]
+        pub fn obtain(&self) -> Result<$held, ObtainError> {
+            self.obtain_with(WaitLimit::Until(None), Site::caller())
+        }
+
+        $(#[$try_obtain])*
+        #[inline]
+        #[track_caller]
+        pub fn try_obtain(&self) -> Result<$held, ObtainError> {
+            self.obtain_with(WaitLimit::Try, Site::caller())
+        }
+
+        #[doc = concat!($what, " until `deadline`.")]
+        ///
+        /// # Errors
+        /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
+        #[inline]
+        #[track_caller]
+        pub fn obtain_until(&self, deadline: Deadline) -> Result<$held, ObtainError> {
+            self.obtain_with(WaitLimit::Until(Some(deadline)), Site::caller())
+        }
+
+        #[doc = concat!($what, " for at most `timeout`.")]
+        ///
+        /// # Errors
+        /// As for [`Self::obtain_until`].
+        #[track_caller]
+        pub fn obtain_for(&self, timeout: Duration) -> Result<$held, ObtainError> {
+            self.obtain_until(Deadline::after(timeout))
+        }
+    };
 }
+pub(super) use obtaining;
+
+/// The guard of a semaphore with an owner, which the handle's function `release_with` releases.
+macro_rules! guard {
+    ($(#[$meta:meta])* $held:ident of $semaphore:ident) => {
+        $(#[$meta])*
+        ///
+        /// If this is dropped by a panic, the semaphore is released as if its owner had died. In the child of a fork,
+        /// which owns nothing, dropping it does nothing.
+        #[must_use = "the semaphore is released when this is dropped; see `keep`"]
+        pub struct $held<'r> {
+            semaphore: $semaphore<'r>,
+            owner_died: bool,
+            /// The semaphore belongs to the thread.
+            thread: PhantomData<*const ()>,
+        }
+
+        impl<'r> $held<'r> {
+            #[inline(always)]
+            fn new(semaphore: $semaphore<'r>, obtained: Obtained) -> Self {
+                Self {
+                    semaphore,
+                    owner_died: obtained == Obtained::OwnerDied,
+                    thread: PhantomData,
+                }
+            }
+
+            /// Whether the previous owner died, or panicked: the data that the semaphore protects may be half changed.
+            #[must_use]
+            pub fn owner_died(&self) -> bool {
+                self.owner_died
+            }
+
+            #[doc = concat!(
+                "Leaves the semaphore obtained; this task must [release](", stringify!($semaphore), "::release) it later."
+            )]
+            pub fn keep(self) {
+                core::mem::forget(self);
+            }
+        }
+
+        impl Drop for $held<'_> {
+            #[inline]
+            fn drop(&mut self) {
+                let torn = std::thread::panicking();
+                match self.semaphore.release_with(torn, Site::UNKNOWN) {
+                    // The guard is a parent's, or the semaphore was released by hand.
+                    Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
+                    Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
+                }
+            }
+        }
+
+        impl fmt::Debug for $held<'_> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut formatter = formatter.debug_struct(stringify!($held));
+                formatter.field("semaphore", &self.semaphore);
+                formatter.field("owner_died", &self.owner_died).finish()
+            }
+        }
+    };
+}
+pub(super) use guard;

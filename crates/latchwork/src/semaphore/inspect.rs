@@ -1,29 +1,11 @@
 //! A region's semaphores, as read from outside: see [`region::inspect`](crate::region::inspect).
-#![allow(unsafe_code)]
 
 use super::handle::FINGERPRINT;
+pub use super::object::Kind as SemaphoreKind;
 use super::object::{Core, DELETED, DIED, Kind, owner_of, slot_of};
 use crate::atomic::Ordering::Relaxed;
 use crate::region::inspect::{AnyBytes, Contents, RegionPlace, TaskState, TaskWait};
 use std::collections::BTreeMap;
-
-/// The kind of a semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum SemaphoreKind {
-    /// A counting semaphore.
-    Counting,
-    /// A simple binary semaphore: it counts to one.
-    SimpleBinary,
-    /// A binary semaphore: it has an owner.
-    Binary,
-    /// Its owner has at least the ceiling.
-    Ceiling,
-    /// Its owner has at least the priority of its best waiter.
-    Inherit,
-    /// Its owner has at least the ceiling of its CPU, and waiters may lend it their CPUs.
-    Mrsp,
-}
 
 /// A semaphore of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,14 +98,7 @@ fn semaphore(
     Some(SemaphoreReport {
         name,
         address,
-        kind: match kind {
-            Kind::Counting => SemaphoreKind::Counting,
-            Kind::SimpleBinary => SemaphoreKind::SimpleBinary,
-            Kind::Binary => SemaphoreKind::Binary,
-            Kind::Ceiling => SemaphoreKind::Ceiling,
-            Kind::Inherit => SemaphoreKind::Inherit,
-            Kind::Mrsp => SemaphoreKind::Mrsp,
-        },
+        kind,
         by_priority: form.is_by_priority(),
         count: match kind.has_owner() {
             true => u32::from(owner.is_none()),

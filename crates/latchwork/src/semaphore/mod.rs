@@ -51,24 +51,6 @@
 //! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest, a waiter at once (at a semaphore without an owner, within 10 ms) |
 //! | a task that had obtained a unit of a count | the unit is lost: no record says which task has it |
 //!
-//! # Where things are
-//!
-//! | file | what |
-//! | --- | --- |
-//! | `object.rs` | the object: its word, and what its lock protects |
-//! | `wait_queue.rs` | the queue, and how its links are rebuilt |
-//! | `wait.rs` | how a wait begins and ends, and why no wake-up is lost |
-//! | `counting.rs` | semaphores with a count |
-//! | `owned.rs` | semaphores with an owner; what a kill between any two steps leaves |
-//! | `deadlock.rs` | deadlock detection |
-//! | `priority.rs` `priority/` | effective priorities: ceilings, inheritance |
-//! | `mrsp.rs` `mrsp/` | ceilings of CPUs, and waiters that lend theirs |
-//! | `caller.rs` `wake.rs` | the calling task; a wake-up that is due |
-//! | `task_table.rs` | what the above needs of a region |
-//! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
-//! | `report.rs` | reports to the checker, on paths that are slow already |
-//! | `inspect.rs` | a semaphore read from outside |
-//!
 //! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
 //! operation that need not wait is one compare-and-swap; otherwise it takes the object's own robust lock. The only
 //! other lock is a small one for each task whose priority is recomputed. *Signal handlers* must not use a semaphore
@@ -81,11 +63,10 @@
 
 #[cfg(not(loom))]
 mod binary;
-pub(crate) mod caller;
 #[cfg(not(loom))]
 mod count_handles;
 pub(crate) mod counting;
-pub(crate) mod deadlock;
+mod deadlock;
 mod error;
 #[cfg(not(loom))]
 pub(crate) mod handle;
@@ -100,20 +81,29 @@ pub(crate) mod priority;
 mod report;
 #[cfg(not(loom))]
 mod task;
-pub(crate) mod task_table;
-pub(crate) mod wait;
-pub(crate) mod wait_queue;
-pub(crate) mod wake;
+mod task_table;
+mod wait;
+mod wait_queue;
 
-#[cfg(not(loom))]
-pub use binary::{BinaryOptions, BinarySemaphore, Held};
-#[cfg(not(loom))]
-pub use count_handles::{CountingSemaphore, SimpleBinarySemaphore};
-#[cfg(not(loom))]
-pub use error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-pub(crate) use error::{Refusal, ReleaseRefusal};
-#[cfg(not(loom))]
-pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
+pub use error::ReleaseError;
 pub use object::Discipline;
 #[cfg(not(loom))]
-pub use task::{NoSuchTask, Priority, TaskPriority};
+pub use {
+    binary::{BinaryOptions, BinarySemaphore, Held},
+    count_handles::{CountingSemaphore, SimpleBinarySemaphore},
+    error::{ObtainError, SemaphoreError, UseError},
+    mrsp::{Helping, MrspHeld, MrspSemaphore},
+    task::{NoSuchTask, Priority, TaskPriority},
+};
+
+pub(crate) use error::Refusal;
+pub(crate) use object::{Core, Form, Kind};
+pub(crate) use owned::Obtained;
+pub(crate) use task_table::{Access, Caller, TaskTable};
+pub(crate) use wait::WaitLimit;
+pub(crate) use wait_queue::{Locked, Wake};
+
+#[cfg(not(loom))]
+use crate::region::AttachError;
+#[cfg(loom)]
+use crate::task::TaskError as AttachError;

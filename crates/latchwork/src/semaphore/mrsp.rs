@@ -6,9 +6,7 @@
 //! one task of each CPU waits. A waiter has no other work: if the owner is preempted, it continues on the waiter's CPU.
 //! So a critical section takes at most its own time, multiplied by the number of CPUs.
 //!
-//! | word | meaning |
-//! | --- | --- |
-//! | as in `owned.rs`, but never `NESTED` | |
+//! The word is as in `owned.rs`, but never `NESTED`.
 //!
 //! | the caller's `waits_at`, `spins_at` | its record | meaning | entered by |
 //! | --- | --- | --- | --- |
@@ -88,14 +86,11 @@ mod lend;
 pub use handle::{Helping, MrspHeld, MrspSemaphore};
 pub(crate) use handle::{obtain_at, release_from};
 
-use super::caller::Caller;
-use super::object::{Core, DIED, is_of, owner_of};
-use super::owned::{self, Acquisition, Obtained};
-use super::task_table::TaskTable;
-use super::wait::{WaitLimit, acknowledge, cancel_wait, wait_outcome};
-use super::wait_queue::Locked;
-use super::wake::Wake;
-use super::{Refusal, ReleaseRefusal, deadlock, priority};
+use super::object::{DIED, is_of, owner_of};
+use super::owned::{self, Acquisition};
+use super::wait::{acknowledge, cancel_wait, wait_outcome};
+use super::{Access, Caller, Core, Locked, Obtained, Refusal, ReleaseError, TaskTable, WaitLimit};
+use super::{deadlock, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::backoff::pause;
 use crate::region::{Inner, Parked};
@@ -108,14 +103,12 @@ const POLLS_PER_CLOCK_READ: u32 = 100;
 
 /// Obtains the semaphore. `ceiling_on`: the ceiling of a CPU.
 #[cold]
-pub(crate) fn obtain(
-    tasks: &Arc<Inner>,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
+fn obtain(
+    access: &Access<'_, Arc<Inner>>,
     limit: WaitLimit,
     ceiling_on: impl Fn(u32) -> u32,
 ) -> Result<Obtained, Refusal> {
+    let (tasks, core, key, caller) = access.parts();
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(Refusal::NoObject);
@@ -137,14 +130,14 @@ pub(crate) fn obtain(
     // SeqCst: ordered before the refresh, which reads it.
     standing.waits_at.store(ceiling, SeqCst);
     priority::refresh(tasks, caller.task, false);
-    let taken = acquire(tasks, core, key, caller, limit);
+    let taken = acquire(access, limit);
     if taken.is_ok() {
         standing.obtained();
         record_ownership(tasks, core, caller, ceiling);
     }
     standing.spins_at.store(0, Relaxed);
     standing.waits_at.store(0, SeqCst);
-    if taken == Ok(Obtained::OwnerDied) {
+    if matches!(taken, Ok(Obtained::OwnerDied)) {
         owned::clear_owner_died(tasks, core);
     }
     if taken.is_ok() {
@@ -166,11 +159,8 @@ fn record_ownership(tasks: &Arc<Inner>, core: &Core, caller: Caller<'_>, ceiling
 /// The calling task is about to create a semaphore that it owns: other tasks may help as soon as it exists.
 pub(super) fn before_creation(caller: Caller<'_>, ceiling: u32) {
     lend::note_home(caller);
-    caller
-        .record
-        .standing
-        .waits_at
-        .store(ceiling.max(1), SeqCst);
+    let waits_at = &caller.record.standing.waits_at;
+    waits_at.store(ceiling.max(1), SeqCst);
 }
 
 /// The calling task has created the semaphore, and owns it.
@@ -180,24 +170,19 @@ pub(super) fn after_creation(tasks: &Arc<Inner>, core: &Core, caller: Caller<'_>
     waits_at.store(0, SeqCst);
 }
 
-fn acquire(
-    tasks: &Arc<Inner>,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
-    limit: WaitLimit,
-) -> Result<Obtained, Refusal> {
+fn acquire(access: &Access<'_, Arc<Inner>>, limit: WaitLimit) -> Result<Obtained, Refusal> {
+    let (tasks, core, key, caller) = access.parts();
     if owned::obtain_free(core, key, caller.task) {
         return Ok(Obtained::Clean);
     }
-    let settled = match Locked::new(tasks, core)?.acquire_or_enqueue(key, caller, limit)? {
+    let settled = match owned::acquire_or_enqueue(access, limit)? {
         Acquisition::Owned(obtained) => return Ok(obtained),
         Acquisition::Queued(settled) => settled,
     };
     let waited = if deadlock::completes_cycle(tasks, core, caller) {
-        cancel_wait(tasks, core, caller, Refusal::Deadlock)
+        cancel_wait(access, Refusal::Deadlock)
     } else {
-        wait(tasks, core, caller, settled, limit.deadline())
+        wait(access, settled, limit.deadline())
     };
     if waited.is_err() {
         // The owner may no longer use this CPU.
@@ -210,12 +195,11 @@ fn acquire(
 
 /// Waits, after the entry into the queue, for the end of the wait: see `wait.rs`.
 fn wait(
-    tasks: &Arc<Inner>,
-    core: &Core,
-    caller: Caller<'_>,
+    access: &Access<'_, Arc<Inner>>,
     mut settled: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
+    let (tasks, core, _, caller) = access.parts();
     // The owner to which the CPU is lent, and the level at which the caller spins, if it does.
     let mut helped = (0, None);
     let mut spins = false;
@@ -240,19 +224,19 @@ fn wait(
         let now = (owner, lend::spin_level(tasks, caller, owner));
         if now != helped {
             helped = now;
-            spins = lend::lend_cpu(tasks, core, caller, owner, now.1);
+            spins = lend::lend_cpu(access, owner, now.1);
             continue;
         }
         if spins {
             let is_late = polls.is_multiple_of(POLLS_PER_CLOCK_READ)
                 && deadline.is_some_and(Deadline::has_passed);
             if is_late {
-                return cancel_wait(tasks, core, caller, Refusal::TimedOut);
+                return cancel_wait(access, Refusal::TimedOut);
             }
             pause(polls);
             polls = polls.wrapping_add(1);
         } else if tasks.park(&caller.record.word, word, deaths, deadline) == Parked::TimedOut {
-            return cancel_wait(tasks, core, caller, Refusal::TimedOut);
+            return cancel_wait(access, Refusal::TimedOut);
         }
     }
 }
@@ -265,22 +249,16 @@ fn settle_deaths(tasks: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
     if owner != 0 && !tasks.is_alive(owner) {
         locked.settle_dead_owner(word);
     }
-    locked.unlock(Wake::NONE);
     Ok(())
 }
 
 /// Releases the semaphore. `torn`: the next owner gets the report of owner death.
 #[cold]
-pub(crate) fn release(
-    tasks: &Arc<Inner>,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
-    torn: bool,
-) -> Result<(), ReleaseRefusal> {
-    let word = owned::word_if_owned(core, key, caller)?;
+fn release(access: &Access<'_, Arc<Inner>>, torn: bool) -> Result<(), ReleaseError> {
+    let (tasks, core, _, caller) = access.parts();
+    let word = owned::word_if_owned(access)?;
     priority::remove_ceiling(core, caller);
-    owned::hand_over_or_free(tasks, core, key, caller, torn || word & DIED != 0)?;
+    owned::hand_over_or_free(access, torn || word & DIED != 0)?;
     // The task returns to its home CPU before its priority falls: with its own priority it might wait long for this
     // CPU.
     lend::return_home(tasks, caller);

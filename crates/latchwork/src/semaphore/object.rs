@@ -15,7 +15,8 @@
 
 #[cfg(not(loom))]
 use crate::atomic::AtomicUsize;
-use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::atomic::{AtomicU32, AtomicU64, const_unless_loom};
 use crate::mutex::Robust;
 
 pub(crate) const QUEUED: u64 = 1;
@@ -32,14 +33,21 @@ pub(crate) const LOW: u64 = FLAGS | KEY;
 pub(crate) const ONE: u64 = 1 << 32;
 
 /// The kind of a semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
-pub(crate) enum Kind {
+#[non_exhaustive]
+pub enum Kind {
+    /// A counting semaphore.
     Counting = 0,
+    /// A simple binary semaphore: it counts to one.
     SimpleBinary = 1,
+    /// A binary semaphore: it has an owner.
     Binary = 2,
+    /// Its owner has at least the ceiling.
     Ceiling = 3,
+    /// Its owner has at least the priority of its best waiter.
     Inherit = 4,
+    /// Its owner has at least the ceiling of its CPU, and waiters may lend it their CPUs.
     Mrsp = 5,
 }
 
@@ -54,8 +62,11 @@ impl Kind {
     }
 
     /// The largest count.
-    pub(crate) fn most(self) -> u32 {
-        if self == Self::Counting { u32::MAX } else { 1 }
+    pub(crate) const fn most(self) -> u32 {
+        match self {
+            Self::Counting => u32::MAX,
+            _ => 1,
+        }
     }
 }
 
@@ -164,7 +175,7 @@ impl Core {
     pub(crate) fn form(&self) -> Form {
         // Relaxed: it changes only while there is no object; a task that has the object's key read it from the word
         // with Acquire.
-        Form(self.form.load(Ordering::Relaxed))
+        Form(self.form.load(Relaxed))
     }
 
     /// The address by which records name it.
@@ -176,19 +187,26 @@ impl Core {
     /// lock; the last store commits it.
     pub(crate) fn init(&self, form: Form, ceiling: u32, content: u64) -> u64 {
         // Relaxed: under the lock, and published by the word.
-        let key = key_of(self.word.load(Ordering::Relaxed).wrapping_add(NEXT_KEY));
-        self.form.store(form.0, Ordering::Relaxed);
-        self.ceiling.store(ceiling, Ordering::Relaxed);
-        self.nest.store(0, Ordering::Relaxed);
+        let key = key_of(self.word.load(Relaxed).wrapping_add(NEXT_KEY));
+        self.form.store(form.0, Relaxed);
+        self.ceiling.store(ceiling, Relaxed);
+        self.nest.store(0, Relaxed);
         // Release: pairs with the Acquire of a task that reads the key.
-        self.word.store(content | key, Ordering::Release);
+        self.word.store(content | key, Release);
         key
+    }
+
+    /// Replaces the word, if it is still `word`.
+    pub(crate) fn replace(&self, word: u64, by: u64) -> bool {
+        // AcqRel: the word passes on what releases before this one have published.
+        let replaced = self.word.compare_exchange(word, by, AcqRel, Relaxed);
+        replaced.is_ok()
     }
 
     /// The key of the current object, if there is one.
     pub(crate) fn key(&self) -> Option<u64> {
         // Acquire: pairs with `init`.
-        let word = self.word.load(Ordering::Acquire);
+        let word = self.word.load(Acquire);
         (word & DELETED == 0).then_some(key_of(word))
     }
 }

@@ -23,20 +23,14 @@
 //! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
 //! sleeps, and the death wakes it.
 
-use super::caller::Caller;
-use super::object::{
-    Core, DELETED, DIED, Kind, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of,
-};
-use super::task_table::TaskTable;
-use super::wait::{AdaptiveSpin, WaitLimit, acknowledge, cancel_wait, wait};
-use super::wait_queue::Locked;
-use super::wake::Wake;
-use super::{Refusal, ReleaseRefusal, deadlock, priority};
+use super::object::{DELETED, DIED, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of};
+use super::wait::{AdaptiveSpin, acknowledge, cancel_wait, wait};
+use super::{Access, AttachError, Caller, Core, Kind, Locked, Refusal, ReleaseError, TaskTable};
+use super::{WaitLimit, Wake, deadlock, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
 use crate::backoff::FIRST_POLLS;
 use crate::region::wait_record::{GRANTED, STATE, WAITING, WaitRecord};
-use crate::task::TaskError;
 
 /// The result of a successful obtain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +42,9 @@ pub(crate) enum Obtained {
 impl Obtained {
     /// What a task learns that has become the owner of the semaphore with this word.
     pub(super) fn from_word(word: u64) -> Self {
-        if word & DIED == 0 {
-            Self::Clean
-        } else {
-            Self::OwnerDied
+        match word & DIED {
+            0 => Self::Clean,
+            _ => Self::OwnerDied,
         }
     }
 }
@@ -60,39 +53,27 @@ impl Obtained {
 #[inline(always)]
 pub(crate) fn obtain_free(core: &Core, key: u64, task: u64) -> bool {
     // Acquire: pairs with the releases.
-    core.word
-        .compare_exchange(
-            key,
-            key | task,
-            unless_fault!(SemaphoreObtainRelaxed, Acquire, Relaxed),
-            Relaxed,
-        )
-        .is_ok()
+    let order = unless_fault!(SemaphoreObtainRelaxed, Acquire, Relaxed);
+    let obtained = core.word.compare_exchange(key, key | task, order, Relaxed);
+    obtained.is_ok()
 }
 
 /// Releases the semaphore if no task waits and the caller has obtained it once. For kinds without a ceiling.
 #[inline(always)]
 pub(crate) fn release_free(core: &Core, key: u64, task: u64) -> bool {
     // Release: pairs with the Acquire of the next owner.
-    core.word
-        .compare_exchange(
-            key | task,
-            key,
-            unless_fault!(SemaphoreReleaseRelaxed, Release, Relaxed),
-            Relaxed,
-        )
-        .is_ok()
+    let order = unless_fault!(SemaphoreReleaseRelaxed, Release, Relaxed);
+    let released = core.word.compare_exchange(key | task, key, order, Relaxed);
+    released.is_ok()
 }
 
 /// Obtains the semaphore in any state: the slow path.
 #[cold]
 pub(crate) fn obtain<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
+    access: &Access<'_, T>,
     limit: WaitLimit,
 ) -> Result<Obtained, Refusal> {
+    let (tasks, core, key, caller) = access.parts();
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
         return Err(Refusal::NoObject);
@@ -102,7 +83,7 @@ pub(crate) fn obtain<T: TaskTable>(
         caller.record.standing.obtained();
         return Ok(Obtained::Clean);
     }
-    let obtained = acquire(tasks, core, key, caller, limit)?;
+    let obtained = acquire(access, limit)?;
     caller.record.standing.obtained();
     if core.form().kind() == Kind::Ceiling {
         priority::push_ceiling(tasks, core, caller);
@@ -124,14 +105,10 @@ pub(super) fn clear_owner_died<T: TaskTable>(tasks: &T, core: &Core) {
 
 /// Changes flags of a semaphore that the calling task owns; meanwhile other tasks may set `QUEUED`.
 fn change_flags(core: &Core, change: impl Fn(u64) -> u64) {
-    let mut word = core.word.load(Relaxed);
     // AcqRel: as in `update_queued_flag`.
-    while let Err(now) = core
+    let _ = core
         .word
-        .compare_exchange(word, change(word), AcqRel, Relaxed)
-    {
-        word = now;
-    }
+        .fetch_update(AcqRel, Relaxed, |word| Some(change(word)));
 }
 
 /// Counts one more, or one less, nested obtain of the owner.
@@ -162,13 +139,8 @@ fn check_ceiling(core: &Core, caller: Caller<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn acquire<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
-    limit: WaitLimit,
-) -> Result<Obtained, Refusal> {
+fn acquire<T: TaskTable>(access: &Access<'_, T>, limit: WaitLimit) -> Result<Obtained, Refusal> {
+    let (tasks, core, key, caller) = access.parts();
     let mut spin = AdaptiveSpin::new(core, limit);
     loop {
         let word = core.word.load(Relaxed);
@@ -190,9 +162,7 @@ fn acquire<T: TaskTable>(
         }
         let polls = match limit {
             WaitLimit::Try => return Err(Refusal::WouldBlock),
-            WaitLimit::Until(_) if priority::outranks_owner(tasks, core, caller, owner) => {
-                FIRST_POLLS
-            }
+            WaitLimit::Until(_) if priority::outranks_owner(access, owner) => FIRST_POLLS,
             WaitLimit::Until(_) => caller.polls_before_queue(),
         };
         if !spin.poll_again(polls) {
@@ -200,15 +170,15 @@ fn acquire<T: TaskTable>(
         }
     }
     spin.finish(false);
-    let settled = match Locked::new(tasks, core)?.acquire_or_enqueue(key, caller, limit)? {
+    let settled = match acquire_or_enqueue(access, limit)? {
         Acquisition::Owned(obtained) => return Ok(obtained),
         Acquisition::Queued(settled) => settled,
     };
     priority::donate(tasks, core, caller);
     if deadlock::completes_cycle(tasks, core, caller) {
-        cancel_wait(tasks, core, caller, Refusal::Deadlock)?;
+        cancel_wait(access, Refusal::Deadlock)?;
     } else {
-        wait(tasks, core, caller, settled, limit.deadline())?;
+        wait(access, settled, limit.deadline())?;
     }
     // Acquire: the last owner's writes come with the grant, which was read with Acquire.
     Ok(Obtained::from_word(core.word.load(Relaxed)))
@@ -222,17 +192,13 @@ pub(super) enum Acquisition {
 }
 
 /// The word of a semaphore that the calling task is about to release, if the task owns it.
-pub(super) fn word_if_owned(
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
-) -> Result<u64, ReleaseRefusal> {
-    let word = core.word.load(Relaxed);
-    if !is_of(word, key) {
-        return Err(ReleaseRefusal::Deleted);
+pub(super) fn word_if_owned<T>(access: &Access<'_, T>) -> Result<u64, ReleaseError> {
+    let word = access.core.word.load(Relaxed);
+    if !is_of(word, access.key) {
+        return Err(ReleaseError::Deleted);
     }
-    if owner_of(word) != caller.task {
-        return Err(ReleaseRefusal::NotOwner);
+    if owner_of(word) != access.caller.task {
+        return Err(ReleaseError::NotOwner);
     }
     Ok(word)
 }
@@ -240,13 +206,11 @@ pub(super) fn word_if_owned(
 /// Releases the semaphore in any state: the slow path. `torn`: the next owner gets the report of owner death.
 #[cold]
 pub(crate) fn release<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
+    access: &Access<'_, T>,
     torn: bool,
-) -> Result<(), ReleaseRefusal> {
-    let word = word_if_owned(core, key, caller)?;
+) -> Result<(), ReleaseError> {
+    let (tasks, core, _, caller) = access.parts();
+    let word = word_if_owned(access)?;
     // An inner release by a panic is remembered until the last one.
     let torn = torn || word & DIED != 0;
     if word & NESTED != 0 {
@@ -260,19 +224,17 @@ pub(crate) fn release<T: TaskTable>(
     if core.form().kind() == Kind::Ceiling {
         priority::remove_ceiling(core, caller);
     }
-    hand_over_or_free(tasks, core, key, caller, torn)?;
+    hand_over_or_free(access, torn)?;
     caller.record.standing.released();
     priority::lower_priority(tasks, core, caller);
     Ok(())
 }
 
 pub(super) fn hand_over_or_free<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-    caller: Caller<'_>,
+    access: &Access<'_, T>,
     torn: bool,
-) -> Result<(), TaskError> {
+) -> Result<(), AttachError> {
+    let (tasks, core, key, caller) = access.parts();
     if !torn && release_free(core, key, caller.task) {
         return Ok(());
     }
@@ -281,11 +243,8 @@ pub(super) fn hand_over_or_free<T: TaskTable>(
     loop {
         if let Some((heir, wake)) = locked.hand_over(key, died) {
             let kind = core.form().kind();
-            let next = if kind == Kind::Inherit {
-                locked.first()
-            } else {
-                None
-            };
+            let inherits = kind == Kind::Inherit;
+            let next = inherits.then(|| locked.first()).flatten();
             let next = next.map(|(_, record)| record.priority.load(Relaxed));
             drop(locked);
             if kind.has_ceiling() {
@@ -294,101 +253,48 @@ pub(super) fn hand_over_or_free<T: TaskTable>(
             } else if let Some(next) = next {
                 priority::refresh_heir(tasks, heir, next);
             }
-            unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE).carry_out();
+            unless_fault!(SemaphoreWakesNobody, wake.carry_out(), ());
             return Ok(());
         }
         let word = core.word.load(Relaxed);
-        // Release: pairs with the Acquire of the next owner.
-        if core
-            .word
-            .compare_exchange(word, key | died, AcqRel, Relaxed)
-            .is_ok()
-        {
+        // Its Release pairs with the Acquire of the next owner.
+        if core.replace(word, key | died) {
             return Ok(());
         }
     }
 }
 
-/// Deletes the object, if no task owns it.
-pub(crate) fn delete<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    key: u64,
-) -> Result<Result<(), DeleteRefusal>, TaskError> {
+/// Takes the semaphore, or enters the calling task into the queue, under the lock.
+pub(super) fn acquire_or_enqueue<T: TaskTable>(
+    access: &Access<'_, T>,
+    limit: WaitLimit,
+) -> Result<Acquisition, Refusal> {
+    let (tasks, core, key, caller) = access.parts();
     let locked = Locked::new(tasks, core)?;
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {
-            return Ok(Err(DeleteRefusal::Deleted));
+            return Err(Refusal::NoObject);
         }
         let owner = owner_of(word);
-        if owner != 0 && !tasks.is_alive(owner) {
+        if owner == 0 {
+            check_ceiling(core, caller)?;
+            // Its Acquire: as in `obtain_free`.
+            if core.replace(word, word | caller.task) {
+                return Ok(Acquisition::Owned(Obtained::from_word(word)));
+            }
+        } else if !tasks.is_alive(owner) {
             locked.settle_dead_owner(word);
-            continue;
-        }
-        if owner != 0 {
-            return Ok(Err(DeleteRefusal::InUse));
-        }
-        if core
-            .word
-            .compare_exchange(word, key_of(word) | DELETED, AcqRel, Relaxed)
-            .is_ok()
-        {
-            return Ok(Ok(()));
+        } else if matches!(limit, WaitLimit::Try) {
+            return Err(Refusal::WouldBlock);
+        } else if locked.set_queued(word) {
+            locked.enqueue(caller);
+            return Ok(Acquisition::Queued(core.recovered.load(Relaxed)));
         }
     }
-}
-
-/// The reason why nothing was deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeleteRefusal {
-    Deleted,
-    InUse,
 }
 
 impl<T: TaskTable> Locked<'_, T> {
-    /// Takes the semaphore, or enters the calling task into the queue; ends the lock.
-    pub(super) fn acquire_or_enqueue(
-        self,
-        key: u64,
-        caller: Caller<'_>,
-        limit: WaitLimit,
-    ) -> Result<Acquisition, Refusal> {
-        let core = self.core;
-        loop {
-            let word = core.word.load(Relaxed);
-            if !is_of(word, key) {
-                return Err(Refusal::NoObject);
-            }
-            let owner = owner_of(word);
-            if owner == 0 {
-                check_ceiling(core, caller)?;
-                // Acquire: as in `obtain_free`.
-                if core
-                    .word
-                    .compare_exchange(word, word | caller.task, AcqRel, Relaxed)
-                    .is_ok()
-                {
-                    return Ok(Acquisition::Owned(Obtained::from_word(word)));
-                }
-                continue;
-            }
-            if !self.tasks.is_alive(owner) {
-                self.settle_dead_owner(word);
-                continue;
-            }
-            if matches!(limit, WaitLimit::Try) {
-                return Err(Refusal::WouldBlock);
-            }
-            if self.set_queued(word) {
-                self.enqueue(caller);
-                let settled = core.recovered.load(Relaxed);
-                self.unlock(Wake::NONE);
-                return Ok(Acquisition::Queued(settled));
-            }
-        }
-    }
-
     /// Makes the first waiter the owner, if there is one.
     fn hand_over(&self, key: u64, died: u64) -> Option<(u64, Wake)> {
         let (slot, record) = self.first()?;

@@ -114,31 +114,68 @@
 //! task begins with the priority that its thread has in the kernel.
 
 mod compute;
-mod standing;
 
-pub(crate) use standing::living;
-
-use super::caller::Caller;
-use super::object::{Core, Kind, core_at, owner_of, slot_of};
-use super::task_table::TaskTable;
-use super::wait_queue::Locked;
+use super::object::{core_at, owner_of, slot_of};
+use super::task_table::take_lock;
+use super::{Access, Caller, Core, Kind, Locked, TaskTable};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
+use crate::mutex::Acquired;
 use crate::region::wait_record::{BUSY, STATE, Standing, WAITING, WaitRecord};
 use compute::{ceiling_in_force, compute};
-use standing::LockedStanding;
+use core::ops::Deref;
+
+/// A task's standing, locked. Until this is dropped the slot gets no other task, even if the task dies: its successor
+/// [waits for](WaitRecord::wait_for_writers) this lock.
+struct LockedStanding<'a>(&'a Standing);
+
+impl<'a> LockedStanding<'a> {
+    /// `None` if there is no such task, or the lock cannot be taken.
+    #[inline]
+    fn new<T: TaskTable>(tasks: &'a T, task: u64) -> Option<Self> {
+        let standing = &tasks.record(slot_of(task))?.standing;
+        // SAFETY: a slot stays where it is, as long as the region is mapped.
+        let acquired = unsafe { take_lock(&standing.lock) }.ok()?;
+        let held = Self(standing);
+        if acquired == Acquired::OwnerDied {
+            // The dead owner may have cleared the flag without setting it again.
+            standing.inherits.store(1, Relaxed);
+            standing.lock.mark_consistent();
+        }
+        living(tasks, task).map(|_| held)
+    }
+}
+
+impl Deref for LockedStanding<'_> {
+    type Target = Standing;
+
+    #[inline]
+    fn deref(&self) -> &Standing {
+        self.0
+    }
+}
+
+impl Drop for LockedStanding<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `new` has locked it, and only this value unlocks it.
+        unsafe { self.0.lock.unlock_raw() };
+    }
+}
+
+/// The record of a living task.
+#[inline]
+pub(crate) fn living<T: TaskTable>(tasks: &T, task: u64) -> Option<&WaitRecord> {
+    let record = tasks.record(slot_of(task))?;
+    (record.task.load(Acquire) == task && tasks.is_alive(task)).then_some(record)
+}
 
 /// Whether the owner should run at the calling task's priority: it inherits, and its own is worse.
 #[inline]
-pub(crate) fn outranks_owner<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    caller: Caller<'_>,
-    owner: u64,
-) -> bool {
-    core.form().kind() == Kind::Inherit
-        && tasks.record(slot_of(owner)).is_some_and(|record| {
-            caller.priority() < record.standing.effective.load(Relaxed) & !BUSY
+pub(super) fn outranks_owner<T: TaskTable>(access: &Access<'_, T>, owner: u64) -> bool {
+    access.core.form().kind() == Kind::Inherit
+        && access.tasks.record(slot_of(owner)).is_some_and(|record| {
+            access.caller.priority() < record.standing.effective.load(Relaxed) & !BUSY
         })
 }
 
@@ -194,10 +231,14 @@ fn refresh_if_worse<T: TaskTable>(tasks: &T, task: u64, record: &WaitRecord, pri
 /// A wait for `core` has ended: refreshes the owner, if it inherits.
 pub(crate) fn refresh_owner<T: TaskTable>(tasks: &T, core: &Core) {
     if core.form().kind() == Kind::Inherit {
-        let owner = owner_of(core.word.load(SeqCst));
-        if owner != 0 {
-            refresh(tasks, owner, false);
-        }
+        refresh_present_owner(tasks, core);
+    }
+}
+
+fn refresh_present_owner<T: TaskTable>(tasks: &T, core: &Core) {
+    let owner = owner_of(core.word.load(SeqCst));
+    if owner != 0 {
+        refresh(tasks, owner, false);
     }
 }
 
@@ -261,10 +302,7 @@ pub(crate) fn lower_priority<T: TaskTable>(tasks: &T, core: &Core, caller: Calle
 /// The ceiling of `core` has changed: refreshes the owner.
 pub(crate) fn ceiling_changed<T: TaskTable>(tasks: &T, core: &Core) {
     fence_after_update();
-    let owner = owner_of(core.word.load(SeqCst));
-    if owner != 0 {
-        refresh(tasks, owner, false);
-    }
+    refresh_present_owner(tasks, core);
 }
 
 /// Sets a task's own priority; returns the one before.
@@ -291,10 +329,9 @@ pub(crate) fn set_mirrored<T: TaskTable>(tasks: &T, task: u64, on: bool) -> Opti
     Some(())
 }
 
-/// Recomputes a task's priority, and that of each task along the chain that it changes. `always_follow`: goes on to the first
-/// owner even if nothing changed.
-pub(crate) fn refresh<T: TaskTable>(tasks: &T, task: u64, always_follow: bool) {
-    let mut task = task;
+/// Recomputes a task's priority, and that of each task along the chain that it changes. `always_follow`: goes on to the
+/// first owner even if nothing changed.
+pub(crate) fn refresh<T: TaskTable>(tasks: &T, mut task: u64, always_follow: bool) {
     // A longer chain leads round a cycle, whose members get the error.
     for _ in 0..=tasks.used() {
         let Some(record) = living(tasks, task) else {

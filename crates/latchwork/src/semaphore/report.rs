@@ -1,14 +1,11 @@
 //! Reports of semaphores to the registered observer, such as the checker: see [`hook`].
 //!
 //! Reports are made on paths that are slow already. A handle on a semaphore with an owner that is created while an
-//! observer is registered has no other path, so it reports all that its users do; one that was created before reports waits and
-//! refusals. So without an observer an uncontended obtain and release cost nothing more.
+//! observer is registered has no other path, so it reports all that its users do; one that was created before reports
+//! waits and refusals. So without an observer an uncontended obtain and release cost nothing more.
 
-use super::caller::Caller;
-use super::object::{Core, Kind, is_of, owner_of};
-use super::owned::{self, Obtained};
-use super::wait::WaitLimit;
-use super::{Refusal, ReleaseError, UseError};
+use super::object::{is_of, owner_of};
+use super::{Access, Core, Kind, Obtained, Refusal, ReleaseError, UseError, WaitLimit, owned};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::{
     self, How, Lock, Misuse, Mode, Observer, Registered, Site, Traits, Verdict, Waiting,
@@ -56,9 +53,9 @@ pub(super) fn obtain(
     }
     let lock = lock_of(core);
     let mut obtained = obtain(WaitLimit::Try);
-    let waits = !matches!(limit, WaitLimit::Try) && obtained == Err(Refusal::WouldBlock);
+    let waits = !matches!(limit, WaitLimit::Try) && matches!(obtained, Err(Refusal::WouldBlock));
     // An obtain of a MrsP semaphore by its owner is refused at once.
-    if waits || obtained == Err(Refusal::Deadlock) {
+    if waits || matches!(obtained, Err(Refusal::Deadlock)) {
         let is_timed = limit.deadline().is_some();
         let verdict = Registered::wants(lock, Mode::Exclusive, is_timed, site);
         obtained = match waits && verdict != Verdict::Deadlock {
@@ -66,7 +63,7 @@ pub(super) fn obtain(
             false => Err(Refusal::Deadlock),
         };
     }
-    match obtained {
+    match &obtained {
         Ok(_) => {
             let how = match limit {
                 WaitLimit::Try => How::Tried,
@@ -94,21 +91,21 @@ pub(super) fn obtain_unit(
     }
     let mut obtained = obtain(WaitLimit::Try);
     if let WaitLimit::Until(deadline) = limit
-        && obtained == Err(Refusal::WouldBlock)
+        && matches!(obtained, Err(Refusal::WouldBlock))
     {
         let (kind, object) = (hook::Kind::Semaphore, core::ptr::from_ref(core).addr());
         let _waiting = Waiting::begin_at(kind, object, deadline.is_some(), site);
         obtained = obtain(limit);
     }
-    if let Err(refusal) = obtained {
+    if let Err(refusal) = &obtained {
         refused(core, refusal, site);
     }
     obtained
 }
 
 /// Reports a refused obtain, if it is a misuse.
-fn refused(core: &Core, refusal: Refusal, site: Site) {
-    match refusal {
+fn refused(core: &Core, refusal: &Refusal, site: Site) {
+    match *refusal {
         Refusal::NoObject => misused(core, Misuse::AfterEnd, site),
         Refusal::AboveCeiling { own, ceiling } => {
             misused(core, Misuse::AboveCeiling { own, ceiling }, site);
@@ -119,9 +116,9 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
 
 /// Reports that the calling task is about to release a semaphore, if it owns it.
 #[inline]
-pub(super) fn releasing(core: &Core, key: u64, caller: Caller<'_>, site: Site) {
-    if hook::is_observed() && owned::word_if_owned(core, key, caller).is_ok() {
-        Registered::releases(lock_of(core), site);
+pub(super) fn releasing<T>(access: &Access<'_, T>, site: Site) {
+    if hook::is_observed() && owned::word_if_owned(access).is_ok() {
+        Registered::releases(lock_of(access.core), site);
     }
 }
 

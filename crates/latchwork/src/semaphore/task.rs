@@ -1,8 +1,8 @@
 //! Tasks and their priorities, in the interface of semaphores.
 
 use super::priority;
-use crate::atomic::Ordering;
-use crate::region::wait_record::BUSY;
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::region::wait_record::{BUSY, Standing};
 use crate::region::{Region, TaskId};
 use core::fmt;
 
@@ -59,6 +59,18 @@ impl fmt::Display for Priority {
 #[error("there is no such task")]
 pub struct NoSuchTask;
 
+/// A priority of a living task.
+fn recorded(
+    task: TaskId,
+    region: &Region,
+    of: impl Fn(&Standing) -> &AtomicU32,
+) -> Result<Priority, NoSuchTask> {
+    let record = priority::living(region.inner(), task.to_raw()).ok_or(NoSuchTask)?;
+    // Relaxed: the value may be stale when the call returns.
+    let number = of(&record.standing).load(Relaxed) & !BUSY;
+    Ok(Priority::recorded(number))
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for crate::region::TaskId {}
@@ -102,19 +114,11 @@ pub trait TaskPriority: sealed::Sealed {
 
 impl TaskPriority for TaskId {
     fn priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
-        let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: the value may be stale when the call returns.
-        Ok(Priority::recorded(
-            record.standing.base.load(Ordering::Relaxed),
-        ))
+        recorded(self, region, |standing| &standing.base)
     }
 
     fn current_priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
-        let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: the value may be stale when the call returns.
-        Ok(Priority::recorded(
-            record.standing.effective.load(Ordering::Relaxed) & !BUSY,
-        ))
+        recorded(self, region, |standing| &standing.effective)
     }
 
     fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask> {

@@ -1,8 +1,11 @@
-//! What semaphores need of their region; a model has an implementation of its own.
+//! What semaphores need of their region, for which a model has an implementation of its own; the calling task.
 
-use crate::atomic::AtomicU32;
+use super::{AttachError, Core, object::slot_of};
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::backoff::{BEFORE_QUEUE, FIRST_POLLS};
+use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::Parked;
-use crate::region::wait_record::WaitRecord;
+use crate::region::wait_record::{BUSY, LOWEST, WaitRecord};
 use crate::time::Deadline;
 
 /// The tasks of a region, by their numbers: slot and generation.
@@ -27,6 +30,77 @@ pub(crate) trait TaskTable {
     fn mirror(&self, slot: u16, priority: u32) -> bool;
     /// A task's priority has changed: other objects that it may wait for order it by priority, too.
     fn priority_changed(&self, _slot: u16, _priority: u32) {}
+}
+
+/// The calling task.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    /// Slot and generation.
+    pub(crate) task: u64,
+    pub(crate) record: &'a WaitRecord,
+}
+
+impl<'a> Caller<'a> {
+    /// The calling task, which has this slot of the region.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn new(task: crate::region::Task<'a>) -> Self {
+        Self {
+            task: task.owner().raw(),
+            record: &task.slot.wait,
+        }
+    }
+
+    pub(crate) fn slot(self) -> u16 {
+        slot_of(self.task)
+    }
+
+    /// The number of polls of the semaphore before the queue.
+    pub(crate) fn polls_before_queue(self) -> u32 {
+        if self.priority() < LOWEST {
+            FIRST_POLLS
+        } else {
+            BEFORE_QUEUE
+        }
+    }
+
+    /// The effective priority.
+    #[inline]
+    pub(crate) fn priority(self) -> u32 {
+        // Relaxed: the value of any moment will do.
+        self.record.standing.effective.load(Relaxed) & !BUSY
+    }
+}
+
+/// A task's access to a semaphore.
+pub(crate) struct Access<'a, T> {
+    pub(crate) tasks: &'a T,
+    pub(crate) core: &'a Core,
+    /// See `object.rs`.
+    pub(crate) key: u64,
+    pub(crate) caller: Caller<'a>,
+}
+
+impl<'a, T> Access<'a, T> {
+    /// The fields, in their order.
+    pub(super) fn parts(&self) -> (&'a T, &'a Core, u64, Caller<'a>) {
+        (self.tasks, self.core, self.key, self.caller)
+    }
+}
+
+/// Takes a small lock of semaphores.
+///
+/// # Safety
+/// The lock stays where it is until it is unlocked.
+#[inline]
+pub(super) unsafe fn take_lock(lock: &Robust) -> Result<Acquired, AttachError> {
+    // SAFETY: the caller keeps the contract of `lock_raw`.
+    unsafe { lock.lock_raw(None) }.map_err(|error| match error {
+        RawError::Unavailable(error) => error.into(),
+        _ => crate::fatal(format_args!(
+            "a semaphore was used by a signal handler that interrupted its use"
+        )),
+    })
 }
 
 #[cfg(not(loom))]
@@ -68,14 +142,11 @@ mod of_region {
             deaths: u32,
             deadline: Option<Deadline>,
         ) -> Parked {
-            match self.task() {
-                Ok(task) => {
-                    self.park_cancellable(task, &[(word, value)], deaths, deadline)
-                        .0
-                }
-                // Not reached: a waiter is a task.
-                Err(_) => Parked::Again,
-            }
+            // The error is not reached: a waiter is a task.
+            self.task().map_or(Parked::Again, |task| {
+                self.park_cancellable(task, &[(word, value)], deaths, deadline)
+                    .0
+            })
         }
 
         fn sleep_alone(&self, word: &AtomicU32, value: u32, until: Deadline) {

@@ -17,13 +17,9 @@
 //! waiter reads the life-words, and sleeps on all of them. A task whose priority is better than the lowest omits the
 //! first sleep, so that a death wakes it at once.
 
-use super::caller::Caller;
-use super::object::{Core, QUEUED};
-use super::task_table::TaskTable;
-use super::wait_queue::Locked;
-use super::wake::Wake;
-use super::{Refusal, priority};
-use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use super::object::QUEUED;
+use super::{Access, Caller, Core, Locked, Refusal, TaskTable, priority};
+use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause};
 use crate::region::Parked;
@@ -119,11 +115,7 @@ impl WaitLimit {
 impl<T: TaskTable> Locked<'_, T> {
     /// Sets `QUEUED` in the word, if the word is still `word`.
     pub(crate) fn set_queued(&self, word: u64) -> bool {
-        // AcqRel: as in `update_queued_flag`.
-        self.core
-            .word
-            .compare_exchange(word, word | QUEUED, AcqRel, Relaxed)
-            .is_ok()
+        self.core.replace(word, word | QUEUED)
     }
 
     /// Makes the calling task a waiter. The word has `QUEUED` already.
@@ -161,13 +153,12 @@ impl<T: TaskTable> Locked<'_, T> {
 
 /// Waits, after [`Locked::enqueue`], for the end of the wait. `settled`: the count of deaths that the object's lock has
 /// settled. The caller must [acknowledge](acknowledge) a grant.
-pub(crate) fn wait<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    caller: Caller<'_>,
+pub(super) fn wait<T: TaskTable>(
+    access: &Access<'_, T>,
     mut settled: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
+    let (tasks, core, _, caller) = access.parts();
     let record = caller.record;
     // Relaxed: `BUSY` is of a dead task, whose death was counted before the wait began, or of a living one at work.
     if record.standing.effective.load(Relaxed) & BUSY != 0 {
@@ -214,7 +205,7 @@ pub(crate) fn wait<T: TaskTable>(
             continue;
         }
         if tasks.park(&record.word, word, deaths, deadline) == Parked::TimedOut {
-            return cancel_wait(tasks, core, caller, Refusal::TimedOut);
+            return cancel_wait(access, Refusal::TimedOut);
         }
     }
 }
@@ -237,18 +228,17 @@ pub(super) fn wait_outcome(caller: Caller<'_>) -> ControlFlow<Result<(), Refusal
 }
 
 /// Ends the wait without success; if it has ended already, returns its result.
-pub(crate) fn cancel_wait<T: TaskTable>(
-    tasks: &T,
-    core: &Core,
-    caller: Caller<'_>,
+pub(super) fn cancel_wait<T: TaskTable>(
+    access: &Access<'_, T>,
     refusal: Refusal,
 ) -> Result<(), Refusal> {
+    let (tasks, core, _, caller) = access.parts();
     let locked = Locked::new(tasks, core)?;
     let withdrawn = unless_fault!(SemaphoreGivesUpGranted, locked.withdraw(caller), {
         locked.withdraw(caller);
         true
     });
-    locked.unlock(Wake::NONE);
+    drop(locked);
     if withdrawn {
         priority::refresh_owner(tasks, core);
         return Err(refusal);

@@ -15,13 +15,22 @@
 //! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
 //!    rebuilds all links. That reads the records only, and can be restarted at any time.
 
-use super::object::{Core, QUEUED};
-use super::task_table::TaskTable;
-use super::wake::Wake;
+use super::{AttachError, Core, TaskTable, object::QUEUED, task_table::take_lock};
+use crate::atomic::AtomicU32;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::mutex::{Acquired, RawError};
+use crate::mutex::Acquired;
 use crate::region::wait_record::{STATE, WAITING, WaitRecord};
-use crate::task::TaskError;
+use crate::sys::futex::{self, Sharing};
+
+/// A wake-up for one task, to be carried out after the lock is released. The task may have gone by that time.
+#[must_use]
+pub(crate) struct Wake(*const AtomicU32);
+
+impl Wake {
+    pub(crate) fn carry_out(self) {
+        futex::wake(self.0, 1, Sharing::Shared);
+    }
+}
 
 /// The object, locked.
 pub(crate) struct Locked<'a, T: TaskTable> {
@@ -31,19 +40,13 @@ pub(crate) struct Locked<'a, T: TaskTable> {
 
 impl<'a, T: TaskTable> Locked<'a, T> {
     /// Takes the object's lock, and settles what dead tasks left.
-    pub(crate) fn new(tasks: &'a T, core: &'a Core) -> Result<Self, TaskError> {
+    pub(crate) fn new(tasks: &'a T, core: &'a Core) -> Result<Self, AttachError> {
         // SAFETY: a core is never moved or freed, and its memory is never used otherwise.
-        let acquired = unsafe { core.lock.lock_raw(None) };
-        let locked = match acquired {
-            Ok(_) => Self { tasks, core },
-            Err(RawError::Unavailable(error)) => return Err(error),
-            Err(_) => crate::fatal(format_args!(
-                "a semaphore was used by a signal handler that interrupted its use"
-            )),
-        };
+        let acquired = unsafe { take_lock(&core.lock)? };
+        let locked = Self { tasks, core };
         // Relaxed: under the lock.
         let deaths = tasks.deaths();
-        if acquired != Ok(Acquired::Clean) || core.recovered.load(Relaxed) != deaths {
+        if acquired != Acquired::Clean || core.recovered.load(Relaxed) != deaths {
             locked.recover();
             core.recovered.store(deaths, Relaxed);
             core.lock.mark_consistent();
@@ -51,14 +54,8 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         Ok(locked)
     }
 
-    /// Releases the lock, then carries out the wake-up.
-    pub(crate) fn unlock(self, wake: Wake) {
-        drop(self);
-        wake.carry_out();
-    }
-
     /// The record in a slot, if its task waits here and lives.
-    fn member(&self, slot: u16) -> Option<&'a WaitRecord> {
+    pub(crate) fn waiter(&self, slot: u16) -> Option<&'a WaitRecord> {
         let record = self.tasks.record(slot)?;
         // Acquire: pairs with the Release of `WaitRecord::init`, and orders the reads below.
         let task = record.task.load(Acquire);
@@ -70,16 +67,16 @@ impl<'a, T: TaskTable> Locked<'a, T> {
 
     /// The record that a link points to.
     fn linked(&self, link: u32) -> Option<&'a WaitRecord> {
-        self.member(link.checked_sub(1)? as u16)
+        self.waiter(link.checked_sub(1)? as u16)
     }
 
     /// The waiter that is served next.
     pub(crate) fn first(&self) -> Option<(u16, &'a WaitRecord)> {
         let first = || {
-            let link = self.core.first.load(Relaxed);
-            Some((link.checked_sub(1)? as u16, self.linked(link)?))
+            let slot = self.core.first.load(Relaxed).checked_sub(1)? as u16;
+            Some((slot, self.waiter(slot)?))
         };
-        if self.core.first.load(Relaxed) == 0 {
+        if self.is_empty() {
             return None;
         }
         first().or_else(|| {
@@ -105,7 +102,7 @@ impl<'a, T: TaskTable> Locked<'a, T> {
     pub(crate) fn remove(&self, slot: u16) {
         while self.unlink(slot).is_none() {
             self.rebuild_links();
-            if self.member(slot).is_none() {
+            if self.waiter(slot).is_none() {
                 break;
             }
         }
@@ -113,15 +110,12 @@ impl<'a, T: TaskTable> Locked<'a, T> {
 
     /// Whether `one` is served before `other`, which arrived later.
     fn is_before(&self, one: &WaitRecord, other: &WaitRecord) -> bool {
-        let priority = |record: &WaitRecord| {
-            if self.core.form().is_by_priority() {
-                record.priority.load(Relaxed)
-            } else {
-                0
-            }
+        let by_priority = self.core.form().is_by_priority();
+        let rank = |record: &WaitRecord| {
+            let priority = by_priority.then(|| record.priority.load(Relaxed));
+            (priority, record.ticket.load(Relaxed))
         };
-        let ticket = |record: &WaitRecord| record.ticket.load(Relaxed);
-        (priority(one), ticket(one)) <= (priority(other), ticket(other))
+        rank(one) <= rank(other)
     }
 
     /// Links a record; `None` if a link on the way is wrong.
@@ -141,18 +135,24 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         let link = u32::from(slot) + 1;
         record.previous.store(before, Relaxed);
         record.next.store(after, Relaxed);
-        match before {
-            0 => &core.first,
-            before => &self.linked(before)?.next,
+        for place in self.links_between(before, after)? {
+            place.store(link, Relaxed);
         }
-        .store(link, Relaxed);
-        match after {
-            0 => &core.last,
-            after => &self.linked(after)?.previous,
-        }
-        .store(link, Relaxed);
         core.waiting.store(core.waiting.load(Relaxed) + 1, Relaxed);
         Some(())
+    }
+
+    /// The links, in both directions, to a record with these neighbours; `None` if a neighbour does not wait here.
+    fn links_between(&self, before: u32, after: u32) -> Option<[&'a AtomicU32; 2]> {
+        let towards = match before {
+            0 => &self.core.first,
+            before => &self.linked(before)?.next,
+        };
+        let back = match after {
+            0 => &self.core.last,
+            after => &self.linked(after)?.previous,
+        };
+        Some([towards, back])
     }
 
     fn unlink(&self, slot: u16) -> Option<()> {
@@ -160,14 +160,7 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         let record = self.tasks.record(slot)?;
         let link = u32::from(slot) + 1;
         let (before, after) = (record.previous.load(Relaxed), record.next.load(Relaxed));
-        let towards = match before {
-            0 => &core.first,
-            before => &self.linked(before)?.next,
-        };
-        let back = match after {
-            0 => &core.last,
-            after => &self.linked(after)?.previous,
-        };
+        let [towards, back] = self.links_between(before, after)?;
         if towards.load(Relaxed) != link || back.load(Relaxed) != link {
             return None;
         }
@@ -184,15 +177,10 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         self.core.waiting.store(0, Relaxed);
         for slot in 0..self.tasks.used() {
             // A record whose task died between the two checks is met again by a task that follows the links.
-            if self.member(slot).is_some() && self.link(slot).is_none() {
+            if self.waiter(slot).is_some() && self.link(slot).is_none() {
                 return self.rebuild_links();
             }
         }
-    }
-
-    /// The record in a slot, if its task waits here.
-    pub(crate) fn waiter(&self, slot: u16) -> Option<&'a WaitRecord> {
-        self.member(slot)
     }
 
     /// Stores the result of a wait in the record of a task that has left the queue; returns its wake-up.
@@ -200,7 +188,7 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         let word = record.word.load(Relaxed);
         // Release: pairs with the Acquire of the waiter, which then sees all earlier writes.
         record.word.store(word & !STATE | outcome, Release);
-        Wake::of(&record.word)
+        Wake(&record.word)
     }
 
     /// Ends all waits, in the order of the queue; returns their number.
@@ -208,9 +196,8 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         let mut count = 0;
         while let Some((slot, record)) = self.first() {
             self.remove(slot);
-            let wake = Self::end_wait(record, outcome);
             // Under the lock, so that tasks wake in the order of the queue; none of them needs the lock to go on.
-            wake.carry_out();
+            Self::end_wait(record, outcome).carry_out();
             count += 1;
         }
         self.update_queued_flag();
@@ -220,18 +207,9 @@ impl<'a, T: TaskTable> Locked<'a, T> {
     /// Sets or clears `QUEUED` in the word, as the queue is.
     pub(crate) fn update_queued_flag(&self) {
         let bit = if self.is_empty() { 0 } else { QUEUED };
-        let mut word = self.core.word.load(Relaxed);
-        while word & QUEUED != bit {
-            // AcqRel: the word passes on what releases before this one have published.
-            match self
-                .core
-                .word
-                .compare_exchange(word, word & !QUEUED | bit, AcqRel, Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => word = now,
-            }
-        }
+        let update = |word| (word & QUEUED != bit).then_some(word & !QUEUED | bit);
+        // AcqRel: the word passes on what releases before this one have published.
+        let _ = self.core.word.fetch_update(AcqRel, Relaxed, update);
     }
 
     /// A new ticket.

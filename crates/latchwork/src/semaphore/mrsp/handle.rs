@@ -1,19 +1,13 @@
 //! The handle on a MrsP semaphore, and its guard.
-#![allow(unsafe_code)]
 
-use super::super::caller::Caller;
-use super::super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::super::handle::{
-    Failure, ObjectRef, Properties, create_or_open_in, finish_guard_release,
-};
-use super::super::object::{Core, Discipline, Form, Kind, owner_of};
-use super::super::owned::Obtained;
-use super::super::wait::WaitLimit;
-use super::super::wait_queue::Locked;
-use super::super::{Priority, priority, report};
 use crate::atomic::{AtomicU8, Ordering};
 use crate::hook::Site;
-use crate::region::{AttachError, ObjectError, Region, Reused, SpareKind, TaskId, fingerprint};
+use crate::region::{Region, Reused, SpareKind, TaskId, fingerprint};
+use crate::semaphore::handle::{ObjectRef, Place, Properties, guard, obtaining};
+use crate::semaphore::{
+    Caller, Core, Discipline, Form, Kind, Obtained, Priority, Refusal, WaitLimit,
+};
+use crate::semaphore::{ObtainError, ReleaseError, SemaphoreError, UseError, priority};
 use crate::sys::scheduling::MAX_CPUS;
 use crate::time::Deadline;
 use core::fmt;
@@ -28,15 +22,13 @@ struct Shared {
     ceilings: [AtomicU8; MAX_CPUS],
 }
 
-const FINGERPRINT: u64 = fingerprint(
-    "MrsP semaphore",
-    size_of::<Shared>(),
-    align_of::<Shared>(),
-    &[2],
-);
-
 impl Reused for Shared {
-    const FINGERPRINT: u64 = FINGERPRINT;
+    const FINGERPRINT: u64 = fingerprint(
+        "MrsP semaphore",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[2],
+    );
     const KIND: SpareKind = SpareKind {
         list: 2,
         link: Core::NEXT_SPARE,
@@ -54,6 +46,19 @@ impl Reused for Shared {
     }
 }
 
+impl Place for Shared {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn prepare(&self, properties: &Properties) {
+        for place in &self.ceilings {
+            // Relaxed: published with the key.
+            place.store(properties.ceiling as u8, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Obtains the semaphore, at the ceiling that `ceiling_on` returns for a CPU.
 #[cold]
 pub(crate) fn obtain_at(
@@ -61,11 +66,10 @@ pub(crate) fn obtain_at(
     limit: WaitLimit,
     site: Site,
     ceiling_on: impl Fn(u32) -> u32,
-) -> Result<Obtained, Failure> {
-    let ObjectRef { inner, core, key } = *object;
-    let task = inner.task()?;
-    let obtain = |limit| super::obtain(inner, core, key, Caller::new(task), limit, &ceiling_on);
-    Ok(report::obtain(core, limit, site, obtain)?)
+) -> Result<Obtained, Refusal> {
+    object.obtain_owned(limit, site, |access, limit| {
+        super::obtain(access, limit, &ceiling_on)
+    })
 }
 
 /// Releases the semaphore. `torn`: the next owner gets the report of owner death.
@@ -75,15 +79,7 @@ pub(crate) fn release_from(
     torn: bool,
     site: Site,
 ) -> Result<(), ReleaseError> {
-    let ObjectRef { inner, core, key } = *object;
-    let released = object.calling_owner().and_then(|task| {
-        report::releasing(core, key, Caller::new(task), site);
-        Ok(super::release(inner, core, key, Caller::new(task), torn)?)
-    });
-    if site != Site::UNKNOWN {
-        report::released(core, key, &released, site);
-    }
-    released
+    object.release_owned(site, |access| super::release(access, torn))
 }
 
 /// Whether waiters of MrsP semaphores can lend their CPUs; if not, the reason.
@@ -145,13 +141,8 @@ pub enum Helping {
 #[derive(Clone, Copy)]
 pub struct MrspSemaphore<'r> {
     object: ObjectRef<'r>,
-    ceilings: &'r [AtomicU8; MAX_CPUS],
+    shared: &'r Shared,
 }
-
-// SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
-unsafe impl Send for MrspSemaphore<'_> {}
-// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
-unsafe impl Sync for MrspSemaphore<'_> {}
 
 impl<'r> MrspSemaphore<'r> {
     /// The size of a semaphore in the region, in bytes.
@@ -197,20 +188,8 @@ impl<'r> MrspSemaphore<'r> {
             ceiling: ceiling.get().into(),
             obtained,
         };
-        let (opened, ceilings) = region.reused(name, |shared: &'r Shared| {
-            let prepare = || {
-                for place in &shared.ceilings {
-                    // Relaxed: published with the key.
-                    place.store(ceiling.get(), Ordering::Relaxed);
-                }
-            };
-            let opened = create_or_open_in(region.inner(), &shared.core, &properties, prepare)?;
-            Ok::<_, SemaphoreError>((opened, &shared.ceilings))
-        })?;
-        Ok(Self {
-            object: opened.finish(&properties, name, site),
-            ceilings,
-        })
+        let (object, shared) = ObjectRef::create(region, name, &properties, site)?;
+        Ok(Self { object, shared })
     }
 
     /// Opens the semaphore of this name.
@@ -219,67 +198,30 @@ impl<'r> MrspSemaphore<'r> {
     /// See [`SemaphoreError`].
     #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-        let opened = region.find_reused(name, |shared: &'r Shared| {
-            let object = ObjectRef {
-                inner: region.inner(),
-                core: &shared.core,
-                key: shared.core.key().ok_or(ObjectError::NotFound)?,
-            };
-            Ok::<_, SemaphoreError>(Self {
-                object,
-                ceilings: &shared.ceilings,
-            })
-        })?;
-        report::named(opened.object.core, name, Site::caller());
-        Ok(opened)
+        let (object, shared) = ObjectRef::open(region, name, Site::caller(), |_| true)?;
+        Ok(Self { object, shared })
     }
 
-    /// Obtains the semaphore, waiting while another task owns it.
-    ///
-    /// # Errors
-    /// [`ObtainError::Deadlock`], also if the calling task owns it; [`ObtainError::AboveCeiling`],
-    /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
-    #[track_caller]
-    pub fn obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(WaitLimit::Until(None), Site::caller())
-    }
-
-    /// Obtains the semaphore if no task owns it at this moment.
-    ///
-    /// # Errors
-    /// [`ObtainError::WouldBlock`], and as for [`Self::obtain`].
-    #[track_caller]
-    pub fn try_obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(WaitLimit::Try, Site::caller())
-    }
-
-    /// Obtains the semaphore, waiting for it until `deadline`, also while the task helps.
-    ///
-    /// # Errors
-    /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
-    #[track_caller]
-    pub fn obtain_until(&self, deadline: Deadline) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(WaitLimit::Until(Some(deadline)), Site::caller())
-    }
-
-    /// Obtains the semaphore, waiting for it for at most `timeout`.
-    ///
-    /// # Errors
-    /// As for [`Self::obtain_until`].
-    #[track_caller]
-    pub fn obtain_for(&self, timeout: Duration) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_until(Deadline::after(timeout))
+    obtaining! {
+        MrspHeld<'r>, "Obtains the semaphore, waiting for it, also while the task helps,";
+        /// Obtains the semaphore, waiting while another task owns it.
+        ///
+        /// # Errors
+        /// [`ObtainError::Deadlock`], also if the calling task owns it; [`ObtainError::AboveCeiling`],
+        /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
+        obtain;
+        /// Obtains the semaphore if no task owns it at this moment.
+        ///
+        /// # Errors
+        /// [`ObtainError::WouldBlock`], and as for [`Self::obtain`].
+        try_obtain
     }
 
     fn obtain_with(&self, limit: WaitLimit, site: Site) -> Result<MrspHeld<'r>, ObtainError> {
         let obtained = obtain_at(&self.object, limit, site, |processor| {
             self.recorded_ceiling(processor as usize)
         })?;
-        Ok(MrspHeld {
-            semaphore: *self,
-            owner_died: obtained == Obtained::OwnerDied,
-            thread: PhantomData,
-        })
+        Ok(MrspHeld::new(*self, obtained))
     }
 
     /// Releases the semaphore. Required if the guard was [kept](MrspHeld::keep), and for a semaphore that was created
@@ -290,7 +232,11 @@ impl<'r> MrspSemaphore<'r> {
     /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
     #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        release_from(&self.object, false, Site::caller())
+        self.release_with(false, Site::caller())
+    }
+
+    fn release_with(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
+        release_from(&self.object, torn, site)
     }
 
     /// Deletes the semaphore, which no task may own: later calls get [`ObtainError::Deleted`]. A new one of this name
@@ -300,11 +246,7 @@ impl<'r> MrspSemaphore<'r> {
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.object.delete(Site::caller())?;
-        // A `Shared` begins with its core.
-        let shared = core::ptr::from_ref(self.object.core).cast::<Shared>();
-        self.object.inner.release_name::<Shared>(shared);
-        Ok(())
+        self.object.delete_named(self.shared, Site::caller())
     }
 
     /// The ceiling of a CPU, by its number.
@@ -315,7 +257,7 @@ impl<'r> MrspSemaphore<'r> {
 
     fn recorded_ceiling(&self, processor: usize) -> u32 {
         // Relaxed, both: the value may be stale when the call returns.
-        match self.ceilings.get(processor) {
+        match self.shared.ceilings.get(processor) {
             Some(ceiling) => ceiling.load(Ordering::Relaxed).into(),
             None => self.object.core.ceiling.load(Ordering::Relaxed),
         }
@@ -328,13 +270,12 @@ impl<'r> MrspSemaphore<'r> {
     /// [`UseError::NoCeiling`] if no CPU can have this number, from 1024 on; [`UseError::Deleted`],
     /// [`UseError::Attach`].
     pub fn set_ceiling(&self, processor: usize, ceiling: Priority) -> Result<Priority, UseError> {
-        let ObjectRef { inner, core, key } = self.object;
-        let place = self.ceilings.get(processor).ok_or(UseError::NoCeiling)?;
-        inner.task()?;
-        let _locked = Locked::new(inner, core).map_err(AttachError::from)?;
-        if core.key() != Some(key) {
-            return Err(UseError::Deleted);
-        }
+        let place = self
+            .shared
+            .ceilings
+            .get(processor)
+            .ok_or(UseError::NoCeiling)?;
+        let _locked = self.object.lock()?;
         // Relaxed: under the lock; an obtain at the same moment may read either value.
         let before = place.swap(ceiling.get(), Ordering::Relaxed);
         Ok(Priority::recorded(before.into()))
@@ -378,10 +319,7 @@ impl<'r> MrspSemaphore<'r> {
     /// The task that owns it at this moment. It may have died, if no task has come for the semaphore since.
     #[must_use]
     pub fn owner(&self) -> Option<TaskId> {
-        match owner_of(self.object.word()?) {
-            0 => None,
-            owner => TaskId::from_raw(owner),
-        }
+        self.object.owner()
     }
 
     /// The number of tasks that wait at this moment, spinning or asleep.
@@ -401,47 +339,7 @@ impl fmt::Debug for MrspSemaphore<'_> {
     }
 }
 
-/// A MrsP semaphore that the calling task has obtained; dropping this releases it.
-///
-/// If this is dropped by a panic, the semaphore is released as if its owner had died. In the child of a fork, which
-/// owns nothing, dropping it does nothing.
-#[must_use = "the semaphore is released when this is dropped; see `keep`"]
-pub struct MrspHeld<'r> {
-    semaphore: MrspSemaphore<'r>,
-    owner_died: bool,
-    /// The semaphore belongs to the thread.
-    thread: PhantomData<*const ()>,
-}
-
-impl MrspHeld<'_> {
-    /// Whether the previous owner died, or panicked: the data that the semaphore protects may be half changed.
-    #[must_use]
-    pub fn owner_died(&self) -> bool {
-        self.owner_died
-    }
-
-    /// Leaves the semaphore obtained; this task must [release](MrspSemaphore::release) it later.
-    pub fn keep(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for MrspHeld<'_> {
-    fn drop(&mut self) {
-        finish_guard_release(release_from(
-            &self.semaphore.object,
-            std::thread::panicking(),
-            Site::UNKNOWN,
-        ));
-    }
-}
-
-impl fmt::Debug for MrspHeld<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("MrspHeld")
-            .field("semaphore", &self.semaphore)
-            .field("owner_died", &self.owner_died)
-            .finish()
-    }
+guard! {
+    /// A MrsP semaphore that the calling task has obtained; dropping this releases it.
+    MrspHeld of MrspSemaphore
 }

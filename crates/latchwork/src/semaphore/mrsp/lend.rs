@@ -30,17 +30,15 @@
 //!
 //! *A dead helper* is no living task, so it lends nothing when the mask is next recomputed, at the latest when the
 //! owner releases. *A dead owner* has no mask.
-#![allow(unsafe_code)]
 
-use super::super::caller::Caller;
-use super::super::object::{Core, Kind, core_at, owner_of, slot_of};
-use super::super::priority::{self, living};
-use super::super::task_table::TaskTable;
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
-use crate::mutex::RawError;
 use crate::region::Inner;
 use crate::region::wait_record::{BUSY, LOWEST, Lending, STATE, WAITING, WaitRecord};
+use crate::semaphore::object::{core_at, owner_of, slot_of};
+use crate::semaphore::priority::{self, living};
+use crate::semaphore::task_table::take_lock;
+use crate::semaphore::{Access, Caller, Core, Kind, TaskTable};
 use crate::sys::scheduling::{self, CpuMask, MAX_CPUS};
 use crate::sys::thread::processor;
 use std::sync::Arc;
@@ -58,13 +56,11 @@ pub(super) fn note_home(caller: Caller<'_>) -> u32 {
     // In a critical section the task may run elsewhere, on a lent CPU. Relaxed, here and below: the task's own field,
     // published when it takes the semaphore or enters the queue.
     if sections.load(Relaxed) == 0 {
-        let found = if caller.record.standing.mirrored.load(Relaxed) != 0 {
-            scheduling::affinity_of(0)
-                .ok()
-                .and_then(|mask| only_cpu(&mask))
-        } else {
-            None
-        };
+        let is_mirrored = caller.record.standing.mirrored.load(Relaxed) != 0;
+        let mask = is_mirrored
+            .then(|| scheduling::affinity_of(0).ok())
+            .flatten();
+        let found = mask.and_then(|mask| only_cpu(&mask));
         home.store(found.map_or(0, |processor| processor + 1), Relaxed);
     }
     home.load(Relaxed).checked_sub(1).unwrap_or_else(processor)
@@ -88,19 +84,15 @@ pub(super) fn spin_level(tasks: &Arc<Inner>, caller: Caller<'_>, owner: u64) -> 
         return None;
     }
     // Below both its own ceiling and the owner.
-    let above = caller.priority().max(effective(record));
+    let owners = (record.standing.effective.load(Relaxed) & !BUSY).min(LOWEST);
+    let above = caller.priority().max(owners);
     (above < LOWEST_TO_SPIN).then_some(above + 1)
 }
 
 /// The calling task waits for `core`, which `owner` owns: lends the owner its CPU, if there is a level to spin at.
 /// Returns whether the caller has lent it, and should spin.
-pub(super) fn lend_cpu(
-    tasks: &Arc<Inner>,
-    core: &Core,
-    caller: Caller<'_>,
-    owner: u64,
-    level: Option<u32>,
-) -> bool {
+pub(super) fn lend_cpu(access: &Access<'_, Arc<Inner>>, owner: u64, level: Option<u32>) -> bool {
+    let (tasks, core, _, caller) = access.parts();
     let standing = &caller.record.standing;
     // Back to the ceiling: only a fall from there makes the kernel check which task could run here.
     standing.spins_at.store(0, Relaxed);
@@ -117,10 +109,6 @@ pub(super) fn lend_cpu(
     standing.kernel_priority.load(Relaxed) == level
 }
 
-fn effective(record: &WaitRecord) -> u32 {
-    (record.standing.effective.load(Relaxed) & !BUSY).min(LOWEST)
-}
-
 /// The calling task has released a semaphore: returns it to its home, if it was lent a CPU for that.
 pub(super) fn return_home(tasks: &Arc<Inner>, caller: Caller<'_>) {
     let lending = &caller.record.lending;
@@ -135,8 +123,7 @@ pub(super) fn return_home(tasks: &Arc<Inner>, caller: Caller<'_>) {
 }
 
 /// The waiters of `core` have changed: updates where its owner may run, and the same for each owner along the chain.
-pub(super) fn update_owners(tasks: &Arc<Inner>, core: &Core) {
-    let mut core = core;
+pub(super) fn update_owners<'a>(tasks: &'a Arc<Inner>, mut core: &'a Core) {
     // A longer chain leads round a cycle.
     for _ in 0..=tasks.used() {
         // SeqCst: ordered after the entry into the queue.
@@ -190,13 +177,10 @@ fn recompute_affinity(tasks: &Arc<Inner>, task: u64) {
         return;
     }
     // SAFETY: a slot stays where it is, as long as the region is mapped.
-    match unsafe { lending.lock.lock_raw(None) } {
-        Ok(_) => lending.lock.mark_consistent(),
-        Err(RawError::Unavailable(_)) => return,
-        Err(_) => crate::fatal(format_args!(
-            "a semaphore was used by a signal handler that interrupted its use"
-        )),
+    if unsafe { take_lock(&lending.lock) }.is_err() {
+        return;
     }
+    lending.lock.mark_consistent();
     // Checked again under the lock: from here on the slot gets no other task before the lock is released.
     if living(tasks, task).is_some() {
         recompute_affinity_locked(tasks, task, lending);
@@ -249,7 +233,7 @@ fn recompute_affinity_locked(tasks: &Arc<Inner>, task: u64, lending: &Lending) {
 
 /// Sets a task's mask in the kernel. Under its lend lock.
 fn update_kernel_mask(tasks: &Arc<Inner>, task: u64, lending: &Lending, home: u32, mask: &CpuMask) {
-    let told = load_mask(lending);
+    let told: CpuMask = core::array::from_fn(|word| lending.told[word].load(Relaxed));
     let Some(thread) = tasks.thread_in(slot_of(task)) else {
         return;
     };
@@ -288,10 +272,6 @@ fn includes(mask: &CpuMask, home: u32) -> bool {
     let mut both = *mask;
     include(&mut both, home);
     both == *mask
-}
-
-fn load_mask(lending: &Lending) -> CpuMask {
-    core::array::from_fn(|word| lending.told[word].load(Relaxed))
 }
 
 fn store_mask(lending: &Lending, mask: &CpuMask) {

@@ -1,10 +1,10 @@
 //! The effective priority of a task, computed from the records alone.
 
-use super::super::object::{Core, Kind, core_at, owner_of, slot_of};
-use super::super::task_table::TaskTable;
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::region::wait_record::{BUSY, STATE, Standing, WAITING, WaitRecord};
+use crate::semaphore::object::{core_at, owner_of, slot_of};
+use crate::semaphore::{Core, Kind, TaskTable};
 
 /// Longer than any list of ceilings; a list that changes while it is read may seem endless.
 const MAX_LIST: usize = 1 << 16;
