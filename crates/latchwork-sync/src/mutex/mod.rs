@@ -62,11 +62,11 @@ pub(crate) use report::{lock_of, reports};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use robust::RobustOps;
-pub(crate) use robust::methods_of_unpinned;
 #[doc(hidden)]
 pub use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[doc(hidden)]
 pub use robust::{Pinned, Unpinned};
+pub(crate) use robust::{lock_error, methods_of_unpinned, owner_died};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

@@ -101,6 +101,7 @@ mod guard;
 mod inherit;
 mod lock;
 mod ops;
+mod owner_died;
 #[cfg(not(loom))]
 mod protect;
 mod raw_result;
@@ -112,11 +113,13 @@ mod unpinned;
 mod wait_wake;
 
 pub use failure::LockFailure;
+pub(crate) use failure::lock_error;
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
 #[doc(hidden)]
 pub use ops::RobustOps;
 pub use ops::RobustProtocol;
+pub(crate) use owner_died::owner_died;
 #[doc(hidden)]
 pub use raw_result::{Acquired, RawError};
 #[doc(hidden)]

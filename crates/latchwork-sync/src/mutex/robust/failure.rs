@@ -3,10 +3,8 @@
 //! A lock call's own error may hold the lock, and borrows it; so it is no [`Error`](core::error::Error), and `?` cannot
 //! return it as it is. `?` can return a [`LockFailure`]; the conversion to it releases the lock.
 
-use super::{LockError, RobustProtocol};
 use crate::task::TaskError;
 use core::convert::Infallible;
-use core::error::Error;
 
 /// Why a lock call of a robust lock returned no ordinary guard, without the lock.
 ///
@@ -59,42 +57,83 @@ pub enum LockFailure<F = Infallible> {
     Refused(F),
 }
 
-impl<T: ?Sized, P: RobustProtocol> From<LockError<'_, T, P>> for LockFailure<P::Fault> {
-    /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`](super::OwnerDied::pass_on).
-    fn from(error: LockError<'_, T, P>) -> Self {
-        match error {
-            LockError::OwnerDied(died) => {
-                died.pass_on();
-                Self::OwnerDied
+/// What the error types of robust locks have in common: their texts, and their conversions from a [`RawError`] and into
+/// a [`LockFailure`]. `$sendable`: the parameters, if the error goes into a `Box<dyn Error>`; `$refused`: the variant for
+/// a failure of the protocol.
+///
+/// [`RawError`]: super::RawError
+macro_rules! lock_error {
+    (
+        {$($parameters:tt)*} {$($sendable:tt)*} $error:ty, $fault:ty, {$($refused:ident)?},
+        $owner_died:literal, $not_recoverable:literal, $deadlock:literal
+    ) => {
+        impl<$($parameters)*> fmt::Display for $error {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(match self {
+                    Self::OwnerDied(_) => $owner_died,
+                    Self::NotRecoverable => $not_recoverable,
+                    Self::WouldBlock => "the lock is held by another task",
+                    Self::Interrupted => "a signal handler ran",
+                    Self::TimedOut => "the deadline passed before the lock was free",
+                    Self::Deadlock => $deadlock,
+                    Self::TooManyHeld => "the calling task holds too many robust locks",
+                    Self::Unavailable(error) => return error.fmt(formatter),
+                    $(Self::$refused(fault) => return fault.fmt(formatter),)?
+                })
             }
-            LockError::NotRecoverable => Self::NotRecoverable,
-            LockError::WouldBlock => Self::WouldBlock,
-            LockError::TimedOut => Self::TimedOut,
-            LockError::Interrupted => Self::Interrupted,
-            LockError::Deadlock => Self::Deadlock,
-            LockError::TooManyHeld => Self::TooManyHeld,
-            LockError::Unavailable(error) => Self::Unavailable(error),
-            LockError::Refused(fault) => Self::Refused(fault),
         }
-    }
-}
 
-impl<T: ?Sized, P> From<LockError<'_, T, P>> for Box<dyn Error>
-where
-    P: RobustProtocol<Fault: Send + Sync + 'static>,
-{
-    /// As a [`LockFailure`].
-    fn from(error: LockError<'_, T, P>) -> Self {
-        LockFailure::from(error).into()
-    }
-}
+        impl<$($parameters)*> fmt::Debug for $error {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, formatter)
+            }
+        }
 
-impl<T: ?Sized, P> From<LockError<'_, T, P>> for Box<dyn Error + Send + Sync>
-where
-    P: RobustProtocol<Fault: Send + Sync + 'static>,
-{
-    /// As a [`LockFailure`].
-    fn from(error: LockError<'_, T, P>) -> Self {
-        LockFailure::from(error).into()
-    }
+        impl<$($parameters)*> From<RawError<$fault>> for $error {
+            fn from(error: RawError<$fault>) -> Self {
+                match error {
+                    RawError::WouldBlock => Self::WouldBlock,
+                    RawError::TimedOut => Self::TimedOut,
+                    RawError::Interrupted => Self::Interrupted,
+                    RawError::NotRecoverable => Self::NotRecoverable,
+                    RawError::Deadlock => Self::Deadlock,
+                    RawError::TooManyHeld => Self::TooManyHeld,
+                    RawError::Unavailable(error) => Self::Unavailable(error),
+                    $(RawError::$refused(fault) => Self::$refused(fault),)?
+                }
+            }
+        }
+
+        impl<$($parameters)*> From<$error> for LockFailure<$fault> {
+            /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`].
+            fn from(error: $error) -> Self {
+                match error {
+                    LockError::OwnerDied(died) => {
+                        died.pass_on();
+                        Self::OwnerDied
+                    }
+                    LockError::NotRecoverable => Self::NotRecoverable,
+                    LockError::WouldBlock => Self::WouldBlock,
+                    LockError::TimedOut => Self::TimedOut,
+                    LockError::Interrupted => Self::Interrupted,
+                    LockError::Deadlock => Self::Deadlock,
+                    LockError::TooManyHeld => Self::TooManyHeld,
+                    LockError::Unavailable(error) => Self::Unavailable(error),
+                    $(LockError::$refused(fault) => Self::$refused(fault),)?
+                }
+            }
+        }
+
+        lock_error!(@boxed {$($sendable)*} $error, dyn Error);
+        lock_error!(@boxed {$($sendable)*} $error, dyn Error + Send + Sync);
+    };
+    (@boxed {$($sendable:tt)*} $error:ty, $boxed:ty) => {
+        impl<$($sendable)*> From<$error> for Box<$boxed> {
+            /// As a [`LockFailure`].
+            fn from(error: $error) -> Self {
+                LockFailure::from(error).into()
+            }
+        }
+    };
 }
+pub(crate) use lock_error;

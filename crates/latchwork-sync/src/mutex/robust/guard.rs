@@ -7,6 +7,8 @@
 //! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
+use super::failure::{LockFailure, lock_error};
+use super::owner_died::owner_died;
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
 use crate::atomic::const_unless_loom;
 use crate::edit::Edit;
@@ -17,6 +19,7 @@ use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
 use crate::torn_safe::{self, TornSafe};
+use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -50,29 +53,13 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     Refused(P::Fault),
 }
 
-impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::OwnerDied(_) => "the owner of the lock died while it held it",
-            Self::NotRecoverable => {
-                "the lock is not recoverable: its owner died and the data was not repaired"
-            }
-            Self::WouldBlock => "the lock is held by another task",
-            Self::Interrupted => "a signal handler ran",
-            Self::TimedOut => "the deadline passed before the lock was free",
-            Self::Deadlock => "waiting for the lock would be a deadlock",
-            Self::TooManyHeld => "the calling task holds too many robust locks",
-            Self::Unavailable(error) => return error.fmt(formatter),
-            Self::Refused(fault) => return fault.fmt(formatter),
-        })
-    }
-}
-
-impl<T: ?Sized, P: RobustProtocol> fmt::Debug for LockError<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
-    }
-}
+lock_error!(
+    {T: ?Sized, P: RobustProtocol} {T: ?Sized, P: RobustProtocol<Fault: Send + Sync + 'static>}
+    LockError<'_, T, P>, P::Fault, {Refused},
+    "the owner of the lock died while it held it",
+    "the lock is not recoverable: its owner died and the data was not repaired",
+    "waiting for the lock would be a deadlock"
+);
 
 impl<T> Mutex<T, Robust> {
     const_unless_loom! {
@@ -215,23 +202,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         let result = unsafe { mutex.raw.acquire_in_budget(wait_mode) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
-        Err(match result {
-            Ok(Acquired::Clean) => return Ok(guard()),
+        match result {
+            Ok(Acquired::Clean) => Ok(guard()),
             Ok(Acquired::OwnerDied) => {
                 task::after_owner_death(core::ptr::from_ref(mutex).cast::<u8>().addr());
-                LockError::OwnerDied(OwnerDied {
-                    guard: ManuallyDrop::new(guard()),
-                })
+                Err(LockError::OwnerDied(OwnerDied::new(guard())))
             }
-            Err(RawError::WouldBlock) => LockError::WouldBlock,
-            Err(RawError::TimedOut) => LockError::TimedOut,
-            Err(RawError::Interrupted) => LockError::Interrupted,
-            Err(RawError::NotRecoverable) => LockError::NotRecoverable,
-            Err(RawError::Deadlock) => LockError::Deadlock,
-            Err(RawError::TooManyHeld) => LockError::TooManyHeld,
-            Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
-            Err(RawError::Refused(fault)) => LockError::Refused(fault),
-        })
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -295,6 +273,10 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         T: Relocatable + Edit,
     {
         self.as_mut().edit()
+    }
+
+    fn robust(&self) -> &Robust<P> {
+        self.mutex.raw()
     }
 
     #[inline(always)]
@@ -361,115 +343,4 @@ pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
 }
 
-impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
-    fn into_guard(self) -> RobustGuard<'a, T, P> {
-        // In the child of a fork the guard belongs to the parent: this aborts there.
-        owner_of_guard(self.guard.owner);
-        let mut this = ManuallyDrop::new(self);
-        this.guard.mutex.raw.mark_consistent();
-        // SAFETY: `this` is never dropped, so the guard is moved out once.
-        unsafe { ManuallyDrop::take(&mut this.guard) }
-    }
-
-    /// Releases the lock with the data as it is: the next owner gets [`LockError::OwnerDied`], too.
-    pub fn pass_on(self) {
-        let this = ManuallyDrop::new(self);
-        owner_of_guard(this.guard.owner);
-        this.guard.report_releasing();
-        // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
-        unsafe { this.guard.mutex.raw.unlock_inconsistent() }
-    }
-
-    /// Declares the data whole, whatever its type, and returns an ordinary guard.
-    ///
-    /// # Safety
-    /// The data is a valid value of `T`, although its last owner stopped between two instructions.
-    pub unsafe fn make_consistent_unchecked(self) -> RobustGuard<'a, T, P> {
-        self.into_guard()
-    }
-}
-
-impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
-    /// The data as memory that may or may not hold a value.
-    pub fn as_uninit(&self) -> &MaybeUninit<T> {
-        // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
-        unsafe { &*self.guard.mutex.data.get().cast() }
-    }
-
-    /// As [`Self::as_uninit`], for a repair in place.
-    ///
-    /// # Safety
-    /// If `T` is [`TornSafe`], the caller writes only valid values, each at a place of its
-    /// type: safe code can read them from then on. The caller treats the value as pinned.
-    pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
-        // SAFETY: the guard holds the lock and is borrowed exclusively; `MaybeUninit` promises nothing of the content.
-        unsafe { &mut *self.guard.mutex.data.get().cast() }
-    }
-
-    /// Writes a new value in place of the torn one, which is not dropped, and returns an ordinary guard.
-    pub fn replace(self, value: T) -> RobustGuard<'a, T, P> {
-        owner_of_guard(self.guard.owner);
-        let place = self.guard.mutex.data.get();
-        // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not dropped.
-        unsafe { torn_safe::overwrite(place, ManuallyDrop::new(value)) };
-        self.into_guard()
-    }
-}
-
-impl<'a, T: ?Sized + TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
-    /// The data, pinned, for a repair before [`Self::make_consistent`]: see [`RobustGuard::as_mut`].
-    pub fn as_mut(&mut self) -> Pin<&mut T>
-    where
-        T: Relocatable,
-    {
-        self.guard.as_mut()
-    }
-
-    /// The editor of the data: see [`RobustGuard::edit`].
-    pub fn edit(&mut self) -> T::Editor<'_>
-    where
-        T: Relocatable + Edit,
-    {
-        self.guard.edit()
-    }
-
-    /// Declares the data repaired, and returns an ordinary guard.
-    pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
-        self.into_guard()
-    }
-}
-
-impl<T: ?Sized + TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T: ?Sized + TornSafe + Unpin, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
-    }
-}
-
-impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OwnerDied")
-    }
-}
-
-impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
-    fn drop(&mut self) {
-        owner_of_guard(self.guard.owner);
-        let gives_up = !std::thread::panicking();
-        self.guard.report_releasing();
-        // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
-        unsafe {
-            if gives_up {
-                self.guard.mutex.raw.release_not_recoverable();
-            } else {
-                self.guard.mutex.raw.unlock_inconsistent();
-            }
-        }
-    }
-}
+owner_died!({P: RobustProtocol} P, RobustGuard, mutex);
