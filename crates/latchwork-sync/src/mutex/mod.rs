@@ -67,6 +67,6 @@ pub use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_gua
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[doc(hidden)]
 pub use robust::{Pinned, Unpinned};
-pub(crate) use robust::{lock_error, methods_of_unpinned, owner_died};
+pub(crate) use robust::{lock_error, methods_of_owner_died, methods_of_unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

@@ -104,10 +104,7 @@ mod ops;
 mod owner_died;
 #[cfg(not(loom))]
 mod protect;
-mod raw_result;
 mod release;
-mod report;
-mod state;
 mod throughput;
 mod unpinned;
 mod wait_wake;
@@ -116,12 +113,10 @@ pub use failure::LockFailure;
 pub(crate) use failure::lock_error;
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
-#[doc(hidden)]
-pub use ops::RobustOps;
 pub use ops::RobustProtocol;
-pub(crate) use owner_died::owner_died;
 #[doc(hidden)]
-pub use raw_result::{Acquired, RawError};
+pub use ops::{Acquired, RawError, RobustOps};
+pub(crate) use owner_died::methods_of_owner_died;
 #[doc(hidden)]
 pub use release::owner_of_guard;
 pub(crate) use unpinned::methods_of_unpinned;

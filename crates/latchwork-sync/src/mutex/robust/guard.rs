@@ -8,11 +8,11 @@
 #![allow(unsafe_code)]
 
 use super::failure::{LockFailure, lock_error};
-use super::owner_died::owner_died;
-use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
+use super::owner_died::methods_of_owner_died;
+use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::atomic::const_unless_loom;
 use crate::edit::Edit;
-use crate::hook::Site;
+use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
 use crate::relocatable::Relocatable;
 use crate::sharing::Shared;
@@ -69,6 +69,12 @@ impl<T> Mutex<T, Robust> {
             Self::from_raw(Robust::new(), value)
         }
     }
+}
+
+/// The name of the lock for the observer.
+fn lock_of<P: RobustProtocol>(lock: &Robust<P>) -> Lock {
+    let traits = P::TRAITS.union(Traits::ROBUST).union(Traits::SHARED);
+    Lock::new(core::ptr::from_ref(lock).addr(), Kind::Mutex).with(traits)
 }
 
 fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool {
@@ -161,7 +167,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline(always)]
     #[track_caller]
     fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
-        if report::is_on::<P>() {
+        if P::Observer::IS_ON {
             return self.lock_checked(wait_mode, Site::caller());
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
@@ -173,24 +179,26 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
     /// As [`Self::lock_with`], and reports each step to the checker.
     fn lock_checked(self: Pin<&Self>, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
-        let address = core::ptr::from_ref(self.raw()).addr();
+        let lock = lock_of(self.raw());
+        let report_taken = |how| P::Observer::taken(lock, Mode::Exclusive, how, site);
         let at_once = self.lock_slowly(WaitMode::TRY);
-        let waits = !wait_mode.is_try();
-        if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
+        let is_try = wait_mode.is_try();
+        if is_try || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
-                report::taken::<P>(address, !waits, site);
+                report_taken(if is_try { How::Tried } else { How::Locked });
             }
             return at_once;
         }
-        if report::wants::<P>(address, wait_mode.deadline().is_some(), site) {
-            report::gave_up::<P>(address);
+        let is_timed = wait_mode.deadline().is_some();
+        if P::Observer::wants(lock, Mode::Exclusive, is_timed, site) == Verdict::Deadlock {
+            P::Observer::gave_up(lock);
             return Err(LockError::Deadlock);
         }
         let taken = self.lock_slowly(wait_mode);
         if has_lock(&taken) {
-            report::taken::<P>(address, false, site);
+            report_taken(How::Locked);
         } else {
-            report::gave_up::<P>(address);
+            P::Observer::gave_up(lock);
         }
         taken
     }
@@ -281,8 +289,9 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
 
     #[inline(always)]
     fn report_releasing(&self) {
-        if report::is_on::<P>() {
-            report::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
+        if P::Observer::IS_ON {
+            // The verdict is not needed: a guard that does not hold the lock aborts in any case.
+            let _ = P::Observer::releasing(lock_of(self.robust()), Site::UNKNOWN);
         }
     }
 
@@ -343,4 +352,4 @@ pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
 }
 
-owner_died!({P: RobustProtocol} P, RobustGuard, mutex);
+methods_of_owner_died!({P: RobustProtocol} P, RobustGuard, mutex);

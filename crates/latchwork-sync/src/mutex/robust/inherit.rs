@@ -43,7 +43,7 @@
 
 #![allow(unsafe_code)]
 
-use super::state::owner_died;
+use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;

@@ -2,9 +2,7 @@
 //! [the parent](super); `release.rs` releases the lock.
 #![allow(unsafe_code)]
 
-use super::ops::RobustProtocol;
-use super::raw_result::{Acquired, RawError};
-use super::state::{CONSISTENT, INCONSISTENT};
+use super::ops::{Acquired, CONSISTENT, INCONSISTENT, RawError, RobustProtocol};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;

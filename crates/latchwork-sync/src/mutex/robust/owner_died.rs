@@ -2,7 +2,7 @@
 
 /// Implements all but the definition of `OwnerDied<'a, T, $parameter>`, whose field `guard` is a `ManuallyDrop` of the
 /// `$guard` with the field `$lock`.
-macro_rules! owner_died {
+macro_rules! methods_of_owner_died {
     ({$($bounds:tt)*} $parameter:ident, $guard:ident, $lock:ident) => {
         impl<'a, T: ?Sized, $($bounds)*> OwnerDied<'a, T, $parameter> {
             pub(super) fn new(guard: $guard<'a, T, $parameter>) -> Self {
@@ -123,4 +123,4 @@ macro_rules! owner_died {
         }
     };
 }
-pub(crate) use owner_died;
+pub(crate) use methods_of_owner_died;

@@ -13,15 +13,15 @@
 //! *Cost:* a `try_lock` reads the word first, and does not change the priority if the lock is held.
 #![allow(unsafe_code)]
 
-use super::wait_wake::{pass_on, sleep, take_by};
+use super::wait_wake::{sleep, take_by};
 use super::{RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::protect::check;
-use crate::mutex::{Mutex, Protect, ProtectFault, WaitMode, WaitWake};
+use crate::mutex::{Mutex, Protect, ProtectFault, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
-use crate::sys::robust_list::{Head, Node};
+use crate::sys::robust_list::Node;
 use crate::task::{Ceilings, HIGHEST, Me};
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
@@ -46,14 +46,6 @@ unsafe impl<S: Sharing> RobustOps for Protect<S> {
             Ceilings::leave(ceiling);
         }
         taken
-    }
-
-    fn free(node: &Node, head: &Head, before: usize) {
-        WaitWake::<S>::free(node, head, before);
-    }
-
-    fn pass_on(node: &Node) {
-        pass_on(node);
     }
 
     #[inline(always)]

@@ -3,8 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::lock::Robust;
-use super::ops::RobustProtocol;
-use super::state::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
+use super::ops::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RobustProtocol};
 use crate::atomic::{Ordering, unless_fault};
 use crate::sys::robust_list::Head;
 use crate::task::Me;
@@ -105,13 +104,14 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Releases a lock whose data is not whole (invariant 5 in the parent).
+    /// Releases a lock whose data is not whole (invariant 5 in the parent). The C header detects that only after it has
+    /// acquired the lock.
     ///
     /// # Safety
     /// The calling task holds it.
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn release_unclean(&self) {
+    pub(crate) unsafe fn release_unclean(&self) {
         // SAFETY: this task holds the lock, so it has a record. The list is used in this call alone; the lock, which is
         // held, stays where it is.
         let (me, head) = unsafe {
@@ -179,17 +179,6 @@ impl<P: RobustProtocol> Robust<P> {
             (me, me.head())
         };
         self.release_word(me.tid(), head, before);
-    }
-
-    /// Releases a lock that was taken while its data is not whole. For the C header, which detects that only after it
-    /// acquired the lock.
-    ///
-    /// # Safety
-    /// The calling task holds it.
-    #[cfg(all(feature = "foreign", not(loom)))]
-    pub(crate) unsafe fn give_back_unclean(&self) {
-        // SAFETY: the caller holds the lock.
-        unsafe { self.release_unclean() };
     }
 }
 

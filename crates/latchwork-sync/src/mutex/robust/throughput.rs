@@ -32,8 +32,7 @@
 //! deadline, whether there is a task with the owner's ID (needed after exec by a thread that is not the first).
 #![allow(unsafe_code)]
 
-use super::state::owner_died;
-use super::wait_wake::pass_on;
+use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::{Ordering, const_unless_loom};
 use crate::hook::ByFeature;
@@ -85,10 +84,6 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
         // All wakes must be shared, as the waits are.
         release_contended::<Shared, true>(&node.word, &node.extra);
         head.settle(before);
-    }
-
-    fn pass_on(node: &Node) {
-        pass_on(node);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::guard::RobustWriteGuard;
 use super::raw::GateMutex;
 use crate::edit::Edit;
-use crate::mutex::{owner_died, owner_of_guard};
+use crate::mutex::{methods_of_owner_died, owner_of_guard};
 use crate::relocatable::Relocatable;
 use crate::torn_safe::{self, TornSafe};
 use core::fmt;
@@ -34,4 +34,4 @@ impl<T: ?Sized, const READERS: usize> RobustWriteGuard<'_, T, READERS> {
     fn report_releasing(&self) {}
 }
 
-owner_died!({const READERS: usize} READERS, RobustWriteGuard, lock);
+methods_of_owner_died!({const READERS: usize} READERS, RobustWriteGuard, lock);
