@@ -110,7 +110,7 @@ mod word;
 #[cfg(not(loom))]
 use super::Mutex;
 use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS};
-use crate::atomic::const_unless_loom;
+use crate::atomic::{AtomicU32, const_unless_loom};
 use crate::backoff::{FIRST_POLLS, HAND_OVER};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
@@ -121,10 +121,9 @@ use core::fmt;
 use core::marker::PhantomData;
 pub use fault::InheritFault;
 pub(super) use gate::PiGate;
-pub(super) use slow_path::SlowPath;
+pub(super) use slow_path::lock_slowly;
 use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
-pub(crate) use word::{end_of_nap, is_over};
 
 /// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`].
 ///
@@ -154,8 +153,8 @@ pub(crate) use word::{end_of_nap, is_over};
 /// `Mutex::from_raw(Inherit::<Shared>::new(), value)`, within one PID namespace.
 #[repr(C)]
 pub struct Inherit<S: Sharing = Private> {
-    word: Word,
-    gate: PiGate,
+    word: AtomicU32,
+    gate: AtomicU32,
     sharing: PhantomData<S>,
 }
 
@@ -174,7 +173,7 @@ pub struct Inherit<S: Sharing = Private> {
 /// ```
 #[repr(transparent)]
 pub struct InheritPlain<S: Sharing = Private> {
-    word: Word,
+    word: AtomicU32,
     sharing: PhantomData<S>,
 }
 
@@ -201,14 +200,14 @@ impl<S: Sharing> Inherit<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { word: Word::new(), gate: PiGate::new(), sharing: PhantomData }
+            Self { word: AtomicU32::new(0), gate: AtomicU32::new(0), sharing: PhantomData }
         }
     }
 
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        SlowPath::<S, false>::new(&self.word, &self.gate).lock(task_id(), deadline)
+        lock_slowly::<S, false>(self.word(), PiGate(&self.gate), task_id(), deadline)
     }
 }
 
@@ -217,20 +216,17 @@ impl<S: Sharing> InheritPlain<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { word: Word::new(), sharing: PhantomData }
+            Self { word: AtomicU32::new(0), sharing: PhantomData }
         }
     }
 
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        let me = task_id();
-        let polled = self.word.poll(me, 0..FIRST_POLLS, WAITERS)?
-            || !futex_pi::is_real_time() && self.word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS)?;
-        if polled {
-            return Ok(true);
-        }
-        self.word.sleep::<S>(deadline)
+        let (me, word) = (task_id(), self.word());
+        Ok(word.poll(me, 0..FIRST_POLLS, WAITERS)?
+            || !futex_pi::is_real_time() && word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS)?
+            || word.sleep::<S>(deadline)?)
     }
 }
 
@@ -252,7 +248,7 @@ macro_rules! implement {
 
             #[inline]
             fn acquire(&self) -> Result<(), InheritFault> {
-                if self.word.take_free() {
+                if self.word().take_free() {
                     return Ok(());
                 }
                 // Without a deadline the lock was taken, unless an error ended the wait.
@@ -261,29 +257,23 @@ macro_rules! implement {
 
             #[inline]
             fn try_acquire(&self) -> Result<bool, InheritFault> {
-                if self.word.take_free() {
-                    return Ok(true);
-                }
-                self.word.try_contended::<S>()
+                Ok(self.word().take_free() || self.word().try_contended::<S>()?)
             }
 
             #[inline]
             fn acquire_until(&self, deadline: Deadline) -> Result<bool, InheritFault> {
-                if self.word.take_free() {
-                    return Ok(true);
-                }
-                self.lock_contended(Some(deadline))
+                Ok(self.word().take_free() || self.lock_contended(Some(deadline))?)
             }
 
             #[inline]
             unsafe fn release(&self) {
                 // SAFETY: the caller holds the lock, by the contract of `release`.
-                unsafe { self.word.release::<S>() }
+                unsafe { self.word().release::<S>() }
             }
 
             fn sleep_place(&self) -> SleepPlace<'_> {
                 if S::FLAG == Flag::Private && futex_pi::can_requeue() {
-                    SleepPlace(SleepWord::Pi(self.word.futex()))
+                    SleepPlace(SleepWord::Pi(&self.word))
                 } else {
                     SleepPlace::NONE
                 }
@@ -291,18 +281,23 @@ macro_rules! implement {
 
             fn acquire_again(&self, relock: Relock) -> Result<(), InheritFault> {
                 match relock.0 {
-                    RelockAs::Owner => self.word.interpret(futex_pi::Pi::Done).map(drop),
+                    RelockAs::Owner => self.word().interpret(futex_pi::Pi::Done).map(drop),
                     _ => self.acquire(),
                 }
             }
         }
 
         impl<S: Sharing> $lock<S> {
+            #[inline(always)]
+            fn word(&self) -> Word<'_, false> {
+                Word(&self.word)
+            }
+
             /// The task that holds the lock at this moment, by its thread ID; none if its owner died and a task has
             /// detected that.
             #[must_use]
             pub fn owner(&self) -> Option<u32> {
-                self.word.owner()
+                self.word().owner()
             }
         }
 

@@ -43,10 +43,10 @@ mod wait_wake;
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
-pub(crate) use inherit::{end_of_nap, is_over};
 pub use lock::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use lock_api_traits::implement_lock_api;
+pub(crate) use nap::{end_of_nap, is_over};
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 pub use protocol::{DataState, Interruptible, Protocol, RawLock};

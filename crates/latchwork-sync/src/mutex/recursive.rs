@@ -87,10 +87,10 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     #[track_caller]
     pub fn lock(&self) -> P::Outcome<RecursiveGuard<'_, T, P>> {
         let taken = match self.take_again() {
-            true => Ok(true),
-            false => self.raw.acquire().map(|()| true),
+            true => Ok(()),
+            false => self.raw.acquire(),
         };
-        P::outcome(self.record_owner(taken).map(|_| RecursiveGuard::new(self)))
+        P::outcome(taken.map(|()| self.taken()))
     }
 
     /// Acquires the lock if no other task holds it at this moment.
@@ -100,7 +100,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.try_acquire(),
         };
-        P::outcome(self.guard_if(taken))
+        P::outcome(taken.map(|taken| taken.then(|| self.taken())))
     }
 
     /// Acquires the lock, or returns `None` once `deadline` has passed.
@@ -110,7 +110,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.acquire_until(deadline),
         };
-        P::outcome(self.guard_if(taken))
+        P::outcome(taken.map(|taken| taken.then(|| self.taken())))
     }
 
     /// Acquires the lock, or returns `None` after `timeout`.
@@ -157,19 +157,10 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     /// Acquires the lock again, after a wait for a condition variable.
     pub(crate) fn lock_again(&self, relock: Relock) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
         let taken = match self.take_again() {
-            true => Ok(true),
-            false => self.raw.acquire_again(relock).map(|()| true),
+            true => Ok(()),
+            false => self.raw.acquire_again(relock),
         };
-        self.record_owner(taken).map(|_| RecursiveGuard::new(self))
-    }
-
-    #[inline]
-    fn guard_if(
-        &self,
-        taken: Result<bool, P::Fault>,
-    ) -> Result<Option<RecursiveGuard<'_, T, P>>, P::Fault> {
-        let taken = self.record_owner(taken)?;
-        Ok(taken.then(|| RecursiveGuard::new(self)))
+        taken.map(|()| self.taken())
     }
 
     /// Acquires the lock once more, if this task holds it.
@@ -190,15 +181,14 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         true
     }
 
-    /// Records the owner of a lock that was taken for the first time.
+    /// The guard of a lock that this task has taken: for the first time, if it has no owner.
     #[inline]
-    fn record_owner(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
-        let taken = taken?;
-        if taken && self.depth.load(Ordering::Relaxed) == 0 {
+    fn taken(&self) -> RecursiveGuard<'_, T, P> {
+        if self.depth.load(Ordering::Relaxed) == 0 {
             self.owner.store(task::id(), Ordering::Relaxed);
             self.depth.store(1, Ordering::Relaxed);
         }
-        Ok(taken)
+        RecursiveGuard::new(self)
     }
 }
 

@@ -2,8 +2,9 @@
 //! goes on to the word. The gate carries no data, so it orders no memory; a failure of the gate costs time only.
 #![allow(unsafe_code)]
 
-use super::word::{NAP, end_of_nap};
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
+use super::word::NAP;
+use crate::atomic::{AtomicU32, Ordering};
+use crate::mutex::nap::end_of_nap;
 use crate::mutex::throughput::is_not_in_process;
 use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
@@ -13,28 +14,16 @@ use crate::time::Deadline;
 use core::marker::PhantomData;
 
 /// A gate; 0 is free.
-#[repr(transparent)]
-pub(in crate::mutex) struct PiGate(AtomicU32);
+#[derive(Clone, Copy)]
+pub(in crate::mutex) struct PiGate<'a>(pub(in crate::mutex) &'a AtomicU32);
 
-impl PiGate {
-    /// A word of a robust lock's node, as a gate.
-    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: `PiGate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
-        unsafe { &*core::ptr::from_ref(word).cast() }
-    }
-
-    const_unless_loom! {
-        pub(super) fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-
+impl<'a> PiGate<'a> {
     /// Waits for the gate, for one nap at most. `None`: the caller goes on without it.
     pub(super) fn enter<S: Sharing>(
-        &self,
+        self,
         me: u32,
         deadline: Option<Deadline>,
-    ) -> Option<Entered<'_, S>> {
+    ) -> Option<Entered<'a, S>> {
         if me == 0 {
             return None;
         }
@@ -42,7 +31,7 @@ impl PiGate {
             Ok(_) => return Some(self.entered(me)),
             Err(before) => before,
         };
-        match futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(NAP, deadline)) {
+        match futex_pi::lock_pi(self.0, S::FLAG, end_of_nap(NAP, deadline)) {
             Pi::Done => Some(self.entered(me)),
             // The owner died, and no task slept behind it, or the kernel would have made that task its heir.
             Pi::OwnerGone => {
@@ -50,8 +39,7 @@ impl PiGate {
                 taken.is_ok().then(|| self.entered(me))
             }
             // In the child of a fork, a thread of the parent may be the owner: it releases the parent's copy only.
-            // Linux
-            // 6.18 refuses the wait with EPERM; a kernel that does not lets it time out.
+            // Linux 6.18 refuses the wait with EPERM; a kernel that does not lets it time out.
             _ if S::FLAG == Flag::Private => {
                 // Relaxed: as in `replace`.
                 let seen = self.0.load(Ordering::Relaxed);
@@ -62,13 +50,13 @@ impl PiGate {
         }
     }
 
-    fn replace(&self, old: u32, new: u32) -> Result<u32, u32> {
+    fn replace(self, old: u32, new: u32) -> Result<u32, u32> {
         // Relaxed: the gate carries no data.
         self.0
             .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
     }
 
-    fn entered<S: Sharing>(&self, me: u32) -> Entered<'_, S> {
+    fn entered<S: Sharing>(self, me: u32) -> Entered<'a, S> {
         Entered {
             gate: self,
             me,
@@ -79,7 +67,7 @@ impl PiGate {
 
 /// The ownership of the gate. Dropping it releases the gate.
 pub(super) struct Entered<'a, S: Sharing> {
-    gate: &'a PiGate,
+    gate: PiGate<'a>,
     me: u32,
     sharing: PhantomData<S>,
 }
@@ -96,6 +84,8 @@ impl<S: Sharing> Drop for Entered<'_, S> {
         }
         // If the gate belongs to another task by now, this does nothing.
         // SAFETY: the gate is part of a lock that this task holds or waits for, so its memory is alive.
-        while unsafe { futex_pi::unlock_pi(&raw const self.gate.0, S::FLAG) } == Pi::Again {}
+        while unsafe { futex_pi::unlock_pi(core::ptr::from_ref(self.gate.0), S::FLAG) } == Pi::Again
+        {
+        }
     }
 }

@@ -3,8 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::fault::InheritFault;
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::pause;
+use crate::mutex::nap::{end_of_nap, is_over};
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};
@@ -29,63 +30,23 @@ pub(super) fn task_id() -> u32 {
     Me::get().map_or(0, Me::tid)
 }
 
-/// The end of a sleep: after one nap at most, and not after `deadline`. (In a model a sleep ends by itself when there
-/// is something to see: it has no clock.)
-#[cfg_attr(loom, allow(unused_variables))]
-pub(crate) fn end_of_nap(nap: Duration, deadline: Option<Deadline>) -> Option<Deadline> {
-    #[cfg(loom)]
-    return deadline;
-    #[cfg(not(loom))]
-    {
-        let end = Deadline::after(nap);
-        Some(deadline.map_or(end, |deadline| deadline.min(end)))
-    }
-}
-
-/// Whether a deadline, if there is one, has passed. (In a model every deadline has.)
-pub(crate) fn is_over(deadline: Option<Deadline>) -> bool {
-    #[cfg(loom)]
-    return deadline.is_some();
-    #[cfg(not(loom))]
-    deadline.is_some_and(Deadline::has_passed)
-}
-
 /// `ROBUST`: the word is on its owner's robust list, and does not become `GONE` when the owner dies.
-#[repr(transparent)]
-pub(in crate::mutex) struct Word<const ROBUST: bool = false>(AtomicU32);
+#[derive(Clone, Copy)]
+pub(in crate::mutex) struct Word<'a, const ROBUST: bool>(pub(in crate::mutex) &'a AtomicU32);
 
-impl Word {
-    const_unless_loom! {
-        pub(super) fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-}
-
-impl Word<true> {
-    /// The word of a robust lock's node.
-    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: `Word` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
-        unsafe { &*core::ptr::from_ref(word).cast() }
-    }
-
+impl Word<'_, true> {
     /// Takes the word if no task has it; returns whether it did.
     pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Result<bool, InheritFault> {
         // Relaxed: the kernel checks the value again.
         match self.0.load(Ordering::Relaxed) & TID_MASK {
-            0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
+            0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
             owner if owner == me => Err(InheritFault::Deadlock),
             _ => Ok(false),
         }
     }
 }
 
-impl<const ROBUST: bool> Word<ROBUST> {
-    /// For a condition variable, which has the kernel take the word for the waiters that it releases.
-    pub(super) fn futex(&self) -> &AtomicU32 {
-        &self.0
-    }
-
+impl<const ROBUST: bool> Word<'_, ROBUST> {
     pub(super) fn owner(&self) -> Option<u32> {
         // Relaxed: the answer may be stale before it arrives.
         let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
@@ -126,7 +87,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
         );
         if freed.is_err() {
             // SAFETY: the caller holds the lock, whose memory is alive until it is released.
-            unsafe { release_by_kernel::<S>(&raw const self.0) };
+            unsafe { release_by_kernel::<S>(core::ptr::from_ref(self.0)) };
         }
     }
 
@@ -179,7 +140,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             } else {
                 end_of_nap(NAP, deadline)
             };
-            let (ended, taken) = self.ask(|| futex_pi::lock_pi(&self.0, S::FLAG, end));
+            let (ended, taken) = self.ask(|| futex_pi::lock_pi(self.0, S::FLAG, end));
             if taken? {
                 return Ok(true);
             }
@@ -202,7 +163,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     #[cold]
     pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
         let tried = match task_id() {
-            0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
+            0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
             me => self.poll(me, 0..1, 0),
         };
         match tried {
@@ -276,7 +237,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             word = now;
         }
         #[cfg(loom)]
-        futex_pi::end_naps(&self.0);
+        futex_pi::end_naps(self.0);
         InheritFault::OwnerGone
     }
 }

@@ -47,7 +47,7 @@ use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::hook::ByFeature;
-use crate::mutex::inherit::{PiGate, SlowPath, Word, release_by_kernel};
+use crate::mutex::inherit::{PiGate, Word, lock_slowly, release_by_kernel};
 use crate::mutex::{Inherit, InheritFault, Mutex, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
@@ -60,12 +60,12 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     const HIDES_STATE: bool = true;
 
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<InheritFault>> {
-        let word = Word::of(&node.word);
+        let word = Word::<true>(&node.word);
         let taken = if wait_mode.is_try() {
             word.take_at_once::<S>(me.tid())
         } else {
-            SlowPath::<S, true>::new(word, PiGate::of(&node.queue))
-                .lock(me.tid(), wait_mode.deadline())
+            let gate = PiGate(&node.queue);
+            lock_slowly::<S, true>(word, gate, me.tid(), wait_mode.deadline())
         };
         match taken {
             Ok(true) => {

@@ -63,7 +63,7 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
             // All waits must be shared: the kernel's wake-up at a death is never private.
             let words = Words::<Shared, Uncounted, true> {
                 word: &node.word,
-                gate: Gate::from_word(&node.queue),
+                gate: Gate(&node.queue),
                 request: &node.extra,
                 threshold: &DEFAULT,
                 counts: &Uncounted,

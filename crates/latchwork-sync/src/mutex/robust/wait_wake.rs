@@ -6,10 +6,12 @@ use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
-use crate::mutex::nap::{Nap, sleep_once};
+use crate::mutex::nap::check_end;
+#[cfg(not(loom))]
+use crate::mutex::nap::end_of_nap;
 use crate::mutex::{Unfinished, WaitMode, WaitWake};
 use crate::sharing::Sharing;
-use crate::sys::futex::Sharing as Flag;
+use crate::sys::futex;
 use crate::sys::robust_list::Node;
 use crate::task::Me;
 
@@ -23,13 +25,32 @@ unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
     }
 }
 
+/// The longest sleep. Nearly always a wake-up ends it; a lost wake-up costs this time at most.
+#[cfg(not(loom))]
+const NAP: core::time::Duration = core::time::Duration::from_secs(1);
+
 /// Sleeps while the word has the value `expected`, for one nap at most.
 pub(super) fn sleep(
     word: &AtomicU32,
     expected: u32,
     wait_mode: WaitMode,
 ) -> Result<(), Unfinished> {
-    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::RobustWord)
+    let deadline = wait_mode.deadline();
+    // In a model a nap ends when a task dies whose wake-up no other task passes on (`model/mortal.rs`).
+    #[cfg(loom)]
+    let ended = futex::nap(word, expected, deadline);
+    #[cfg(not(loom))]
+    let ended = match deadline {
+        Some(_) => futex::wait(
+            word,
+            expected,
+            futex::Sharing::Shared,
+            end_of_nap(NAP, deadline),
+        ),
+        // Without a deadline the nap's length is enough: the clock need not be read.
+        None => futex::wait_for(word, expected, futex::Sharing::Shared, NAP),
+    };
+    check_end(ended, wait_mode)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.

@@ -3,8 +3,6 @@
 
 use super::gate::Gate;
 #[cfg(not(loom))]
-use super::owner;
-#[cfg(not(loom))]
 use super::timing::NEVER;
 #[cfg(not(loom))]
 use super::trace::Counters;
@@ -52,7 +50,7 @@ fn task_id() -> u32 {
 #[repr(C)]
 pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
     word: AtomicU32,
-    gate: Gate,
+    gate: AtomicU32,
     request: AtomicU32,
     /// After how many microseconds a top waiter sets the request; 0 is the default.
     threshold: u32,
@@ -74,14 +72,7 @@ impl<S: Sharing> Throughput<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self {
-                word: AtomicU32::new(0),
-                gate: Gate::new(),
-                request: AtomicU32::new(0),
-                threshold: 0,
-                counts: Uncounted,
-                sharing: PhantomData,
-            }
+            Self::with(Uncounted)
         }
     }
 }
@@ -91,14 +82,7 @@ impl<S: Sharing> Throughput<S, Counters> {
     /// An unlocked lock that counts.
     #[must_use]
     pub const fn counted() -> Self {
-        Self {
-            word: AtomicU32::new(0),
-            gate: Gate::new(),
-            request: AtomicU32::new(0),
-            threshold: 0,
-            counts: Counters::new(),
-            sharing: PhantomData,
-        }
+        Self::with(Counters::new())
     }
 
     /// The counters of the lock.
@@ -109,6 +93,13 @@ impl<S: Sharing> Throughput<S, Counters> {
 }
 
 impl<S: Sharing, C: Counting> Throughput<S, C> {
+    const_unless_loom! {
+        fn with(counts: C) -> Self {
+            let (word, gate, request) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+            Self { word, gate, request, threshold: 0, counts, sharing: PhantomData }
+        }
+    }
+
     /// Sets after what time the first waiter in the queue gets the lock handed off: 5 ms by default. Exact to the
     /// microsecond; zero is "at once"; `None` is "never", also for real-time tasks, and the wait then has no bound.
     #[cfg(not(loom))]
@@ -141,15 +132,16 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
     /// Whether the task that holds the lock has ended. The lock then stays locked.
     ///
-    /// For a supervisor: the call takes some microseconds. If another task got the owner's ID before this call, that
+    /// For a supervisor: the call takes some microseconds, and needs no privilege. If another task got the owner's ID before this call, that
     /// task counts as the owner, as does a task of another PID namespace with the same ID.
     #[cfg(not(loom))]
     #[must_use]
     pub fn owner_is_gone(&self) -> bool {
         let now = crate::sys::clock::since_boot();
         self.owner().is_some_and(|tid| {
-            // Read again: the owner may have released the lock and ended in between.
-            owner::has_ended(tid, now) && self.owner() == Some(tid)
+            // The kernel reports no owner's death without a robust list. Read again: the owner may have released the
+            // lock and ended in between.
+            crate::sys::running::has_ended(tid, now) && self.owner() == Some(tid)
         })
     }
 
@@ -164,7 +156,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     fn words(&self) -> Words<'_, S, C, false> {
         Words {
             word: &self.word,
-            gate: &self.gate,
+            gate: Gate(&self.gate),
             request: &self.request,
             threshold: &self.threshold,
             counts: &self.counts,

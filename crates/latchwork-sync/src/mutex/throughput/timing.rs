@@ -1,7 +1,8 @@
 //! When a top waiter stops polling, and when it requests the hand-off.
 
-use crate::mutex::WaitMode;
 use crate::mutex::nap::Nap;
+#[cfg(not(loom))]
+use crate::time::Deadline;
 #[cfg(loom)]
 use latchwork_sys::model::HandsOff;
 
@@ -28,33 +29,21 @@ pub(super) fn micros(threshold: u32) -> Option<u32> {
 #[cfg(not(loom))]
 const DIVISOR_AFTER_SLEEP: u32 = 8;
 
-#[cfg(not(loom))]
-pub(super) fn deadline_has_passed(wait_mode: WaitMode) -> bool {
-    wait_mode
-        .deadline()
-        .is_some_and(crate::time::Deadline::has_passed)
-}
-
-#[cfg(loom)]
-pub(super) fn deadline_has_passed(_: WaitMode) -> bool {
-    true
-}
-
 /// When a top waiter stops polling, and when it sets the request.
 #[cfg(not(loom))]
 pub(super) struct Timing {
     /// `None`: never.
-    requests_at: Option<crate::time::Deadline>,
+    requests_at: Option<Deadline>,
     /// The same, for a top waiter that has slept.
-    requests_after_sleep_at: Option<crate::time::Deadline>,
-    stops_polling: crate::time::Deadline,
+    requests_after_sleep_at: Option<Deadline>,
+    stops_polling: Deadline,
 }
 
 #[cfg(not(loom))]
 impl Timing {
     /// `threshold`, in microseconds.
     pub(super) fn start(threshold: Option<u32>) -> Self {
-        let now = crate::time::Deadline::now();
+        let now = Deadline::now();
         let after =
             |micros: u32| now.saturating_add(core::time::Duration::from_micros(micros.into()));
         let polls = threshold.unwrap_or(DEFAULT_THRESHOLD);
@@ -74,12 +63,11 @@ impl Timing {
 
     /// Whether it is time to request the hand-off.
     pub(super) fn is_overdue(&self) -> bool {
-        self.requests_at
-            .is_some_and(crate::time::Deadline::has_passed)
+        self.requests_at.is_some_and(Deadline::has_passed)
     }
 
     /// When a nap that begins now ends: if the task is not overdue yet, in time for its request.
-    pub(super) fn end_of_nap(&self, is_overdue: bool) -> crate::time::Deadline {
+    pub(super) fn end_of_nap(&self, is_overdue: bool) -> Deadline {
         let end = Nap::TopWaiter.end();
         match self.requests_at {
             Some(requests_at) if !is_overdue => requests_at.min(end),

@@ -2,12 +2,12 @@
 //! in [the parent](super).
 
 use super::owner::{self, OwnerMonitor, Runs};
-use super::timing::{Timing, deadline_has_passed};
+use super::timing::Timing;
 use super::trace::{Counting, Entry, Event};
 use super::words::{Polls, Words, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
-use crate::mutex::nap::{Ended, sleep};
+use crate::mutex::nap::{Ended, is_over, sleep};
 use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 
@@ -122,7 +122,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let mut monitor = OwnerMonitor::default();
         let mut unknown_rounds = 0;
         let sleeps_at_once = self.counts.sleeps_at_once();
-        let polls = self.polls(core::ptr::from_ref(self.gate).addr(), TOP_WAITER);
+        let polls = self.polls(core::ptr::from_ref(self.gate.0).addr(), TOP_WAITER);
         let most = polls.most();
         let mut made = 0;
         loop {
@@ -148,7 +148,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                     Runs::Yes => true,
                 };
             // If the deadline has passed, the sleep that follows reports it.
-            if !goes_on || timing.has_polled_enough() || deadline_has_passed(wait_mode) {
+            if !goes_on || timing.has_polled_enough() || is_over(wait_mode.deadline()) {
                 if let Polls::OfThread(budget) = polls {
                     budget.made(made, false);
                 }

@@ -14,7 +14,7 @@ use core::marker::PhantomData;
 /// task takes the word of a dead owner as if it was free.
 pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: bool> {
     pub(in crate::mutex) word: &'a AtomicU32,
-    pub(in crate::mutex) gate: &'a Gate,
+    pub(in crate::mutex) gate: Gate<'a>,
     pub(in crate::mutex) request: &'a AtomicU32,
     /// After what time a top waiter sets the request, as `timing::micros` reads it. (A task reads it only when it is a
     /// top waiter: until then the lock's cache line is left to the owner.)
