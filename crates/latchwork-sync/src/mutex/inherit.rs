@@ -102,9 +102,7 @@
 //! owner deaths), `tests/mutex.rs`. The models leave out the polls and the naps.
 #![allow(unsafe_code)]
 
-mod fault;
 mod gate;
-mod slow_path;
 mod word;
 
 #[cfg(not(loom))]
@@ -119,9 +117,8 @@ use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
-pub use fault::InheritFault;
-pub(super) use gate::PiGate;
-pub(super) use slow_path::lock_slowly;
+pub(super) use gate::{PiGate, lock_slowly};
+pub use word::InheritFault;
 use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
 

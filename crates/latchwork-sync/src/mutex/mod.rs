@@ -26,16 +26,12 @@ pub mod foreign;
 mod inherit;
 mod lock;
 #[cfg(not(loom))]
-mod lock_api_traits;
-mod nap;
-#[cfg(not(loom))]
 mod protect;
 mod protocol;
 #[cfg(not(loom))]
 mod recursive;
 mod report;
 mod robust;
-mod sleep_place;
 pub mod throughput;
 mod wait_mode;
 mod wait_wake;
@@ -45,18 +41,18 @@ pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub use lock::{Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use lock_api_traits::implement_lock_api;
-pub(crate) use nap::{end_of_nap, is_over};
-#[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
+#[cfg(not(loom))]
+pub(crate) use protocol::implement_lock_api;
 pub use protocol::{DataState, Interruptible, Protocol, RawLock};
+#[doc(hidden)]
+pub use protocol::{Relock, RelockAs, SleepPlace, SleepWord};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
-#[doc(hidden)]
-pub use sleep_place::{Relock, RelockAs, SleepPlace, SleepWord};
 pub use wait_mode::Unfinished;
 #[doc(hidden)]
 pub use wait_mode::WaitMode;
+pub(crate) use wait_mode::{end_of_nap, is_over};
 
 pub(crate) use report::{lock_of, reports};
 #[cfg(not(loom))]

@@ -101,7 +101,6 @@ mod guard;
 mod inherit;
 mod lock;
 mod ops;
-mod owner_died;
 #[cfg(not(loom))]
 mod protect;
 mod release;
@@ -110,13 +109,12 @@ mod unpinned;
 mod wait_wake;
 
 pub use failure::LockFailure;
-pub(crate) use failure::lock_error;
+pub(crate) use failure::{lock_error, methods_of_owner_died};
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
 pub use ops::RobustProtocol;
 #[doc(hidden)]
 pub use ops::{Acquired, RawError, RobustOps};
-pub(crate) use owner_died::methods_of_owner_died;
 #[doc(hidden)]
 pub use release::owner_of_guard;
 pub(crate) use unpinned::methods_of_unpinned;

@@ -7,8 +7,7 @@
 //! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::failure::{LockFailure, lock_error};
-use super::owner_died::methods_of_owner_died;
+use super::failure::{LockFailure, lock_error, methods_of_owner_died};
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::atomic::const_unless_loom;
 use crate::edit::Edit;

@@ -129,10 +129,8 @@ impl<P: RobustProtocol> Robust<P> {
             P::leave(P::ceiling(&self.node));
             return None;
         }
-        // SAFETY: this task acquired the lock just now and has announced it; the lock stays where it is, by the
-        // contract.
-        unsafe { self.link(me, head) };
-        head.settle(before);
+        // SAFETY: acquired just now, and announced; the lock stays where it is, by the contract.
+        unsafe { self.link(me, head, before) };
         // Relaxed: only an owner writes it.
         if unless_fault!(RobustTrustsWord, P::HIDES_STATE, false)
             && self.node.state.load(Ordering::Relaxed) != CONSISTENT
@@ -144,18 +142,18 @@ impl<P: RobustProtocol> Robust<P> {
         Some(tid)
     }
 
-    /// Puts the lock on the list. Only a lock that was taken while another was held counts in the budget: the usual
-    /// case costs nothing.
+    /// Puts the lock on the list, and ends the announcement. Only a lock that was taken while another was held counts in
+    /// the budget: the usual case costs nothing.
     ///
     /// # Safety
     /// The lock is taken by `me`, announced, and stays where it is until it is released.
     #[inline(always)]
-    unsafe fn link(&self, me: Me, head: &Head) {
-        // SAFETY: the lock is taken, announced and stays where it is (the contract); the anchor is a place on this
-        // thread's list.
+    unsafe fn link(&self, me: Me, head: &Head, before: usize) {
+        // SAFETY: the contract; the anchor is a place on this thread's list.
         if unsafe { head.link(&self.node, P::MARK, me.anchor(), me.end()) } {
             me.spend();
         }
+        head.settle(before);
     }
 
     /// Acquires the lock regardless of the budget, as [`Self::lock_raw`].
@@ -204,10 +202,8 @@ impl<P: RobustProtocol> Robust<P> {
             head.settle(before);
             return Err(error);
         }
-        // SAFETY: this task acquired the lock just now and has announced it; the lock stays where it is, by the
-        // contract.
-        unsafe { self.link(me, head) };
-        head.settle(before);
+        // SAFETY: acquired just now, and announced; the lock stays where it is, by the contract.
+        unsafe { self.link(me, head, before) };
         // Relaxed: only an owner writes it.
         match self.node.state.load(Ordering::Relaxed) {
             CONSISTENT => Ok(Acquired::Clean),

@@ -17,20 +17,23 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Takes the lock off the list.
+    /// Announces the lock, and takes it off the list. Returns the list, and what was announced before.
     ///
     /// If another lock followed this one on the list when it was taken, and none does now, this lock stays counted in
     /// the budget: [`Me::recount`] corrects that when the budget is used up.
     ///
     /// # Safety
-    /// The lock is held by `me` and announced.
+    /// `me` is the calling task, and holds the lock.
     #[inline(always)]
-    unsafe fn unlink(&self, me: Me) {
-        // SAFETY: the lock is held by `me`, hence on its list, and announced: this function's contract. The list is used in
-        // this call alone.
-        if unsafe { me.head().unlink(&self.node, me.end()) } {
+    unsafe fn unlink(&self, me: Me) -> (&'static Head, usize) {
+        // SAFETY: each caller uses the list in its call alone; the lock, which is held, stays where it is.
+        let head = unsafe { me.head() };
+        let before = head.announce(&self.node, P::MARK);
+        // SAFETY: `me` holds the lock, so it is on the list; it was announced just now. The list is used here alone.
+        if unsafe { head.unlink(&self.node, me.end()) } {
             me.refund();
         }
+        (head, before)
     }
 
     /// Releases a lock with whole data.
@@ -39,11 +42,8 @@ impl<P: RobustProtocol> Robust<P> {
     /// `me` is the calling task, and holds the lock.
     #[inline(always)]
     unsafe fn release_as(&self, me: Me) {
-        // SAFETY: the list is used in this call alone; the lock, which is held, stays where it is.
-        let head = unsafe { me.head() };
-        let before = head.announce(&self.node, P::MARK);
-        // SAFETY: this task holds the lock, so it is on its list; it was announced just now.
-        unsafe { self.unlink(me) };
+        // SAFETY: the same contract.
+        let (head, before) = unsafe { self.unlink(me) };
         self.release_word(me.tid(), head, before);
     }
 
@@ -112,15 +112,8 @@ impl<P: RobustProtocol> Robust<P> {
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn release_unclean(&self) {
-        // SAFETY: this task holds the lock, so it has a record. The list is used in this call alone; the lock, which is
-        // held, stays where it is.
-        let (me, head) = unsafe {
-            let me = Me::current_or_none().task_unchecked();
-            (me, me.head())
-        };
-        let before = head.announce(&self.node, P::MARK);
-        // SAFETY: this task holds the lock, so it is on its list; it was announced just now.
-        unsafe { self.unlink(me) };
+        // SAFETY: the calling task holds the lock, so it has a record.
+        let (head, before) = unsafe { self.unlink(Me::current_or_none().task_unchecked()) };
         let ceiling = P::ceiling(&self.node);
         P::pass_on(&self.node);
         head.settle(before);

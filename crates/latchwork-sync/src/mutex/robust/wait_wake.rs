@@ -6,9 +6,9 @@ use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
-use crate::mutex::nap::check_end;
+use crate::mutex::wait_mode::check_end;
 #[cfg(not(loom))]
-use crate::mutex::nap::end_of_nap;
+use crate::mutex::wait_mode::end_of_nap;
 use crate::mutex::{Unfinished, WaitMode, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex;

@@ -2,7 +2,7 @@
 //! states and the argument are in [the parent](super).
 
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::mutex::nap::{Ended, Nap, sleep};
+use crate::mutex::wait_mode::{Ended, Nap, sleep};
 use crate::mutex::{TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 use crate::sys::futex;

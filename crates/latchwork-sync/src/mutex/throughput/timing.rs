@@ -1,6 +1,6 @@
 //! When a top waiter stops polling, and when it requests the hand-off.
 
-use crate::mutex::nap::Nap;
+use crate::mutex::wait_mode::Nap;
 #[cfg(not(loom))]
 use crate::time::Deadline;
 #[cfg(loom)]

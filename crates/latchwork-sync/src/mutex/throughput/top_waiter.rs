@@ -7,7 +7,7 @@ use super::trace::{Counting, Entry, Event};
 use super::words::{Polls, Words, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
-use crate::mutex::nap::{Ended, is_over, sleep};
+use crate::mutex::wait_mode::{Ended, is_over, sleep};
 use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 
