@@ -105,9 +105,7 @@
 mod gate;
 mod word;
 
-#[cfg(not(loom))]
-use super::Mutex;
-use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS};
+use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS, constructors};
 use crate::atomic::{AtomicU32, const_unless_loom};
 use crate::backoff::{FIRST_POLLS, HAND_OVER};
 use crate::hook::{Traits, traits_of};
@@ -174,22 +172,11 @@ pub struct InheritPlain<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, Inherit> {
+constructors! {
     /// An unlocked mutex that inherits priority, for the threads of this process; for many at once.
-    #[must_use]
-    pub const fn inherit(value: T) -> Self {
-        Self::from_raw(Inherit::new(), value)
-    }
-}
-
-#[cfg(not(loom))]
-impl<T> Mutex<T, InheritPlain> {
+    inherit: Inherit;
     /// An unlocked mutex that inherits priority, for the threads of this process; the smallest.
-    #[must_use]
-    pub const fn inherit_plain(value: T) -> Self {
-        Self::from_raw(InheritPlain::new(), value)
-    }
+    inherit_plain: InheritPlain;
 }
 
 impl<S: Sharing> Inherit<S> {

@@ -57,22 +57,27 @@ impl<T: ?Sized, P: DataState> Drop for Mutex<T, P> {
     }
 }
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, WaitWake> {
-    /// An unlocked mutex for the threads of this process.
-    #[must_use]
-    pub const fn new(value: T) -> Self {
-        Self::from_raw(WaitWake::new(), value)
-    }
+/// Constructors of a mutex, each for a lock whose constructor needs no argument.
+macro_rules! constructors {
+    ($($(#[$attribute:meta])* $name:ident: $raw:ty;)*) => {$(
+        impl<T> $crate::mutex::Mutex<T, $raw> {
+            $crate::atomic::const_unless_loom! {
+                $(#[$attribute])*
+                #[must_use]
+                pub fn $name(value: T) -> Self {
+                    Self::from_raw(<$raw>::new(), value)
+                }
+            }
+        }
+    )*};
 }
+pub(super) use constructors;
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, WaitWake<crate::sharing::Shared>> {
+constructors! {
+    /// An unlocked mutex for the threads of this process.
+    new: WaitWake;
     /// An unlocked mutex for every process that maps it.
-    #[must_use]
-    pub const fn shared(value: T) -> Self {
-        Self::from_raw(WaitWake::new(), value)
-    }
+    shared: WaitWake<crate::sharing::Shared>;
 }
 
 impl<T, P: DataState> Mutex<T, P> {

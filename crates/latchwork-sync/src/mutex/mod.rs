@@ -39,6 +39,7 @@ mod wait_wake;
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
+use lock::constructors;
 pub use lock::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
@@ -55,14 +56,11 @@ pub use wait_mode::WaitMode;
 pub(crate) use wait_mode::{end_of_nap, is_over};
 
 pub(crate) use report::{lock_of, reports};
-#[cfg(not(loom))]
 #[doc(hidden)]
-pub use robust::RobustOps;
-#[doc(hidden)]
-pub use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
+pub use robust::{
+    Acquired, OWNER_DIED, Pinned, RawError, RobustOps, TID_MASK, Unpinned, WAITERS, owner_of_guard,
+};
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
-#[doc(hidden)]
-pub use robust::{Pinned, Unpinned};
 pub(crate) use robust::{lock_error, methods_of_owner_died, methods_of_unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

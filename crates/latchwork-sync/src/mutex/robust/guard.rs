@@ -9,10 +9,9 @@
 
 use super::failure::{LockFailure, lock_error, methods_of_owner_died};
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
-use crate::atomic::const_unless_loom;
 use crate::edit::Edit;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
+use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake, constructors};
 use crate::relocatable::Relocatable;
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
@@ -60,14 +59,9 @@ lock_error!(
     "waiting for the lock would be a deadlock"
 );
 
-impl<T> Mutex<T, Robust> {
-    const_unless_loom! {
-        /// An unlocked robust mutex, for threads and processes alike.
-        #[must_use]
-        pub fn robust(value: T) -> Self {
-            Self::from_raw(Robust::new(), value)
-        }
-    }
+constructors! {
+    /// An unlocked robust mutex, for threads and processes alike.
+    robust: Robust;
 }
 
 /// The name of the lock for the observer.
@@ -123,9 +117,8 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_until(Deadline::after(timeout))
     }
 
-    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
-    /// thread while it sleeps; see
-    /// [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
+    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this thread while it
+    /// sleeps; see [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
@@ -154,8 +147,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         // data that was ever pinned is `Relocatable`, and need not be dropped.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_unclean() {
-            // The old data may be no value of `T`: it is overwritten, not dropped.
-            // SAFETY: an exclusive reference.
+            // SAFETY: an exclusive reference. The old data may be no value of `T`: it is overwritten, not dropped.
             unsafe { torn_safe::overwrite(this.data.get_mut(), ManuallyDrop::new(value)) };
             this.raw.make_clean();
         } else {

@@ -45,10 +45,10 @@
 
 use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps};
-use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{Ordering, unless_fault};
 use crate::hook::ByFeature;
 use crate::mutex::inherit::{PiGate, Word, lock_slowly, release_by_kernel};
-use crate::mutex::{Inherit, InheritFault, Mutex, WaitMode};
+use crate::mutex::{Inherit, InheritFault, WaitMode, constructors};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
@@ -110,25 +110,20 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     }
 }
 
-impl<T> Mutex<T, Robust<Inherit<Shared>>> {
-    const_unless_loom! {
-        /// An unlocked robust mutex that inherits priority, for threads and processes alike.
-        ///
-        /// ```
-        /// use core::pin::Pin;
-        /// use latchwork::mutex::{Inherit, LockError, Mutex, Robust};
-        /// use latchwork::sharing::Shared;
-        ///
-        /// static SETPOINT: Mutex<f64, Robust<Inherit<Shared>>> = Mutex::robust_inherit(0.0);
-        /// match Pin::static_ref(&SETPOINT).lock() {
-        ///     Ok(mut setpoint) => *setpoint += 1.5,
-        ///     Err(LockError::OwnerDied(died)) => *died.make_consistent() = 0.0,
-        ///     Err(error) => panic!("{error}"),
-        /// }
-        /// ```
-        #[must_use]
-        pub fn robust_inherit(value: T) -> Self {
-            Self::from_raw(Robust::new(), value)
-        }
-    }
+constructors! {
+    /// An unlocked robust mutex that inherits priority, for threads and processes alike.
+    ///
+    /// ```
+    /// use core::pin::Pin;
+    /// use latchwork::mutex::{Inherit, LockError, Mutex, Robust};
+    /// use latchwork::sharing::Shared;
+    ///
+    /// static SETPOINT: Mutex<f64, Robust<Inherit<Shared>>> = Mutex::robust_inherit(0.0);
+    /// match Pin::static_ref(&SETPOINT).lock() {
+    ///     Ok(mut setpoint) => *setpoint += 1.5,
+    ///     Err(LockError::OwnerDied(died)) => *died.make_consistent() = 0.0,
+    ///     Err(error) => panic!("{error}"),
+    /// }
+    /// ```
+    robust_inherit: Robust<Inherit<Shared>>;
 }

@@ -34,10 +34,10 @@
 
 use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps, TID_MASK};
-use crate::atomic::{Ordering, const_unless_loom};
+use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, release_contended, take};
-use crate::mutex::{Mutex, Throughput, WaitMode};
+use crate::mutex::{Throughput, WaitMode, constructors};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -87,12 +87,7 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
     }
 }
 
-impl<T> Mutex<T, Robust<Throughput<Shared>>> {
-    const_unless_loom! {
-        /// An unlocked robust mutex for short critical sections and many tasks, threads and processes alike.
-        #[must_use]
-        pub fn robust_throughput(value: T) -> Self {
-            Self::from_raw(Robust::new(), value)
-        }
-    }
+constructors! {
+    /// An unlocked robust mutex for short critical sections and many tasks, threads and processes alike.
+    robust_throughput: Robust<Throughput<Shared>>;
 }

@@ -60,17 +60,13 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         } else {
             self.enter(me, ends_turn, wait_mode, &mut sleeps)
         };
-        let event = match entered {
-            Ok(Entry::Free) => None,
-            Ok(Entry::Stolen) => Some(Event::Stolen),
-            Ok(Entry::TopWaiter) => Some(Event::TopWaiter),
-            Ok(Entry::HandedOff) => Some(Event::HandedOff),
-            Err(_) => Some(Event::GivenUp),
-        };
-        if let Some(event) = event {
-            self.counts.count(Event::LockSlowPath);
-            self.counts.count(event);
-        }
+        self.counts.count(Event::LockSlowPath);
+        self.counts.count(match entered {
+            Ok(Entry::Free | Entry::Stolen) => Event::Stolen,
+            Ok(Entry::TopWaiter) => Event::TopWaiter,
+            Ok(Entry::HandedOff) => Event::HandedOff,
+            Err(_) => Event::GivenUp,
+        });
         entered.map(|entry| Acquisition { entry, sleeps })
     }
 

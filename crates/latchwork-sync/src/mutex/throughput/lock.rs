@@ -11,7 +11,7 @@ use super::words::{Words, release_contended, take};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
 use crate::mutex::{
-    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WaitMode, report,
+    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WaitMode, constructors, report,
 };
 use crate::sharing::{Private, Sharing};
 use crate::task::Me;
@@ -58,13 +58,9 @@ pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, Throughput> {
+constructors! {
     /// An unlocked mutex for short critical sections and many threads of this process.
-    #[must_use]
-    pub const fn throughput(value: T) -> Self {
-        Self::from_raw(Throughput::new(), value)
-    }
+    throughput: Throughput;
 }
 
 impl<S: Sharing> Throughput<S> {
@@ -265,13 +261,14 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
     #[inline]
     #[track_caller]
     pub fn lock_traced(&self) -> (MutexGuard<'_, T, Throughput<S, C>>, Acquisition) {
-        let at_once = |raw: &Throughput<S, C>| raw.take_free().then_some(Acquisition::FREE);
-        let wait = |raw: &Throughput<S, C>| {
+        let acquisition = report::acquire_by(self.raw(), Acquisition::FREE, |raw| {
+            if raw.take_free() {
+                return Acquisition::FREE;
+            }
             // Without a deadline only success ends it.
             raw.lock_contended(WaitMode::FOREVER)
                 .unwrap_or(Acquisition::FREE)
-        };
-        let acquisition = report::acquire_by(self.raw(), at_once, wait);
+        });
         (MutexGuard::new(self), acquisition)
     }
 

@@ -83,6 +83,7 @@ impl Timing {
 /// In a model the scene says when top waiters are overdue.
 #[cfg(loom)]
 pub(super) struct Timing {
+    hands_off: HandsOff,
     is_overdue: bool,
 }
 
@@ -90,19 +91,19 @@ pub(super) struct Timing {
 impl Timing {
     pub(super) fn start(threshold: Option<u32>) -> Self {
         let hands_off = latchwork_sys::model::scene().hands_off;
+        let is_overdue = threshold == Some(0) || hands_off == HandsOff::AtOnce;
         Self {
-            is_overdue: threshold == Some(0) || hands_off == HandsOff::AtOnce,
+            hands_off,
+            is_overdue,
         }
     }
 
     pub(super) fn has_slept(&mut self) {
-        let hands_off = latchwork_sys::model::scene().hands_off;
-        self.is_overdue |= hands_off == HandsOff::AfterSleep;
+        self.is_overdue |= self.hands_off == HandsOff::AfterSleep;
     }
 
     pub(super) fn end_of_nap(&self, is_overdue: bool) -> Nap {
-        let hands_off = latchwork_sys::model::scene().hands_off;
-        if hands_off == HandsOff::AfterSleep && !is_overdue {
+        if self.hands_off == HandsOff::AfterSleep && !is_overdue {
             Nap::BeforeRequest
         } else {
             Nap::TopWaiter
