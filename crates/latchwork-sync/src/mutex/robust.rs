@@ -103,7 +103,6 @@ mod lock;
 mod ops;
 #[cfg(not(loom))]
 mod protect;
-mod release;
 mod throughput;
 mod unpinned;
 mod wait_wake;
@@ -112,11 +111,11 @@ pub use failure::LockFailure;
 pub(crate) use failure::{lock_error, methods_of_owner_died};
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
+#[doc(hidden)]
+pub use lock::owner_of_guard;
 pub use ops::RobustProtocol;
 #[doc(hidden)]
 pub use ops::{Acquired, RawError, RobustOps};
-#[doc(hidden)]
-pub use release::owner_of_guard;
 pub(crate) use unpinned::methods_of_unpinned;
 pub use unpinned::{Pinned, Unpinned};
 
