@@ -24,9 +24,8 @@ impl Gate<'_> {
         (tid != 0).then_some(tid)
     }
 
-    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (When
-    /// the caller just went to sleep, its processor was idle until the next tick if the kernel had put the next waiter
-    /// elsewhere.)
+    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (See the
+    /// parent, *Turns*.)
     pub(super) fn wake_another<S: Sharing>(&self) -> bool {
         let gate = self.0.load(Ordering::Relaxed);
         gate & WAITERS != 0
@@ -37,8 +36,8 @@ impl Gate<'_> {
     /// Waits in order of arrival. On return the caller has the gate, and must release it by [`Self::leave`]; or the
     /// caller has slept, and another task has the gate: the caller then goes on to the word without it (invariant 4).
     ///
-    /// A task whose turn ends (`ends_turn`) does not take the place of a sleeper that was woken and has not run yet. Before each
-    /// sleep, `is_dead` is asked about the top waiter, and `before_sleep` is called.
+    /// A task whose turn ends (`ends_turn`) does not take the place of a sleeper that was woken and has not run yet.
+    /// Before each sleep, `is_dead` is asked about the top waiter, and `before_sleep` is called.
     pub(super) fn enter<S: Sharing>(
         &self,
         me: u32,

@@ -19,7 +19,7 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// The calling task's ID. (If the thread's record cannot be made, each call requests_at the kernel.)
+/// The calling task's ID. (If the thread's record cannot be made, each call asks the kernel.)
 fn task_id() -> u32 {
     #[cfg(loom)]
     return Me::current_or_none().tid();

@@ -55,8 +55,7 @@ impl Timing {
         }
     }
 
-    /// To be called after a sleep. Where owners sleep in their critical sections, a newcomer would always win against a
-    /// task that was just woken, and would save little by it.
+    /// To be called after a sleep.
     pub(super) fn has_slept(&mut self) {
         self.requests_at = self.requests_after_sleep_at;
     }
