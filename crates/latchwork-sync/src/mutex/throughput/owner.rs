@@ -5,47 +5,36 @@
 //! | runs? | the owner's CPU clock is read twice: a thread whose clock has not advanced does not run | 280 ns each time |
 //! | lives? | by the kernel, and by `/proc` in case another task has got its ID since | some µs, in a slow path |
 //!
-//! A thread's CPU clock can be read within its process only. For the threads of other processes the answer is
-//! [`Runs::Unknown`], which bounds the polls. Another method (for instance a word that the owner itself writes) would
-//! go into [`OwnerMonitor::check`], and no caller would change.
+//! A thread's CPU clock can be read within its process only. Another method for threads of other processes (for
+//! instance a word that the owner itself writes) would go into [`OwnerMonitor::check`], and no caller would change.
 
 #[cfg(not(loom))]
 use crate::sys::running;
 
-/// Whether a task has had a processor since the check before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Runs {
-    Yes,
-    No,
-    Unknown,
-}
+/// Checks of an owner of which it is unknown whether it runs, before the top waiter sleeps: as many polls as a newcomer's.
+const CHECKS_IF_UNKNOWN: u32 = 2;
 
-/// The owner, and its CPU clock, as of the latest check.
+/// The owner and its CPU clock, as of the latest check, and how many checks could not read the clock.
 #[derive(Default)]
 pub(super) struct OwnerMonitor {
-    tid: u32,
-    time: u64,
+    seen: (u32, u64),
+    unknown: u32,
 }
 
 impl OwnerMonitor {
-    /// Checks whether the owner `tid` runs. The first check of an owner answers "yes": only a second reading of its
-    /// clock shows whether the clock advances. (In a model waiters do not poll for an owner that runs.)
+    /// Whether to go on polling: the owner `tid` has had a processor since the check before, or that is unknown. The first
+    /// check of an owner answers "yes": only a second reading of its clock shows whether the clock advances. (In a model
+    /// waiters do not poll for an owner that runs.)
     #[cfg_attr(loom, expect(unused_variables))]
-    pub(super) fn check(&mut self, tid: u32) -> Runs {
+    pub(super) fn check(&mut self, tid: u32) -> bool {
         #[cfg(loom)]
-        return Runs::No;
+        return false;
         #[cfg(not(loom))]
-        {
-            let Some(time) = running::cpu_time(tid) else {
-                return Runs::Unknown;
-            };
-            let before = (self.tid, self.time);
-            (self.tid, self.time) = (tid, time);
-            if before == (tid, time) {
-                Runs::No
-            } else {
-                Runs::Yes
-            }
+        if let Some(time) = running::cpu_time(tid) {
+            core::mem::replace(&mut self.seen, (tid, time)) != (tid, time)
+        } else {
+            self.unknown += 1;
+            self.unknown < CHECKS_IF_UNKNOWN
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The top waiter of a throughput lock: it polls while the owner runs, sleeps, and requests the hand-off. The argument is
 //! in [the parent](super).
 
-use super::owner::{self, OwnerMonitor, Runs};
+use super::owner::{self, OwnerMonitor};
 use super::timing::Timing;
 use super::trace::{Counting, Entry, Event};
 use super::words::{Polls, Words, take};
@@ -10,10 +10,6 @@ use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
 use crate::mutex::wait_mode::{Ended, is_over, sleep};
 use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
-
-/// Checks of an owner that may or may not run ([`Runs::Unknown`]), before the top waiter sleeps: as many polls as a
-/// newcomer's.
-const ROUNDS_IF_UNKNOWN: u32 = 2;
 
 impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// Waits as a top waiter, with the gate or without it. With `at_once` it is overdue from the beginning.
@@ -120,7 +116,6 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             spin_hint();
         }
         let mut monitor = OwnerMonitor::default();
-        let mut unknown_rounds = 0;
         let sleeps_at_once = self.counts.sleeps_at_once();
         let polls = self.polls(core::ptr::from_ref(self.gate.0).addr(), TOP_WAITER);
         let most = polls.most();
@@ -137,16 +132,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             }
             made += most;
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-            let goes_on = !sleeps_at_once
-                && !polls.are_spent()
-                && match monitor.check(owner) {
-                    Runs::No => false,
-                    Runs::Unknown => {
-                        unknown_rounds += 1;
-                        unknown_rounds < ROUNDS_IF_UNKNOWN
-                    }
-                    Runs::Yes => true,
-                };
+            let goes_on = !sleeps_at_once && !polls.are_spent() && monitor.check(owner);
             // If the deadline has passed, the sleep that follows reports it.
             if !goes_on || timing.has_polled_enough() || is_over(wait_mode.deadline()) {
                 if let Polls::OfThread(budget) = polls {
