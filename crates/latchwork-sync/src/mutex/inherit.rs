@@ -76,14 +76,11 @@
 //!
 //! *Death, or a stop, of the gate's owner* delays the tasks at the gate for one nap at most; they then go on without
 //! the gate. The gate of a dead owner is taken over. (If its TID belongs to another task before a waiter checks it,
-//! each wait takes a nap longer until that task ends.)
-//! In the child of a fork, a thread of the parent may own the gate of a private lock: the first waiter that the kernel
-//! refuses, or whose nap ends, takes the gate over.
+//! each wait takes a nap longer until that task ends.) In the child of a fork, a thread of the parent may own the gate of
+//! a private lock: the first waiter that the kernel refuses, or whose nap ends, takes the gate over.
 //!
 //! *Orderings:* unlock's Release pairs with lock's Acquire; the kernel's exchange is a full barrier. The gate orders
-//! nothing.
-//!
-//! *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; no code touches it.
+//! nothing. *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; no code touches it.
 //!
 //! *Progress:* newcomers overtake sleepers, but not for long: the kernel lets tasks of one priority through the gate in
 //! the order of their arrival, and the gate's owner, once it sleeps, gets the word at the next unlock. So the *n*th

@@ -13,9 +13,8 @@
 //! The guards of one task give shared references: exclusive ones would alias. Put data that changes into a
 //! [`Cell`](core::cell::Cell) or an atomic.
 //!
-//! *Hostile events:* as for the protocol. In the child of a fork its owner is a task that does not exist there. An
-//! owner that dies leaves it locked. If a new thread gets the thread ID of a dead owner, it counts as the owner of that
-//! lock: do not end a thread that holds one.
+//! *Hostile events:* as for the protocol. If a new thread gets the thread ID of a dead owner, it counts as the owner of
+//! that lock: do not end a thread that holds one.
 //!
 //! *Cost:* the protocol's, and in each direction a read of the thread's ID and two plain stores. Locking it again takes
 //! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.

@@ -25,9 +25,8 @@
 //! is an owner that dies. After the CAS, or the kernel's grant, and before the link: the kernel finds the word through
 //! the announcement. The mark in the announcement makes the kernel leave the waking of sleepers to this second step.
 //!
-//! *A kill at the gate* has the effects that it has for [`Inherit`]: the kernel makes the first sleeper the gate's
-//! owner; a task that comes later takes the gate over. The gate is no robust lock itself, and need not be one: it
-//! carries no data.
+//! *A kill at the gate* has the effects that it has for [`Inherit`]. The gate is no robust lock itself, and need not be
+//! one: it carries no data.
 //!
 //! *Without the robust list*, too, a dead owner is detected, unlike with the wait-wake and the ceiling protocol: the
 //! kernel reports that there is no such task (needed after exec by a thread that is not the first).
@@ -36,11 +35,10 @@
 //! [`InheritPlain`](crate::mutex::InheritPlain) is that it saves 4 bytes. Without contention both are the same.
 //!
 //! *Progress, inheritance, real-time tasks:* as for [`Inherit`]. No word becomes `GONE`, so there are no naps on the
-//! word. `queue` is the gate.
+//! word. The node's `queue` is the gate.
 //!
 //! *musl's* `pthread_exit` follows the links itself, and does not know the mark: with musl the links have no mark. The
 //! kernel then tries to wake a task as for other futexes, detects that it must not, and goes on as above.
-
 #![allow(unsafe_code)]
 
 use super::ops::owner_died;
