@@ -112,23 +112,6 @@ impl<S: Sharing> Protect<S> {
         self.lock.is_locked()
     }
 
-    fn set_ceiling(&self, ceiling: u8) -> u8 {
-        check(ceiling);
-        // Enter the higher ceiling while the lock is held. This call may change the ceiling even if the task cannot
-        // enter: its priority is higher, or it has no privilege.
-        let hold = self.ceiling().max(ceiling);
-        let entered = Ceilings::enter(hold).is_ok();
-        self.lock.lock();
-        let old = self.ceiling();
-        self.ceiling.store(ceiling.into(), Ordering::Relaxed);
-        // SAFETY: `self.lock.lock()` above has acquired the lock.
-        unsafe { self.lock.unlock() };
-        if entered {
-            Ceilings::leave(hold);
-        }
-        old
-    }
-
     #[inline]
     fn lock(&self, wait_mode: WaitMode) -> Result<Result<(), Unfinished>, ProtectFault> {
         let entered = self.ceiling();
@@ -300,7 +283,21 @@ impl<T: ?Sized, S: Sharing> Mutex<T, Protect<S>> {
     /// # Panics
     /// If `ceiling` is not 1 to 99.
     pub fn set_ceiling(&self, ceiling: u8) -> u8 {
-        self.raw().set_ceiling(ceiling)
+        check(ceiling);
+        let raw = self.raw();
+        // Enter the higher ceiling while the lock is held. This call may change the ceiling even if the task cannot
+        // enter: its priority is higher, or it has no privilege.
+        let hold = raw.ceiling().max(ceiling);
+        let entered = Ceilings::enter(hold).is_ok();
+        raw.lock.lock();
+        let old = raw.ceiling();
+        raw.ceiling.store(ceiling.into(), Ordering::Relaxed);
+        // SAFETY: `raw.lock.lock()` above has acquired the lock.
+        unsafe { raw.lock.unlock() };
+        if entered {
+            Ceilings::leave(hold);
+        }
+        old
     }
 }
 

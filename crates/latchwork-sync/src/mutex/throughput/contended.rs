@@ -148,14 +148,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let most = polls.most();
         for made in 0..=most {
             if self.try_steal(me) {
-                polls.made(made, true, self.counts);
+                polls.made(made, true);
                 return true;
             }
             if made < most {
                 pause(made);
             }
         }
-        polls.made(most, false, self.counts);
+        polls.made(most, false);
         false
     }
 

@@ -3,7 +3,7 @@
 
 use super::owner::{self, OwnerMonitor};
 use super::timing::Timing;
-use super::trace::{Counting, Entry, Event};
+use super::trace::{Counting, Entry, Event, Foreign};
 use super::words::{Polls, Words, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
@@ -116,14 +116,15 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             spin_hint();
         }
         let mut monitor = OwnerMonitor::default();
-        let sleeps_at_once = self.counts.sleeps_at_once();
+        let learned = self.counts.foreign();
+        let sleeps_at_once = learned.is_some_and(Foreign::sleeps_at_once);
         let polls = self.polls(core::ptr::from_ref(self.gate.0).addr(), TOP_WAITER);
         let most = polls.most();
         let mut made = 0;
         loop {
             for round in 0..=most {
                 if let Some(entry) = self.try_take(me) {
-                    polls.made(made + round, true, self.counts);
+                    polls.made(made + round, true);
                     return Some(entry);
                 }
                 if round < most {

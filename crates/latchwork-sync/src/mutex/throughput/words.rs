@@ -2,7 +2,7 @@
 
 use super::gate::Gate;
 use super::owner;
-use super::trace::Counting;
+use super::trace::{Counting, Foreign};
 use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
 use crate::backoff::Budget;
 use crate::mutex::{TID_MASK, WAITERS};
@@ -119,11 +119,10 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// How long to poll for the lock, at most `most` polls. `part` is an address that stands for the newcomers or for
     /// the top waiter: the two learn separately, since their waits differ.
-    pub(super) fn polls(&self, part: usize, most: u32) -> Polls {
-        if C::FOREIGN {
-            Polls::OfLock(self.counts.polls(most))
-        } else {
-            Polls::OfThread(Budget::at(part, most))
+    pub(super) fn polls(&self, part: usize, most: u32) -> Polls<'_> {
+        match self.counts.foreign() {
+            Some(learned) => Polls::OfLock(learned, learned.polls(most)),
+            None => Polls::OfThread(Budget::at(part, most)),
         }
     }
 }
@@ -150,15 +149,15 @@ fn is_dead<S: Sharing>(top_waiter: u32) -> bool {
 
 /// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the thread
 /// has.
-pub(super) enum Polls {
-    OfLock(u32),
+pub(super) enum Polls<'a> {
+    OfLock(&'a Foreign, u32),
     OfThread(Budget),
 }
 
-impl Polls {
+impl Polls<'_> {
     pub(super) fn most(&self) -> u32 {
         match self {
-            Self::OfLock(most) => *most,
+            Self::OfLock(_, most) => *most,
             Self::OfThread(budget) => budget.most(),
         }
     }
@@ -167,9 +166,9 @@ impl Polls {
         matches!(self, Self::OfThread(budget) if budget.is_spent())
     }
 
-    pub(super) fn made<C: Counting>(&self, polls: u32, success: bool, counts: &C) {
+    pub(super) fn made(&self, polls: u32, success: bool) {
         match self {
-            Self::OfLock(_) => counts.polled(success),
+            Self::OfLock(learned, _) => learned.polled(success),
             Self::OfThread(budget) => budget.made(polls, success),
         }
     }
