@@ -22,7 +22,7 @@
 //! | top waiter | has entered the gate, or has slept on it. Polls the word while the owner runs, and sleeps on the word while it does not |
 //!
 //! So an unlock normally finds no sleeper on the word, and makes no system call. It makes one if the top waiter sleeps,
-//! as a rule because the owner was not running. (`owner.rs` says how a waiter knows whether the owner runs.)
+//! as a rule because the owner was not running. (`top_waiter.rs` says how a waiter knows that.)
 //!
 //! # States
 //! TID is the thread ID of a task, and `WAITERS` is the word's highest bit. The word holds nothing else.
@@ -172,19 +172,16 @@
 mod contended;
 mod gate;
 mod lock;
-mod owner;
-mod timing;
 mod top_waiter;
 mod trace;
 mod words;
 
 pub(super) use gate::Gate;
 pub use lock::Throughput;
-pub(super) use owner::is_not_in_process;
-pub(super) use timing::DEFAULT;
+pub(super) use top_waiter::DEFAULT;
 #[cfg(not(loom))]
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
-pub(super) use words::{Words, release_contended, take};
+pub(super) use words::{Words, is_not_in_process, release_contended, take};

@@ -1,9 +1,8 @@
 //! The slow path of a throughput lock: newcomers, turns, and the way through the gate. The argument is in
 //! [the parent](super).
 
-use super::owner;
 use super::trace::{Acquisition, Counting, Entry, Event};
-use super::words::{Words, take};
+use super::words::{Words, is_not_in_process, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
 use crate::mutex::{TID_MASK, Unfinished, WaitMode};
@@ -90,8 +89,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let is_dead = |top_waiter| {
             top_waiter != 0
                 && (top_waiter == me
-                    || ROBUST && owner::no_such_task(top_waiter)
-                    || C::FOREIGN && owner::is_not_in_process(top_waiter))
+                    || ROBUST && no_such_task(top_waiter)
+                    || C::FOREIGN && is_not_in_process(top_waiter))
         };
         let before_sleep = || {
             if !C::FOREIGN {

@@ -3,7 +3,7 @@
 
 use super::gate::Gate;
 #[cfg(not(loom))]
-use super::timing::NEVER;
+use super::top_waiter::NEVER;
 #[cfg(not(loom))]
 use super::trace::Counters;
 use super::trace::{Acquisition, Counting, Event, Uncounted};
