@@ -114,7 +114,7 @@ use core::fmt;
 use core::marker::PhantomData;
 pub(super) use gate::{PiGate, lock_slowly};
 pub use word::InheritFault;
-use word::task_id;
+use word::{Taken, task_id};
 pub(super) use word::{Word, release_by_kernel};
 
 /// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`].
@@ -187,7 +187,7 @@ impl<S: Sharing> Inherit<S> {
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
+    fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
         lock_slowly::<S, false>(self.word(), PiGate(&self.gate), task_id(), deadline)
     }
 }
@@ -203,10 +203,11 @@ impl<S: Sharing> InheritPlain<S> {
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
+    fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
         let (me, word) = (task_id(), self.word());
-        Ok(word.poll(me, 0..FIRST_POLLS, WAITERS)?
-            || !futex_pi::is_real_time() && word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS)?
+        Ok(word.poll(me, 0..FIRST_POLLS, WAITERS, &mut 0)?
+            || !futex_pi::is_real_time()
+                && word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS, &mut 0)?
             || word.sleep::<S>(deadline)?)
     }
 }
@@ -237,12 +238,12 @@ macro_rules! implement {
             }
 
             #[inline]
-            fn try_acquire(&self) -> Result<bool, InheritFault> {
+            fn try_acquire(&self) -> Taken {
                 Ok(self.word().take_free() || self.word().try_contended::<S>()?)
             }
 
             #[inline]
-            fn acquire_until(&self, deadline: Deadline) -> Result<bool, InheritFault> {
+            fn acquire_until(&self, deadline: Deadline) -> Taken {
                 Ok(self.word().take_free() || self.lock_contended(Some(deadline))?)
             }
 

@@ -29,7 +29,8 @@
 //! [`Protect::trust_priority`] saves the reads, [`Protect::keep_boost`] nearly all of the cost. *Checked by:* the loom models of [`WaitWake`], whose word this is; `tests/protect.rs`.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Mutex, Protocol, RawLock, Unfinished, WaitMode, WaitWake};
+use super::protocol::Attempt;
+use super::{Interruptible, Mutex, Protocol, RawLock, WaitMode, WaitWake};
 use crate::TaskError;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Traits, traits_of};
@@ -113,7 +114,7 @@ impl<S: Sharing> Protect<S> {
     }
 
     #[inline]
-    fn lock(&self, wait_mode: WaitMode) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn lock(&self, wait_mode: WaitMode) -> Attempt<ProtectFault> {
         let entered = self.ceiling();
         Ceilings::enter(entered)?;
         if self.lock.try_lock() {
@@ -124,11 +125,7 @@ impl<S: Sharing> Protect<S> {
     }
 
     #[cold]
-    fn lock_contended(
-        &self,
-        mut entered: u8,
-        wait_mode: WaitMode,
-    ) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn lock_contended(&self, mut entered: u8, wait_mode: WaitMode) -> Attempt<ProtectFault> {
         let ended = self.lock.lock_contended_by(|word, expected| {
             Ceilings::leave_to_sleep(entered);
             let ended = futex::wait(word, expected, S::FLAG, wait_mode.deadline());
@@ -228,10 +225,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
 // SAFETY: it takes the inner lock as `acquire` does; see `Protocol` above.
 unsafe impl<S: Sharing> Interruptible for Protect<S> {
     #[inline]
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<ProtectFault> {
         self.lock(WaitMode::interruptible(deadline))
     }
 }

@@ -154,6 +154,9 @@ unsafe impl<L: RawLock> Protocol for L {
     }
 }
 
+/// How a call that may be given up ended.
+pub(super) type Attempt<F> = Result<Result<(), Unfinished>, F>;
+
 /// A protocol whose waits a signal handler can end. (The kernel's priority-inheritance futexes cannot offer this: their
 /// wait goes on after a signal.)
 ///
@@ -165,10 +168,7 @@ pub unsafe trait Interruptible: Protocol {
     ///
     /// # Errors
     /// [`Protocol::Fault`] outside, [`Unfinished`] inside: the lock is not acquired.
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, Self::Fault>;
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<Self::Fault>;
 }
 
 /// Whether the data that a [`Mutex`](super::Mutex) keeps with its lock is whole. With every [`Protocol`] it always is;

@@ -7,7 +7,8 @@
 //! it was made: a report names the lock by its place in its module, or by that of its first use.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Protocol, Unfinished};
+use super::protocol::Attempt;
+use super::{Interruptible, Protocol};
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site};
 use crate::time::Deadline;
 use core::convert::Infallible;
@@ -98,7 +99,7 @@ pub(super) fn acquire_until<P: Protocol>(lock: &P, deadline: Deadline) -> Result
 pub(super) fn acquire_interruptible<P: Interruptible>(
     lock: &P,
     deadline: Option<Deadline>,
-) -> Result<Result<(), Unfinished>, P::Fault> {
+) -> Attempt<P::Fault> {
     if !reports::<P>() {
         return lock.acquire_interruptible(deadline);
     }

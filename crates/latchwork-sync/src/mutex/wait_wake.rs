@@ -39,6 +39,7 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
+use super::protocol::Attempt;
 use super::{
     Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
 };
@@ -218,14 +219,11 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
 // SAFETY: a success is that of `try_lock` or of the slow path that `lock` takes; see `RawLock` above.
 unsafe impl<S: Sharing> Interruptible for WaitWake<S> {
     #[inline]
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, Self::Fault> {
-        if self.try_lock() {
-            return Ok(Ok(()));
-        }
-        Ok(self.lock_contended(WaitMode::interruptible(deadline)))
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<Self::Fault> {
+        Ok(match self.try_lock() {
+            true => Ok(()),
+            false => self.lock_contended(WaitMode::interruptible(deadline)),
+        })
     }
 }
 

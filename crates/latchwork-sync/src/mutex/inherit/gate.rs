@@ -3,7 +3,7 @@
 //! slow path of a lock with a gate. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::word::{InheritFault, NAP, Word};
+use super::word::{InheritFault, NAP, Taken, Word};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{Budget, FIRST_POLLS, HAND_OVER, yield_if_brief};
 use crate::mutex::throughput::is_not_in_process;
@@ -102,15 +102,14 @@ const POLLS_AFTER_YIELD: u32 = 50;
 /// The longest time that a task spends on yields: tasks that run meanwhile may have more to do than to take this lock.
 const MAX_YIELD_TIME: Duration = Duration::from_millis(1);
 
-/// Waits until the task `me`, which did not find the word free, has it, or the deadline has passed; returns whether it
-/// has the word.
+/// Waits until the task `me`, which did not find the word free, has it, or the deadline has passed.
 pub(in crate::mutex) fn lock_slowly<S: Sharing, const ROBUST: bool>(
     word: Word<'_, ROBUST>,
     gate: PiGate<'_>,
     me: u32,
     deadline: Option<Deadline>,
-) -> Result<bool, InheritFault> {
-    if word.poll(me, 0..FIRST_POLLS, 0)? {
+) -> Taken {
+    if word.poll(me, 0..FIRST_POLLS, 0, &mut 0)? {
         return Ok(true);
     }
     if futex_pi::is_real_time() {
@@ -120,7 +119,7 @@ pub(in crate::mutex) fn lock_slowly<S: Sharing, const ROBUST: bool>(
     let mut polls = 0;
     // A newcomer polls also while a task sleeps on the word: the kernel passes the word on once, and then it is free.
     let taken = !budget.is_spent()
-        && (word.poll_counted(me, FIRST_POLLS..HAND_OVER, 0, &mut polls)?
+        && (word.poll(me, FIRST_POLLS..HAND_OVER, 0, &mut polls)?
             || yield_and_poll(word, me, deadline, &mut polls)?);
     budget.made(polls, taken);
     if taken {
@@ -129,17 +128,17 @@ pub(in crate::mutex) fn lock_slowly<S: Sharing, const ROBUST: bool>(
     wait_behind_gate::<S, ROBUST>(word, gate, me, deadline)
 }
 
-/// Lets other tasks of the same priority run, and polls the word in between; returns whether it took the word.
+/// Lets other tasks of the same priority run, and polls the word in between.
 fn yield_and_poll<const ROBUST: bool>(
     word: Word<'_, ROBUST>,
     me: u32,
     deadline: Option<Deadline>,
     polls: &mut u32,
-) -> Result<bool, InheritFault> {
+) -> Taken {
     let end = end_of_nap(MAX_YIELD_TIME, deadline);
     for _ in 0..YIELDS {
         yield_if_brief();
-        if word.poll_counted(me, 0..POLLS_AFTER_YIELD, 0, polls)? {
+        if word.poll(me, 0..POLLS_AFTER_YIELD, 0, polls)? {
             return Ok(true);
         }
         if is_over(end) {
@@ -155,11 +154,11 @@ fn wait_behind_gate<S: Sharing, const ROBUST: bool>(
     gate: PiGate<'_>,
     me: u32,
     deadline: Option<Deadline>,
-) -> Result<bool, InheritFault> {
+) -> Taken {
     let Some(entered) = gate.enter::<S>(me, deadline) else {
         return word.sleep::<S>(deadline);
     };
-    let waited = match word.poll(me, 0..HAND_OVER, WAITERS) {
+    let waited = match word.poll(me, 0..HAND_OVER, WAITERS, &mut 0) {
         Ok(false) => word.sleep::<S>(deadline),
         ended => ended,
     };

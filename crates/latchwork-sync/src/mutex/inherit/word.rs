@@ -37,6 +37,9 @@ pub enum InheritFault {
     Corrupt,
 }
 
+/// Whether a call took the lock.
+pub(in crate::mutex) type Taken = Result<bool, InheritFault>;
+
 /// The word of a lock whose owner died: an ID that no task has (IDs end at 2^22). The kernel lets no task own it or
 /// wait for it.
 const GONE: u32 = OWNER_DIED | TID_MASK;
@@ -58,8 +61,8 @@ pub(super) fn task_id() -> u32 {
 pub(in crate::mutex) struct Word<'a, const ROBUST: bool>(pub(in crate::mutex) &'a AtomicU32);
 
 impl Word<'_, true> {
-    /// Takes the word if no task has it; returns whether it did.
-    pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Result<bool, InheritFault> {
+    /// Takes the word if no task has it.
+    pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Taken {
         // Relaxed: the kernel checks the value again.
         match self.0.load(Ordering::Relaxed) & TID_MASK {
             0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
@@ -115,24 +118,8 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
     }
 
     /// Polls the word, with pauses as after `polls.start` polls, until it has made `polls.end` polls in all, or the
-    /// word has one of the bits `until`; returns whether it took the word.
-    pub(super) fn poll(
-        &self,
-        me: u32,
-        polls: Range<u32>,
-        until: u32,
-    ) -> Result<bool, InheritFault> {
-        self.poll_counted(me, polls, until, &mut 0)
-    }
-
-    /// As [`Self::poll`]; adds the number of polls to `made`.
-    pub(super) fn poll_counted(
-        &self,
-        me: u32,
-        polls: Range<u32>,
-        until: u32,
-        made: &mut u32,
-    ) -> Result<bool, InheritFault> {
+    /// word has one of the bits `until`. Adds the number of polls to `made`.
+    pub(super) fn poll(&self, me: u32, polls: Range<u32>, until: u32, made: &mut u32) -> Taken {
         for poll in polls {
             *made += 1;
             // Relaxed: only a compare-and-swap takes the word.
@@ -150,11 +137,8 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
         Ok(false)
     }
 
-    /// Sleeps until this task owns the word, or the deadline has passed; returns whether it owns it.
-    pub(super) fn sleep<S: Sharing>(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<bool, InheritFault> {
+    /// Sleeps until this task owns the word, or the deadline has passed.
+    pub(super) fn sleep<S: Sharing>(&self, deadline: Option<Deadline>) -> Taken {
         let mut retries = 0;
         loop {
             // Only a word that may become `GONE` must be read again after a nap.
@@ -181,13 +165,12 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
         }
     }
 
-    /// Takes the word if it is free, for a task whose compare-and-swap failed or that has no ID; returns whether it
-    /// did.
+    /// Takes the word if it is free, for a task whose compare-and-swap failed or that has no ID.
     #[cold]
-    pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
+    pub(super) fn try_contended<S: Sharing>(&self) -> Taken {
         let tried = match task_id() {
             0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
-            me => self.poll(me, 0..1, 0),
+            me => self.poll(me, 0..1, 0, &mut 0),
         };
         match tried {
             Err(InheritFault::Deadlock) => Ok(false),
@@ -196,7 +179,7 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
     }
 
     /// Asks the kernel for the word. Returns the kernel's answer, and what it means.
-    fn ask(&self, call: impl FnOnce() -> Pi) -> (Pi, Result<bool, InheritFault>) {
+    fn ask(&self, call: impl FnOnce() -> Pi) -> (Pi, Taken) {
         // Relaxed: a guess of the owner that the kernel will find.
         let before = self.0.load(Ordering::Relaxed);
         let ended = call();
@@ -227,7 +210,7 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
     }
 
     /// Interprets an answer of the kernel: the word is taken, not taken yet, or cannot be taken any more.
-    pub(super) fn interpret(&self, ended: Pi) -> Result<bool, InheritFault> {
+    pub(super) fn interpret(&self, ended: Pi) -> Taken {
         // Acquire: pairs with the Release, or the kernel's barrier, of the last owner.
         let word = self.0.load(Ordering::Acquire);
         let died = unless_fault!(InheritHidesDeath, OWNER_DIED, 0);

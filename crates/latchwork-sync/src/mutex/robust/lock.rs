@@ -2,7 +2,9 @@
 //! as not recoverable; for a guard, for its owner, or for C. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::ops::{Acquired, CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RawError, RobustProtocol};
+use super::ops::{
+    Acquired, CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RawError, RobustProtocol, Taken,
+};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
@@ -96,10 +98,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
     #[doc(hidden)]
-    pub unsafe fn lock_raw(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Acquired, RawError<P::Fault>> {
+    pub unsafe fn lock_raw(&self, deadline: Option<Deadline>) -> Taken<P::Fault> {
         // SAFETY: the lock stays where it is, by this function's contract.
         unsafe { self.acquire(WaitMode::until(deadline)) }
     }
@@ -161,10 +160,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[inline]
-    pub(crate) unsafe fn acquire(
-        &self,
-        wait_mode: WaitMode,
-    ) -> Result<Acquired, RawError<P::Fault>> {
+    pub(crate) unsafe fn acquire(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
         // SAFETY: the lock stays where it is, by this function's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
@@ -177,10 +173,7 @@ impl<P: RobustProtocol> Robust<P> {
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
-    pub(crate) unsafe fn acquire_in_budget(
-        &self,
-        wait_mode: WaitMode,
-    ) -> Result<Acquired, RawError<P::Fault>> {
+    pub(crate) unsafe fn acquire_in_budget(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -192,7 +185,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<Acquired, RawError<P::Fault>> {
+    unsafe fn acquire_slowly(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         P::enter(&self.node, wait_mode)?;
         // SAFETY: the list is used in this call alone; the lock stays where it is, by the contract.

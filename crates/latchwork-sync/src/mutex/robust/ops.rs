@@ -100,6 +100,9 @@ pub enum RawError<F = Infallible> {
     Refused(F),
 }
 
+/// The result of a lock call.
+pub(super) type Taken<F> = Result<Acquired, RawError<F>>;
+
 impl<F> From<Unfinished> for RawError<F> {
     fn from(unfinished: Unfinished) -> Self {
         match unfinished {

@@ -10,6 +10,7 @@ use super::trace::{Acquisition, Counting, Event, Uncounted};
 use super::words::{Words, release_contended, take};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
+use crate::mutex::protocol::Attempt;
 use crate::mutex::{
     Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WaitMode, constructors, report,
 };
@@ -243,10 +244,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
 // SAFETY: it takes the word by the same compare-and-swap as `lock`; see `RawLock` above.
 unsafe impl<S: Sharing, C: Counting> Interruptible for Throughput<S, C> {
     #[inline]
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, Self::Fault> {
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<Self::Fault> {
         if self.take_free() {
             return Ok(Ok(()));
         }
