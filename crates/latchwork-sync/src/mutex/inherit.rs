@@ -34,11 +34,9 @@
 //!    between them. (If this thread's recent waits for this lock have polled for longer than a sleep costs: 20 polls
 //!    instead.)
 //! 2. Enter the gate, or sleep on the gate until the kernel passes it on.
-//! 3. Some 200 polls, until a task sleeps on the word.
-//! 4. Sleep on the word.
-//! 5. Release the gate.
+//! 3. Some 200 polls, until a task sleeps on the word. Then sleep on the word, and release the gate.
 //!
-//! ([`InheritPlain`]: the first polls of 1, until a task sleeps on the word; then 4.)
+//! ([`InheritPlain`]: the first polls of 1, until a task sleeps on the word; then sleep on the word.)
 //!
 //! *An unlock:* CAS TID→0. If that fails, the kernel passes the word on.
 //!
@@ -76,8 +74,8 @@
 //!
 //! *Death, or a stop, of the gate's owner* delays the tasks at the gate for one nap at most; they then go on without
 //! the gate. The gate of a dead owner is taken over. (If its TID belongs to another task before a waiter checks it,
-//! each wait takes a nap longer until that task ends.) In the child of a fork, a thread of the parent may own the gate of
-//! a private lock: the first waiter that the kernel refuses, or whose nap ends, takes the gate over.
+//! each wait takes a nap longer until that task ends.) In the child of a fork, a thread of the parent may own the gate
+//! of a private lock: the first waiter that the kernel refuses, or whose nap ends, takes the gate over.
 //!
 //! *Orderings:* unlock's Release pairs with lock's Acquire; the kernel's exchange is a full barrier. The gate orders
 //! nothing. *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; no code touches it.

@@ -11,14 +11,6 @@
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next owner | the same, with the properties of their protocol |
 //!
 //! [`RecursiveMutex`] lets its owner lock it again, with any protocol but [`Robust`].
-//!
-//! ```
-//! use latchwork::mutex::Mutex;
-//!
-//! static COUNTER: Mutex<u64> = Mutex::new(0);
-//! *COUNTER.lock() += 1;
-//! assert_eq!(*COUNTER.lock(), 1);
-//! ```
 
 #[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]
@@ -39,8 +31,8 @@ mod wait_wake;
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
-use lock::constructors;
 pub use lock::{Mutex, MutexGuard};
+use lock::{constructors, lends_data};
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 #[cfg(not(loom))]

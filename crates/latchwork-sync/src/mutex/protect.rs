@@ -18,15 +18,16 @@
 //! task that tasks above its own priority keep off its processor holds nothing. Another task may acquire the lock
 //! meanwhile; and the sleepers behind the woken task have no higher priority than it.
 //!
-//! *No wake-up is lost, progress, hostile events:* as for [`WaitWake`]. A task that is woken, but may no longer enter the
-//! ceiling, passes the wake-up on. The boost of an owner that is killed ends with it. *Timer slack* of an ordinary task
-//! has its default value after a boost: the kernel clears it for real-time tasks.
+//! *No wake-up is lost, progress, hostile events:* as for [`WaitWake`]. A task that is woken, but may no longer enter
+//! the ceiling, passes the wake-up on. The boost of an owner that is killed ends with it. *Timer slack* of an ordinary
+//! task has its default value after a boost: the kernel clears it for real-time tasks.
 //!
 //! *Frozen:* size 8, alignment 4, zero in the first word = unlocked; a ceiling of 0 counts as 1.
 //!
 //! *Cost:* when the priority is high enough already, as for [`WaitWake`], and some 10 plain loads and stores. Otherwise
 //! two changes of priority, each with a system call before it that reads the priority (see `task/ceiling.rs`).
-//! [`Protect::trust_priority`] saves the reads, [`Protect::keep_boost`] nearly all of the cost. *Checked by:* the loom models of [`WaitWake`], whose word this is; `tests/protect.rs`.
+//! [`Protect::trust_priority`] saves the reads, [`Protect::keep_boost`] nearly all of the cost. *Checked by:* the loom
+//! models of [`WaitWake`], whose word this is; `tests/protect.rs`.
 #![allow(unsafe_code)]
 
 use super::protocol::Attempt;
@@ -70,11 +71,11 @@ use core::marker::PhantomData;
 /// a change to the very priority of the boost from the boost.) While no lock changes the priority, the library does not
 /// read it: report a change by [`Protect::priority_changed`].
 ///
-/// Owner death leaves it locked. Fork: the child of an owner holds nothing. It starts at the ceiling, and gives the boost
-/// back when it first uses a lock of this kind, a robust lock, or a region (a coproc does so before it runs any code). A
-/// child that executes another program before that keeps the boost, and so does a thread that the owner starts: this
-/// library can detect neither. Start them while the lock is not held, or set `SCHED_RESET_ON_FORK`, which is kept. A
-/// signal handler must not use such a lock.
+/// Owner death leaves it locked. Fork: the child of an owner holds nothing. It starts at the ceiling, and gives the
+/// boost back when it first uses a lock of this kind, a robust lock, or a region (a coproc does so before it runs any
+/// code). A child that executes another program before that keeps the boost, and so does a thread that the owner
+/// starts: this library can detect neither. Start them while the lock is not held, or set `SCHED_RESET_ON_FORK`, which
+/// is kept. A signal handler must not use such a lock.
 ///
 /// Eight bytes.
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! The traits of a [`Mutex`](super::Mutex)'s protocol: [`RawLock`] where no call can fail, [`Protocol`] in general,
-//! [`Interruptible`] where a signal handler can end a wait. [`DataState`] says whether the data is whole. [`SleepPlace`]
-//! and [`Relock`] are what a condition variable must know of a lock, to release many waiters without waking them all.
-//! How a [`RawLock`] implements the traits of [`lock_api`].
+//! [`Interruptible`] where a signal handler can end a wait. [`DataState`] says whether the data is whole.
+//! [`SleepPlace`] and [`Relock`] are what a condition variable must know of a lock, to release many waiters without
+//! waking them all. How a [`RawLock`] implements the traits of [`lock_api`].
 #![allow(unsafe_code)]
 
 use super::Unfinished;

@@ -27,6 +27,7 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
+use core::time::Duration;
 
 /// Data that one task at a time may use, and whose owner may lock it again.
 ///
@@ -114,10 +115,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
 
     /// Acquires the lock, or returns `None` after `timeout`.
     #[track_caller]
-    pub fn lock_for(
-        &self,
-        timeout: core::time::Duration,
-    ) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
+    pub fn lock_for(&self, timeout: Duration) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
         self.lock_until(Deadline::after(timeout))
     }
 

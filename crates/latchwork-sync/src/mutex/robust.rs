@@ -65,8 +65,8 @@
 //! system call, also while the waiter that the last unlock woke has not run yet: with 16 tasks whose critical sections
 //! take 10 µs, each operation took more than one context switch and twice the processor time.
 //!
-//! *Orderings:* unlock's Release pairs with lock's Acquire. The kernel orders the death of an owner: it changes the word
-//! after the task's last instruction.
+//! *Orderings:* unlock's Release pairs with lock's Acquire. The kernel orders the death of an owner: it changes the
+//! word after the task's last instruction.
 //!
 //! *After the word is free in `unlock`* only its address is used, in the announcement. The memory may be unmapped, or
 //! hold other data, with one exception that every robust futex has. If this task is killed before it settles, the

@@ -63,8 +63,8 @@
 //!    from processor to processor, it rests first: `backoff/rest.rs`.)
 //! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
 //! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. A sleep that the
-//!    kernel refuses, since the gate has changed, does not count: the task tries again. (A real-time task does not enter
-//!    the gate, free or held: it becomes a top waiter at once.)
+//!    kernel refuses, since the gate has changed, does not count: the task tries again. (A real-time task does not
+//!    enter the gate, free or held: it becomes a top waiter at once.)
 //! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it goes on, 500 polls
 //!    between two checks whether the owner runs, until the owner does not run, or the threshold or the deadline has
 //!    passed.
@@ -80,14 +80,14 @@
 //! 2. If the request is 1, the unlock hands off: it sets the request to 0, swaps `WAITERS` into the word, and wakes one
 //!    sleeper on the word.
 //! 3. If the request is 0, the unlock removes `WAITERS`, reads the request once more, frees the word by CAS TID→0, and
-//!    wakes all sleepers on the word. As a rule that is the one top waiter. It competes with newcomers for the word, and
-//!    sets `WAITERS` again before it sleeps again. A request that is set between the two reads sets `WAITERS` again, so
-//!    the CAS fails. Then the unlock hands off as in step 2, whether there is a request or not: so it ends. (The robust
-//!    form frees the word and wakes the sleepers in one system call, so it reads the request once.)
+//!    wakes all sleepers on the word. As a rule that is the one top waiter. It competes with newcomers for the word,
+//!    and sets `WAITERS` again before it sleeps again. A request that is set between the two reads sets `WAITERS`
+//!    again, so the CAS fails. Then the unlock hands off as in step 2, whether there is a request or not: so it ends.
+//!    (The robust form frees the word and wakes the sleepers in one system call, so it reads the request once.)
 //!
 //! # Hand-off
-//! Newcomers leave a reserved word alone as long as the gate is not 0. Their fast path does so by itself, since the word
-//! is not 0. The task that the unlock has woken, or another top waiter that polls, takes the word by CAS
+//! Newcomers leave a reserved word alone as long as the gate is not 0. Their fast path does so by itself, since the
+//! word is not 0. The task that the unlock has woken, or another top waiter that polls, takes the word by CAS
 //! `WAITERS`→TID + `WAITERS`. Its own unlock will see the bit, and wake a task that still sleeps on the word.
 //!
 //! A reservation names no task. So a task that set the request and then gave up, was interrupted or died does not take
@@ -100,9 +100,10 @@
 //!
 //! # Turns
 //! A thread counts the locks that it has stolen since it last slept on a gate. At 2,000 its turn is over, and the count
-//! starts again. If a waiter sleeps on the gate then, the thread wakes it, and sleeps there in its place; the woken task
-//! goes on to the word, as a second top waiter (invariant 5). It runs on the processor that the thread leaves, which
-//! would otherwise often be idle until the kernel's next tick: the top waiter was woken to run on another processor.
+//! starts again. If a waiter sleeps on the gate then, the thread wakes it, and sleeps there in its place; the woken
+//! task goes on to the word, as a second top waiter (invariant 5). It runs on the processor that the thread leaves,
+//! which would otherwise often be idle until the kernel's next tick: the top waiter was woken to run on another
+//! processor.
 //!
 //! # No wake-up is lost
 //! On the word, by invariant 2: the kernel compares the word again as it enqueues a sleeper. A sleeper that gives up
@@ -141,19 +142,19 @@
 //!
 //! # The rest
 //! *Orderings:* the Release of an unlock pairs with the Acquire of the CAS that takes the word. The Release of the
-//! `fetch_or` that sets `WAITERS` pairs with an Acquire load of the word in the unlock's slow path: an unlock that finds
-//! the bit finds the request. The gate orders nothing.
+//! `fetch_or` that sets `WAITERS` pairs with an Acquire load of the word in the unlock's slow path: an unlock that
+//! finds the bit finds the request. The gate orders nothing.
 //!
 //! *After the CAS or swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
-//! *Real-time tasks* poll as newcomers, and then sleep on the word in the order of their priorities. They are overdue at
-//! once, unless hand-off is switched off. An ordinary top waiter that is awake may take the word before them.
+//! *Real-time tasks* poll as newcomers, and then sleep on the word in the order of their priorities. They are overdue
+//! at once, unless hand-off is switched off. An ordinary top waiter that is awake may take the word before them.
 //!
 //! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever;
 //! [`Throughput::owner_is_gone`] reports it. The death or stop of a top waiter delays the waiters behind it by one nap.
 //! While a top waiter is stopped, or dead and not yet waited for by its parent, `try_lock` and waits shorter than a nap
-//! do not get a word that was reserved for it; nor do they if the ID of a dead top waiter was given to another task that
-//! lives. (A task that finds its own ID there takes the word.)
+//! do not get a word that was reserved for it; nor do they if the ID of a dead top waiter was given to another task
+//! that lives. (A task that finds its own ID there takes the word.)
 //!
 //! In the child of a fork no lock is held: an inherited guard belongs to the parent. Dropping it in the child aborts if
 //! the lock is held by another task, and changes nothing if it is free: the child's CAS is then 0→0. (A child that has

@@ -1,6 +1,6 @@
 //! The gate: a queueing mutex in front of a lock's word, made of a priority-inheritance futex. Only the gate's owner
-//! goes on to the word. The gate carries no data, so it orders no memory; a failure of the gate costs time only. And the
-//! slow path of a lock with a gate. The argument is in [the parent](super).
+//! goes on to the word. The gate carries no data, so it orders no memory; a failure of the gate costs time only. And
+//! the slow path of a lock with a gate. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::word::{InheritFault, NAP, Taken, Word};

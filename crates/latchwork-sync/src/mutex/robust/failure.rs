@@ -1,5 +1,5 @@
-//! Why a robust lock was not taken, without the lock: the error into which `?` converts a lock call's error. And what the
-//! errors of robust mutexes and of robust reader/writer locks have in common, with and without the lock.
+//! Why a robust lock was not taken, without the lock: the error into which `?` converts a lock call's error. And what
+//! the errors of robust mutexes and of robust reader/writer locks have in common, with and without the lock.
 //!
 //! A lock call's own error may hold the lock, and borrows it; so it is no [`Error`](core::error::Error), and `?` cannot
 //! return it as it is. `?` can return a [`LockFailure`]; the conversion to it releases the lock.
@@ -59,8 +59,8 @@ pub enum LockFailure<F = Infallible> {
 }
 
 /// What the error types of robust locks have in common: their texts, and their conversions from a [`RawError`] and into
-/// a [`LockFailure`]. `$sendable`: the parameters, if the error goes into a `Box<dyn Error>`; `$refused`: the variant for
-/// a failure of the protocol.
+/// a [`LockFailure`]. `$sendable`: the parameters, if the error goes into a `Box<dyn Error>`; `$refused`: the variant
+/// for a failure of the protocol.
 ///
 /// [`RawError`]: super::RawError
 macro_rules! lock_error {
@@ -197,7 +197,8 @@ macro_rules! methods_of_owner_died {
             pub fn replace(self, value: T) -> $guard<'a, T, $parameter> {
                 owner_of_guard(self.guard.owner);
                 let place = self.guard.$lock.data.get();
-                // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not dropped.
+                // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not
+                // dropped.
                 unsafe { torn_safe::overwrite(place, ManuallyDrop::new(value)) };
                 self.into_guard()
             }

@@ -11,7 +11,7 @@ use super::failure::{LockFailure, lock_error, methods_of_owner_died};
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::edit::Edit;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
-use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake, constructors};
+use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake, constructors, lends_data};
 use crate::relocatable::Relocatable;
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
@@ -232,8 +232,7 @@ pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
-unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
+lends_data!(RobustGuard, RobustProtocol, {RobustProtocol}, {+ Unpin});
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     #[inline]
@@ -297,23 +296,6 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     }
 }
 
-impl<T: ?Sized, P: RobustProtocol> Deref for RobustGuard<'_, T, P> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard holds the lock.
-        unsafe { &*self.mutex.data.get() }
-    }
-}
-
-impl<T: ?Sized + Unpin, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, and is borrowed exclusively.
-        unsafe { &mut *self.mutex.data.get() }
-    }
-}
-
 impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
@@ -323,12 +305,6 @@ impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
         unsafe {
             self.mutex.raw.release_guarded(self.owner);
         }
-    }
-}
-
-impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
     }
 }
 

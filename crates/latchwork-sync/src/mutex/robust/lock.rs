@@ -1,5 +1,5 @@
-//! The robust lock: its fields, and how a task takes and releases it: with whole data, with data in an unknown state, or
-//! as not recoverable; for a guard, for its owner, or for C. The argument is in [the parent](super).
+//! The robust lock: its fields, and how a task takes and releases it: with whole data, with data in an unknown state,
+//! or as not recoverable; for a guard, for its owner, or for C. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::ops::{
@@ -141,8 +141,8 @@ impl<P: RobustProtocol> Robust<P> {
         Some(tid)
     }
 
-    /// Puts the lock on the list, and ends the announcement. Only a lock that was taken while another was held counts in
-    /// the budget: the usual case costs nothing.
+    /// Puts the lock on the list, and ends the announcement. Only a lock that was taken while another was held counts
+    /// in the budget: the usual case costs nothing.
     ///
     /// # Safety
     /// The lock is taken by `me`, announced, and stays where it is until it is released.
@@ -280,8 +280,8 @@ impl<P: RobustProtocol> Robust<P> {
             // SAFETY: the guard holds the lock: the contract is the same.
             return unsafe { self.release_guarded_slowly(owner) };
         }
-        // SAFETY: this task took the lock, as its ID shows, so it has a record. The list is used in this call alone; the
-        // lock, which is held, stays where it is.
+        // SAFETY: this task took the lock, as its ID shows, so it has a record. The list is used in this call alone;
+        // the lock, which is held, stays where it is.
         let head = unsafe { me.task_unchecked().head() };
         let before = head.announce(&self.node, P::MARK);
         // SAFETY: this task holds the lock, so it is on its list; it is announced, and no other lock follows it.

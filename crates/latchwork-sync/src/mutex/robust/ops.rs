@@ -46,8 +46,8 @@ pub unsafe trait RobustOps: Protocol {
     /// default with the bits that the kernel sets after a death, and wakes one sleeper.
     fn pass_on(node: &Node) {
         let address = &raw const node.word;
-        // Release: pairs with the Acquire of the next taker. (A store would be enough; but loom would let a waiter go on
-        // reading its own bit for ever.)
+        // Release: pairs with the Acquire of the next taker. (A store would be enough; but loom would let a waiter go
+        // on reading its own bit for ever.)
         node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
         futex::wake(address, 1, Sharing::Shared);
     }

@@ -1,11 +1,12 @@
 //! The robust form of the ceiling protocol: the word is the wait-wake protocol's; the ceiling is entered before all
 //! other steps and left after them. See the [parent](super), and [`Protect`] for what a ceiling is.
 //!
-//! The ceiling is in the node, and never changes: a task leaves the ceiling that it entered. A task whose sleep ends, by a
-//! wake-up or not, enters the ceiling again before it reads the word. A lock call that fails has left the ceiling.
+//! The ceiling is in the node, and never changes: a task leaves the ceiling that it entered. A task whose sleep ends,
+//! by a wake-up or not, enters the ceiling again before it reads the word. A lock call that fails has left the ceiling.
 //!
 //! *A kill at any instruction* leaves the word as for the wait-wake protocol; the boost ends with its task. A task that
-//! recovers the lock does so at the ceiling. *Cost:* a `try_lock` reads the word first, and does not change the priority if the lock is held.
+//! recovers the lock does so at the ceiling. *Cost:* a `try_lock` reads the word first, and does not change the
+//! priority if the lock is held.
 #![allow(unsafe_code)]
 
 use super::wait_wake::{sleep, take_by};

@@ -24,8 +24,8 @@ impl Gate<'_> {
         (tid != 0).then_some(tid)
     }
 
-    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (See the
-    /// parent, *Turns*.)
+    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (See
+    /// the parent, *Turns*.)
     pub(super) fn wake_another<S: Sharing>(&self) -> bool {
         let gate = self.0.load(Ordering::Relaxed);
         gate & WAITERS != 0

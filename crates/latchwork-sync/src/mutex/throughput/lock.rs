@@ -1,4 +1,4 @@
-//! The throughput lock itself, its fast paths, and its place among the protocols. The argument is in [the parent](super).
+//! The throughput lock itself: its fast paths, and how it is a protocol. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::gate::Gate;
@@ -129,8 +129,8 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
     /// Whether the task that holds the lock has ended. The lock then stays locked.
     ///
-    /// For a supervisor: the call takes some microseconds, and needs no privilege. If another task got the owner's ID before this call, that
-    /// task counts as the owner, as does a task of another PID namespace with the same ID.
+    /// For a supervisor: the call takes some microseconds, and needs no privilege. If another task got the owner's ID
+    /// before this call, that task counts as the owner, as does a task of another PID namespace with the same ID.
     #[cfg(not(loom))]
     #[must_use]
     pub fn owner_is_gone(&self) -> bool {

@@ -1,8 +1,8 @@
-//! The top waiter of a throughput lock: it polls while the owner runs, sleeps, and requests the hand-off. The argument is
-//! in [the parent](super).
+//! The top waiter of a throughput lock: it polls while the owner runs, sleeps, and requests the hand-off. The argument
+//! is in [the parent](super).
 //!
-//! *Does the owner run?* Its CPU clock is read twice, for 280 ns each time: a thread whose clock has not advanced does not
-//! run. The clock can be read within the thread's process only. Another method for threads of other processes (for
+//! *Does the owner run?* Its CPU clock is read twice, for 280 ns each time: a thread whose clock has not advanced does
+//! not run. The clock can be read within the thread's process only. Another method for threads of other processes (for
 //! instance a word that the owner itself writes) would go into [`OwnerMonitor::check`], and no caller would change.
 
 use super::trace::{Counting, Entry, Event, Foreign};
@@ -106,8 +106,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     fn request_hand_off(&self) {
         // Relaxed: the bit that follows publishes it.
         self.request.store(1, Ordering::Relaxed);
-        // By one instruction, whoever the owner is: a compare-and-swap could fail again and again while other tasks pass
-        // the lock on. This reserves a free word. Release: an unlock that reads the bit sees the request.
+        // By one instruction, whoever the owner is: a compare-and-swap could fail again and again while other tasks
+        // pass the lock on. This reserves a free word. Release: an unlock that reads the bit sees the request.
         let release = unless_fault!(
             ThroughputRequestUnordered,
             Ordering::Release,
@@ -291,7 +291,8 @@ impl Timing {
     }
 }
 
-/// Checks of an owner of which it is unknown whether it runs, before the top waiter sleeps: as many polls as a newcomer's.
+/// Checks of an owner of which it is unknown whether it runs, before the top waiter sleeps: as many polls as a
+/// newcomer's.
 const CHECKS_IF_UNKNOWN: u32 = 2;
 
 /// The owner and its CPU clock, as of the latest check, and how many checks could not read the clock.
@@ -302,9 +303,9 @@ pub(super) struct OwnerMonitor {
 }
 
 impl OwnerMonitor {
-    /// Whether to go on polling: the owner `tid` has had a processor since the check before, or that is unknown. The first
-    /// check of an owner answers "yes": only a second reading of its clock shows whether the clock advances. (In a model
-    /// waiters do not poll for an owner that runs.)
+    /// Whether to go on polling: the owner `tid` has had a processor since the check before, or that is unknown. The
+    /// first check of an owner answers "yes": only a second reading of its clock shows whether the clock advances. (In
+    /// a model waiters do not poll for an owner that runs.)
     #[cfg_attr(loom, expect(unused_variables))]
     pub(super) fn check(&mut self, tid: u32) -> bool {
         #[cfg(loom)]

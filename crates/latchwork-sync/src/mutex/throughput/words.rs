@@ -1,5 +1,5 @@
-//! The words of a throughput lock, wherever they are: how the lock is taken and released, how long a wait polls, and how a
-//! dead task is detected.
+//! The words of a throughput lock, wherever they are: how the lock is taken and released, how long a wait polls, and
+//! how a dead task is detected.
 
 use super::gate::Gate;
 use super::trace::{Counting, Foreign};
@@ -18,8 +18,8 @@ pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: boo
     pub(in crate::mutex) word: &'a AtomicU32,
     pub(in crate::mutex) gate: Gate<'a>,
     pub(in crate::mutex) request: &'a AtomicU32,
-    /// After what time a top waiter sets the request, as `top_waiter::micros` reads it. (A task reads it only when it is a
-    /// top waiter: until then the lock's cache line is left to the owner.)
+    /// After what time a top waiter sets the request, as `top_waiter::micros` reads it. (A task reads it only when it
+    /// is a top waiter: until then the lock's cache line is left to the owner.)
     pub(in crate::mutex) threshold: &'a u32,
     pub(in crate::mutex) counts: &'a C,
     pub(in crate::mutex) sharing: PhantomData<S>,
@@ -133,8 +133,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 fn is_reserved(word: u32) -> bool {
     let is_reserved = word == WAITERS;
     if is_reserved {
-        // Pairs with the Release of the overdue top waiter that has set `WAITERS` after it took the gate: its ID is read
-        // there. (The exchange that takes the word would not notice an older value.)
+        // Pairs with the Release of the overdue top waiter that has set `WAITERS` after it took the gate: its ID is
+        // read there. (The exchange that takes the word would not notice an older value.)
         fence(Ordering::Acquire);
     }
     is_reserved
