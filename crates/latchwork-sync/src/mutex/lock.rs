@@ -71,7 +71,7 @@ macro_rules! constructors {
         }
     )*};
 }
-pub(super) use constructors;
+pub(crate) use constructors;
 
 constructors! {
     /// An unlocked mutex for the threads of this process.
@@ -252,5 +252,5 @@ macro_rules! lends_data {
         }
     };
 }
-pub(super) use lends_data;
+pub(crate) use lends_data;
 lends_data!(MutexGuard, Protocol, { Protocol + Sync }, {});

@@ -32,7 +32,7 @@ mod wait_wake;
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub use lock::{Mutex, MutexGuard};
-use lock::{constructors, lends_data};
+pub(crate) use lock::{constructors, lends_data};
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 #[cfg(not(loom))]

@@ -179,10 +179,9 @@ mod words;
 
 pub(super) use gate::Gate;
 pub use lock::Throughput;
-pub(super) use top_waiter::DEFAULT;
 #[cfg(not(loom))]
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
-pub(super) use words::{Words, is_not_in_process, release_contended, take};
+pub(super) use words::{DEFAULT, Words, is_not_in_process, release_contended, take};

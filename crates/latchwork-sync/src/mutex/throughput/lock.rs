@@ -3,10 +3,10 @@
 
 use super::gate::Gate;
 #[cfg(not(loom))]
-use super::top_waiter::NEVER;
-#[cfg(not(loom))]
 use super::trace::Counters;
 use super::trace::{Acquisition, Counting, Event, Uncounted};
+#[cfg(not(loom))]
+use super::words::NEVER;
 use super::words::{Words, release_contended, take};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};

@@ -6,7 +6,7 @@
 //! instance a word that the owner itself writes) would go into [`OwnerMonitor::check`], and no caller would change.
 
 use super::trace::{Counting, Entry, Event, Foreign};
-use super::words::{Polls, Words, no_such_task, take};
+use super::words::{DEFAULT, NEVER, Polls, Words, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
 use crate::mutex::wait_mode::{Ended, Nap, is_over, sleep};
@@ -21,10 +21,6 @@ use latchwork_sys::model::HandsOff;
 
 /// Microseconds.
 const DEFAULT_THRESHOLD: u32 = 5_000;
-/// The value of `threshold` that means the default.
-pub(in crate::mutex) const DEFAULT: u32 = 0;
-/// The value of `threshold` that means "never".
-pub(super) const NEVER: u32 = u32::MAX;
 
 /// After how many microseconds a top waiter sets the request; `None`: never.
 pub(super) fn micros(threshold: u32) -> Option<u32> {

@@ -12,6 +12,11 @@ use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::running;
 use core::marker::PhantomData;
 
+/// The value of `threshold` that means the default.
+pub(in crate::mutex) const DEFAULT: u32 = 0;
+/// The value of `threshold` that means "never".
+pub(super) const NEVER: u32 = u32::MAX;
+
 /// The words of a lock, wherever they are. `ROBUST`: the word is on its owner's robust list. The owner may have died; a
 /// task takes the word of a dead owner as if it was free.
 pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: bool> {
