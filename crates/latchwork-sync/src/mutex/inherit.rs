@@ -115,7 +115,7 @@ pub use word::InheritFault;
 use word::{Taken, task_id};
 pub(super) use word::{Word, release_by_kernel};
 
-/// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`].
+/// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`](super::Mutex).
 ///
 /// While a real-time task waits, the owner runs at the waiter's priority, also while the owner itself waits for another
 /// such lock. Methods return a `Result`; [`InheritFault`] lists what can go wrong.

@@ -11,6 +11,14 @@
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next owner | the same, with the properties of their protocol |
 //!
 //! [`RecursiveMutex`] lets its owner lock it again, with any protocol but [`Robust`].
+//!
+//! ```
+//! use latchwork::mutex::Mutex;
+//!
+//! static COUNTER: Mutex<u64> = Mutex::new(0);
+//! *COUNTER.lock() += 1;
+//! assert_eq!(*COUNTER.lock(), 1);
+//! ```
 
 #[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]

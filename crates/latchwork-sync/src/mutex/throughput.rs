@@ -1,6 +1,15 @@
-//! The throughput lock: for data that many tasks use all the time, in short critical sections. [`Throughput`] shows its
-//! use, which is that of any other mutex.
+//! The throughput lock: for data that many tasks use all the time, in short critical sections.
 //!
+//! It is used as any other mutex:
+//!
+//! ```
+//! use latchwork::mutex::{Mutex, Throughput};
+//!
+//! static HITS: Mutex<u64, Throughput> = Mutex::throughput(0);
+//! *HITS.lock() += 1;
+//! ```
+//!
+//! # What it is
 //! Not robust (see [`Robust`](super::Robust)), not recursive, no priority inheritance. Source: W. Long,
 //! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space.
 //!
