@@ -110,5 +110,18 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
 
 constructors! {
     /// An unlocked robust mutex that inherits priority, for threads and processes alike.
+    ///
+    /// ```
+    /// use core::pin::Pin;
+    /// use latchwork::mutex::{Inherit, LockError, Mutex, Robust};
+    /// use latchwork::sharing::Shared;
+    ///
+    /// static SETPOINT: Mutex<f64, Robust<Inherit<Shared>>> = Mutex::robust_inherit(0.0);
+    /// match Pin::static_ref(&SETPOINT).lock() {
+    ///     Ok(mut setpoint) => *setpoint += 1.5,
+    ///     Err(LockError::OwnerDied(died)) => *died.make_consistent() = 0.0,
+    ///     Err(error) => panic!("{error}"),
+    /// }
+    /// ```
     robust_inherit: Robust<Inherit<Shared>>;
 }
