@@ -404,7 +404,7 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
 
     unsafe fn give_back_unclean(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { Robust::give_back_unclean(self) };
+        unsafe { self.release_unclean() };
     }
 
     fn consistent(&self) -> c_int {

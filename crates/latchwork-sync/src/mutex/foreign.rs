@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 #![allow(missing_docs, reason = "hidden")]
 
-use super::inherit::{PiGate, SlowPath, Word};
+use super::inherit::{PiGate, Word, lock_slowly};
 use super::throughput::{DEFAULT, Foreign, Gate, Words, is_not_in_process, release_contended};
 use super::{InheritFault, TID_MASK, WAITERS, WaitMode, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
@@ -32,7 +32,7 @@ impl ThroughputWords<'_> {
     fn words(&self) -> Words<'_, Private, Foreign, false> {
         Words {
             word: self.word,
-            gate: Gate::from_word(self.gate),
+            gate: Gate(self.gate),
             request: self.request,
             threshold: &DEFAULT,
             counts: Foreign::from_word(self.polls_learned),
@@ -85,11 +85,6 @@ pub enum OwnerThread {
 }
 
 impl InheritWords<'_> {
-    fn word(&self) -> &Word {
-        // SAFETY: `Word` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
-        unsafe { &*core::ptr::from_ref(self.word).cast() }
-    }
-
     /// Acquires the lock for the task `me`, free or held; returns false once the deadline has passed.
     ///
     /// # Errors
@@ -97,7 +92,7 @@ impl InheritWords<'_> {
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        SlowPath::<Private, false>::new(self.word(), PiGate::of(self.gate)).lock(me, deadline)
+        lock_slowly::<Private, false>(Word(self.word), PiGate(self.gate), me, deadline)
     }
 
     /// The owner, if it is another thread of this process than `me`.

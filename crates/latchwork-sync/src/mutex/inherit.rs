@@ -34,11 +34,9 @@
 //!    between them. (If this thread's recent waits for this lock have polled for longer than a sleep costs: 20 polls
 //!    instead.)
 //! 2. Enter the gate, or sleep on the gate until the kernel passes it on.
-//! 3. Some 200 polls, until a task sleeps on the word.
-//! 4. Sleep on the word.
-//! 5. Release the gate.
+//! 3. Some 200 polls, until a task sleeps on the word. Then sleep on the word, and release the gate.
 //!
-//! ([`InheritPlain`]: the first polls of 1, until a task sleeps on the word; then 4.)
+//! ([`InheritPlain`]: the first polls of 1, until a task sleeps on the word; then sleep on the word.)
 //!
 //! *An unlock:* CAS TID→0. If that fails, the kernel passes the word on.
 //!
@@ -76,14 +74,11 @@
 //!
 //! *Death, or a stop, of the gate's owner* delays the tasks at the gate for one nap at most; they then go on without
 //! the gate. The gate of a dead owner is taken over. (If its TID belongs to another task before a waiter checks it,
-//! each wait takes a nap longer until that task ends.)
-//! In the child of a fork, a thread of the parent may own the gate of a private lock: the first waiter that the kernel
-//! refuses, or whose nap ends, takes the gate over.
+//! each wait takes a nap longer until that task ends.) In the child of a fork, a thread of the parent may own the gate
+//! of a private lock: the first waiter that the kernel refuses, or whose nap ends, takes the gate over.
 //!
 //! *Orderings:* unlock's Release pairs with lock's Acquire; the kernel's exchange is a full barrier. The gate orders
-//! nothing.
-//!
-//! *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; no code touches it.
+//! nothing. *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; no code touches it.
 //!
 //! *Progress:* newcomers overtake sleepers, but not for long: the kernel lets tasks of one priority through the gate in
 //! the order of their arrival, and the gate's owner, once it sleeps, gets the word at the next unlock. So the *n*th
@@ -102,15 +97,11 @@
 //! owner deaths), `tests/mutex.rs`. The models leave out the polls and the naps.
 #![allow(unsafe_code)]
 
-mod fault;
 mod gate;
-mod slow_path;
 mod word;
 
-#[cfg(not(loom))]
-use super::Mutex;
-use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS};
-use crate::atomic::const_unless_loom;
+use super::{Protocol, Relock, RelockAs, SleepPlace, SleepWord, WAITERS, constructors};
+use crate::atomic::{AtomicU32, const_unless_loom};
 use crate::backoff::{FIRST_POLLS, HAND_OVER};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
@@ -119,14 +110,12 @@ use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
-pub use fault::InheritFault;
-pub(super) use gate::PiGate;
-pub(super) use slow_path::SlowPath;
-use word::task_id;
+pub(super) use gate::{PiGate, lock_slowly};
+pub use word::InheritFault;
+use word::{Taken, task_id};
 pub(super) use word::{Word, release_by_kernel};
-pub(crate) use word::{end_of_nap, is_over};
 
-/// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`].
+/// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`](super::Mutex).
 ///
 /// While a real-time task waits, the owner runs at the waiter's priority, also while the owner itself waits for another
 /// such lock. Methods return a `Result`; [`InheritFault`] lists what can go wrong.
@@ -154,8 +143,8 @@ pub(crate) use word::{end_of_nap, is_over};
 /// `Mutex::from_raw(Inherit::<Shared>::new(), value)`, within one PID namespace.
 #[repr(C)]
 pub struct Inherit<S: Sharing = Private> {
-    word: Word,
-    gate: PiGate,
+    word: AtomicU32,
+    gate: AtomicU32,
     sharing: PhantomData<S>,
 }
 
@@ -174,26 +163,15 @@ pub struct Inherit<S: Sharing = Private> {
 /// ```
 #[repr(transparent)]
 pub struct InheritPlain<S: Sharing = Private> {
-    word: Word,
+    word: AtomicU32,
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, Inherit> {
+constructors! {
     /// An unlocked mutex that inherits priority, for the threads of this process; for many at once.
-    #[must_use]
-    pub const fn inherit(value: T) -> Self {
-        Self::from_raw(Inherit::new(), value)
-    }
-}
-
-#[cfg(not(loom))]
-impl<T> Mutex<T, InheritPlain> {
+    inherit: Inherit;
     /// An unlocked mutex that inherits priority, for the threads of this process; the smallest.
-    #[must_use]
-    pub const fn inherit_plain(value: T) -> Self {
-        Self::from_raw(InheritPlain::new(), value)
-    }
+    inherit_plain: InheritPlain;
 }
 
 impl<S: Sharing> Inherit<S> {
@@ -201,14 +179,14 @@ impl<S: Sharing> Inherit<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { word: Word::new(), gate: PiGate::new(), sharing: PhantomData }
+            Self { word: AtomicU32::new(0), gate: AtomicU32::new(0), sharing: PhantomData }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        SlowPath::<S, false>::new(&self.word, &self.gate).lock(task_id(), deadline)
+    fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
+        lock_slowly::<S, false>(self.word(), PiGate(&self.gate), task_id(), deadline)
     }
 }
 
@@ -217,20 +195,18 @@ impl<S: Sharing> InheritPlain<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { word: Word::new(), sharing: PhantomData }
+            Self { word: AtomicU32::new(0), sharing: PhantomData }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        let me = task_id();
-        let polled = self.word.poll(me, 0..FIRST_POLLS, WAITERS)?
-            || !futex_pi::is_real_time() && self.word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS)?;
-        if polled {
-            return Ok(true);
-        }
-        self.word.sleep::<S>(deadline)
+    fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
+        let (me, word) = (task_id(), self.word());
+        Ok(word.poll(me, 0..FIRST_POLLS, WAITERS, &mut 0)?
+            || !futex_pi::is_real_time()
+                && word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS, &mut 0)?
+            || word.sleep::<S>(deadline)?)
     }
 }
 
@@ -252,7 +228,7 @@ macro_rules! implement {
 
             #[inline]
             fn acquire(&self) -> Result<(), InheritFault> {
-                if self.word.take_free() {
+                if self.word().take_free() {
                     return Ok(());
                 }
                 // Without a deadline the lock was taken, unless an error ended the wait.
@@ -260,30 +236,24 @@ macro_rules! implement {
             }
 
             #[inline]
-            fn try_acquire(&self) -> Result<bool, InheritFault> {
-                if self.word.take_free() {
-                    return Ok(true);
-                }
-                self.word.try_contended::<S>()
+            fn try_acquire(&self) -> Taken {
+                Ok(self.word().take_free() || self.word().try_contended::<S>()?)
             }
 
             #[inline]
-            fn acquire_until(&self, deadline: Deadline) -> Result<bool, InheritFault> {
-                if self.word.take_free() {
-                    return Ok(true);
-                }
-                self.lock_contended(Some(deadline))
+            fn acquire_until(&self, deadline: Deadline) -> Taken {
+                Ok(self.word().take_free() || self.lock_contended(Some(deadline))?)
             }
 
             #[inline]
             unsafe fn release(&self) {
                 // SAFETY: the caller holds the lock, by the contract of `release`.
-                unsafe { self.word.release::<S>() }
+                unsafe { self.word().release::<S>() }
             }
 
             fn sleep_place(&self) -> SleepPlace<'_> {
                 if S::FLAG == Flag::Private && futex_pi::can_requeue() {
-                    SleepPlace(SleepWord::Pi(self.word.futex()))
+                    SleepPlace(SleepWord::Pi(&self.word))
                 } else {
                     SleepPlace::NONE
                 }
@@ -291,18 +261,23 @@ macro_rules! implement {
 
             fn acquire_again(&self, relock: Relock) -> Result<(), InheritFault> {
                 match relock.0 {
-                    RelockAs::Owner => self.word.interpret(futex_pi::Pi::Done).map(drop),
+                    RelockAs::Owner => self.word().interpret(futex_pi::Pi::Done).map(drop),
                     _ => self.acquire(),
                 }
             }
         }
 
         impl<S: Sharing> $lock<S> {
+            #[inline(always)]
+            fn word(&self) -> Word<'_, false> {
+                Word(&self.word)
+            }
+
             /// The task that holds the lock at this moment, by its thread ID; none if its owner died and a task has
             /// detected that.
             #[must_use]
             pub fn owner(&self) -> Option<u32> {
-                self.word.owner()
+                self.word().owner()
             }
         }
 

@@ -57,22 +57,27 @@ impl<T: ?Sized, P: DataState> Drop for Mutex<T, P> {
     }
 }
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, WaitWake> {
-    /// An unlocked mutex for the threads of this process.
-    #[must_use]
-    pub const fn new(value: T) -> Self {
-        Self::from_raw(WaitWake::new(), value)
-    }
+/// Constructors of a mutex, each for a lock whose constructor needs no argument.
+macro_rules! constructors {
+    ($($(#[$attribute:meta])* $name:ident: $raw:ty;)*) => {$(
+        impl<T> $crate::mutex::Mutex<T, $raw> {
+            $crate::atomic::const_unless_loom! {
+                $(#[$attribute])*
+                #[must_use]
+                pub fn $name(value: T) -> Self {
+                    Self::from_raw(<$raw>::new(), value)
+                }
+            }
+        }
+    )*};
 }
+pub(crate) use constructors;
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, WaitWake<crate::sharing::Shared>> {
+constructors! {
+    /// An unlocked mutex for the threads of this process.
+    new: WaitWake;
     /// An unlocked mutex for every process that maps it.
-    #[must_use]
-    pub const fn shared(value: T) -> Self {
-        Self::from_raw(WaitWake::new(), value)
-    }
+    shared: WaitWake<crate::sharing::Shared>;
 }
 
 impl<T, P: DataState> Mutex<T, P> {
@@ -193,9 +198,6 @@ pub struct MutexGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
-unsafe impl<T: ?Sized + Sync, P: Protocol + Sync> Sync for MutexGuard<'_, T, P> {}
-
 impl<'a, T: ?Sized, P: Protocol> MutexGuard<'a, T, P> {
     #[inline]
     pub(super) fn new(mutex: &'a Mutex<T, P>) -> Self {
@@ -211,23 +213,6 @@ impl<'a, T: ?Sized, P: Protocol> MutexGuard<'a, T, P> {
     }
 }
 
-impl<T: ?Sized, P: Protocol> Deref for MutexGuard<'_, T, P> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard holds the lock.
-        unsafe { &*self.mutex.data.get() }
-    }
-}
-
-impl<T: ?Sized, P: Protocol> DerefMut for MutexGuard<'_, T, P> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, and is borrowed exclusively.
-        unsafe { &mut *self.mutex.data.get() }
-    }
-}
-
 impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
@@ -236,8 +221,36 @@ impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug, P: Protocol> fmt::Debug for MutexGuard<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
-    }
+/// What a guard `$guard<'_, T, P>` with the field `mutex` does with the data: it lends it, if `P` is a `$protocol`. The
+/// references may go to other threads if `P` is a `$shared`, and change the data if `T` is `$unpin`.
+macro_rules! lends_data {
+    ($guard:ident, $protocol:path, {$($shared:tt)*}, {$($unpin:tt)*}) => {
+        // SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
+        unsafe impl<T: ?Sized + Sync, P: $($shared)*> Sync for $guard<'_, T, P> {}
+
+        impl<T: ?Sized, P: $protocol> Deref for $guard<'_, T, P> {
+            type Target = T;
+            #[inline]
+            fn deref(&self) -> &T {
+                // SAFETY: the guard holds the lock.
+                unsafe { &*self.mutex.data.get() }
+            }
+        }
+
+        impl<T: ?Sized $($unpin)*, P: $protocol> DerefMut for $guard<'_, T, P> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut T {
+                // SAFETY: the guard holds the lock, and is borrowed exclusively.
+                unsafe { &mut *self.mutex.data.get() }
+            }
+        }
+
+        impl<T: ?Sized + fmt::Debug, P: $protocol> fmt::Debug for $guard<'_, T, P> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(formatter)
+            }
+        }
+    };
 }
+pub(crate) use lends_data;
+lends_data!(MutexGuard, Protocol, { Protocol + Sync }, {});

@@ -26,16 +26,12 @@ pub mod foreign;
 mod inherit;
 mod lock;
 #[cfg(not(loom))]
-mod lock_api_traits;
-mod nap;
-#[cfg(not(loom))]
 mod protect;
 mod protocol;
 #[cfg(not(loom))]
 mod recursive;
 mod report;
 mod robust;
-mod sleep_place;
 pub mod throughput;
 mod wait_mode;
 mod wait_wake;
@@ -43,30 +39,28 @@ mod wait_wake;
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
-pub(crate) use inherit::{end_of_nap, is_over};
 pub use lock::{Mutex, MutexGuard};
-#[cfg(not(loom))]
-pub(crate) use lock_api_traits::implement_lock_api;
+pub(crate) use lock::{constructors, lends_data};
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
+#[cfg(not(loom))]
+pub(crate) use protocol::implement_lock_api;
 pub use protocol::{DataState, Interruptible, Protocol, RawLock};
+#[doc(hidden)]
+pub use protocol::{Relock, RelockAs, SleepPlace, SleepWord};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
-#[doc(hidden)]
-pub use sleep_place::{Relock, RelockAs, SleepPlace, SleepWord};
 pub use wait_mode::Unfinished;
 #[doc(hidden)]
 pub use wait_mode::WaitMode;
+pub(crate) use wait_mode::{end_of_nap, is_over};
 
 pub(crate) use report::{lock_of, reports};
-#[cfg(not(loom))]
 #[doc(hidden)]
-pub use robust::RobustOps;
-pub(crate) use robust::methods_of_unpinned;
-#[doc(hidden)]
-pub use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
+pub use robust::{
+    Acquired, OWNER_DIED, Pinned, RawError, RobustOps, TID_MASK, Unpinned, WAITERS, owner_of_guard,
+};
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
-#[doc(hidden)]
-pub use robust::{Pinned, Unpinned};
+pub(crate) use robust::{lock_error, methods_of_owner_died, methods_of_unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

@@ -18,27 +18,20 @@
 //! task that tasks above its own priority keep off its processor holds nothing. Another task may acquire the lock
 //! meanwhile; and the sleepers behind the woken task have no higher priority than it.
 //!
-//! *No wake-up is lost:* as for [`WaitWake`]. A task that is woken, but may no longer enter the ceiling, passes the
-//! wake-up on.
-//!
-//! *Progress:* as for [`WaitWake`]. *Hostile events:* as for [`WaitWake`]. The boost of an owner that is killed ends
-//! with it. *Fork:* the child of an owner holds nothing. It starts at the ceiling, and gives the boost back when it
-//! first uses a lock of this kind, a robust lock, or a region; our coprocs do so before they run any code. A child that
-//! does none of this, for instance because it executes another program, stays at the ceiling, as does a thread that the
-//! owner starts: this library can detect neither. Start them while the lock is not held, or set `SCHED_RESET_ON_FORK`,
-//! which is kept. *Timer slack* of an ordinary task has its default value after a boost: the kernel clears it for
-//! real-time tasks.
+//! *No wake-up is lost, progress, hostile events:* as for [`WaitWake`]. A task that is woken, but may no longer enter
+//! the ceiling, passes the wake-up on. The boost of an owner that is killed ends with it. *Timer slack* of an ordinary
+//! task has its default value after a boost: the kernel clears it for real-time tasks.
 //!
 //! *Frozen:* size 8, alignment 4, zero in the first word = unlocked; a ceiling of 0 counts as 1.
 //!
 //! *Cost:* when the priority is high enough already, as for [`WaitWake`], and some 10 plain loads and stores. Otherwise
 //! two changes of priority, each with a system call before it that reads the priority (see `task/ceiling.rs`).
-//! [`Protect::trust_priority`] saves the reads, [`Protect::keep_boost`] nearly all of the cost.
-//!
-//! *Checked by:* the loom models of [`WaitWake`], whose word this is; `tests/protect.rs`.
+//! [`Protect::trust_priority`] saves the reads, [`Protect::keep_boost`] nearly all of the cost. *Checked by:* the loom
+//! models of [`WaitWake`], whose word this is; `tests/protect.rs`.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Mutex, Protocol, RawLock, Unfinished, WaitMode, WaitWake};
+use super::protocol::Attempt;
+use super::{Interruptible, Mutex, Protocol, RawLock, WaitMode, WaitWake};
 use crate::TaskError;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Traits, traits_of};
@@ -78,9 +71,11 @@ use core::marker::PhantomData;
 /// a change to the very priority of the boost from the boost.) While no lock changes the priority, the library does not
 /// read it: report a change by [`Protect::priority_changed`].
 ///
-/// Owner death leaves it locked. Fork: the child holds nothing, and gives the boost back at its first use of this
-/// crate's locks. A child that executes another program before that keeps the boost, and so does a thread that the
-/// owner starts. A signal handler must not use such a lock.
+/// Owner death leaves it locked. Fork: the child of an owner holds nothing. It starts at the ceiling, and gives the
+/// boost back when it first uses a lock of this kind, a robust lock, or a region (a coproc does so before it runs any
+/// code). A child that executes another program before that keeps the boost, and so does a thread that the owner
+/// starts: this library can detect neither. Start them while the lock is not held, or set `SCHED_RESET_ON_FORK`, which
+/// is kept. A signal handler must not use such a lock.
 ///
 /// Eight bytes.
 #[repr(C)]
@@ -119,25 +114,8 @@ impl<S: Sharing> Protect<S> {
         self.lock.is_locked()
     }
 
-    fn set_ceiling(&self, ceiling: u8) -> u8 {
-        check(ceiling);
-        // Enter the higher ceiling while the lock is held. This call may change the ceiling even if the task cannot
-        // enter: its priority is higher, or it has no privilege.
-        let hold = self.ceiling().max(ceiling);
-        let entered = Ceilings::enter(hold).is_ok();
-        self.lock.lock();
-        let old = self.ceiling();
-        self.ceiling.store(ceiling.into(), Ordering::Relaxed);
-        // SAFETY: `self.lock.lock()` above has acquired the lock.
-        unsafe { self.lock.unlock() };
-        if entered {
-            Ceilings::leave(hold);
-        }
-        old
-    }
-
     #[inline]
-    fn lock(&self, wait_mode: WaitMode) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn lock(&self, wait_mode: WaitMode) -> Attempt<ProtectFault> {
         let entered = self.ceiling();
         Ceilings::enter(entered)?;
         if self.lock.try_lock() {
@@ -148,11 +126,7 @@ impl<S: Sharing> Protect<S> {
     }
 
     #[cold]
-    fn lock_contended(
-        &self,
-        mut entered: u8,
-        wait_mode: WaitMode,
-    ) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn lock_contended(&self, mut entered: u8, wait_mode: WaitMode) -> Attempt<ProtectFault> {
         let ended = self.lock.lock_contended_by(|word, expected| {
             Ceilings::leave_to_sleep(entered);
             let ended = futex::wait(word, expected, S::FLAG, wait_mode.deadline());
@@ -252,10 +226,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
 // SAFETY: it takes the inner lock as `acquire` does; see `Protocol` above.
 unsafe impl<S: Sharing> Interruptible for Protect<S> {
     #[inline]
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, ProtectFault> {
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<ProtectFault> {
         self.lock(WaitMode::interruptible(deadline))
     }
 }
@@ -307,7 +278,21 @@ impl<T: ?Sized, S: Sharing> Mutex<T, Protect<S>> {
     /// # Panics
     /// If `ceiling` is not 1 to 99.
     pub fn set_ceiling(&self, ceiling: u8) -> u8 {
-        self.raw().set_ceiling(ceiling)
+        check(ceiling);
+        let raw = self.raw();
+        // Enter the higher ceiling while the lock is held. This call may change the ceiling even if the task cannot
+        // enter: its priority is higher, or it has no privilege.
+        let hold = raw.ceiling().max(ceiling);
+        let entered = Ceilings::enter(hold).is_ok();
+        raw.lock.lock();
+        let old = raw.ceiling();
+        raw.ceiling.store(ceiling.into(), Ordering::Relaxed);
+        // SAFETY: `raw.lock.lock()` above has acquired the lock.
+        unsafe { raw.lock.unlock() };
+        if entered {
+            Ceilings::leave(hold);
+        }
+        old
     }
 }
 

@@ -1,8 +1,11 @@
 //! The traits of a [`Mutex`](super::Mutex)'s protocol: [`RawLock`] where no call can fail, [`Protocol`] in general,
 //! [`Interruptible`] where a signal handler can end a wait. [`DataState`] says whether the data is whole.
+//! [`SleepPlace`] and [`Relock`] are what a condition variable must know of a lock, to release many waiters without
+//! waking them all. How a [`RawLock`] implements the traits of [`lock_api`].
 #![allow(unsafe_code)]
 
-use super::{Relock, SleepPlace, Unfinished};
+use super::Unfinished;
+use crate::atomic::AtomicU32;
 use crate::hook::Traits;
 use crate::time::Deadline;
 use core::convert::Infallible;
@@ -151,6 +154,9 @@ unsafe impl<L: RawLock> Protocol for L {
     }
 }
 
+/// How a call that may be given up ended.
+pub(super) type Attempt<F> = Result<Result<(), Unfinished>, F>;
+
 /// A protocol whose waits a signal handler can end. (The kernel's priority-inheritance futexes cannot offer this: their
 /// wait goes on after a signal.)
 ///
@@ -162,10 +168,7 @@ pub unsafe trait Interruptible: Protocol {
     ///
     /// # Errors
     /// [`Protocol::Fault`] outside, [`Unfinished`] inside: the lock is not acquired.
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, Self::Fault>;
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<Self::Fault>;
 }
 
 /// Whether the data that a [`Mutex`](super::Mutex) keeps with its lock is whole. With every [`Protocol`] it always is;
@@ -182,3 +185,102 @@ impl<P: Protocol> DataState for P {
         true
     }
 }
+
+/// Where the waiters of a lock sleep, so that a condition variable can requeue its own waiters there.
+///
+/// For locks of this process only: the private condition variable that requeues waiters makes private futex calls.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct SleepPlace<'a>(pub(crate) SleepWord<'a>);
+
+/// The futex that waiters sleep on.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub enum SleepWord<'a> {
+    /// Other waiters cannot be requeued to this lock.
+    None,
+    /// An ordinary futex. A task that is woken there, or that acquires the lock after one that may have been requeued
+    /// there, takes it as one that has slept: [`RelockAs::Requeued`].
+    Plain(&'a AtomicU32),
+    /// A priority-inheritance futex: the kernel passes its ownership on ([`RelockAs::Owner`]). Only where the kernel
+    /// can requeue waiters to it.
+    Pi(&'a AtomicU32),
+}
+
+impl SleepPlace<'_> {
+    pub(crate) const NONE: Self = Self(SleepWord::None);
+}
+
+/// How a task acquires a lock again after a wait for a condition variable.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct Relock(pub(crate) RelockAs);
+
+/// The task that acquires a lock again.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub enum RelockAs {
+    /// A task as any other that wants the lock.
+    Newcomer,
+    /// A task that has slept on the lock, as others may still do.
+    Requeued,
+    /// A task that the kernel has made the owner of the word.
+    Owner,
+}
+
+/// Implements the traits of [`lock_api`] for a [`RawLock`], so that other crates can use it.
+#[cfg(not(loom))]
+macro_rules! implement_lock_api {
+    ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr) => {
+        $crate::mutex::implement_lock_api!({$($parameter: $bound)?} $lock, $is_locked, lock_api::GuardSend);
+    };
+    ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr, $guard:ty) => {
+        // SAFETY: `RawMutex` asks for mutual exclusion between `lock` and `unlock`, which `RawLock` promises.
+        unsafe impl $(<$parameter: $bound>)? lock_api::RawMutex for $lock {
+            #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to spell a constructor")]
+            const INIT: Self = Self::new();
+            type GuardMarker = $guard;
+
+            #[inline]
+            fn lock(&self) {
+                $crate::mutex::RawLock::lock(self);
+            }
+
+            #[inline]
+            fn try_lock(&self) -> bool {
+                $crate::mutex::RawLock::try_lock(self)
+            }
+
+            #[inline]
+            unsafe fn unlock(&self) {
+                // SAFETY: the caller holds the lock: `RawMutex::unlock` asks for the same.
+                unsafe { $crate::mutex::RawLock::unlock(self) }
+            }
+
+            #[inline]
+            fn is_locked(&self) -> bool {
+                let is_locked: fn(&Self) -> bool = $is_locked;
+                is_locked(self)
+            }
+        }
+
+        // SAFETY: both calls return true only if the lock is taken, as `RawMutexTimed` asks.
+        unsafe impl $(<$parameter: $bound>)? lock_api::RawMutexTimed for $lock {
+            type Duration = core::time::Duration;
+            type Instant = $crate::time::Deadline;
+
+            #[inline]
+            fn try_lock_for(&self, timeout: Self::Duration) -> bool {
+                $crate::mutex::RawLock::try_lock(self)
+                    || $crate::mutex::RawLock::lock_until(self, $crate::time::Deadline::after(timeout))
+            }
+
+            #[inline]
+            fn try_lock_until(&self, timeout: Self::Instant) -> bool {
+                $crate::mutex::RawLock::lock_until(self, timeout)
+            }
+        }
+    };
+}
+#[cfg(not(loom))]
+pub(crate) use implement_lock_api;

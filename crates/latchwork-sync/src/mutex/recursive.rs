@@ -13,9 +13,8 @@
 //! The guards of one task give shared references: exclusive ones would alias. Put data that changes into a
 //! [`Cell`](core::cell::Cell) or an atomic.
 //!
-//! *Hostile events:* as for the protocol. In the child of a fork its owner is a task that does not exist there. An
-//! owner that dies leaves it locked. If a new thread gets the thread ID of a dead owner, it counts as the owner of that
-//! lock: do not end a thread that holds one.
+//! *Hostile events:* as for the protocol. If a new thread gets the thread ID of a dead owner, it counts as the owner of
+//! that lock: do not end a thread that holds one.
 //!
 //! *Cost:* the protocol's, and in each direction a read of the thread's ID and two plain stores. Locking it again takes
 //! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.
@@ -28,6 +27,7 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
+use core::time::Duration;
 
 /// Data that one task at a time may use, and whose owner may lock it again.
 ///
@@ -87,10 +87,10 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     #[track_caller]
     pub fn lock(&self) -> P::Outcome<RecursiveGuard<'_, T, P>> {
         let taken = match self.take_again() {
-            true => Ok(true),
-            false => self.raw.acquire().map(|()| true),
+            true => Ok(()),
+            false => self.raw.acquire(),
         };
-        P::outcome(self.record_owner(taken).map(|_| RecursiveGuard::new(self)))
+        P::outcome(taken.map(|()| self.taken()))
     }
 
     /// Acquires the lock if no other task holds it at this moment.
@@ -100,7 +100,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.try_acquire(),
         };
-        P::outcome(self.guard_if(taken))
+        P::outcome(taken.map(|taken| taken.then(|| self.taken())))
     }
 
     /// Acquires the lock, or returns `None` once `deadline` has passed.
@@ -110,15 +110,12 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
             true => Ok(true),
             false => self.raw.acquire_until(deadline),
         };
-        P::outcome(self.guard_if(taken))
+        P::outcome(taken.map(|taken| taken.then(|| self.taken())))
     }
 
     /// Acquires the lock, or returns `None` after `timeout`.
     #[track_caller]
-    pub fn lock_for(
-        &self,
-        timeout: core::time::Duration,
-    ) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
+    pub fn lock_for(&self, timeout: Duration) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
         self.lock_until(Deadline::after(timeout))
     }
 
@@ -157,19 +154,10 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     /// Acquires the lock again, after a wait for a condition variable.
     pub(crate) fn lock_again(&self, relock: Relock) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
         let taken = match self.take_again() {
-            true => Ok(true),
-            false => self.raw.acquire_again(relock).map(|()| true),
+            true => Ok(()),
+            false => self.raw.acquire_again(relock),
         };
-        self.record_owner(taken).map(|_| RecursiveGuard::new(self))
-    }
-
-    #[inline]
-    fn guard_if(
-        &self,
-        taken: Result<bool, P::Fault>,
-    ) -> Result<Option<RecursiveGuard<'_, T, P>>, P::Fault> {
-        let taken = self.record_owner(taken)?;
-        Ok(taken.then(|| RecursiveGuard::new(self)))
+        taken.map(|()| self.taken())
     }
 
     /// Acquires the lock once more, if this task holds it.
@@ -190,15 +178,14 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         true
     }
 
-    /// Records the owner of a lock that was taken for the first time.
+    /// The guard of a lock that this task has taken: for the first time, if it has no owner.
     #[inline]
-    fn record_owner(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
-        let taken = taken?;
-        if taken && self.depth.load(Ordering::Relaxed) == 0 {
+    fn taken(&self) -> RecursiveGuard<'_, T, P> {
+        if self.depth.load(Ordering::Relaxed) == 0 {
             self.owner.store(task::id(), Ordering::Relaxed);
             self.depth.store(1, Ordering::Relaxed);
         }
-        Ok(taken)
+        RecursiveGuard::new(self)
     }
 }
 

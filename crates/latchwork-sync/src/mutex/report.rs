@@ -7,7 +7,8 @@
 //! it was made: a report names the lock by its place in its module, or by that of its first use.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Protocol, Unfinished};
+use super::protocol::Attempt;
+use super::{Interruptible, Protocol};
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site};
 use crate::time::Deadline;
 use core::convert::Infallible;
@@ -23,18 +24,19 @@ pub(crate) fn lock_of<P: Protocol>(lock: &P) -> Lock {
     Lock::new(ptr::from_ref(lock).addr(), Kind::Mutex).with(P::TRAITS)
 }
 
-/// Acquires the lock at once, or reports that the calling task will wait, and waits. Reports the result.
+/// Acquires the lock at once, with the result `at_once`, or reports that the calling task will wait, and waits. Reports
+/// the result.
 fn take<P: Protocol, R>(
     lock: &P,
     timed: bool,
     site: Site,
-    at_once: impl FnOnce(&P) -> Result<Option<R>, P::Fault>,
+    at_once: R,
     wait: impl FnOnce(&P) -> Result<R, P::Fault>,
     has_it: impl FnOnce(&R) -> bool,
 ) -> Result<R, P::Fault> {
-    if let Some(taken) = at_once(lock)? {
+    if lock.try_acquire()? {
         ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Locked, site);
-        return Ok(taken);
+        return Ok(at_once);
     }
     // The verdict is not needed: a deadlock is reported, and then happens as it would without the checker.
     let _ = ByFeature::wants(lock_of(lock), Mode::Exclusive, timed, site);
@@ -47,34 +49,28 @@ fn take<P: Protocol, R>(
     ended
 }
 
-/// `taken`, if the lock could be taken at once.
-fn at_once<P: Protocol, R>(lock: &P, taken: R) -> Result<Option<R>, P::Fault> {
-    Ok(lock.try_acquire()?.then_some(taken))
-}
-
 #[inline(always)]
 #[track_caller]
 pub(super) fn acquire<P: Protocol>(lock: &P) -> Result<(), P::Fault> {
     if !reports::<P>() {
         return lock.acquire();
     }
-    let now = |lock: &P| at_once(lock, ());
-    take(lock, false, Site::caller(), now, P::acquire, |()| true)
+    take(lock, false, Site::caller(), (), P::acquire, |()| true)
 }
 
-/// As [`acquire`], for a protocol that acquires its lock in two steps: at once, or by a wait that only success ends.
+/// As [`acquire`], for a lock whose call `acquire` has a result: `at_once` if the lock could be taken at once.
 #[inline(always)]
 #[track_caller]
 pub(super) fn acquire_by<P: Protocol<Fault = Infallible>, R>(
     lock: &P,
-    at_once: impl FnOnce(&P) -> Option<R>,
-    wait: impl FnOnce(&P) -> R,
+    at_once: R,
+    acquire: impl FnOnce(&P) -> R,
 ) -> R {
     if !reports::<P>() {
-        return at_once(lock).unwrap_or_else(|| wait(lock));
+        return acquire(lock);
     }
-    let (now, wait) = (|lock: &P| Ok(at_once(lock)), |lock: &P| Ok(wait(lock)));
-    let Ok(taken) = take(lock, false, Site::caller(), now, wait, |_| true);
+    let acquire = |lock: &P| Ok(acquire(lock));
+    let Ok(taken) = take(lock, false, Site::caller(), at_once, acquire, |_| true);
     taken
 }
 
@@ -94,9 +90,8 @@ pub(super) fn acquire_until<P: Protocol>(lock: &P, deadline: Deadline) -> Result
     if !reports::<P>() {
         return lock.acquire_until(deadline);
     }
-    let now = |lock: &P| at_once(lock, true);
     let wait = |lock: &P| lock.acquire_until(deadline);
-    take(lock, true, Site::caller(), now, wait, |taken| *taken)
+    take(lock, true, Site::caller(), true, wait, |taken| *taken)
 }
 
 #[inline(always)]
@@ -104,13 +99,12 @@ pub(super) fn acquire_until<P: Protocol>(lock: &P, deadline: Deadline) -> Result
 pub(super) fn acquire_interruptible<P: Interruptible>(
     lock: &P,
     deadline: Option<Deadline>,
-) -> Result<Result<(), Unfinished>, P::Fault> {
+) -> Attempt<P::Fault> {
     if !reports::<P>() {
         return lock.acquire_interruptible(deadline);
     }
-    let now = |lock: &P| at_once(lock, Ok(()));
     let wait = |lock: &P| lock.acquire_interruptible(deadline);
-    take(lock, true, Site::caller(), now, wait, Result::is_ok)
+    take(lock, true, Site::caller(), Ok(()), wait, Result::is_ok)
 }
 
 /// # Safety

@@ -65,8 +65,8 @@
 //! system call, also while the waiter that the last unlock woke has not run yet: with 16 tasks whose critical sections
 //! take 10 µs, each operation took more than one context switch and twice the processor time.
 //!
-//! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by the kernel, which
-//! changes the word after the task's last instruction.
+//! *Orderings:* unlock's Release pairs with lock's Acquire. The kernel orders the death of an owner: it changes the
+//! word after the task's last instruction.
 //!
 //! *After the word is free in `unlock`* only its address is used, in the announcement. The memory may be unmapped, or
 //! hold other data, with one exception that every robust futex has. If this task is killed before it settles, the
@@ -103,24 +103,19 @@ mod lock;
 mod ops;
 #[cfg(not(loom))]
 mod protect;
-mod raw_result;
-mod release;
-mod report;
-mod state;
 mod throughput;
 mod unpinned;
 mod wait_wake;
 
 pub use failure::LockFailure;
+pub(crate) use failure::{lock_error, methods_of_owner_died};
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
 #[doc(hidden)]
-pub use ops::RobustOps;
+pub use lock::owner_of_guard;
 pub use ops::RobustProtocol;
 #[doc(hidden)]
-pub use raw_result::{Acquired, RawError};
-#[doc(hidden)]
-pub use release::owner_of_guard;
+pub use ops::{Acquired, RawError, RobustOps};
 pub(crate) use unpinned::methods_of_unpinned;
 pub use unpinned::{Pinned, Unpinned};
 

@@ -10,7 +10,6 @@
 //! ```
 //!
 //! # What it is
-//!
 //! Not robust (see [`Robust`](super::Robust)), not recursive, no priority inheritance. Source: W. Long,
 //! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space.
 //!
@@ -32,10 +31,9 @@
 //! | top waiter | has entered the gate, or has slept on it. Polls the word while the owner runs, and sleeps on the word while it does not |
 //!
 //! So an unlock normally finds no sleeper on the word, and makes no system call. It makes one if the top waiter sleeps,
-//! as a rule because the owner was not running. (`owner.rs` says how a waiter knows whether the owner runs.)
+//! as a rule because the owner was not running. (`top_waiter.rs` says how a waiter knows that.)
 //!
 //! # States
-//!
 //! TID is the thread ID of a task, and `WAITERS` is the word's highest bit. The word holds nothing else.
 //!
 //! | `word` | meaning | entered by |
@@ -74,8 +72,8 @@
 //!    from processor to processor, it rests first: `backoff/rest.rs`.)
 //! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
 //! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. A sleep that the
-//!    kernel refuses, since the gate has changed, does not count: the task tries again. (A real-time task does not enter
-//!    the gate, free or held: it becomes a top waiter at once, and an overdue one.)
+//!    kernel refuses, since the gate has changed, does not count: the task tries again. (A real-time task does not
+//!    enter the gate, free or held: it becomes a top waiter at once.)
 //! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it goes on, 500 polls
 //!    between two checks whether the owner runs, until the owner does not run, or the threshold or the deadline has
 //!    passed.
@@ -91,20 +89,15 @@
 //! 2. If the request is 1, the unlock hands off: it sets the request to 0, swaps `WAITERS` into the word, and wakes one
 //!    sleeper on the word.
 //! 3. If the request is 0, the unlock removes `WAITERS`, reads the request once more, frees the word by CAS TID→0, and
-//!    wakes all sleepers on the word. As a rule that is the one top waiter. It competes with newcomers for the word, and
-//!    sets `WAITERS` again before it sleeps again. A request that is set between the two reads sets `WAITERS` again, so
-//!    the CAS fails. Then the unlock hands off as in step 2, whether there is a request or not: so it ends. (The robust
-//!    form frees the word and wakes the sleepers in one system call, so it reads the request once.)
+//!    wakes all sleepers on the word. As a rule that is the one top waiter. It competes with newcomers for the word,
+//!    and sets `WAITERS` again before it sleeps again. A request that is set between the two reads sets `WAITERS`
+//!    again, so the CAS fails. Then the unlock hands off as in step 2, whether there is a request or not: so it ends.
+//!    (The robust form frees the word and wakes the sleepers in one system call, so it reads the request once.)
 //!
-//! # Hand-off, step by step
-//! 1. The top waiter is overdue: it takes the gate, sets the request, then `WAITERS`, and sleeps.
-//! 2. The owner's CAS fails because of `WAITERS`. Its unlock finds the request, sets it to 0, and *reserves* the word:
-//!    the word is `WAITERS` without a TID.
-//! 3. Newcomers leave a reserved word alone as long as the gate is not 0. Their fast path does so by itself, since the
-//!    word is not 0.
-//! 4. The unlock wakes one sleeper on the word. That task, or another top waiter that polls, takes the word by CAS
-//!    `WAITERS`→TID + `WAITERS`. Its own unlock will see the bit, and wake a task that still sleeps on the word.
-//! 5. The new owner leaves the gate, and wakes the next waiter there, which becomes the top waiter.
+//! # Hand-off
+//! Newcomers leave a reserved word alone as long as the gate is not 0. Their fast path does so by itself, since the
+//! word is not 0. The task that the unlock has woken, or another top waiter that polls, takes the word by CAS
+//! `WAITERS`→TID + `WAITERS`. Its own unlock will see the bit, and wake a task that still sleeps on the word.
 //!
 //! A reservation names no task. So a task that set the request and then gave up, was interrupted or died does not take
 //! the lock with it. The next top waiter takes the word; or a newcomer does, if the gate is 0; or a `try_lock`, or a
@@ -114,24 +107,14 @@
 //! An unlock reads the request and then stores 0. If that erases a second request, the reservation that follows serves
 //! both: one of the top waiters takes the word, and the others request again.
 //!
-//! # Who wakes whom
-//!
-//! | waker | when | wakes | what the woken task does |
-//! | --- | --- | --- | --- |
-//! | unlock | the word has `WAITERS`, the request is 1 | one sleeper on the word | takes the reserved word |
-//! | unlock | the word has `WAITERS`, the request is 0 | all sleepers on the word | polls again, in competition with newcomers |
-//! | a top waiter that leaves the gate | the gate has `WAITERS` | one sleeper on the gate | enters the gate, if it is free; goes on to the word in any case (invariant 4) |
-//! | a newcomer whose turn is over | the gate has a TID and `WAITERS` | one sleeper on the gate | goes on to the word, as a second top waiter (invariant 5) |
-//! | the kernel | a sleep has lasted for one *nap*: 50 ms on the gate; on the word 100 ms, or up to the threshold | the sleeper | reads the gate or the word, and goes on as after a wake-up |
-//!
-//! *Turns.* A thread counts the locks that it has stolen since it last slept on a gate. At 2,000 its turn is over, and
-//! the count starts again. If a waiter sleeps on the gate then, the thread wakes it, and sleeps there in its place. The
-//! woken task runs on the processor that the thread leaves. (The thread used to sleep without waking a waiter. Its
-//! processor was then often idle until the kernel's next tick, because the top waiter had been woken to run on another
-//! processor.)
+//! # Turns
+//! A thread counts the locks that it has stolen since it last slept on a gate. At 2,000 its turn is over, and the count
+//! starts again. If a waiter sleeps on the gate then, the thread wakes it, and sleeps there in its place; the woken
+//! task goes on to the word, as a second top waiter (invariant 5). It runs on the processor that the thread leaves,
+//! which would otherwise often be idle until the kernel's next tick: the top waiter was woken to run on another
+//! processor.
 //!
 //! # No wake-up is lost
-//!
 //! On the word, by invariant 2: the kernel compares the word again as it enqueues a sleeper. A sleeper that gives up
 //! was not the one that was woken; or its last attempt takes the word for which it was woken; or another task has the
 //! word, with the bit.
@@ -139,11 +122,10 @@
 //! At the gate: a task that was woken enters the gate or goes on without it (invariant 4). A task that enters after a
 //! sleep enters with `WAITERS`, so that it wakes the next one when it leaves, whether it got the lock or gave up.
 //!
-//! A wake-up may go to a task that is killed or stopped before it runs. Naps make up for that: no task sleeps for
-//! longer than 50 ms on the gate, or 100 ms on the word, without reading it again.
+//! A wake-up may go to a task that is killed or stopped before it runs. So each sleep is a *nap*, after which the task
+//! reads the gate or the word again: 50 ms on the gate; on the word 100 ms, or up to the threshold.
 //!
 //! # How long a waiter waits
-//!
 //! It is assumed that each critical section ends, that ready tasks get a processor, and that hand-off is not switched
 //! off: without it no wait has a bound.
 //!
@@ -168,22 +150,20 @@
 //! 7. There is no order among top waiters, but for sleeping real-time tasks.
 //!
 //! # The rest
-//!
 //! *Orderings:* the Release of an unlock pairs with the Acquire of the CAS that takes the word. The Release of the
-//! `fetch_or` that sets `WAITERS` pairs with an Acquire load of the word in the unlock's slow path: an unlock that finds
-//! the bit finds the request. The gate orders nothing.
+//! `fetch_or` that sets `WAITERS` pairs with an Acquire load of the word in the unlock's slow path: an unlock that
+//! finds the bit finds the request. The gate orders nothing.
 //!
 //! *After the CAS or swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
-//! *Real-time tasks* poll as newcomers. They do not enter the gate: they sleep on the word in the order of their
-//! priorities, and are overdue at once, unless hand-off is switched off. An ordinary top waiter that is awake may
-//! take the word before them.
+//! *Real-time tasks* poll as newcomers, and then sleep on the word in the order of their priorities. They are overdue
+//! at once, unless hand-off is switched off. An ordinary top waiter that is awake may take the word before them.
 //!
 //! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever;
 //! [`Throughput::owner_is_gone`] reports it. The death or stop of a top waiter delays the waiters behind it by one nap.
 //! While a top waiter is stopped, or dead and not yet waited for by its parent, `try_lock` and waits shorter than a nap
-//! do not get a word that was reserved for it; nor do they if the ID of a dead top waiter was given to another task that
-//! lives. (A task that finds its own ID there takes the word.)
+//! do not get a word that was reserved for it; nor do they if the ID of a dead top waiter was given to another task
+//! that lives. (A task that finds its own ID there takes the word.)
 //!
 //! In the child of a fork no lock is held: an inherited guard belongs to the parent. Dropping it in the child aborts if
 //! the lock is held by another task, and changes nothing if it is free: the child's CAS is then 0→0. (A child that has
@@ -202,19 +182,15 @@
 mod contended;
 mod gate;
 mod lock;
-mod owner;
-mod timing;
 mod top_waiter;
 mod trace;
 mod words;
 
 pub(super) use gate::Gate;
 pub use lock::Throughput;
-pub(super) use owner::is_not_in_process;
-pub(super) use timing::DEFAULT;
 #[cfg(not(loom))]
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
-pub(super) use words::{Words, release_contended, take};
+pub(super) use words::{DEFAULT, Words, is_not_in_process, release_contended, take};

@@ -39,6 +39,7 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
+use super::protocol::Attempt;
 use super::{
     Interruptible, RawLock, Relock, RelockAs, SleepPlace, SleepWord, Unfinished, WaitMode,
 };
@@ -99,9 +100,7 @@ impl<S: Sharing> WaitWake<S> {
 
     #[cold]
     fn lock_contended(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        self.lock_contended_by(|word, expected| {
-            wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
-        })
+        self.lock_contended_by(sleep::<S>(wait_mode))
     }
 
     /// Acquires the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
@@ -151,6 +150,13 @@ impl<S: Sharing> WaitWake<S> {
     #[cold]
     fn wake(word: *const AtomicU32) {
         futex::wake(word, 1, S::FLAG);
+    }
+}
+
+/// How to sleep while a word has a value, as long as the wait mode allows.
+fn sleep<S: Sharing>(wait_mode: WaitMode) -> impl FnMut(&AtomicU32, u32) -> Result<(), Unfinished> {
+    move |word, expected| {
+        wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
     }
 }
 
@@ -206,24 +212,18 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         };
         let word = unless_fault!(CondvarRelockUncontended, self.spin(), return self.lock());
         // Without a deadline only success ends it.
-        let _ = self.lock_contended_from(word, |word, expected| {
-            let wait_mode = WaitMode::FOREVER;
-            wait_mode.check(futex::wait(word, expected, S::FLAG, wait_mode.deadline()))
-        });
+        let _ = self.lock_contended_from(word, sleep::<S>(WaitMode::FOREVER));
     }
 }
 
 // SAFETY: a success is that of `try_lock` or of the slow path that `lock` takes; see `RawLock` above.
 unsafe impl<S: Sharing> Interruptible for WaitWake<S> {
     #[inline]
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, Self::Fault> {
-        if self.try_lock() {
-            return Ok(Ok(()));
-        }
-        Ok(self.lock_contended(WaitMode::interruptible(deadline)))
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<Self::Fault> {
+        Ok(match self.try_lock() {
+            true => Ok(()),
+            false => self.lock_contended(WaitMode::interruptible(deadline)),
+        })
     }
 }
 

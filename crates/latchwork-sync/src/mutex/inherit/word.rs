@@ -2,9 +2,9 @@
 //! and what happens when its owner dies. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::fault::InheritFault;
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::pause;
+use crate::mutex::wait_mode::{end_of_nap, is_over};
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};
@@ -12,6 +12,33 @@ use crate::task::Me;
 use crate::time::Deadline;
 use core::ops::Range;
 use core::time::Duration;
+
+/// Why a priority-inheritance lock was not taken. A longer wait would not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InheritFault {
+    /// The calling task holds the lock already, or the wait would complete a wait-for cycle through locks of this kind
+    /// or pthread's. At least one task of a cycle gets this error. If several complete the cycle at the same moment,
+    /// each of them may get it, as may a task that just begins to wait for one of them.
+    #[error("waiting for the lock would be a deadlock")]
+    Deadlock,
+    /// An owner died while it held the lock. The data may be torn; no task gets it any more. (`try_lock` returns this
+    /// only after a call that waits has detected the death; until then the lock counts as held. A wait for a condition
+    /// variable returns this when it is notified.)
+    #[error("an owner of the lock died while it held it")]
+    OwnerGone,
+    /// The kernel had no memory for the wait. The lock is unchanged; a later call may succeed.
+    #[error("the kernel has no memory for the wait")]
+    NoMemory,
+    /// The kernel, or a sandbox, refuses the system call. A free lock can still be taken.
+    #[error("this system has no priority-inheritance futexes")]
+    Unsupported,
+    /// The lock's memory has a value that no state of the lock has: it was overwritten, or waited for by other means.
+    #[error("the lock's memory was overwritten")]
+    Corrupt,
+}
+
+/// Whether a call took the lock.
+pub(in crate::mutex) type Taken = Result<bool, InheritFault>;
 
 /// The word of a lock whose owner died: an ID that no task has (IDs end at 2^22). The kernel lets no task own it or
 /// wait for it.
@@ -29,63 +56,23 @@ pub(super) fn task_id() -> u32 {
     Me::get().map_or(0, Me::tid)
 }
 
-/// The end of a sleep: after one nap at most, and not after `deadline`. (In a model a sleep ends by itself when there
-/// is something to see: it has no clock.)
-#[cfg_attr(loom, allow(unused_variables))]
-pub(crate) fn end_of_nap(nap: Duration, deadline: Option<Deadline>) -> Option<Deadline> {
-    #[cfg(loom)]
-    return deadline;
-    #[cfg(not(loom))]
-    {
-        let end = Deadline::after(nap);
-        Some(deadline.map_or(end, |deadline| deadline.min(end)))
-    }
-}
-
-/// Whether a deadline, if there is one, has passed. (In a model every deadline has.)
-pub(crate) fn is_over(deadline: Option<Deadline>) -> bool {
-    #[cfg(loom)]
-    return deadline.is_some();
-    #[cfg(not(loom))]
-    deadline.is_some_and(Deadline::has_passed)
-}
-
 /// `ROBUST`: the word is on its owner's robust list, and does not become `GONE` when the owner dies.
-#[repr(transparent)]
-pub(in crate::mutex) struct Word<const ROBUST: bool = false>(AtomicU32);
+#[derive(Clone, Copy)]
+pub(in crate::mutex) struct Word<'a, const ROBUST: bool>(pub(in crate::mutex) &'a AtomicU32);
 
-impl Word {
-    const_unless_loom! {
-        pub(super) fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-}
-
-impl Word<true> {
-    /// The word of a robust lock's node.
-    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: `Word` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
-        unsafe { &*core::ptr::from_ref(word).cast() }
-    }
-
-    /// Takes the word if no task has it; returns whether it did.
-    pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Result<bool, InheritFault> {
+impl Word<'_, true> {
+    /// Takes the word if no task has it.
+    pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Taken {
         // Relaxed: the kernel checks the value again.
         match self.0.load(Ordering::Relaxed) & TID_MASK {
-            0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
+            0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
             owner if owner == me => Err(InheritFault::Deadlock),
             _ => Ok(false),
         }
     }
 }
 
-impl<const ROBUST: bool> Word<ROBUST> {
-    /// For a condition variable, which has the kernel take the word for the waiters that it releases.
-    pub(super) fn futex(&self) -> &AtomicU32 {
-        &self.0
-    }
-
+impl<const ROBUST: bool> Word<'_, ROBUST> {
     pub(super) fn owner(&self) -> Option<u32> {
         // Relaxed: the answer may be stale before it arrives.
         let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
@@ -126,29 +113,13 @@ impl<const ROBUST: bool> Word<ROBUST> {
         );
         if freed.is_err() {
             // SAFETY: the caller holds the lock, whose memory is alive until it is released.
-            unsafe { release_by_kernel::<S>(&raw const self.0) };
+            unsafe { release_by_kernel::<S>(core::ptr::from_ref(self.0)) };
         }
     }
 
     /// Polls the word, with pauses as after `polls.start` polls, until it has made `polls.end` polls in all, or the
-    /// word has one of the bits `until`; returns whether it took the word.
-    pub(super) fn poll(
-        &self,
-        me: u32,
-        polls: Range<u32>,
-        until: u32,
-    ) -> Result<bool, InheritFault> {
-        self.poll_counted(me, polls, until, &mut 0)
-    }
-
-    /// As [`Self::poll`]; adds the number of polls to `made`.
-    pub(super) fn poll_counted(
-        &self,
-        me: u32,
-        polls: Range<u32>,
-        until: u32,
-        made: &mut u32,
-    ) -> Result<bool, InheritFault> {
+    /// word has one of the bits `until`. Adds the number of polls to `made`.
+    pub(super) fn poll(&self, me: u32, polls: Range<u32>, until: u32, made: &mut u32) -> Taken {
         for poll in polls {
             *made += 1;
             // Relaxed: only a compare-and-swap takes the word.
@@ -166,11 +137,8 @@ impl<const ROBUST: bool> Word<ROBUST> {
         Ok(false)
     }
 
-    /// Sleeps until this task owns the word, or the deadline has passed; returns whether it owns it.
-    pub(super) fn sleep<S: Sharing>(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<bool, InheritFault> {
+    /// Sleeps until this task owns the word, or the deadline has passed.
+    pub(super) fn sleep<S: Sharing>(&self, deadline: Option<Deadline>) -> Taken {
         let mut retries = 0;
         loop {
             // Only a word that may become `GONE` must be read again after a nap.
@@ -179,7 +147,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             } else {
                 end_of_nap(NAP, deadline)
             };
-            let (ended, taken) = self.ask(|| futex_pi::lock_pi(&self.0, S::FLAG, end));
+            let (ended, taken) = self.ask(|| futex_pi::lock_pi(self.0, S::FLAG, end));
             if taken? {
                 return Ok(true);
             }
@@ -197,13 +165,12 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// Takes the word if it is free, for a task whose compare-and-swap failed or that has no ID; returns whether it
-    /// did.
+    /// Takes the word if it is free, for a task whose compare-and-swap failed or that has no ID.
     #[cold]
-    pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
+    pub(super) fn try_contended<S: Sharing>(&self) -> Taken {
         let tried = match task_id() {
-            0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
-            me => self.poll(me, 0..1, 0),
+            0 => self.ask(|| futex_pi::trylock_pi(self.0, S::FLAG)).1,
+            me => self.poll(me, 0..1, 0, &mut 0),
         };
         match tried {
             Err(InheritFault::Deadlock) => Ok(false),
@@ -212,7 +179,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     }
 
     /// Asks the kernel for the word. Returns the kernel's answer, and what it means.
-    fn ask(&self, call: impl FnOnce() -> Pi) -> (Pi, Result<bool, InheritFault>) {
+    fn ask(&self, call: impl FnOnce() -> Pi) -> (Pi, Taken) {
         // Relaxed: a guess of the owner that the kernel will find.
         let before = self.0.load(Ordering::Relaxed);
         let ended = call();
@@ -243,7 +210,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     }
 
     /// Interprets an answer of the kernel: the word is taken, not taken yet, or cannot be taken any more.
-    pub(super) fn interpret(&self, ended: Pi) -> Result<bool, InheritFault> {
+    pub(super) fn interpret(&self, ended: Pi) -> Taken {
         // Acquire: pairs with the Release, or the kernel's barrier, of the last owner.
         let word = self.0.load(Ordering::Acquire);
         let died = unless_fault!(InheritHidesDeath, OWNER_DIED, 0);
@@ -276,7 +243,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             word = now;
         }
         #[cfg(loom)]
-        futex_pi::end_naps(&self.0);
+        futex_pi::end_naps(self.0);
         InheritFault::OwnerGone
     }
 }

@@ -1,12 +1,11 @@
-//! Why a robust lock was not taken, without the lock: the error into which `?` converts a lock call's error.
+//! Why a robust lock was not taken, without the lock: the error into which `?` converts a lock call's error. And what
+//! the errors of robust mutexes and of robust reader/writer locks have in common, with and without the lock.
 //!
 //! A lock call's own error may hold the lock, and borrows it; so it is no [`Error`](core::error::Error), and `?` cannot
 //! return it as it is. `?` can return a [`LockFailure`]; the conversion to it releases the lock.
 
-use super::{LockError, RobustProtocol};
 use crate::task::TaskError;
 use core::convert::Infallible;
-use core::error::Error;
 
 /// Why a lock call of a robust lock returned no ordinary guard, without the lock.
 ///
@@ -59,42 +58,209 @@ pub enum LockFailure<F = Infallible> {
     Refused(F),
 }
 
-impl<T: ?Sized, P: RobustProtocol> From<LockError<'_, T, P>> for LockFailure<P::Fault> {
-    /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`](super::OwnerDied::pass_on).
-    fn from(error: LockError<'_, T, P>) -> Self {
-        match error {
-            LockError::OwnerDied(died) => {
-                died.pass_on();
-                Self::OwnerDied
+/// What the error types of robust locks have in common: their texts, and their conversions from a [`RawError`] and into
+/// a [`LockFailure`]. `$sendable`: the parameters, if the error goes into a `Box<dyn Error>`; `$refused`: the variant
+/// for a failure of the protocol.
+///
+/// [`RawError`]: super::RawError
+macro_rules! lock_error {
+    (
+        {$($parameters:tt)*} {$($sendable:tt)*} $error:ty, $fault:ty, {$($refused:ident)?},
+        $owner_died:literal, $not_recoverable:literal, $deadlock:literal
+    ) => {
+        impl<$($parameters)*> fmt::Display for $error {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(match self {
+                    Self::OwnerDied(_) => $owner_died,
+                    Self::NotRecoverable => $not_recoverable,
+                    Self::WouldBlock => "the lock is held by another task",
+                    Self::Interrupted => "a signal handler ran",
+                    Self::TimedOut => "the deadline passed before the lock was free",
+                    Self::Deadlock => $deadlock,
+                    Self::TooManyHeld => "the calling task holds too many robust locks",
+                    Self::Unavailable(error) => return error.fmt(formatter),
+                    $(Self::$refused(fault) => return fault.fmt(formatter),)?
+                })
             }
-            LockError::NotRecoverable => Self::NotRecoverable,
-            LockError::WouldBlock => Self::WouldBlock,
-            LockError::TimedOut => Self::TimedOut,
-            LockError::Interrupted => Self::Interrupted,
-            LockError::Deadlock => Self::Deadlock,
-            LockError::TooManyHeld => Self::TooManyHeld,
-            LockError::Unavailable(error) => Self::Unavailable(error),
-            LockError::Refused(fault) => Self::Refused(fault),
         }
-    }
-}
 
-impl<T: ?Sized, P> From<LockError<'_, T, P>> for Box<dyn Error>
-where
-    P: RobustProtocol<Fault: Send + Sync + 'static>,
-{
-    /// As a [`LockFailure`].
-    fn from(error: LockError<'_, T, P>) -> Self {
-        LockFailure::from(error).into()
-    }
-}
+        impl<$($parameters)*> fmt::Debug for $error {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, formatter)
+            }
+        }
 
-impl<T: ?Sized, P> From<LockError<'_, T, P>> for Box<dyn Error + Send + Sync>
-where
-    P: RobustProtocol<Fault: Send + Sync + 'static>,
-{
-    /// As a [`LockFailure`].
-    fn from(error: LockError<'_, T, P>) -> Self {
-        LockFailure::from(error).into()
-    }
+        impl<$($parameters)*> From<RawError<$fault>> for $error {
+            fn from(error: RawError<$fault>) -> Self {
+                match error {
+                    RawError::WouldBlock => Self::WouldBlock,
+                    RawError::TimedOut => Self::TimedOut,
+                    RawError::Interrupted => Self::Interrupted,
+                    RawError::NotRecoverable => Self::NotRecoverable,
+                    RawError::Deadlock => Self::Deadlock,
+                    RawError::TooManyHeld => Self::TooManyHeld,
+                    RawError::Unavailable(error) => Self::Unavailable(error),
+                    $(RawError::$refused(fault) => Self::$refused(fault),)?
+                }
+            }
+        }
+
+        impl<$($parameters)*> From<$error> for LockFailure<$fault> {
+            /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`].
+            fn from(error: $error) -> Self {
+                match error {
+                    LockError::OwnerDied(died) => {
+                        died.pass_on();
+                        Self::OwnerDied
+                    }
+                    LockError::NotRecoverable => Self::NotRecoverable,
+                    LockError::WouldBlock => Self::WouldBlock,
+                    LockError::TimedOut => Self::TimedOut,
+                    LockError::Interrupted => Self::Interrupted,
+                    LockError::Deadlock => Self::Deadlock,
+                    LockError::TooManyHeld => Self::TooManyHeld,
+                    LockError::Unavailable(error) => Self::Unavailable(error),
+                    $(LockError::$refused(fault) => Self::$refused(fault),)?
+                }
+            }
+        }
+
+        lock_error!(@boxed {$($sendable)*} $error, dyn Error);
+        lock_error!(@boxed {$($sendable)*} $error, dyn Error + Send + Sync);
+    };
+    (@boxed {$($sendable:tt)*} $error:ty, $boxed:ty) => {
+        impl<$($sendable)*> From<$error> for Box<$boxed> {
+            /// As a [`LockFailure`].
+            fn from(error: $error) -> Self {
+                LockFailure::from(error).into()
+            }
+        }
+    };
 }
+pub(crate) use lock_error;
+
+/// Implements all but the definition of `OwnerDied<'a, T, $parameter>`, whose field `guard` is a `ManuallyDrop` of the
+/// `$guard` with the field `$lock`.
+macro_rules! methods_of_owner_died {
+    ({$($bounds:tt)*} $parameter:ident, $guard:ident, $lock:ident) => {
+        impl<'a, T: ?Sized, $($bounds)*> OwnerDied<'a, T, $parameter> {
+            pub(super) fn new(guard: $guard<'a, T, $parameter>) -> Self {
+                Self { guard: ManuallyDrop::new(guard) }
+            }
+
+            fn into_guard(self) -> $guard<'a, T, $parameter> {
+                // In the child of a fork the guard belongs to the parent: this aborts there.
+                owner_of_guard(self.guard.owner);
+                let mut this = ManuallyDrop::new(self);
+                this.guard.robust().mark_consistent();
+                // SAFETY: `this` is never dropped, so the guard is moved out once.
+                unsafe { ManuallyDrop::take(&mut this.guard) }
+            }
+
+            /// Releases the lock with the data as it is: the next owner gets `LockError::OwnerDied`, too.
+            pub fn pass_on(self) {
+                let this = ManuallyDrop::new(self);
+                owner_of_guard(this.guard.owner);
+                this.guard.report_releasing();
+                // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
+                unsafe { this.guard.robust().unlock_inconsistent() }
+            }
+
+            /// Declares the data whole, whatever its type, and returns an ordinary guard.
+            ///
+            /// # Safety
+            /// The data is a valid value of `T`, although its last owner stopped between two instructions.
+            pub unsafe fn make_consistent_unchecked(self) -> $guard<'a, T, $parameter> {
+                self.into_guard()
+            }
+        }
+
+        impl<'a, T, $($bounds)*> OwnerDied<'a, T, $parameter> {
+            /// The data as memory that may or may not hold a value.
+            pub fn as_uninit(&self) -> &MaybeUninit<T> {
+                // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
+                unsafe { &*self.guard.$lock.data.get().cast() }
+            }
+
+            /// As [`Self::as_uninit`], for a repair in place.
+            ///
+            /// # Safety
+            /// If `T` is [`TornSafe`], the caller writes only valid values, each at a place of its type: safe code can
+            /// read them from then on. The caller treats the value as pinned.
+            pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
+                // SAFETY: the guard holds the lock and is borrowed exclusively; `MaybeUninit` promises nothing of the
+                // content.
+                unsafe { &mut *self.guard.$lock.data.get().cast() }
+            }
+
+            /// Writes a new value in place of the torn one, which is not dropped, and returns an ordinary guard.
+            pub fn replace(self, value: T) -> $guard<'a, T, $parameter> {
+                owner_of_guard(self.guard.owner);
+                let place = self.guard.$lock.data.get();
+                // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not
+                // dropped.
+                unsafe { torn_safe::overwrite(place, ManuallyDrop::new(value)) };
+                self.into_guard()
+            }
+        }
+
+        impl<'a, T: ?Sized + TornSafe, $($bounds)*> OwnerDied<'a, T, $parameter> {
+            #[doc = concat!("The data, pinned, for a repair before [`Self::make_consistent`]: see [`", stringify!($guard), "::as_mut`].")]
+            pub fn as_mut(&mut self) -> Pin<&mut T>
+            where
+                T: Relocatable,
+            {
+                self.guard.as_mut()
+            }
+
+            #[doc = concat!("The editor of the data: see [`", stringify!($guard), "::edit`].")]
+            pub fn edit(&mut self) -> T::Editor<'_>
+            where
+                T: Relocatable + Edit,
+            {
+                self.guard.edit()
+            }
+
+            /// Declares the data repaired, and returns an ordinary guard.
+            pub fn make_consistent(self) -> $guard<'a, T, $parameter> {
+                self.into_guard()
+            }
+        }
+
+        impl<T: ?Sized + TornSafe, $($bounds)*> Deref for OwnerDied<'_, T, $parameter> {
+            type Target = T;
+            fn deref(&self) -> &T {
+                &self.guard
+            }
+        }
+
+        impl<T: ?Sized + TornSafe + Unpin, $($bounds)*> DerefMut for OwnerDied<'_, T, $parameter> {
+            fn deref_mut(&mut self) -> &mut T {
+                &mut self.guard
+            }
+        }
+
+        impl<T: ?Sized, $($bounds)*> fmt::Debug for OwnerDied<'_, T, $parameter> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("OwnerDied")
+            }
+        }
+
+        impl<T: ?Sized, $($bounds)*> Drop for OwnerDied<'_, T, $parameter> {
+            fn drop(&mut self) {
+                owner_of_guard(self.guard.owner);
+                self.guard.report_releasing();
+                let lock = self.guard.robust();
+                // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
+                unsafe {
+                    if std::thread::panicking() {
+                        lock.unlock_inconsistent();
+                    } else {
+                        lock.release_not_recoverable();
+                    }
+                }
+            }
+        }
+    };
+}
+pub(crate) use methods_of_owner_died;

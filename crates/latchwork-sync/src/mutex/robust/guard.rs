@@ -7,16 +7,17 @@
 //! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, report};
-use crate::atomic::const_unless_loom;
+use super::failure::{LockFailure, lock_error, methods_of_owner_died};
+use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::edit::Edit;
-use crate::hook::Site;
-use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake};
+use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
+use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake, constructors, lends_data};
 use crate::relocatable::Relocatable;
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
 use crate::torn_safe::{self, TornSafe};
+use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -50,38 +51,23 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     Refused(P::Fault),
 }
 
-impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::OwnerDied(_) => "the owner of the lock died while it held it",
-            Self::NotRecoverable => {
-                "the lock is not recoverable: its owner died and the data was not repaired"
-            }
-            Self::WouldBlock => "the lock is held by another task",
-            Self::Interrupted => "a signal handler ran",
-            Self::TimedOut => "the deadline passed before the lock was free",
-            Self::Deadlock => "waiting for the lock would be a deadlock",
-            Self::TooManyHeld => "the calling task holds too many robust locks",
-            Self::Unavailable(error) => return error.fmt(formatter),
-            Self::Refused(fault) => return fault.fmt(formatter),
-        })
-    }
+lock_error!(
+    {T: ?Sized, P: RobustProtocol} {T: ?Sized, P: RobustProtocol<Fault: Send + Sync + 'static>}
+    LockError<'_, T, P>, P::Fault, {Refused},
+    "the owner of the lock died while it held it",
+    "the lock is not recoverable: its owner died and the data was not repaired",
+    "waiting for the lock would be a deadlock"
+);
+
+constructors! {
+    /// An unlocked robust mutex, for threads and processes alike.
+    robust: Robust;
 }
 
-impl<T: ?Sized, P: RobustProtocol> fmt::Debug for LockError<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
-    }
-}
-
-impl<T> Mutex<T, Robust> {
-    const_unless_loom! {
-        /// An unlocked robust mutex, for threads and processes alike.
-        #[must_use]
-        pub fn robust(value: T) -> Self {
-            Self::from_raw(Robust::new(), value)
-        }
-    }
+/// The name of the lock for the observer.
+fn lock_of<P: RobustProtocol>(lock: &Robust<P>) -> Lock {
+    let traits = P::TRAITS.union(Traits::ROBUST).union(Traits::SHARED);
+    Lock::new(core::ptr::from_ref(lock).addr(), Kind::Mutex).with(traits)
 }
 
 fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool {
@@ -131,9 +117,8 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_until(Deadline::after(timeout))
     }
 
-    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
-    /// thread while it sleeps; see
-    /// [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
+    /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this thread while it
+    /// sleeps; see [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
@@ -162,8 +147,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         // data that was ever pinned is `Relocatable`, and need not be dropped.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_unclean() {
-            // The old data may be no value of `T`: it is overwritten, not dropped.
-            // SAFETY: an exclusive reference.
+            // SAFETY: an exclusive reference. The old data may be no value of `T`: it is overwritten, not dropped.
             unsafe { torn_safe::overwrite(this.data.get_mut(), ManuallyDrop::new(value)) };
             this.raw.make_clean();
         } else {
@@ -174,7 +158,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline(always)]
     #[track_caller]
     fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
-        if report::is_on::<P>() {
+        if P::Observer::IS_ON {
             return self.lock_checked(wait_mode, Site::caller());
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
@@ -186,24 +170,26 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
     /// As [`Self::lock_with`], and reports each step to the checker.
     fn lock_checked(self: Pin<&Self>, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
-        let address = core::ptr::from_ref(self.raw()).addr();
+        let lock = lock_of(self.raw());
+        let report_taken = |how| P::Observer::taken(lock, Mode::Exclusive, how, site);
         let at_once = self.lock_slowly(WaitMode::TRY);
-        let waits = !wait_mode.is_try();
-        if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
+        let is_try = wait_mode.is_try();
+        if is_try || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
-                report::taken::<P>(address, !waits, site);
+                report_taken(if is_try { How::Tried } else { How::Locked });
             }
             return at_once;
         }
-        if report::wants::<P>(address, wait_mode.deadline().is_some(), site) {
-            report::gave_up::<P>(address);
+        let is_timed = wait_mode.deadline().is_some();
+        if P::Observer::wants(lock, Mode::Exclusive, is_timed, site) == Verdict::Deadlock {
+            P::Observer::gave_up(lock);
             return Err(LockError::Deadlock);
         }
         let taken = self.lock_slowly(wait_mode);
         if has_lock(&taken) {
-            report::taken::<P>(address, false, site);
+            report_taken(How::Locked);
         } else {
-            report::gave_up::<P>(address);
+            P::Observer::gave_up(lock);
         }
         taken
     }
@@ -215,23 +201,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         let result = unsafe { mutex.raw.acquire_in_budget(wait_mode) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
-        Err(match result {
-            Ok(Acquired::Clean) => return Ok(guard()),
+        match result {
+            Ok(Acquired::Clean) => Ok(guard()),
             Ok(Acquired::OwnerDied) => {
                 task::after_owner_death(core::ptr::from_ref(mutex).cast::<u8>().addr());
-                LockError::OwnerDied(OwnerDied {
-                    guard: ManuallyDrop::new(guard()),
-                })
+                Err(LockError::OwnerDied(OwnerDied::new(guard())))
             }
-            Err(RawError::WouldBlock) => LockError::WouldBlock,
-            Err(RawError::TimedOut) => LockError::TimedOut,
-            Err(RawError::Interrupted) => LockError::Interrupted,
-            Err(RawError::NotRecoverable) => LockError::NotRecoverable,
-            Err(RawError::Deadlock) => LockError::Deadlock,
-            Err(RawError::TooManyHeld) => LockError::TooManyHeld,
-            Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
-            Err(RawError::Refused(fault)) => LockError::Refused(fault),
-        })
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -255,8 +232,7 @@ pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
-unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
+lends_data!(RobustGuard, RobustProtocol, {RobustProtocol}, {+ Unpin});
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     #[inline]
@@ -297,10 +273,15 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         self.as_mut().edit()
     }
 
+    fn robust(&self) -> &Robust<P> {
+        self.mutex.raw()
+    }
+
     #[inline(always)]
     fn report_releasing(&self) {
-        if report::is_on::<P>() {
-            report::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
+        if P::Observer::IS_ON {
+            // The verdict is not needed: a guard that does not hold the lock aborts in any case.
+            let _ = P::Observer::releasing(lock_of(self.robust()), Site::UNKNOWN);
         }
     }
 
@@ -312,23 +293,6 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         this.report_releasing();
         // SAFETY: the guard holds the lock, and is never used again.
         unsafe { this.mutex.raw.unlock_raw() }
-    }
-}
-
-impl<T: ?Sized, P: RobustProtocol> Deref for RobustGuard<'_, T, P> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard holds the lock.
-        unsafe { &*self.mutex.data.get() }
-    }
-}
-
-impl<T: ?Sized + Unpin, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, and is borrowed exclusively.
-        unsafe { &mut *self.mutex.data.get() }
     }
 }
 
@@ -344,12 +308,6 @@ impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
-    }
-}
-
 /// A robust mutex taken from a dead owner, with data that may be torn.
 ///
 /// The owner died between any two of its instructions. For a `T` that is [`TornSafe`] the
@@ -361,115 +319,4 @@ pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
 }
 
-impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
-    fn into_guard(self) -> RobustGuard<'a, T, P> {
-        // In the child of a fork the guard belongs to the parent: this aborts there.
-        owner_of_guard(self.guard.owner);
-        let mut this = ManuallyDrop::new(self);
-        this.guard.mutex.raw.mark_consistent();
-        // SAFETY: `this` is never dropped, so the guard is moved out once.
-        unsafe { ManuallyDrop::take(&mut this.guard) }
-    }
-
-    /// Releases the lock with the data as it is: the next owner gets [`LockError::OwnerDied`], too.
-    pub fn pass_on(self) {
-        let this = ManuallyDrop::new(self);
-        owner_of_guard(this.guard.owner);
-        this.guard.report_releasing();
-        // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
-        unsafe { this.guard.mutex.raw.unlock_inconsistent() }
-    }
-
-    /// Declares the data whole, whatever its type, and returns an ordinary guard.
-    ///
-    /// # Safety
-    /// The data is a valid value of `T`, although its last owner stopped between two instructions.
-    pub unsafe fn make_consistent_unchecked(self) -> RobustGuard<'a, T, P> {
-        self.into_guard()
-    }
-}
-
-impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
-    /// The data as memory that may or may not hold a value.
-    pub fn as_uninit(&self) -> &MaybeUninit<T> {
-        // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
-        unsafe { &*self.guard.mutex.data.get().cast() }
-    }
-
-    /// As [`Self::as_uninit`], for a repair in place.
-    ///
-    /// # Safety
-    /// If `T` is [`TornSafe`], the caller writes only valid values, each at a place of its
-    /// type: safe code can read them from then on. The caller treats the value as pinned.
-    pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
-        // SAFETY: the guard holds the lock and is borrowed exclusively; `MaybeUninit` promises nothing of the content.
-        unsafe { &mut *self.guard.mutex.data.get().cast() }
-    }
-
-    /// Writes a new value in place of the torn one, which is not dropped, and returns an ordinary guard.
-    pub fn replace(self, value: T) -> RobustGuard<'a, T, P> {
-        owner_of_guard(self.guard.owner);
-        let place = self.guard.mutex.data.get();
-        // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not dropped.
-        unsafe { torn_safe::overwrite(place, ManuallyDrop::new(value)) };
-        self.into_guard()
-    }
-}
-
-impl<'a, T: ?Sized + TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
-    /// The data, pinned, for a repair before [`Self::make_consistent`]: see [`RobustGuard::as_mut`].
-    pub fn as_mut(&mut self) -> Pin<&mut T>
-    where
-        T: Relocatable,
-    {
-        self.guard.as_mut()
-    }
-
-    /// The editor of the data: see [`RobustGuard::edit`].
-    pub fn edit(&mut self) -> T::Editor<'_>
-    where
-        T: Relocatable + Edit,
-    {
-        self.guard.edit()
-    }
-
-    /// Declares the data repaired, and returns an ordinary guard.
-    pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
-        self.into_guard()
-    }
-}
-
-impl<T: ?Sized + TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T: ?Sized + TornSafe + Unpin, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
-    }
-}
-
-impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OwnerDied")
-    }
-}
-
-impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
-    fn drop(&mut self) {
-        owner_of_guard(self.guard.owner);
-        let gives_up = !std::thread::panicking();
-        self.guard.report_releasing();
-        // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
-        unsafe {
-            if gives_up {
-                self.guard.mutex.raw.release_not_recoverable();
-            } else {
-                self.guard.mutex.raw.unlock_inconsistent();
-            }
-        }
-    }
-}
+methods_of_owner_died!({P: RobustProtocol} P, RobustGuard, mutex);

@@ -25,9 +25,8 @@
 //! is an owner that dies. After the CAS, or the kernel's grant, and before the link: the kernel finds the word through
 //! the announcement. The mark in the announcement makes the kernel leave the waking of sleepers to this second step.
 //!
-//! *A kill at the gate* has the effects that it has for [`Inherit`]: the kernel makes the first sleeper the gate's
-//! owner; a task that comes later takes the gate over. The gate is no robust lock itself, and need not be one: it
-//! carries no data.
+//! *A kill at the gate* has the effects that it has for [`Inherit`]. The gate is no robust lock itself, and need not be
+//! one: it carries no data.
 //!
 //! *Without the robust list*, too, a dead owner is detected, unlike with the wait-wake and the ceiling protocol: the
 //! kernel reports that there is no such task (needed after exec by a thread that is not the first).
@@ -36,19 +35,18 @@
 //! [`InheritPlain`](crate::mutex::InheritPlain) is that it saves 4 bytes. Without contention both are the same.
 //!
 //! *Progress, inheritance, real-time tasks:* as for [`Inherit`]. No word becomes `GONE`, so there are no naps on the
-//! word. `queue` is the gate.
+//! word. The node's `queue` is the gate.
 //!
 //! *musl's* `pthread_exit` follows the links itself, and does not know the mark: with musl the links have no mark. The
 //! kernel then tries to wake a task as for other futexes, detects that it must not, and goes on as above.
-
 #![allow(unsafe_code)]
 
-use super::state::owner_died;
+use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps};
-use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{Ordering, unless_fault};
 use crate::hook::ByFeature;
-use crate::mutex::inherit::{PiGate, SlowPath, Word, release_by_kernel};
-use crate::mutex::{Inherit, InheritFault, Mutex, WaitMode};
+use crate::mutex::inherit::{PiGate, Word, lock_slowly, release_by_kernel};
+use crate::mutex::{Inherit, InheritFault, WaitMode, constructors};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
@@ -60,12 +58,12 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     const HIDES_STATE: bool = true;
 
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<InheritFault>> {
-        let word = Word::of(&node.word);
+        let word = Word::<true>(&node.word);
         let taken = if wait_mode.is_try() {
             word.take_at_once::<S>(me.tid())
         } else {
-            SlowPath::<S, true>::new(word, PiGate::of(&node.queue))
-                .lock(me.tid(), wait_mode.deadline())
+            let gate = PiGate(&node.queue);
+            lock_slowly::<S, true>(word, gate, me.tid(), wait_mode.deadline())
         };
         match taken {
             Ok(true) => {
@@ -110,25 +108,20 @@ unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     }
 }
 
-impl<T> Mutex<T, Robust<Inherit<Shared>>> {
-    const_unless_loom! {
-        /// An unlocked robust mutex that inherits priority, for threads and processes alike.
-        ///
-        /// ```
-        /// use core::pin::Pin;
-        /// use latchwork::mutex::{Inherit, LockError, Mutex, Robust};
-        /// use latchwork::sharing::Shared;
-        ///
-        /// static SETPOINT: Mutex<f64, Robust<Inherit<Shared>>> = Mutex::robust_inherit(0.0);
-        /// match Pin::static_ref(&SETPOINT).lock() {
-        ///     Ok(mut setpoint) => *setpoint += 1.5,
-        ///     Err(LockError::OwnerDied(died)) => *died.make_consistent() = 0.0,
-        ///     Err(error) => panic!("{error}"),
-        /// }
-        /// ```
-        #[must_use]
-        pub fn robust_inherit(value: T) -> Self {
-            Self::from_raw(Robust::new(), value)
-        }
-    }
+constructors! {
+    /// An unlocked robust mutex that inherits priority, for threads and processes alike.
+    ///
+    /// ```
+    /// use core::pin::Pin;
+    /// use latchwork::mutex::{Inherit, LockError, Mutex, Robust};
+    /// use latchwork::sharing::Shared;
+    ///
+    /// static SETPOINT: Mutex<f64, Robust<Inherit<Shared>>> = Mutex::robust_inherit(0.0);
+    /// match Pin::static_ref(&SETPOINT).lock() {
+    ///     Ok(mut setpoint) => *setpoint += 1.5,
+    ///     Err(LockError::OwnerDied(died)) => *died.make_consistent() = 0.0,
+    ///     Err(error) => panic!("{error}"),
+    /// }
+    /// ```
+    robust_inherit: Robust<Inherit<Shared>>;
 }

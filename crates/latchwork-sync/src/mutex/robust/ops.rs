@@ -1,15 +1,19 @@
-//! The operations of a protocol's robust form. Hidden: only the protocols of this crate and the checker's wrapper
-//! implement them.
+//! The operations of a protocol's robust form, and their results. The states are in the [parent](super).
 #![allow(unsafe_code)]
 
-use super::raw_result::RawError;
+use super::{OWNER_DIED, WAITERS};
+use crate::atomic::{Ordering, unless_fault};
 use crate::hook::Observer;
-use crate::mutex::{Protocol, WaitMode};
+use crate::mutex::{Protocol, Unfinished, WaitMode};
+use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::{Head, Node};
-use crate::task::Me;
+pub(super) use crate::sys::robust_state::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE};
+use crate::task::{Me, TaskError};
+use core::convert::Infallible;
 
 /// The operations of a protocol's robust form. The node is announced during all of them but those of the ceiling
-/// ([`enter`](RobustOps::enter), [`ceiling`](RobustOps::ceiling), [`leave`](RobustOps::leave)).
+/// ([`enter`](RobustOps::enter), [`ceiling`](RobustOps::ceiling), [`leave`](RobustOps::leave)). Only the protocols of
+/// this crate and the checker's wrapper implement them.
 ///
 /// # Safety
 /// When `take` succeeds, no other task has the lock until `free`, `pass_on` or the fast path of the release.
@@ -24,11 +28,29 @@ pub unsafe trait RobustOps: Protocol {
     /// [entered](RobustOps::enter).
     fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<Self::Fault>>;
 
-    /// Releases a word that is not exactly the ID of the calling task, and settles (ends the announcement).
-    fn free(node: &Node, head: &Head, before: usize);
+    /// Releases a word that is not exactly the ID of the calling task, and settles (ends the announcement). By default
+    /// for a word with `WAITERS` that only the owner changes.
+    #[cold]
+    #[inline(never)]
+    fn free(node: &Node, head: &Head, before: usize) {
+        let address = &raw const node.word;
+        // Release: pairs with the Acquire of the next taker. (A store would be enough; but each release is a
+        // read-modify-write, so that code after it can rely on the barrier.)
+        node.word.swap(0, Ordering::Release);
+        let count = unless_fault!(RobustUnlockForgetsSleepers, 1, 0);
+        futex::wake(address, count, Sharing::Shared);
+        head.settle(before);
+    }
 
-    /// Releases the word of data that is not whole, with or without waiters, so that the next owner reads the state.
-    fn pass_on(node: &Node);
+    /// Releases the word of data that is not whole, with or without waiters, so that the next owner reads the state. By
+    /// default with the bits that the kernel sets after a death, and wakes one sleeper.
+    fn pass_on(node: &Node) {
+        let address = &raw const node.word;
+        // Release: pairs with the Acquire of the next taker. (A store would be enough; but loom would let a waiter go
+        // on reading its own bit for ever.)
+        node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
+        futex::wake(address, 1, Sharing::Shared);
+    }
 
     /// Enters the ceiling, before all other steps. A call that does not wait may fail here if the lock is held.
     #[inline(always)]
@@ -54,3 +76,47 @@ pub unsafe trait RobustOps: Protocol {
 /// The protocols that have a robust form.
 pub trait RobustProtocol: RobustOps {}
 impl<P: RobustOps> RobustProtocol for P {}
+
+/// How a robust lock was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Acquired {
+    Clean,
+    OwnerDied,
+}
+
+/// Why a robust lock was not taken: see [`LockError`](super::LockError).
+#[doc(hidden)]
+#[allow(missing_docs, reason = "hidden")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawError<F = Infallible> {
+    WouldBlock,
+    TimedOut,
+    Interrupted,
+    NotRecoverable,
+    Deadlock,
+    TooManyHeld,
+    Unavailable(TaskError),
+    Refused(F),
+}
+
+/// The result of a lock call.
+pub(super) type Taken<F> = Result<Acquired, RawError<F>>;
+
+impl<F> From<Unfinished> for RawError<F> {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::TimedOut => Self::TimedOut,
+            Unfinished::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// To be called by the new owner, which took a dead owner's word, or to which the kernel passed it.
+pub(super) fn owner_died(node: &Node) {
+    // The state `NOT_RECOVERABLE` stays, even if the task that set it died before it released the lock.
+    if node.state.load(Ordering::Relaxed) == CONSISTENT {
+        let state = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+        node.state.store(state, Ordering::Relaxed);
+    }
+}

@@ -1,27 +1,23 @@
 //! The robust form of the ceiling protocol: the word is the wait-wake protocol's; the ceiling is entered before all
 //! other steps and left after them. See the [parent](super), and [`Protect`] for what a ceiling is.
 //!
-//! The ceiling is in the node, and never changes: a task leaves the ceiling that it entered.
+//! The ceiling is in the node, and never changes: a task leaves the ceiling that it entered. A task whose sleep ends,
+//! by a wake-up or not, enters the ceiling again before it reads the word. A lock call that fails has left the ceiling.
 //!
 //! *A kill at any instruction* leaves the word as for the wait-wake protocol; the boost ends with its task. A task that
-//! recovers the lock does so at the ceiling.
-//!
-//! *Waiting:* a newcomer polls at the ceiling, and leaves it before it sleeps, so that the kernel wakes the sleepers in
-//! the order of their own priorities. When its sleep ends, by a wake-up or not, it enters the ceiling again before it
-//! reads the word. A task that may no longer enter passes its wake-up on. A lock call that fails has left the ceiling.
-//!
-//! *Cost:* a `try_lock` reads the word first, and does not change the priority if the lock is held.
+//! recovers the lock does so at the ceiling. *Cost:* a `try_lock` reads the word first, and does not change the
+//! priority if the lock is held.
 #![allow(unsafe_code)]
 
-use super::wait_wake::{pass_on, sleep, take_by};
+use super::wait_wake::{sleep, take_by};
 use super::{RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::protect::check;
-use crate::mutex::{Mutex, Protect, ProtectFault, WaitMode, WaitWake};
+use crate::mutex::{Mutex, Protect, ProtectFault, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
-use crate::sys::robust_list::{Head, Node};
+use crate::sys::robust_list::Node;
 use crate::task::{Ceilings, HIGHEST, Me};
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
@@ -46,14 +42,6 @@ unsafe impl<S: Sharing> RobustOps for Protect<S> {
             Ceilings::leave(ceiling);
         }
         taken
-    }
-
-    fn free(node: &Node, head: &Head, before: usize) {
-        WaitWake::<S>::free(node, head, before);
-    }
-
-    fn pass_on(node: &Node) {
-        pass_on(node);
     }
 
     #[inline(always)]

@@ -32,13 +32,12 @@
 //! deadline, whether there is a task with the owner's ID (needed after exec by a thread that is not the first).
 #![allow(unsafe_code)]
 
-use super::state::owner_died;
-use super::wait_wake::pass_on;
+use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, Robust, RobustOps, TID_MASK};
-use crate::atomic::{Ordering, const_unless_loom};
+use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, release_contended, take};
-use crate::mutex::{Mutex, Throughput, WaitMode};
+use crate::mutex::{Throughput, WaitMode, constructors};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -64,7 +63,7 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
             // All waits must be shared: the kernel's wake-up at a death is never private.
             let words = Words::<Shared, Uncounted, true> {
                 word: &node.word,
-                gate: Gate::from_word(&node.queue),
+                gate: Gate(&node.queue),
                 request: &node.extra,
                 threshold: &DEFAULT,
                 counts: &Uncounted,
@@ -86,18 +85,9 @@ unsafe impl<S: Sharing> RobustOps for Throughput<S> {
         release_contended::<Shared, true>(&node.word, &node.extra);
         head.settle(before);
     }
-
-    fn pass_on(node: &Node) {
-        pass_on(node);
-    }
 }
 
-impl<T> Mutex<T, Robust<Throughput<Shared>>> {
-    const_unless_loom! {
-        /// An unlocked robust mutex for short critical sections and many tasks, threads and processes alike.
-        #[must_use]
-        pub fn robust_throughput(value: T) -> Self {
-            Self::from_raw(Robust::new(), value)
-        }
-    }
+constructors! {
+    /// An unlocked robust mutex for short critical sections and many tasks, threads and processes alike.
+    robust_throughput: Robust<Throughput<Shared>>;
 }

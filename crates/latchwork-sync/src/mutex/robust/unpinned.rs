@@ -6,7 +6,7 @@
 
 use super::guard::LockResult;
 use super::{Robust, RobustProtocol};
-use crate::mutex::{Interruptible, Mutex};
+use crate::mutex::Mutex;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -61,17 +61,9 @@ where
         lock() -> LockResult<'a, T, P>;
         try_lock() -> LockResult<'a, T, P>;
         lock_until(deadline: Deadline) -> LockResult<'a, T, P>;
+        lock_interruptible(deadline: Option<Deadline>) -> LockResult<'a, T, P>;
         #[cfg(not(loom))]
         lock_for(timeout: core::time::Duration) -> LockResult<'a, T, P>;
-    }
-
-    #[allow(missing_docs)]
-    pub fn lock_interruptible(&self, _: Option<Deadline>) -> LockResult<'a, T, P>
-    where
-        Self: Pinned,
-        P: Interruptible,
-    {
-        self.unreachable()
     }
 }
 

@@ -1,16 +1,18 @@
 //! The robust form of the wait-wake protocol. The states and the argument are in the [parent](super).
 #![allow(unsafe_code)]
 
-use super::state::owner_died;
+use super::ops::owner_died;
 use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
-use crate::mutex::nap::{Nap, sleep_once};
+use crate::mutex::wait_mode::check_end;
+#[cfg(not(loom))]
+use crate::mutex::wait_mode::end_of_nap;
 use crate::mutex::{Unfinished, WaitMode, WaitWake};
 use crate::sharing::Sharing;
-use crate::sys::futex::{self, Sharing as Flag};
-use crate::sys::robust_list::{Head, Node};
+use crate::sys::futex;
+use crate::sys::robust_list::Node;
 use crate::task::Me;
 
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
@@ -21,33 +23,11 @@ unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
             Ok(sleep(&node.word, expected, wait_mode)?)
         })
     }
-
-    /// For a word with `WAITERS`: only the owner changes such a word.
-    #[cold]
-    #[inline(never)]
-    fn free(node: &Node, head: &Head, before: usize) {
-        let address = &raw const node.word;
-        // Release: pairs with the Acquire of the next taker. (A store would be enough; but each release is a
-        // read-modify-write, so that code after it can rely on the barrier.)
-        node.word.swap(0, Ordering::Release);
-        let count = unless_fault!(RobustUnlockForgetsSleepers, 1, 0);
-        futex::wake(address, count, Flag::Shared);
-        head.settle(before);
-    }
-
-    fn pass_on(node: &Node) {
-        pass_on(node);
-    }
 }
 
-/// Releases the word with the bits that the kernel sets after a death, and wakes one sleeper.
-pub(super) fn pass_on(node: &Node) {
-    let address = &raw const node.word;
-    // Release: pairs with the Acquire of the next taker. (A store would be enough; but loom would let a waiter go on
-    // reading its own bit for ever.)
-    node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
-    futex::wake(address, 1, Flag::Shared);
-}
+/// The longest sleep. Nearly always a wake-up ends it; a lost wake-up costs this time at most.
+#[cfg(not(loom))]
+const NAP: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// Sleeps while the word has the value `expected`, for one nap at most.
 pub(super) fn sleep(
@@ -55,7 +35,22 @@ pub(super) fn sleep(
     expected: u32,
     wait_mode: WaitMode,
 ) -> Result<(), Unfinished> {
-    sleep_once(word, expected, Flag::Shared, wait_mode, Nap::RobustWord)
+    let deadline = wait_mode.deadline();
+    // In a model a nap ends when a task dies whose wake-up no other task passes on (`model/mortal.rs`).
+    #[cfg(loom)]
+    let ended = futex::nap(word, expected, deadline);
+    #[cfg(not(loom))]
+    let ended = match deadline {
+        Some(_) => futex::wait(
+            word,
+            expected,
+            futex::Sharing::Shared,
+            end_of_nap(NAP, deadline),
+        ),
+        // Without a deadline the nap's length is enough: the clock need not be read.
+        None => futex::wait_for(word, expected, futex::Sharing::Shared, NAP),
+    };
+    check_end(ended, wait_mode)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.

@@ -1,9 +1,8 @@
 //! The slow path of a throughput lock: newcomers, turns, and the way through the gate. The argument is in
 //! [the parent](super).
 
-use super::owner;
 use super::trace::{Acquisition, Counting, Entry, Event};
-use super::words::{Words, take};
+use super::words::{Words, is_not_in_process, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
 use crate::mutex::{TID_MASK, Unfinished, WaitMode};
@@ -16,33 +15,21 @@ use crate::sys::own_record::with_habits;
 /// Locks that a thread may steal before it queues up, if there is a queue. Measured on a prototype, as the share of the
 /// average that the slowest of 36 tasks made in a second: on 2 quiet processors 57–68 % without it, and 73–85 % with
 /// 1,000 or 3,000; on a noisy machine 45–67 % with 1,000 to 3,000.
-#[cfg(not(loom))]
 const STEALS_PER_TURN: u32 = 2000;
 
-/// Counts a steal.
-fn count_steal() {
-    #[cfg(not(loom))]
-    with_habits(|mine| mine.steals.set(mine.steals.get().saturating_add(1)));
-}
-
-/// Whether the thread's turn is over. If so, the count starts again. (A model has no turns.)
-fn end_turn_if_due() -> bool {
+/// Changes the thread's count of steals, and returns the old one. (A model has no turns.)
+#[cfg_attr(loom, expect(unused_variables))]
+fn change_steals(change: impl FnOnce(u32) -> u32) -> u32 {
     #[cfg(loom)]
-    return false;
+    return 0;
     #[cfg(not(loom))]
-    with_habits(|mine| {
-        let ends = mine.steals.get() >= STEALS_PER_TURN;
-        if ends {
-            mine.steals.set(0);
-        }
-        ends
-    })
+    with_habits(|mine| mine.steals.replace(change(mine.steals.get())))
 }
 
-/// Starts the count of steals again.
-fn begin_turn() {
-    #[cfg(not(loom))]
-    with_habits(|mine| mine.steals.set(0));
+/// Whether the thread's turn is over. If so, the count starts again.
+fn end_turn_if_due() -> bool {
+    let steals = change_steals(|count| if count < STEALS_PER_TURN { count } else { 0 });
+    steals >= STEALS_PER_TURN
 }
 
 impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
@@ -60,17 +47,13 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         } else {
             self.enter(me, ends_turn, wait_mode, &mut sleeps)
         };
-        let event = match entered {
-            Ok(Entry::Free) => None,
-            Ok(Entry::Stolen) => Some(Event::Stolen),
-            Ok(Entry::TopWaiter) => Some(Event::TopWaiter),
-            Ok(Entry::HandedOff) => Some(Event::HandedOff),
-            Err(_) => Some(Event::GivenUp),
-        };
-        if let Some(event) = event {
-            self.counts.count(Event::LockSlowPath);
-            self.counts.count(event);
-        }
+        self.counts.count(Event::LockSlowPath);
+        self.counts.count(match entered {
+            Ok(Entry::Free | Entry::Stolen) => Event::Stolen,
+            Ok(Entry::TopWaiter) => Event::TopWaiter,
+            Ok(Entry::HandedOff) => Event::HandedOff,
+            Err(_) => Event::GivenUp,
+        });
         entered.map(|entry| Acquisition { entry, sleeps })
     }
 
@@ -106,12 +89,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let is_dead = |top_waiter| {
             top_waiter != 0
                 && (top_waiter == me
-                    || ROBUST && owner::no_such_task(top_waiter)
-                    || C::FOREIGN && owner::is_not_in_process(top_waiter))
+                    || ROBUST && no_such_task(top_waiter)
+                    || C::FOREIGN && is_not_in_process(top_waiter))
         };
         let before_sleep = || {
             if !C::FOREIGN {
-                begin_turn();
+                change_steals(|_| 0);
             }
             self.counts.count(Event::QueueSleep);
             *sleeps = sleeps.saturating_add(1);
@@ -153,7 +136,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let word = self.word.load(Ordering::Relaxed);
         let taken = self.is_free_to_newcomers(word) && take(self.word, me, word);
         if taken && !C::FOREIGN {
-            count_steal();
+            change_steals(|count| count.saturating_add(1));
         }
         taken
     }
@@ -164,14 +147,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let most = polls.most();
         for made in 0..=most {
             if self.try_steal(me) {
-                polls.made(made, true, self.counts);
+                polls.made(made, true);
                 return true;
             }
             if made < most {
                 pause(made);
             }
         }
-        polls.made(most, false, self.counts);
+        polls.made(most, false);
         false
     }
 

@@ -1,29 +1,17 @@
 //! The gate: a queueing mutex in front of a throughput lock. The task that passes it is the lock's top waiter. The
 //! states and the argument are in [the parent](super).
-#![allow(unsafe_code)]
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::nap::{Ended, Nap, sleep};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::mutex::wait_mode::{Ended, Nap, sleep};
 use crate::mutex::{TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
 use crate::sys::futex;
 
-#[repr(transparent)]
-pub(in crate::mutex) struct Gate(AtomicU32);
+/// The word of a gate.
+#[derive(Clone, Copy)]
+pub(in crate::mutex) struct Gate<'a>(pub(in crate::mutex) &'a AtomicU32);
 
-impl Gate {
-    /// A word of a robust lock's node, as a gate.
-    pub(in crate::mutex) fn from_word(word: &AtomicU32) -> &Self {
-        // SAFETY: `Gate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
-        unsafe { &*core::ptr::from_ref(word).cast() }
-    }
-
-    const_unless_loom! {
-        pub(super) fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-
+impl Gate<'_> {
     /// Whether there is no top waiter, and no woken sleeper that will be one.
     pub(super) fn is_free(&self) -> bool {
         // Relaxed: a guess, here and at every other use of the gate. Where a word is reserved, a fence orders it.
@@ -36,21 +24,20 @@ impl Gate {
         (tid != 0).then_some(tid)
     }
 
-    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (When
-    /// the caller just went to sleep, its processor was idle until the next tick if the kernel had put the next waiter
-    /// elsewhere.)
+    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (See
+    /// the parent, *Turns*.)
     pub(super) fn wake_another<S: Sharing>(&self) -> bool {
         let gate = self.0.load(Ordering::Relaxed);
         gate & WAITERS != 0
             && gate & TID_MASK != 0
-            && futex::wake(&raw const self.0, 1, S::FLAG) > 0
+            && futex::wake(core::ptr::from_ref(self.0), 1, S::FLAG) > 0
     }
 
     /// Waits in order of arrival. On return the caller has the gate, and must release it by [`Self::leave`]; or the
     /// caller has slept, and another task has the gate: the caller then goes on to the word without it (invariant 4).
     ///
-    /// A task whose turn ends (`ends_turn`) does not take the place of a sleeper that was woken and has not run yet. Before each
-    /// sleep, `is_dead` is asked about the top waiter, and `before_sleep` is called.
+    /// A task whose turn ends (`ends_turn`) does not take the place of a sleeper that was woken and has not run yet.
+    /// Before each sleep, `is_dead` is asked about the top waiter, and `before_sleep` is called.
     pub(super) fn enter<S: Sharing>(
         &self,
         me: u32,
@@ -88,7 +75,7 @@ impl Gate {
             before_sleep();
             let seen = gate | WAITERS;
             let end = *nap.get_or_insert_with(|| Nap::AtGate.end());
-            match sleep(&self.0, seen, S::FLAG, wait_mode, end)? {
+            match sleep(self.0, seen, S::FLAG, wait_mode, end)? {
                 Ended::NapOver => {
                     // The top waiter has not changed during the nap: it may be dead or stopped, so this task takes its
                     // gate. If it is neither, there are two top waiters now.
@@ -130,7 +117,7 @@ impl Gate {
         if !self.replace(me | WAITERS, WAITERS) {
             return;
         }
-        let address = &raw const self.0;
+        let address = core::ptr::from_ref(self.0);
         let woken = unless_fault!(
             ThroughputGateWakesNobody,
             futex::wake(address, 1, S::FLAG),
@@ -160,7 +147,7 @@ mod tests {
     /// IDs of other top waiters, one after the other.
     const OTHERS: core::ops::Range<u32> = 1..ME;
 
-    fn enter(gate: &Gate, wait_mode: WaitMode, before_sleep: impl FnMut()) -> bool {
+    fn enter(gate: Gate<'_>, wait_mode: WaitMode, before_sleep: impl FnMut()) -> bool {
         gate.enter::<Private>(ME, false, wait_mode, |_| false, before_sleep)
             .is_ok()
     }
@@ -168,10 +155,11 @@ mod tests {
     /// The gate changes hands before the sleep begins, so the kernel refuses the sleep. The task tries again.
     #[test]
     fn a_task_whose_sleep_was_refused_does_not_pass_the_gate() {
-        let gate = Gate::new();
+        let word = AtomicU32::new(0);
+        let gate = Gate(&word);
         let mut others = OTHERS;
         gate.0.store(others.next().unwrap(), Ordering::Relaxed);
-        let entered = enter(&gate, WaitMode::FOREVER, || {
+        let entered = enter(gate, WaitMode::FOREVER, || {
             // After the tenth attempt the gate is free.
             let next = others.next().filter(|other| *other <= 10);
             gate.0.store(next.unwrap_or(0), Ordering::Relaxed);
@@ -187,10 +175,10 @@ mod tests {
     fn refused_sleeps_extend_neither_the_nap_nor_the_wait() {
         let deadline = crate::time::Deadline::after(core::time::Duration::from_millis(1));
         for deadline in [None, Some(deadline)] {
-            let gate = Gate::new();
+            let word = AtomicU32::new(1);
+            let gate = Gate(&word);
             let other = Cell::new(1);
-            gate.0.store(1, Ordering::Relaxed);
-            let entered = enter(&gate, WaitMode::until(deadline), || {
+            let entered = enter(gate, WaitMode::until(deadline), || {
                 other.set(3 - other.get());
                 gate.0.store(other.get(), Ordering::Relaxed);
             });

@@ -1,19 +1,18 @@
-//! The throughput lock itself, its fast paths, and its place among the protocols. The argument is in [the parent](super).
+//! The throughput lock itself: its fast paths, and how it is a protocol. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::gate::Gate;
 #[cfg(not(loom))]
-use super::owner;
-#[cfg(not(loom))]
-use super::timing::NEVER;
-#[cfg(not(loom))]
 use super::trace::Counters;
 use super::trace::{Acquisition, Counting, Event, Uncounted};
+#[cfg(not(loom))]
+use super::words::NEVER;
 use super::words::{Words, release_contended, take};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
+use crate::mutex::protocol::Attempt;
 use crate::mutex::{
-    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WaitMode, report,
+    Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WaitMode, constructors, report,
 };
 use crate::sharing::{Private, Sharing};
 use crate::task::Me;
@@ -21,7 +20,7 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// The calling task's ID. (If the thread's record cannot be made, each call requests_at the kernel.)
+/// The calling task's ID. (If the thread's record cannot be made, each call asks the kernel.)
 fn task_id() -> u32 {
     #[cfg(loom)]
     return Me::current_or_none().tid();
@@ -52,7 +51,7 @@ fn task_id() -> u32 {
 #[repr(C)]
 pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
     word: AtomicU32,
-    gate: Gate,
+    gate: AtomicU32,
     request: AtomicU32,
     /// After how many microseconds a top waiter sets the request; 0 is the default.
     threshold: u32,
@@ -60,13 +59,9 @@ pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl<T> Mutex<T, Throughput> {
+constructors! {
     /// An unlocked mutex for short critical sections and many threads of this process.
-    #[must_use]
-    pub const fn throughput(value: T) -> Self {
-        Self::from_raw(Throughput::new(), value)
-    }
+    throughput: Throughput;
 }
 
 impl<S: Sharing> Throughput<S> {
@@ -74,14 +69,7 @@ impl<S: Sharing> Throughput<S> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self {
-                word: AtomicU32::new(0),
-                gate: Gate::new(),
-                request: AtomicU32::new(0),
-                threshold: 0,
-                counts: Uncounted,
-                sharing: PhantomData,
-            }
+            Self::with(Uncounted)
         }
     }
 }
@@ -91,14 +79,7 @@ impl<S: Sharing> Throughput<S, Counters> {
     /// An unlocked lock that counts.
     #[must_use]
     pub const fn counted() -> Self {
-        Self {
-            word: AtomicU32::new(0),
-            gate: Gate::new(),
-            request: AtomicU32::new(0),
-            threshold: 0,
-            counts: Counters::new(),
-            sharing: PhantomData,
-        }
+        Self::with(Counters::new())
     }
 
     /// The counters of the lock.
@@ -109,6 +90,13 @@ impl<S: Sharing> Throughput<S, Counters> {
 }
 
 impl<S: Sharing, C: Counting> Throughput<S, C> {
+    const_unless_loom! {
+        fn with(counts: C) -> Self {
+            let (word, gate, request) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+            Self { word, gate, request, threshold: 0, counts, sharing: PhantomData }
+        }
+    }
+
     /// Sets after what time the first waiter in the queue gets the lock handed off: 5 ms by default. Exact to the
     /// microsecond; zero is "at once"; `None` is "never", also for real-time tasks, and the wait then has no bound.
     #[cfg(not(loom))]
@@ -141,15 +129,16 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
     /// Whether the task that holds the lock has ended. The lock then stays locked.
     ///
-    /// For a supervisor: the call takes some microseconds. If another task got the owner's ID before this call, that
-    /// task counts as the owner, as does a task of another PID namespace with the same ID.
+    /// For a supervisor: the call takes some microseconds, and needs no privilege. If another task got the owner's ID
+    /// before this call, that task counts as the owner, as does a task of another PID namespace with the same ID.
     #[cfg(not(loom))]
     #[must_use]
     pub fn owner_is_gone(&self) -> bool {
         let now = crate::sys::clock::since_boot();
         self.owner().is_some_and(|tid| {
-            // Read again: the owner may have released the lock and ended in between.
-            owner::has_ended(tid, now) && self.owner() == Some(tid)
+            // The kernel reports no owner's death without a robust list. Read again: the owner may have released the
+            // lock and ended in between.
+            crate::sys::running::has_ended(tid, now) && self.owner() == Some(tid)
         })
     }
 
@@ -164,7 +153,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     fn words(&self) -> Words<'_, S, C, false> {
         Words {
             word: &self.word,
-            gate: &self.gate,
+            gate: Gate(&self.gate),
             request: &self.request,
             threshold: &self.threshold,
             counts: &self.counts,
@@ -255,10 +244,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
 // SAFETY: it takes the word by the same compare-and-swap as `lock`; see `RawLock` above.
 unsafe impl<S: Sharing, C: Counting> Interruptible for Throughput<S, C> {
     #[inline]
-    fn acquire_interruptible(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Result<(), Unfinished>, Self::Fault> {
+    fn acquire_interruptible(&self, deadline: Option<Deadline>) -> Attempt<Self::Fault> {
         if self.take_free() {
             return Ok(Ok(()));
         }
@@ -273,13 +259,14 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
     #[inline]
     #[track_caller]
     pub fn lock_traced(&self) -> (MutexGuard<'_, T, Throughput<S, C>>, Acquisition) {
-        let at_once = |raw: &Throughput<S, C>| raw.take_free().then_some(Acquisition::FREE);
-        let wait = |raw: &Throughput<S, C>| {
+        let acquisition = report::acquire_by(self.raw(), Acquisition::FREE, |raw| {
+            if raw.take_free() {
+                return Acquisition::FREE;
+            }
             // Without a deadline only success ends it.
             raw.lock_contended(WaitMode::FOREVER)
                 .unwrap_or(Acquisition::FREE)
-        };
-        let acquisition = report::acquire_by(self.raw(), at_once, wait);
+        });
         (MutexGuard::new(self), acquisition)
     }
 

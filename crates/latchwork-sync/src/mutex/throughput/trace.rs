@@ -1,7 +1,8 @@
 //! What a lock call reports of itself: how it took the lock and, if wanted, how often each event happened.
 
 #[cfg(not(loom))]
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicU32, Ordering};
 
 /// How a task got a [`Throughput`](super::Throughput) lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ mod sealed {
 
 /// Whether a lock counts: [`Uncounted`] or [`Counters`].
 pub trait Counting: sealed::Sealed + Send + Sync + 'static {
-    /// Whether the lock stands in for one of another library's; see [`Foreign`].
+    /// Whether [`Self::foreign`] returns anything.
     #[doc(hidden)]
     const FOREIGN: bool = false;
 
@@ -67,23 +68,11 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     #[doc(hidden)]
     fn count(&self, event: Event);
 
-    /// How many polls a wait makes whose bound is `most`.
+    /// What the lock has learned, if it stands in for one of another library's.
     #[doc(hidden)]
     #[inline(always)]
-    fn polls(&self, most: u32) -> u32 {
-        most
-    }
-
-    /// A wait has stopped polling, with the lock or without it.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn polled(&self, _taken: bool) {}
-
-    /// Whether a top waiter sleeps after its first polls, without checking whether the owner runs.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn sleeps_at_once(&self) -> bool {
-        false
+    fn foreign(&self) -> Option<&Foreign> {
+        None
     }
 }
 
@@ -104,11 +93,10 @@ impl Counting for Uncounted {
 /// Programs were not written for such locks: in some of them the owner sleeps, or yields its processor, each time it
 /// holds the lock, and polls are in vain. So each lock halves its polls when they were in vain, and doubles them when
 /// they were not. One wait in sixteen polls in full, to learn whether polls pay again.
-#[cfg(all(feature = "foreign", not(loom)))]
+#[cfg_attr(not(feature = "foreign"), allow(dead_code))]
 #[repr(transparent)]
-pub(in crate::mutex) struct Foreign(crate::atomic::AtomicU32);
+pub struct Foreign(AtomicU32);
 
-#[cfg(all(feature = "foreign", not(loom)))]
 impl Foreign {
     /// Bits of the word: how often polls are halved.
     const HALVED: u32 = 7;
@@ -119,8 +107,9 @@ impl Foreign {
     const FULL_POLLS_EVERY: u32 = 16;
 
     /// From a word beside a lock; zero at first.
+    #[cfg(all(feature = "foreign", not(loom)))]
     #[allow(unsafe_code)]
-    pub(in crate::mutex) fn from_word(word: &crate::atomic::AtomicU32) -> &Self {
+    pub(in crate::mutex) fn from_word(word: &AtomicU32) -> &Self {
         // SAFETY: `Foreign` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
@@ -129,17 +118,9 @@ impl Foreign {
     fn halved(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & Self::HALVED
     }
-}
 
-#[cfg(all(feature = "foreign", not(loom)))]
-impl sealed::Sealed for Foreign {}
-#[cfg(all(feature = "foreign", not(loom)))]
-impl Counting for Foreign {
-    const FOREIGN: bool = true;
-    #[inline(always)]
-    fn count(&self, _: Event) {}
-
-    fn polls(&self, most: u32) -> u32 {
+    /// How many polls a wait makes whose bound is `most`.
+    pub(super) fn polls(&self, most: u32) -> u32 {
         let count = self.0.load(Ordering::Relaxed) >> Self::COUNT;
         if count.is_multiple_of(Self::FULL_POLLS_EVERY) {
             most
@@ -148,7 +129,8 @@ impl Counting for Foreign {
         }
     }
 
-    fn polled(&self, taken: bool) {
+    /// A wait has stopped polling, with the lock or without it.
+    pub(super) fn polled(&self, taken: bool) {
         let count = (self.0.load(Ordering::Relaxed) >> Self::COUNT).wrapping_add(1);
         let halved = if taken {
             self.halved().saturating_sub(1)
@@ -159,8 +141,21 @@ impl Counting for Foreign {
             .store(count << Self::COUNT | halved, Ordering::Relaxed);
     }
 
-    fn sleeps_at_once(&self) -> bool {
+    /// Whether a top waiter sleeps after its first polls, without checking whether the owner runs.
+    pub(super) fn sleeps_at_once(&self) -> bool {
         self.halved() >= Self::SLEEPS_AT_ONCE
+    }
+}
+
+impl sealed::Sealed for Foreign {}
+impl Counting for Foreign {
+    const FOREIGN: bool = true;
+    #[inline(always)]
+    fn count(&self, _: Event) {}
+
+    #[inline(always)]
+    fn foreign(&self) -> Option<&Foreign> {
+        Some(self)
     }
 }
 

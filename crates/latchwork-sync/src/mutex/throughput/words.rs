@@ -1,23 +1,30 @@
-//! The words of a throughput lock, wherever they are: how the lock is taken and released, and how long a wait polls.
+//! The words of a throughput lock, wherever they are: how the lock is taken and released, how long a wait polls, and
+//! how a dead task is detected.
 
 use super::gate::Gate;
-use super::owner;
-use super::trace::Counting;
+use super::trace::{Counting, Foreign};
 use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
 use crate::backoff::Budget;
 use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
+#[cfg(not(loom))]
+use crate::sys::running;
 use core::marker::PhantomData;
+
+/// The value of `threshold` that means the default.
+pub(in crate::mutex) const DEFAULT: u32 = 0;
+/// The value of `threshold` that means "never".
+pub(super) const NEVER: u32 = u32::MAX;
 
 /// The words of a lock, wherever they are. `ROBUST`: the word is on its owner's robust list. The owner may have died; a
 /// task takes the word of a dead owner as if it was free.
 pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: bool> {
     pub(in crate::mutex) word: &'a AtomicU32,
-    pub(in crate::mutex) gate: &'a Gate,
+    pub(in crate::mutex) gate: Gate<'a>,
     pub(in crate::mutex) request: &'a AtomicU32,
-    /// After what time a top waiter sets the request, as `timing::micros` reads it. (A task reads it only when it is a
-    /// top waiter: until then the lock's cache line is left to the owner.)
+    /// After what time a top waiter sets the request, as `top_waiter::micros` reads it. (A task reads it only when it
+    /// is a top waiter: until then the lock's cache line is left to the owner.)
     pub(in crate::mutex) threshold: &'a u32,
     pub(in crate::mutex) counts: &'a C,
     pub(in crate::mutex) sharing: PhantomData<S>,
@@ -119,11 +126,10 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// How long to poll for the lock, at most `most` polls. `part` is an address that stands for the newcomers or for
     /// the top waiter: the two learn separately, since their waits differ.
-    pub(super) fn polls(&self, part: usize, most: u32) -> Polls {
-        if C::FOREIGN {
-            Polls::OfLock(self.counts.polls(most))
-        } else {
-            Polls::OfThread(Budget::at(part, most))
+    pub(super) fn polls(&self, part: usize, most: u32) -> Polls<'_> {
+        match self.counts.foreign() {
+            Some(learned) => Polls::OfLock(learned, learned.polls(most)),
+            None => Polls::OfThread(Budget::at(part, most)),
         }
     }
 }
@@ -132,8 +138,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 fn is_reserved(word: u32) -> bool {
     let is_reserved = word == WAITERS;
     if is_reserved {
-        // Pairs with the Release of the overdue top waiter that has set `WAITERS` after it took the gate: its ID is read
-        // there. (The exchange that takes the word would not notice an older value.)
+        // Pairs with the Release of the overdue top waiter that has set `WAITERS` after it took the gate: its ID is
+        // read there. (The exchange that takes the word would not notice an older value.)
         fence(Ordering::Acquire);
     }
     is_reserved
@@ -143,22 +149,22 @@ fn is_reserved(word: u32) -> bool {
 /// parent has.) A process that has ended and was not waited for does not count as dead.
 fn is_dead<S: Sharing>(top_waiter: u32) -> bool {
     match S::FLAG {
-        Flag::Private => owner::is_not_in_process(top_waiter),
-        Flag::Shared => owner::no_such_task(top_waiter),
+        Flag::Private => is_not_in_process(top_waiter),
+        Flag::Shared => no_such_task(top_waiter),
     }
 }
 
 /// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the thread
 /// has.
-pub(super) enum Polls {
-    OfLock(u32),
+pub(super) enum Polls<'a> {
+    OfLock(&'a Foreign, u32),
     OfThread(Budget),
 }
 
-impl Polls {
+impl Polls<'_> {
     pub(super) fn most(&self) -> u32 {
         match self {
-            Self::OfLock(most) => *most,
+            Self::OfLock(_, most) => *most,
             Self::OfThread(budget) => budget.most(),
         }
     }
@@ -167,10 +173,29 @@ impl Polls {
         matches!(self, Self::OfThread(budget) if budget.is_spent())
     }
 
-    pub(super) fn made<C: Counting>(&self, polls: u32, success: bool, counts: &C) {
+    pub(super) fn made(&self, polls: u32, success: bool) {
         match self {
-            Self::OfLock(_) => counts.polled(success),
+            Self::OfLock(learned, _) => learned.polled(success),
             Self::OfThread(budget) => budget.made(polls, success),
         }
     }
+}
+
+/// Whether no task has this ID. That is so from soon after the task has ended until the ID is used again. Some 100 ns;
+/// cannot fail. (In a model the kernel finds every lock on its dead owner's list.)
+#[cfg_attr(loom, expect(unused_variables))]
+pub(super) fn no_such_task(tid: u32) -> bool {
+    #[cfg(loom)]
+    return false;
+    #[cfg(not(loom))]
+    running::no_such_task(tid)
+}
+
+/// Whether this process has no thread of this ID. Some 280 ns. (In a model all tasks are of one process.)
+#[cfg_attr(loom, expect(unused_variables))]
+pub(in crate::mutex) fn is_not_in_process(tid: u32) -> bool {
+    #[cfg(loom)]
+    return false;
+    #[cfg(not(loom))]
+    running::cpu_time(tid).is_none()
 }
