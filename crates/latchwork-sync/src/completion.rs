@@ -223,8 +223,7 @@ impl<S: Sharing> Completion<S> {
                 Some(left) => Some(left - 1),
                 None => gives_up.then(|| state - 1),
             };
-            // Acquire: pairs with the completer's Release. Relaxed: no token was taken, the waiter sleeps
-            // again.
+            // Acquire: pairs with the completer's Release. Relaxed: no token was taken, the waiter sleeps again.
             let before = self
                 .state
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, leave);

@@ -72,8 +72,7 @@ pub trait ForeignLock {
     fn consistent(&self) -> c_int {
         EINVAL
     }
-    /// Releases the lock with its data in an unknown state, or returns `EPERM`: the next owner gets
-    /// `EOWNERDEAD`.
+    /// Releases the lock with its data in an unknown state, or returns `EPERM`: the next owner gets `EOWNERDEAD`.
     fn unlock_inconsistent(&self) -> c_int {
         EINVAL
     }

@@ -1,5 +1,4 @@
-//! Once: an initialisation that runs once, in the first task that needs it, and again in another task if that
-//! one dies.
+//! Once: an initialisation that runs once, in the first task that needs it, and again in another task if that one dies.
 //!
 //! For something that is created at its first use, in a region for instance: [`Once::call`] runs its function
 //! unless this or another task's call has already completed.

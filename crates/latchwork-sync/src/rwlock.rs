@@ -9,10 +9,9 @@
 //! Use one where critical sections are long, or readers many. For critical sections below a microsecond a
 //! [`Mutex`](crate::mutex::Mutex) is as fast.
 //!
-//! *Preference* is a type, [`WritersFirst`] (the default) or [`ReadersFirst`]. It bounds for how long others
-//! may pass a waiter: a task that has waited for [`Preference::STARVES_AFTER`] has its turn before all that
-//! come later, readers and writers in alternation. (Starving readers enter together: a reader that came later
-//! may be the first of them.)
+//! *Preference* is a type, [`WritersFirst`] (the default) or [`ReadersFirst`]. It bounds for how long others may pass a
+//! waiter: a task that has waited for [`Preference::STARVES_AFTER`] has its turn before all that come later, readers
+//! and writers in alternation. (Starving readers enter together: a reader that came later may be the first of them.)
 //!
 //! *Reading while reading.* A task that acquires a read lock while it holds one waits for ever if a writer
 //! waits in between: always under `WritersFirst`, after the threshold under `ReadersFirst`. A reader that waits

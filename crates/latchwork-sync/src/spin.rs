@@ -36,8 +36,7 @@ use crate::time::Deadline;
 /// *HITS.lock() += 1;
 /// ```
 ///
-/// For critical sections of a few instructions whose owner is neither preempted nor killed: see the
-/// [module](self).
+/// For critical sections of a few instructions whose owner is neither preempted nor killed: see the [module](self).
 #[derive(Debug)]
 pub struct Spin {
     word: AtomicU32,

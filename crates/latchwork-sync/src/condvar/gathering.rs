@@ -247,8 +247,7 @@ impl<'a> GatheringWaiter<'a> {
             SleepWord::Pi(word) => self.sleep_to_own(word, deadline),
             slept => {
                 let ended = futex::wait(&gathering.ticket, compared, FLAG, deadline);
-                // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order
-                // that.
+                // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.
                 let sent = gathering.ticket.load(Ordering::Relaxed) & REQUEUED != 0;
                 let may_share = sent && matches!(slept, SleepWord::Plain(_));
                 let by = if may_share {
@@ -318,8 +317,7 @@ impl<'a> GatheringWaiter<'a> {
         self.gathering.ticket.load(Ordering::Relaxed) != self.ticket
     }
 
-    /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's
-    /// owner.
+    /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's owner.
     pub(super) fn end_sleep(self, owned: bool) -> (Relock, Turn<'a>) {
         let gathering = self.gathering;
         // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.

@@ -86,9 +86,8 @@ impl<'a> Pause<'a> {
         }
     }
 
-    /// Sleeps for a short time, if the word lies in a region. Returns an error number or 0, or `Some(None)` if
-    /// the caller has to check whether it was cancelled and call this again; `None` if the word lies in no
-    /// region.
+    /// Sleeps for a short time, if the word lies in a region. Returns an error number or 0, or `Some(None)` if the
+    /// caller has to check whether it was cancelled and call this again; `None` if the word lies in no region.
     #[must_use]
     pub fn nap_in_region(&self) -> Option<Option<i32>> {
         let Waiter::Crowd(waiter) = &self.waiter else {

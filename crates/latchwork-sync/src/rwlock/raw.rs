@@ -46,18 +46,16 @@
 //! again, a task has asked for a wake-up since, on a lock that was held again: the release of that holder is
 //! yet to come.) A task that slept already is woken, or by 3 a writer is awake.
 //!
-//! *The release calls either kind* (a task starves; or readers come first, and a writer waits): the readers
-//! that were to be called may have given up. So a wake-up that finds no sleeper of the preferred kind goes to
-//! the other kind. The release also set a `VACANT_…` bit, so the kernel refuses the sleep of each task that is
-//! about to sleep. All other waiters wait for the tasks that are called. (While some tasks starve, others may
-//! go to sleep on a lock that is vacant to the starving ones, and thus have read its bit. On a lock that is
-//! vacant to any no task goes to sleep, since it admits all. So `VACANT_TO_ANY` is new to every task
-//! that is about to sleep. `VACANT_TO_STARVING` is not new to a task that has read it, but such a task does not
-//! starve, and waits for those that do.)
+//! *The release calls either kind* (a task starves; or readers come first, and a writer waits): the readers that were
+//! to be called may have given up. So a wake-up that finds no sleeper of the preferred kind goes to the other kind. The
+//! release also set a `VACANT_…` bit, so the kernel refuses the sleep of each task that is about to sleep. All other
+//! waiters wait for the tasks that are called. (While some tasks starve, others may go to sleep on a lock that is
+//! vacant to the starving ones, and thus have read its bit. On a lock that is vacant to any no task goes to sleep,
+//! since it admits all. So `VACANT_TO_ANY` is new to every task that is about to sleep. `VACANT_TO_STARVING` is not new
+//! to a task that has read it, but such a task does not starve, and waits for those that do.)
 //!
-//! A woken task enters, or finds a holder, whose release is yet to come; by 4 it does not give up a free lock.
-//! Readers that wait only because writers wait are woken by a writer's release, or by the last writer that
-//! gives up.
+//! A woken task enters, or finds a holder, whose release is yet to come; by 4 it does not give up a free lock. Readers
+//! that wait only because writers wait are woken by a writer's release, or by the last writer that gives up.
 //!
 //! *Which waiters a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
 //! order of arrival. While a woken task is on its way (3), the next releases wake no further one.
@@ -105,8 +103,7 @@ use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// A reader/writer lock without data: the part of [`RwLock`](super::RwLock) that other crates use through
-/// [`lock_api`].
+/// A reader/writer lock without data: the part of [`RwLock`](super::RwLock) that other crates use through [`lock_api`].
 ///
 /// Eight bytes; zero is unlocked; movable while unlocked.
 #[repr(C)]

@@ -33,15 +33,14 @@
 //! gate locked and leaves its seat, or the writer sees the seat locked and waits. A seat acquired by the gate's
 //! owner is visible to the next owner of the gate.
 //!
-//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of [`Robust`]: its
-//! owner's death is detected, its sleepers are woken. A dead reader's seat is acquired by a task that waits for
-//! it or searches for a free one. After the death of a gate's owner, `writing` says what the death means. 0: the
-//! dead task was not inside (it was entering as a reader, or waited for readers), and the gate is acquired as
-//! if it had been released. 1: the data may be torn. The next owner of the gate gets the report, even if it
-//! came to read; it then holds the lock to write. (By 2 no reader is inside, so it need not check the seats.)
-//! `writing` is set before the first change of the data and cleared after the last one in the program order of
-//! its own task, and a kill cuts that order at one point. The only recovery is to acquire a mutex, so a kill of
-//! the recovering task is one more owner death.
+//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of [`Robust`]: its owner's
+//! death is detected, its sleepers are woken. A dead reader's seat is acquired by a task that waits for it or searches
+//! for a free one. After the death of a gate's owner, `writing` says what the death means. 0: the dead task was not
+//! inside (it was entering as a reader, or waited for readers), and the gate is acquired as if it had been released. 1:
+//! the data may be torn. The next owner of the gate gets the report, even if it came to read; it then holds the lock to
+//! write. (By 2 no reader is inside, so it need not check the seats.) `writing` is set before the first change of the
+//! data and cleared after the last one in the program order of its own task, and a kill cuts that order at one point.
+//! The only recovery is to acquire a mutex, so a kill of the recovering task is one more owner death.
 //!
 //! *No wake-up is lost:* each sleep is that of a robust mutex.
 //!

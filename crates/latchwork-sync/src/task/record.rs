@@ -135,8 +135,7 @@ impl CurrentOrNone {
         self.record.checked.get()
     }
 
-    /// The place on the list where robust locks are linked; see
-    /// [`Head::link`](crate::sys::robust_list::Head::link).
+    /// The place on the list where robust locks are linked; see [`Head::link`](crate::sys::robust_list::Head::link).
     #[inline]
     pub fn anchor(self) -> usize {
         self.record.anchor.get()

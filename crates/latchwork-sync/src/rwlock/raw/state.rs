@@ -105,8 +105,7 @@ impl State {
         }
     }
 
-    /// The state after a waiter has been counted and has asked for a wake-up, and what the waiter has added so
-    /// far.
+    /// The state after a waiter has been counted and has asked for a wake-up, and what the waiter has added so far.
     pub(super) fn asked<const WRITES: bool>(self, waiter: Waiter, starves: bool) -> (Self, u64) {
         let mut counted = waiter.counted;
         if WRITES {

@@ -18,8 +18,7 @@ pub(super) type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
-    /// Acquires the lock to read. Sleeps while a living writer holds it or waits for it, and while all seats
-    /// are taken.
+    /// Acquires the lock to read. Sleeps while a living writer holds it or waits for it, and while all seats are taken.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
@@ -55,9 +54,8 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.read_until(Deadline::after(timeout))
     }
 
-    /// Acquires the lock to read. Fails at `deadline`, if there is one, and when a signal handler runs in this
-    /// thread while it sleeps; see
-    /// [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
+    /// Acquires the lock to read. Fails at `deadline`, if there is one, and when a signal handler runs in this thread
+    /// while it sleeps; see [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.

@@ -30,8 +30,7 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
         Ok(if torn { libc::EOWNERDEAD } else { 0 })
     }
 
-    /// Releases whatever the calling task holds of the lock; returns whether it held anything. A torn lock is
-    /// given up.
+    /// Releases whatever the calling task holds of the lock; returns whether it held anything. A torn lock is given up.
     pub(crate) fn leave(&self) -> bool {
         // `Me::get` registers the thread here, if it acquired the lock through another copy of this library.
         let Ok(me) = Me::get().map(Me::tid) else {
@@ -61,8 +60,7 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
         seat.is_some()
     }
 
-    /// Releases the lock with its data in an unknown state; returns false unless the calling task is the
-    /// writer.
+    /// Releases the lock with its data in an unknown state; returns false unless the calling task is the writer.
     pub(crate) fn leave_inconsistent(&self) -> bool {
         let gate = &self.raw.gate;
         let is_mine = Me::get().is_ok_and(|me| gate.owner() == Some(me.tid()));

@@ -5,8 +5,7 @@
 //!    [`RobustWriteGuard`] give access to whole data only.
 //! 2. Data that a writer left torn is accessible through an [`OwnerDied`](super::OwnerDied) only, which holds the lock to write.
 //!
-//! A guard records which task acquired its lock. In the child of a fork, which holds nothing, dropping it
-//! aborts.
+//! A guard records which task acquired its lock. In the child of a fork, which holds nothing, dropping it aborts.
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
@@ -42,10 +41,9 @@ pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
 /// As with [`RobustGuard`](crate::mutex::RobustGuard), data that is not `Unpin` is changed through
 /// [`edit`](Self::edit) or [`as_mut`](Self::as_mut).
 ///
-/// If it is dropped while its thread panics, the next task gets
-/// [`LockError::OwnerDied`](super::LockError::OwnerDied). Forgetting it leaves
-/// the lock held until the process ends. In the child of a fork the guard is the parent's: dropping it there
-/// aborts.
+/// If it is dropped while its thread panics, the next task gets [`LockError::OwnerDied`](super::LockError::OwnerDied).
+/// Forgetting it leaves the lock held until the process ends. In the child of a fork the guard is the parent's:
+/// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
     pub(super) lock: &'a RobustRwLock<T, READERS>,

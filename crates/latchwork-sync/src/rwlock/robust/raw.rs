@@ -117,8 +117,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         }
     }
 
-    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for
-    /// [`Self::read`].
+    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for [`Self::read`].
     ///
     /// # Safety
     /// The lock stays where it is until it is released or this task has ended.

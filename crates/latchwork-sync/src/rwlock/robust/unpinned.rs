@@ -1,5 +1,4 @@
-//! The compiler's message for a robust reader/writer lock that is used through a plain reference: see
-//! [`Pinned`].
+//! The compiler's message for a robust reader/writer lock that is used through a plain reference: see [`Pinned`].
 
 use super::acquire::{ReadResult, WriteResult};
 use super::lock::RobustRwLock;
