@@ -133,57 +133,40 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         self.state.load(Ordering::Relaxed) == 0
     }
 
+    /// Enters to write, or to read.
     #[inline]
     #[doc(hidden)]
-    pub fn read(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        if self.read_free() {
+    pub fn enter<const WRITES: bool>(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
+        if self.enter_free::<WRITES>() {
             Ok(())
         } else {
-            self.contend::<false>(wait_mode)
+            self.contend::<WRITES>(wait_mode)
         }
     }
 
     #[inline]
     #[doc(hidden)]
-    pub fn write(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        if self.write_free() {
-            Ok(())
-        } else {
-            self.contend::<true>(wait_mode)
-        }
+    pub fn try_enter<const WRITES: bool>(&self) -> bool {
+        self.enter_free::<WRITES>() || self.attempt::<WRITES>(Waiter::NEWCOMER).is_ok()
     }
 
     #[inline]
-    #[doc(hidden)]
-    pub fn try_read(&self) -> bool {
-        self.read_free() || self.attempt::<false>(Waiter::NEWCOMER).is_ok()
-    }
-
-    #[inline]
-    #[doc(hidden)]
-    pub fn try_write(&self) -> bool {
-        self.write_free() || self.attempt::<true>(Waiter::NEWCOMER).is_ok()
-    }
-
-    #[inline]
-    fn read_free(&self) -> bool {
-        // Relaxed: only the compare-and-swap below enters.
-        let state = self.state.load(Ordering::Relaxed);
+    fn enter_free<const WRITES: bool>(&self) -> bool {
         // Acquire: pairs with each Release below.
-        let acquire = unless_fault!(RwLockReadRelaxed, Ordering::Acquire, Ordering::Relaxed);
-        state < READERS
-            && self
-                .state
-                .compare_exchange_weak(state, state + ONE_READER, acquire, Ordering::Relaxed)
+        if WRITES {
+            self.state
+                .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
-    }
-
-    #[inline]
-    fn write_free(&self) -> bool {
-        // Acquire: pairs with each Release below.
-        self.state
-            .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        } else {
+            // Relaxed: only the compare-and-swap enters.
+            let state = self.state.load(Ordering::Relaxed);
+            let acquire = unless_fault!(RwLockReadRelaxed, Ordering::Acquire, Ordering::Relaxed);
+            state < READERS
+                && self
+                    .state
+                    .compare_exchange_weak(state, state + ONE_READER, acquire, Ordering::Relaxed)
+                    .is_ok()
+        }
     }
 
     /// # Safety

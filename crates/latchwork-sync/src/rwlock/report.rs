@@ -31,12 +31,9 @@ pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
     wait_mode: WaitMode,
 ) -> Result<(), Unfinished> {
     if ByFeature::IS_ON {
-        return enter_reported::<_, _, WRITES>(lock, wait_mode, Site::caller());
-    }
-    if WRITES {
-        lock.write(wait_mode)
+        enter_reported::<_, _, WRITES>(lock, wait_mode, Site::caller())
     } else {
-        lock.read(wait_mode)
+        lock.enter::<WRITES>(wait_mode)
     }
 }
 
@@ -45,31 +42,14 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
     wait_mode: WaitMode,
     site: Site,
 ) -> Result<(), Unfinished> {
-    let lock_report = lock_of(lock);
-    let at_once = if WRITES {
-        lock.try_write()
-    } else {
-        lock.try_read()
-    };
-    if !at_once {
+    let (lock_report, mode) = (lock_of(lock), mode(WRITES));
+    if !lock.try_enter::<WRITES>() {
         // A deadlock is reported, and then happens, as it would without an observer.
-        let _ = ByFeature::wants(
-            lock_report,
-            mode(WRITES),
-            wait_mode.deadline().is_some(),
-            site,
-        );
-        let entered = if WRITES {
-            lock.write(wait_mode)
-        } else {
-            lock.read(wait_mode)
-        };
-        if entered.is_err() {
-            ByFeature::gave_up(lock_report);
-            return entered;
-        }
+        let _ = ByFeature::wants(lock_report, mode, wait_mode.deadline().is_some(), site);
+        lock.enter::<WRITES>(wait_mode)
+            .inspect_err(|_| ByFeature::gave_up(lock_report))?;
     }
-    ByFeature::taken(lock_report, mode(WRITES), How::Locked, site);
+    ByFeature::taken(lock_report, mode, How::Locked, site);
     Ok(())
 }
 
@@ -78,11 +58,7 @@ fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
 pub(super) fn try_enter<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
 ) -> bool {
-    let entered = if WRITES {
-        lock.try_write()
-    } else {
-        lock.try_read()
-    };
+    let entered = lock.try_enter::<WRITES>();
     if ByFeature::IS_ON && entered {
         ByFeature::taken(lock_of(lock), mode(WRITES), How::Tried, Site::caller());
     }

@@ -17,106 +17,70 @@ pub(super) type ReadResult<'a, T, const READERS: usize> =
 pub(super) type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
+/// The five calls that acquire a lock to read, or to write.
+macro_rules! calls {
+    (
+        $Result:ident $with:ident $to:literal, while $sleeps:literal:
+        $enter:ident $try_enter:ident $enter_until:ident $enter_for:ident $enter_interruptible:ident
+    ) => {
+        #[doc = concat!("Acquires the lock to ", $to, ". Sleeps while ", $sleeps, ".")]
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
+        #[inline]
+        pub fn $enter(self: Pin<&Self>) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::FOREVER)
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", if that is possible at this moment.")]
+        ///
+        /// # Errors
+        /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
+        #[inline]
+        pub fn $try_enter(self: Pin<&Self>) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::TRY)
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", or fails once `deadline` has passed.")]
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
+        #[inline]
+        pub fn $enter_until(self: Pin<&Self>, deadline: Deadline) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::until(Some(deadline)))
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", or fails after `timeout`.")]
+        ///
+        /// # Errors
+        #[doc = concat!("As for [`Self::", stringify!($enter_until), "`].")]
+        #[cfg(not(loom))]
+        pub fn $enter_for(self: Pin<&Self>, timeout: core::time::Duration) -> $Result<'_, T, READERS> {
+            self.$enter_until(Deadline::after(timeout))
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ". Fails at `deadline`, if there is one, and when a signal")]
+        /// handler runs in this thread while it sleeps; see
+        /// [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` does not occur.
+        #[inline]
+        pub fn $enter_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::interruptible(deadline))
+        }
+    };
+}
+
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
-    /// Acquires the lock to read. Sleeps while a living writer holds it or waits for it, and while all seats are taken.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::FOREVER)
-    }
-
-    /// Acquires the lock to read, if that is possible at this moment.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn try_read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::TRY)
-    }
-
-    /// Acquires the lock to read, or fails once `deadline` has passed.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
-    #[inline]
-    pub fn read_until(self: Pin<&Self>, deadline: Deadline) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::until(Some(deadline)))
-    }
-
-    /// Acquires the lock to read, or fails after `timeout`.
-    ///
-    /// # Errors
-    /// As for [`Self::read_until`].
-    #[cfg(not(loom))]
-    pub fn read_for(self: Pin<&Self>, timeout: core::time::Duration) -> ReadResult<'_, T, READERS> {
-        self.read_until(Deadline::after(timeout))
-    }
-
-    /// Acquires the lock to read. Fails at `deadline`, if there is one, and when a signal handler runs in this thread
-    /// while it sleeps; see [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock` does not occur.
-    #[inline]
-    pub fn read_interruptible(
-        self: Pin<&Self>,
-        deadline: Option<Deadline>,
-    ) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::interruptible(deadline))
-    }
-
-    /// Acquires the lock to write. Sleeps while another living task holds it.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::FOREVER)
-    }
-
-    /// Acquires the lock to write, if that is possible at this moment.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn try_write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::TRY)
-    }
-
-    /// Acquires the lock to write, or fails once `deadline` has passed.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
-    #[inline]
-    pub fn write_until(self: Pin<&Self>, deadline: Deadline) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::until(Some(deadline)))
-    }
-
-    /// Acquires the lock to write, or fails after `timeout`.
-    ///
-    /// # Errors
-    /// As for [`Self::write_until`].
-    #[cfg(not(loom))]
-    pub fn write_for(
-        self: Pin<&Self>,
-        timeout: core::time::Duration,
-    ) -> WriteResult<'_, T, READERS> {
-        self.write_until(Deadline::after(timeout))
-    }
-
-    /// Acquires the lock to write, as [`Self::read_interruptible`] does to read.
-    ///
-    /// # Errors
-    /// As for [`Self::read_interruptible`].
-    #[inline]
-    pub fn write_interruptible(
-        self: Pin<&Self>,
-        deadline: Option<Deadline>,
-    ) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::interruptible(deadline))
-    }
+    calls!(
+        ReadResult read_with "read", while "a living writer holds it or waits for it, and while all seats are taken":
+        read try_read read_until read_for read_interruptible
+    );
+    calls!(
+        WriteResult write_with "write", while "another living task holds it":
+        write try_write write_until write_for write_interruptible
+    );
 
     /// Makes a lock whose writer died, or that was given up, usable again with new data; torn data is not
     /// dropped. An exclusive reference proves that no task uses the lock.
