@@ -32,7 +32,7 @@ mod lock;
 mod preference;
 mod raw;
 mod report;
-mod robust;
+pub(crate) mod robust;
 #[cfg(not(loom))]
 mod traits;
 

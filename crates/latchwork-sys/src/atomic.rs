@@ -24,7 +24,7 @@ mod of_loom {
     use crate::model::step;
 
     /// Loom's type, with a point at which the task may die before each access.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub struct AtomicU32(loom::sync::atomic::AtomicU32);
 
     macro_rules! forward {
@@ -73,7 +73,7 @@ mod of_loom {
     }
 
     /// Loom's type, with a point at which the task may die before each access.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
     impl AtomicU64 {

@@ -5,11 +5,13 @@
 //! [`Pause::must_sleep_again`] returns false, and calls [`end_sleep`](Pause::end_sleep), whichever way the sleep
 //! ended. The result says how to acquire the mutex again. A task that will not return to check the predicate
 //! [passes on](Awake::pass_on) the notification that it may have consumed. The argument is in [the parent](super).
+#![allow(unsafe_code)]
 
 use super::crowd::CrowdWaiter;
 pub use super::futex_call::Call;
 use super::gathering::{GatheringWaiter, Turn};
 use super::variable::Condvar;
+use crate::atomic::AtomicU32;
 use crate::mutex::{Relock, RelockAs, SleepPlace};
 use crate::sharing::Sharing;
 use crate::sleep::DeathWatch;
@@ -22,11 +24,7 @@ use core::time::Duration;
 const NAP: Duration = Duration::from_millis(100);
 
 /// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
-pub(crate) fn nap(
-    watch: &DeathWatch<'_>,
-    expected: u32,
-    deadline: Option<Deadline>,
-) -> Option<i32> {
+fn nap(watch: &DeathWatch<'_>, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
     let end = Deadline::after(NAP);
     let until = deadline.map_or(end, |deadline| deadline.min(end));
     match watch.sleep(expected, Some(until)) {
@@ -34,6 +32,24 @@ pub(crate) fn nap(
         Wait::TimedOut => None,
         _ => Some(0),
     }
+}
+
+/// Sleeps for a short time on a shared word in a region while it holds `expected`; `None` if it lies in no region. See
+/// [`Pause::nap_in_region`].
+///
+/// # Safety
+/// The word is valid memory until this returns.
+pub unsafe fn nap_in_region(
+    word: *const u32,
+    expected: u32,
+    deadline: Option<Deadline>,
+) -> Option<Option<i32>> {
+    // SAFETY: valid by the caller's contract; an atomic has the same layout.
+    let word = unsafe { &*word.cast::<AtomicU32>() };
+    let watch = DeathWatch::begin(word, Flag::Shared);
+    watch
+        .is_of_region()
+        .then(|| nap(&watch, expected, deadline))
 }
 
 enum Waiter<'a> {

@@ -31,7 +31,7 @@ pub const NAME: usize = 16;
 
 /// A lock that is held, as it is published.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HeldLock {
     /// Its address; 0: this entry is empty.
     pub lock: AtomicU64,
@@ -48,7 +48,7 @@ pub struct HeldLock {
 
 /// The lock that a task waits for, as it is published.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Wanted {
     /// Its address.
     pub lock: AtomicU64,
@@ -67,9 +67,9 @@ pub struct Wanted {
     pub also: AtomicU64,
 }
 
-/// The record of one task; see the module.
+/// The record of one task; see the module. The default has no owner.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TaskRecord {
     pub process: AtomicU32,
     pub thread: AtomicU32,
@@ -143,37 +143,6 @@ impl HeldLock {
 // Relaxed in all of this file unless stated otherwise: an access by the owning task, or a read whose result may be
 // stale.
 impl TaskRecord {
-    /// A record without an owner.
-    #[allow(clippy::new_without_default, reason = "for models and unit tests")]
-    pub fn new() -> Self {
-        use core::array::from_fn;
-        let wide = || AtomicU64::new(0);
-        let narrow = || AtomicU32::new(0);
-        Self {
-            process: narrow(),
-            thread: narrow(),
-            priority: narrow(),
-            count: narrow(),
-            wanted: Wanted {
-                lock: wide(),
-                site: wide(),
-                since: wide(),
-                what: narrow(),
-                epoch: narrow(),
-                waits_for: wide(),
-                also: wide(),
-            },
-            name: from_fn(|_| wide()),
-            held: from_fn(|_| HeldLock {
-                lock: wide(),
-                site: wide(),
-                since: wide(),
-                what: narrow(),
-                class: narrow(),
-            }),
-        }
-    }
-
     /// Makes it the record of a task that holds no lock and waits for none.
     #[inline]
     pub fn begin(&self, process: u32, thread: u32, priority: u32, name: &str) {

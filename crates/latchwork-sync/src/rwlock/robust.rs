@@ -81,6 +81,8 @@ mod raw;
 mod unpinned;
 
 pub use self::error::LockError;
+#[cfg(all(feature = "foreign", not(loom)))]
+pub use self::foreign::*;
 pub use self::guard::{RobustReadGuard, RobustWriteGuard};
 pub use self::lock::RobustRwLock;
 pub use self::owner_died::OwnerDied;
