@@ -36,12 +36,13 @@
 //! *Checked by:* `tests/loom_keeper.rs` (both threads die, at each pair of steps; negative twins), `tests/kill_keeper.rs`.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::TID_MASK;
 use crate::sys::robust_list::{Head, Node};
 
 /// The word by which a giver and the keeper take turns. All zero: no request.
+#[derive(Default)]
 #[repr(transparent)]
 pub struct Desk(AtomicU32);
 
@@ -51,14 +52,6 @@ const ANSWERED: u32 = 2;
 const KILLED: u32 = 3;
 
 impl Desk {
-    const_unless_loom! {
-        /// No request.
-        #[cfg_attr(not(loom), allow(dead_code, reason = "for models: elsewhere it lies in memory of zeros"))]
-        pub fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-
     /// Asks the keeper, and waits for its answer. One thread at a time.
     pub fn ask(&self) {
         // Release, and Acquire below: see the module.
@@ -105,19 +98,11 @@ impl Desk {
     }
 }
 
-#[cfg(loom)]
-impl Default for Desk {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The giver's part: `unlink` unlinks the node, `ask` returns when the keeper has it.
 pub fn give(head: &Head, node: &Node, unlink: impl FnOnce(), ask: impl FnOnce()) {
     let before = head.announce(node, 0);
     unlink();
-    let settles_early = unless_fault!(GiverSettlesEarly, false, true);
-    if settles_early {
+    if unless_fault!(GiverSettlesEarly, false, true) {
         head.settle(before);
     }
     ask();

@@ -37,7 +37,7 @@ use crate::time::Deadline;
 /// ```
 ///
 /// For critical sections of a few instructions whose owner is neither preempted nor killed: see the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Spin {
     word: AtomicU32,
 }
@@ -66,12 +66,6 @@ impl Spin {
             }
             crate::sys::thread::yield_cpu();
         }
-    }
-}
-
-impl Default for Spin {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
