@@ -130,17 +130,30 @@
 //! `tests/condvar_release.rs` (counts of sleeps, priorities), `tests/condvar_events.rs` (panics, forks, a
 //! sandbox), and the kill tests. The models leave out the sleeps of 10 s.
 mod crowd;
-#[cfg(all(feature = "foreign", not(loom)))]
-mod futex_call;
 mod gathering;
+#[cfg(not(loom))]
+mod other_mutexes;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(crate) mod steps;
 mod variable;
-mod waited;
-#[cfg(not(loom))]
-mod with_recursive;
-#[cfg(not(loom))]
-mod with_robust;
 
 pub use self::variable::Condvar;
-pub use self::waited::Waited;
+
+/// How a timed wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// A notification, or a spurious wake-up: check the predicate.
+    Woken,
+    /// The deadline passed.
+    TimedOut,
+}
+
+impl Waited {
+    fn unless(timed_out: bool) -> Self {
+        if timed_out {
+            Self::TimedOut
+        } else {
+            Self::Woken
+        }
+    }
+}

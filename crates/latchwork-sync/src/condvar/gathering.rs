@@ -2,7 +2,7 @@
 //! once. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::waited::Waited;
+use super::Waited;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{Relock, RelockAs, SleepPlace, SleepWord, end_of_nap, is_over};
 use crate::sys::futex::{self, Sharing, Wait};
@@ -295,7 +295,7 @@ impl<'a> GatheringWaiter<'a> {
 /// The sleep in steps, for a caller that makes the system call itself: see [`steps`](super::steps).
 #[cfg(all(feature = "foreign", not(loom)))]
 impl<'a> GatheringWaiter<'a> {
-    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::futex_call::Call {
+    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::crowd::Call {
         let (operation, target, deadline) = match self.queue.0 {
             SleepWord::Pi(word) => (
                 libc::FUTEX_WAIT_REQUEUE_PI,
@@ -304,7 +304,7 @@ impl<'a> GatheringWaiter<'a> {
             ),
             _ => (libc::FUTEX_WAIT_BITSET, ptr::null(), deadline),
         };
-        super::futex_call::Call {
+        super::crowd::Call {
             word: &raw const self.gathering.ticket,
             operation: operation | libc::FUTEX_PRIVATE_FLAG,
             expected: self.ticket,

@@ -7,8 +7,8 @@
 //! [passes on](Awake::pass_on) the notification that it may have consumed. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
+pub use super::crowd::Call;
 use super::crowd::CrowdWaiter;
-pub use super::futex_call::Call;
 use super::gathering::{GatheringWaiter, Turn};
 use super::variable::Condvar;
 use crate::atomic::AtomicU32;

@@ -2,9 +2,9 @@
 //! in [the parent](super).
 #![allow(unsafe_code)]
 
+use super::Waited;
 use super::crowd::Crowd;
 use super::gathering::Gathering;
-use super::waited::Waited;
 use crate::atomic::{const_unless_loom, unless_fault};
 use crate::hook::{ByFeature, Observer};
 use crate::mutex::{MutexGuard, Protocol, Relock, RelockAs, SleepPlace, lock_of, reports};

@@ -1,8 +1,8 @@
 //! The calls that acquire a reader/writer lock.
 
+use super::Preference;
 use super::guard::{ReadGuard, WriteGuard};
 use super::lock::RwLock;
-use super::preference::Preference;
 use super::report;
 use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::Sharing;

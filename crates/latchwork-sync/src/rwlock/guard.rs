@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::lock::RwLock;
-use super::preference::{Preference, WritersFirst};
 use super::report;
+use super::{Preference, WritersFirst};
 use crate::sharing::{Private, Sharing};
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,8 +1,8 @@
 //! The reader/writer lock with its data. How it is acquired is in `acquire.rs`.
 #![allow(unsafe_code)]
 
-use super::preference::{Preference, WritersFirst};
 use super::raw::RawRwLock;
+use super::{Preference, WritersFirst};
 use crate::atomic::const_unless_loom;
 use crate::sharing::{Private, Sharing};
 use core::cell::UnsafeCell;

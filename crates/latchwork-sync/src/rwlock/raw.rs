@@ -94,7 +94,7 @@ use self::state::{
     NO_GROUP, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
     STARVING_WRITERS, State, WRITER, Waiter,
 };
-use super::preference::{Preference, WritersFirst};
+use super::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::{Unfinished, WaitMode};

@@ -1,7 +1,7 @@
 //! The calls of a [`RwLock`](super::RwLock): those of the raw lock, with reports to the observer before and after.
 //! The compiler removes the reports where there is no observer (see [`ByFeature`]). The lock has no tag here.
 
-use super::preference::Preference;
+use super::Preference;
 use super::raw::RawRwLock;
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
 use crate::mutex::{Unfinished, WaitMode};

@@ -1,7 +1,7 @@
 //! The reader/writer lock behind the traits of [`lock_api`], for other crates.
 #![allow(unsafe_code)]
 
-use super::preference::Preference;
+use super::Preference;
 use super::raw::RawRwLock;
 use crate::mutex::WaitMode;
 use crate::sharing::Sharing;
