@@ -44,17 +44,7 @@ use core::marker::PhantomData;
 const ARRIVED: u32 = 0xffff;
 const ROUND: u32 = 1 << 16;
 
-/// A meeting point for a fixed number of tasks. It can be used any number of times.
-///
-/// ```
-/// use latchwork::barrier::Barrier;
-///
-/// static START: Barrier = Barrier::new(2);
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| START.wait());
-///     START.wait();
-/// });
-/// ```
+/// A meeting point for a fixed number of tasks, which can be used any number of times: see the [module](self).
 ///
 /// It may be freed when all of its tasks have returned, not as soon as one has: a task that slept reads the word once
 /// more. If a task is killed before it arrives, the others wait for ever, except in the timed wait, which withdraws.

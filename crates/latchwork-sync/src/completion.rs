@@ -3,17 +3,6 @@
 //! For one event that others depend on: a start, an end, a result that is there. [`Completion::complete`] lets
 //! one waiter pass, [`Completion::complete_all`] all of them, also those that come later.
 //!
-//! ```
-//! use latchwork::completion::Completion;
-//!
-//! static READY: Completion = Completion::new();
-//!
-//! std::thread::scope(|scope| {
-//!     scope.spawn(|| READY.complete_all());
-//!     READY.wait();
-//! });
-//! ```
-//!
 //! # How it works
 //! Source: `Documentation/scheduler/completion.rst` of Linux.
 //!
@@ -84,7 +73,10 @@ fn taken(state: u64) -> Option<u64> {
 ///     scope.spawn(|| LOADED.complete());
 ///     LOADED.wait();
 /// });
+/// // The waiter has taken the token. All waiters pass from now on:
 /// assert!(!LOADED.try_wait());
+/// LOADED.complete_all();
+/// assert!(LOADED.try_wait() && LOADED.try_wait());
 /// ```
 ///
 /// A waiter that has returned may free the completion, or unmap its memory, at once, even if the call that let

@@ -3,17 +3,6 @@
 //! For something that is created at its first use, in a region for instance: [`Once::call`] runs its function
 //! unless this or another task's call has already completed.
 //!
-//! ```
-//! use latchwork::once::Once;
-//! use std::pin::Pin;
-//!
-//! static SET_UP: Once = Once::new();
-//!
-//! for _ in 0..2 {
-//!     Pin::static_ref(&SET_UP).call(|| println!("once")).unwrap();
-//! }
-//! ```
-//!
 //! # How it works
 //!
 //! | `done` | meaning | changed by |

@@ -18,14 +18,6 @@
 //! for another task to enter as a reader waits for ever in the same cases. `try_read` never waits. Writing
 //! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
 //! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
-//!
-//! ```
-//! use latchwork::rwlock::RwLock;
-//!
-//! static ROUTES: RwLock<Vec<u32>> = RwLock::new(Vec::new());
-//! ROUTES.write().push(7);
-//! assert_eq!(ROUTES.read().first(), Some(&7));
-//! ```
 mod acquire;
 mod guard;
 mod lock;

@@ -26,17 +26,8 @@ use crate::hook::Traits;
 use crate::mutex::RawLock;
 use crate::time::Deadline;
 
-/// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex):
-///
-/// ```
-/// use latchwork::mutex::Mutex;
-/// use latchwork::spin::Spin;
-///
-/// static HITS: Mutex<u32, Spin> = Mutex::from_raw(Spin::new(), 0);
-/// *HITS.lock() += 1;
-/// ```
-///
-/// For critical sections of a few instructions whose owner is neither preempted nor killed: see the [module](self).
+/// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex), for critical sections of a few
+/// instructions whose owner is neither preempted nor killed: see the [module](self).
 #[derive(Debug, Default)]
 pub struct Spin {
     word: AtomicU32,

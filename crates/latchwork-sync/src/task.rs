@@ -40,18 +40,16 @@ use core::ptr::NonNull;
 mod attachment;
 mod boost;
 mod ceiling;
-mod error;
 mod keeper;
-mod owner_death;
 mod record;
 
-pub use self::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
+pub use self::attachment::{
+    Attachment, AttachmentParts, MAX_ATTACHMENTS, after_owner_death, set_owner_death_hook,
+};
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};
-pub use self::error::TaskError;
 pub use self::keeper::while_nothing_is_handed_over;
-pub use self::owner_death::{after_owner_death, set_owner_death_hook};
-pub use self::record::CurrentOrNone;
+pub use self::record::{CurrentOrNone, TaskError};
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
@@ -214,7 +212,16 @@ impl Me {
     /// Runs an operation that relies on an attachment: meanwhile no signal handler can end an attachment.
     #[inline]
     pub fn rely_on_attachment<R>(self, operation: impl FnOnce() -> R) -> R {
-        self.record.rely(operation)
+        struct Relying<'a>(&'a Cell<u32>);
+        impl Drop for Relying<'_> {
+            fn drop(&mut self) {
+                // The child of a fork in the operation begins at 0 again.
+                self.0.set(self.0.get().saturating_sub(1));
+            }
+        }
+        let relying = Relying(&self.record.relying);
+        relying.0.set(relying.0.get() + 1);
+        operation()
     }
 
     /// Whether one more region can be attached.
@@ -230,7 +237,7 @@ impl Me {
     /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
     pub unsafe fn attach(self, parts: AttachmentParts) {
         let count = self.record.attached.get();
-        self.record.attachments[count].set(Some(Attachment::new(parts)));
+        self.record.attachments[count].set(Some(Attachment(parts)));
         self.record.attached.set(count + 1);
         self.place_anchor();
     }

@@ -16,7 +16,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
 
-/// A condition variable for any mutex of this crate.
+/// A condition variable for any mutex of this crate: see the [module](super) for an example.
 ///
 /// `notify_all` does not wake all threads that wait for a private condition variable with the same mutex at
 /// once: each is woken when it can have the mutex, or shortly before. With a mutex that inherits priority, the
@@ -29,23 +29,6 @@ use core::ptr;
 ///
 /// Owner death, fork, signals: as for the mutex. A signal handler may end a wait as if notified. A waiter whose
 /// mutex's owner died learns of that when it is notified. A signal handler may notify.
-///
-/// ```
-/// use latchwork::condvar::Condvar;
-/// use latchwork::mutex::Mutex;
-///
-/// static READY: Mutex<bool> = Mutex::new(false);
-/// static CHANGED: Condvar = Condvar::new();
-///
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| {
-///         *READY.lock() = true;
-///         CHANGED.notify_one();
-///     });
-///     let ready = CHANGED.wait_while(READY.lock(), |ready| !*ready);
-///     assert!(*ready);
-/// });
-/// ```
 #[repr(C)]
 pub struct Condvar<S: Sharing = Private> {
     pub(super) gathering: Gathering,

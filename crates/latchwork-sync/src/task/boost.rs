@@ -1,8 +1,7 @@
 //! What the calling task does with its ceilings: see [the data](super::ceiling).
 
 use super::ceiling::{Ceilings, REQUESTED, Requested};
-use super::error::TaskError;
-use super::{CurrentOrNone, Me};
+use super::{CurrentOrNone, Me, TaskError};
 use crate::sys::scheduling;
 use core::cell::Cell;
 use rustix::io::Errno;

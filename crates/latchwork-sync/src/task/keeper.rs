@@ -127,10 +127,8 @@ pub(super) unsafe fn hand_over(head: &Head, tid: u32, end: usize) {
 
 /// Runs `operation` while no node is on its way from one thread's list to another's. `None` if that cannot be had.
 pub fn while_nothing_is_handed_over<R>(operation: impl FnOnce() -> R) -> Option<R> {
-    let session = Session::wait_for_others()?;
-    let result = operation();
-    drop(session);
-    Some(result)
+    let _session = Session::wait_for_others()?;
+    Some(operation())
 }
 
 /// Makes a lock that the calling thread holds useless for the next owner, whoever hands it on.
@@ -256,18 +254,14 @@ extern "C" fn keep(page: *mut c_void) -> *mut c_void {
             unsafe {
                 if place == AtEnd::KeepTail as u32 {
                     head.link_tail(node);
-                    end = if end == head.front() {
-                        node.link()
-                    } else {
-                        end
-                    };
+                    if end == head.front() {
+                        end = node.link();
+                    }
                 } else if place == AtEnd::KeepLife as u32 {
                     head.link(node, 0, head.front(), end);
-                    anchor = if anchor == head.front() {
-                        node.link()
-                    } else {
-                        anchor
-                    };
+                    if anchor == head.front() {
+                        anchor = node.link();
+                    }
                 } else {
                     head.link(node, 0, anchor, end);
                 }

@@ -52,10 +52,28 @@ pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else.
-unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for RobustReadGuard<'_, T, READERS> {}
-// SAFETY: a shared guard gives `&T` and nothing else.
-unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for RobustWriteGuard<'_, T, READERS> {}
+macro_rules! lend {
+    ($($Guard:ident),*) => {$(
+        // SAFETY: a shared guard gives `&T` and nothing else.
+        unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for $Guard<'_, T, READERS> {}
+
+        impl<T: ?Sized, const READERS: usize> Deref for $Guard<'_, T, READERS> {
+            type Target = T;
+            #[inline]
+            fn deref(&self) -> &T {
+                // SAFETY: the guard keeps writers out.
+                unsafe { &*self.lock.data.get() }
+            }
+        }
+
+        impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for $Guard<'_, T, READERS> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(formatter)
+            }
+        }
+    )*};
+}
+lend!(RobustReadGuard, RobustWriteGuard);
 
 impl<'a, T: ?Sized, const READERS: usize> RobustReadGuard<'a, T, READERS> {
     #[inline]
@@ -111,24 +129,6 @@ impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize> Deref for RobustReadGuard<'_, T, READERS> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard keeps writers out.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized, const READERS: usize> Deref for RobustWriteGuard<'_, T, READERS> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard keeps all others out.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
 impl<T: ?Sized + Unpin, const READERS: usize> DerefMut for RobustWriteGuard<'_, T, READERS> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
@@ -150,17 +150,5 @@ impl<T: ?Sized, const READERS: usize> Drop for RobustWriteGuard<'_, T, READERS> 
     fn drop(&mut self) {
         // SAFETY: the guard holds the lock to write, and is not used after this.
         unsafe { self.lock.raw.unlock_write(self.owner) };
-    }
-}
-
-impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for RobustReadGuard<'_, T, READERS> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for RobustWriteGuard<'_, T, READERS> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
     }
 }
