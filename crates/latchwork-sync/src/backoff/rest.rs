@@ -70,6 +70,7 @@ fn count_again(crowd: &Crowd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::REST;
 
     fn rests() -> bool {
         with_habits(|mine| mine.crowd.rests.get())

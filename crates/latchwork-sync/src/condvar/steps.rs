@@ -12,7 +12,7 @@ use super::crowd::CrowdWaiter;
 use super::gathering::{GatheringWaiter, Turn};
 use super::variable::Condvar;
 use crate::atomic::AtomicU32;
-use crate::mutex::{Relock, RelockAs, SleepPlace};
+use crate::mutex::{Relock, RelockAs, SleepPlace, end_of_nap, is_over};
 use crate::sharing::Sharing;
 use crate::sleep::DeathWatch;
 use crate::sys::futex::{Sharing as Flag, Wait};
@@ -25,10 +25,8 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
 fn nap(watch: &DeathWatch<'_>, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
-    let end = Deadline::after(NAP);
-    let until = deadline.map_or(end, |deadline| deadline.min(end));
-    match watch.sleep(expected, Some(until)) {
-        Wait::TimedOut if deadline.is_some_and(Deadline::has_passed) => Some(libc::ETIMEDOUT),
+    match watch.sleep(expected, end_of_nap(NAP, deadline)) {
+        Wait::TimedOut if is_over(deadline) => Some(libc::ETIMEDOUT),
         Wait::TimedOut => None,
         _ => Some(0),
     }

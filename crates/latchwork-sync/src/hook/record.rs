@@ -129,13 +129,8 @@ impl HeldLock {
         // Acquire: pairs with `write`.
         let lock = self.lock.load(Ordering::Acquire);
         (lock != 0).then(|| {
-            Held::new(
-                lock,
-                self.site.load(Ordering::Relaxed),
-                self.since.load(Ordering::Relaxed),
-                self.what.load(Ordering::Relaxed),
-                self.class.load(Ordering::Relaxed) & !(1 << 31),
-            )
+            let class = self.class.load(Ordering::Relaxed) & !(1 << 31);
+            Held::load(lock, &self.site, &self.since, &self.what, class)
         })
     }
 }
@@ -219,17 +214,11 @@ impl TaskRecord {
         // Acquire: pairs with `Wanted::begin`.
         let epoch = wanted.epoch.load(Ordering::Acquire);
         let waits = epoch & 1 != 0;
-        let what = wanted.what.load(Ordering::Relaxed);
         let waits_for = wanted.waits_for.load(Ordering::Relaxed);
         let also = wanted.also.load(Ordering::Relaxed);
         let wants = waits.then(|| {
-            Held::new(
-                wanted.lock.load(Ordering::Relaxed),
-                wanted.site.load(Ordering::Relaxed),
-                wanted.since.load(Ordering::Relaxed),
-                what,
-                0,
-            )
+            let lock = wanted.lock.load(Ordering::Relaxed);
+            Held::load(lock, &wanted.site, &wanted.since, &wanted.what, 0)
         });
         let count = self.count.load(Ordering::Acquire) as usize;
         let mut held = [None; HELD];
@@ -311,13 +300,20 @@ pub struct Held {
 }
 
 impl Held {
-    fn new(address: u64, site: u64, since: u64, what: u32, class: u32) -> Self {
+    fn load(
+        address: u64,
+        site: &AtomicU64,
+        since: &AtomicU64,
+        what: &AtomicU32,
+        class: u32,
+    ) -> Self {
+        let what = what.load(Ordering::Relaxed);
         let (lock, mode) = unpack(address, what);
         Self {
             lock,
             mode,
-            site: RecordedSite::new(site),
-            since,
+            site: RecordedSite::new(site.load(Ordering::Relaxed)),
+            since: since.load(Ordering::Relaxed),
             class,
             timed: what & TIMED != 0,
             tried: what & TRIED != 0,

@@ -202,13 +202,9 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         let mut state = State(self.state.load(Ordering::Relaxed));
         while state.admits::<P, WRITES>(waiter) {
             let to = state.entered::<WRITES>(waiter);
+            let calls = unless_fault!(RwLockEntrantForgetsReaders, true, false);
             // Acquire: pairs with the Release of the tasks that left.
-            let changed = if unless_fault!(RwLockEntrantForgetsReaders, false, true) {
-                self.change(state, to, Ordering::Acquire)
-            } else {
-                self.change_and_call(state, to, Ordering::Acquire)
-            };
-            match changed {
+            match self.change_and_call(state, to, Ordering::Acquire, calls) {
                 Ok(()) => return Ok(()),
                 Err(now) => state = now,
             }
@@ -218,18 +214,22 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     /// One step; fails with the word's value if it was not `state`.
     fn change(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
-        match self
+        let changed = self
             .state
-            .compare_exchange_weak(state.0, to.0, order, Ordering::Relaxed)
-        {
-            Ok(_) => Ok(()),
-            Err(now) => Err(State(now)),
-        }
+            .compare_exchange_weak(state.0, to.0, order, Ordering::Relaxed);
+        changed.map(|_| ()).map_err(State)
     }
 
-    /// As [`Self::change`]; also calls the readers, if the new state lets them join those inside.
-    fn change_and_call(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
-        let called = to.with_readers_called::<P>();
+    /// As [`Self::change`]; also calls the readers, if the new state lets them join those inside. (`calls` is false in
+    /// negative twins only.)
+    fn change_and_call(
+        &self,
+        state: State,
+        to: State,
+        order: Ordering,
+        calls: bool,
+    ) -> Result<(), State> {
+        let called = to.with_readers_called::<P>().filter(|_| calls);
         self.change(state, called.unwrap_or(to), order)?;
         if called.is_some() {
             wake::<S>(&raw const self.state, SLEEPING_READERS | STARVING_READERS);
@@ -271,10 +271,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                     end
                 } else {
                     let at = *starves_at.get_or_insert_with(starves_after::<P>);
-                    match (at, end) {
-                        (Some(at), Some(end)) => Some(at.min(end)),
-                        (at, end) => at.or(end),
-                    }
+                    at.into_iter().chain(end).min()
                 };
                 let mask = me.group::<WRITES>();
                 let (ended, woken) = futex::wait_high(&self.state, state.0, mask, S::FLAG, until);
@@ -319,17 +316,13 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     /// Subtracts the waiter; returns true if it has entered instead, since the lock is free.
     fn give_up<const WRITES: bool>(&self, me: Waiter) -> bool {
+        let calls = unless_fault!(RwLockQuitterForgetsReaders, true, false);
         let mut state = State(self.state.load(Ordering::Relaxed));
         loop {
             let to = state.left::<WRITES>(me);
             // Acquire: it may enter. (If it was the last writer that waited, the high half changes even without
             // a call for readers.)
-            let changed = if unless_fault!(RwLockQuitterForgetsReaders, false, true) {
-                self.change(state, to, Ordering::Acquire)
-            } else {
-                self.change_and_call(state, to, Ordering::Acquire)
-            };
-            match changed {
+            match self.change_and_call(state, to, Ordering::Acquire, calls) {
                 Err(now) => state = now,
                 Ok(()) => return state.is_free(),
             }
@@ -361,7 +354,9 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     pub(super) unsafe fn downgrade(&self) {
         let mut state = State(WRITER);
         // Release: pairs with the Acquire of readers.
-        while let Err(now) = self.change_and_call(state, state.downgraded(), Ordering::Release) {
+        while let Err(now) =
+            self.change_and_call(state, state.downgraded(), Ordering::Release, true)
+        {
             state = now;
         }
     }
