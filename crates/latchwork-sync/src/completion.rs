@@ -36,9 +36,7 @@
 
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Kind, Waiting};
-#[cfg(not(loom))]
-use crate::sharing::Shared;
-use crate::sharing::{Private, Sharing};
+use crate::sharing::{Private, Sharing, constructors};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
@@ -90,34 +88,7 @@ pub struct Completion<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl Completion<Private> {
-    /// A completion with nothing done yet, for the threads of this process.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::new_in()
-    }
-}
-
-#[cfg(not(loom))]
-impl Completion<Shared> {
-    /// A completion with nothing done yet, for every process that maps it.
-    ///
-    /// In a region, a task that is killed while it waits, or as it completes, leaves no waiter asleep. A
-    /// process that uses this after a fork, through inherited references alone, has to
-    /// join (`latchwork::region::Region::join`) the region first.
-    #[must_use]
-    pub const fn shared() -> Self {
-        Self::new_in()
-    }
-}
-
-#[cfg(not(loom))]
-impl Default for Completion<Private> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+constructors!(Completion, "A completion with nothing done yet", a death "while it waits, or as it completes,");
 
 impl<S: Sharing> Completion<S> {
     const_unless_loom! {

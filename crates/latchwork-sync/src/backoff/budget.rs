@@ -81,29 +81,20 @@ mod tests {
         std::thread::spawn(test).join().unwrap();
     }
 
+    /// One wait, with at most so many polls. Returns whether it could poll.
+    fn wait(polls: u32, success: bool) -> bool {
+        let budget = Budget::at(LOCK, 100);
+        budget.made(budget.most().min(polls), success);
+        !budget.is_spent()
+    }
+
     #[test]
     fn futile_polls_stop_and_one_wait_in_sixteen_probes() {
         on_a_thread(|| {
-            for _ in 0..4 * WEIGHT {
-                let budget = Budget::at(LOCK, 100);
-                budget.made(budget.most(), false);
-            }
-            let made = |waits| {
-                (0..waits)
-                    .filter(|_| {
-                        let budget = Budget::at(LOCK, 100);
-                        let polls = !budget.is_spent();
-                        budget.made(budget.most(), false);
-                        polls
-                    })
-                    .count()
-            };
-            assert_eq!(made(16 * 10), 10);
+            (0..4 * WEIGHT).for_each(|_| _ = wait(100, false));
+            assert_eq!((0..16 * 10).filter(|_| wait(100, false)).count(), 10);
             // After probes that succeed at once the thread polls again.
-            for _ in 0..16 * 4 * WEIGHT {
-                let budget = Budget::at(LOCK, 100);
-                budget.made(budget.most().min(1), true);
-            }
+            (0..16 * 4 * WEIGHT).for_each(|_| _ = wait(1, true));
             assert!((0..16).all(|_| !Budget::at(LOCK, 100).is_spent()));
         });
     }
@@ -112,9 +103,8 @@ mod tests {
     fn polls_that_succeed_cheaply_go_on() {
         on_a_thread(|| {
             for _ in 0..1000 {
-                let budget = Budget::at(LOCK, 100);
-                assert_eq!(budget.most(), 100);
-                budget.made(1, true);
+                assert_eq!(Budget::at(LOCK, 100).most(), 100);
+                assert!(wait(1, true));
             }
         });
     }
@@ -123,13 +113,10 @@ mod tests {
     #[test]
     fn a_few_futile_polls_do_not_stop_polling() {
         on_a_thread(|| {
-            for wait in 0..1000 {
-                let budget = Budget::at(LOCK, 100);
-                let success = wait % 10 != 0;
-                if success {
-                    assert!(!budget.is_spent());
-                }
-                budget.made(if success { 1 } else { budget.most() }, success);
+            for number in 0..1000 {
+                let success = number % 10 != 0;
+                let polled = wait(if success { 1 } else { 100 }, success);
+                assert!(polled || !success);
             }
         });
     }
@@ -137,10 +124,7 @@ mod tests {
     #[test]
     fn locks_have_separate_budgets() {
         on_a_thread(|| {
-            for _ in 0..4 * WEIGHT {
-                let budget = Budget::at(LOCK, 100);
-                budget.made(budget.most(), false);
-            }
+            (0..4 * WEIGHT).for_each(|_| _ = wait(100, false));
             assert_eq!(Budget::at(LOCK + 4, 100).most(), 100);
         });
     }

@@ -8,7 +8,7 @@ use super::gathering::Gathering;
 use crate::atomic::{const_unless_loom, unless_fault};
 use crate::hook::{ByFeature, Observer};
 use crate::mutex::{MutexGuard, Protocol, Relock, RelockAs, SleepPlace, lock_of, reports};
-use crate::sharing::{Private, Sharing};
+use crate::sharing::{Private, Sharing, constructors};
 use crate::sys::futex::Sharing as Flag;
 use crate::time::Deadline;
 use core::fmt;
@@ -36,27 +36,7 @@ pub struct Condvar<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl Condvar<Private> {
-    /// A condition variable without waiters, for the threads of this process.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::new_in()
-    }
-}
-
-#[cfg(not(loom))]
-impl Condvar<crate::sharing::Shared> {
-    /// A condition variable without waiters, for every process that maps it.
-    ///
-    /// In a region, a task that is killed while it waits, or between a change and its notification, leaves no
-    /// waiter asleep. A process that uses this after a fork, through inherited references alone, has to
-    /// join (`latchwork::region::Region::join`) the region first.
-    #[must_use]
-    pub const fn shared() -> Self {
-        Self::new_in()
-    }
-}
+constructors!(Condvar, "A condition variable without waiters", a death "while it waits, or between a change and its notification,");
 
 impl<S: Sharing> Condvar<S> {
     const_unless_loom! {
@@ -203,13 +183,6 @@ impl<S: Sharing> Condvar<S> {
         }
         taken?;
         Ok((ManuallyDrop::into_inner(guard), waited))
-    }
-}
-
-#[cfg(not(loom))]
-impl Default for Condvar<Private> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

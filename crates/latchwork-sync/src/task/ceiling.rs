@@ -157,13 +157,7 @@ impl Ceilings {
         let done = match requested.request(ceiling) {
             // The task is no longer in the scheduling class in which it was last seen.
             Err(Errno::INVAL) => self
-                .store(
-                    Requested {
-                        known: false,
-                        ..requested
-                    }
-                    .refreshed()?,
-                )
+                .store(requested.unknown().refreshed()?)
                 .request(ceiling),
             done => done,
         };
@@ -180,12 +174,8 @@ impl Ceilings {
             let unboosted = requested
                 .refreshed()
                 .and_then(|requested| requested.request(0));
-            let requested = unboosted.unwrap_or(Requested {
-                known: false,
-                boost: 0,
-                ..requested
-            });
-            REQUESTED.with(|known| known.set(requested));
+            let own = Requested::unboosted(requested.own).unknown();
+            REQUESTED.with(|known| known.set(unboosted.unwrap_or(own)));
         }
     }
 }
@@ -224,6 +214,15 @@ impl Requested {
         } else {
             Self::unboosted(now)
         })
+    }
+
+    /// The same, to be read before it is relied on.
+    #[inline]
+    pub(super) fn unknown(self) -> Self {
+        Self {
+            known: false,
+            ..self
+        }
     }
 
     fn unboosted(own: Scheduling) -> Self {

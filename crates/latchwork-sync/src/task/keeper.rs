@@ -200,23 +200,17 @@ impl Drop for Session {
 
 fn page() -> Option<&'static Page> {
     // Acquire: pairs with the Release below.
-    let known = PAGE.load(Ordering::Acquire);
-    let page = if known.is_null() {
+    let mut page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
         let fresh = thread::map_wipe_on_fork().ok()?;
-        let set = PAGE.compare_exchange(
-            ptr::null_mut(),
-            fresh.as_ptr().cast(),
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if set.is_err() {
+        page = fresh.as_ptr().cast();
+        let null = ptr::null_mut();
+        if let Err(other) = PAGE.compare_exchange(null, page, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: no other thread knows the page.
             unsafe { thread::unmap_record(fresh) };
+            page = other;
         }
-        set.map_or_else(|other| other, |_| fresh.as_ptr().cast())
-    } else {
-        known
-    };
+    }
     // SAFETY: a page of zeros, which is a valid `Page`, as large as one, and never unmapped.
     Some(unsafe { &*page })
 }
