@@ -1,7 +1,7 @@
 //! Barriers: no task continues before all have arrived.
 //!
 //! For phases of a computation that several tasks go through together: each calls [`Barrier::wait`], which
-//! returns when all have called it. A barrier can be used any number of times.
+//! returns when all have called it.
 //!
 //! ```
 //! use latchwork::barrier::Barrier;

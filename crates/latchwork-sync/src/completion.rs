@@ -18,13 +18,10 @@
 //! token. Both steps are read-modify-writes of one word, so they are ordered. If the waiter's step comes first,
 //! the completer wakes the waiter; otherwise the waiter finds the token.
 //!
-//! *Lifetime.* A completer's last access is the step that makes its token visible; afterwards it passes only
-//! the address to the kernel, and that memory may already have another use. A waiter's last access is the step
-//! that takes the token. So a waiter that has returned may free the completion at once if no other task waits
-//! for it or will complete it. After `complete_all` that holds when all waiters have returned.
-//!
-//! *Orderings:* a completer's Release pairs with a waiter's Acquire through a chain of read-modify-writes. No
-//! step is a plain store.
+//! *Lifetime.* A completer's last access is the step that makes its token visible; afterwards it passes only the
+//! address to the kernel, and that memory may already have another use. A waiter's last access is the step that takes
+//! the token. So a waiter that has returned may free the completion at once, as [`Completion`] says. *Orderings:* a
+//! completer's Release pairs with a waiter's Acquire through a chain of read-modify-writes. No step is a plain store.
 //!
 //! *Death:* a waiter that is killed takes no token and stays counted, which costs needless wake-ups. In a
 //! region its death wakes the other waiters, since it may have consumed a wake-up. So does the death of a

@@ -85,10 +85,9 @@
 //! sleeper on the relay has two waiters of its own or a higher priority in front of it, awake or waiting for the mutex.
 //! If the mutex inherits priority, these lend its owner as much as the sleeper would.
 //!
-//! *A deadline* ends the sleep on whichever word it is. The waiter then acquires the mutex in the usual way,
-//! however long that takes. [`Waited::TimedOut`] means that the waiter consumed no `notify_one`: the kernel
-//! says whether a waiter was woken, and a waiter that may have been requeued checks whether the ticket has
-//! moved. *A signal* whose handler runs may end a sleep as if notified.
+//! *A deadline* ends the sleep on whichever word it is. The waiter then acquires the mutex in the usual way, however
+//! long that takes. [`Waited::TimedOut`] means that the waiter consumed no `notify_one`: the kernel says whether a
+//! waiter was woken, and a waiter that may have been requeued checks whether the ticket has moved.
 //!
 //! *Death:* a waiter may be killed after `notify_one` chose it and before it read the predicate, or a notifier after it
 //! changed the predicate and before it notified. In a region the death wakes the other waiters, asleep or about to
@@ -110,25 +109,18 @@
 //! waiters sleep for at most 10 s at a time and return if the ticket has moved. They cannot know whether they were
 //! refused, were requeued, or missed a notification between two sleeps; the notification may as well have been for
 //! another waiter. This is at most one needless wake-up in 10 s, and costs a sleeper its place among those of its own
-//! priority. *A mutex whose owner has died* reports that to each waiter that is notified.
+//! priority.
 //!
-//! *Several mutexes:* one after another, as many as one likes. With several at once, a notification of a
-//! private condition variable wakes all waiters that came while others waited with another mutex. A shared one
-//! does not know which waiter has which mutex: `notify_one` may go to a waiter with another mutex.
-//!
-//! *Progress of a notification:* lock-free, not bounded: a notifier that finds the ticket moved by another task
-//! starts again. It allocates nothing and preserves `errno`, so a signal handler may notify.
-//!
-//! *Spurious wake-ups* happen: wait in a loop, or use `wait_while`. *Order:* as the kernel wakes: by real-time
-//! priority, then in order of arrival. On the relay a waiter of lower priority that was woken earlier may still
-//! come first. *Fork:* as for the mutex; a count may stay too high in the child. A child that returns from its
-//! parent's wait (a signal handler has forked) leaves a shared count to the parent. *Frozen:* size 24,
-//! alignment 8, zero = no waiters. *Cost:* without waiters a notification is two loads.
-//!
-//! *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters, each row of the first
-//! table, spurious wake-ups, deadlines, two and three mutexes, a death; negative twins), `tests/condvar.rs`,
-//! `tests/condvar_release.rs` (counts of sleeps, priorities), `tests/condvar_events.rs` (panics, forks, a
-//! sandbox), and the kill tests. The models leave out the sleeps of 10 s.
+//! *Progress of a notification:* lock-free, not bounded: a notifier that finds the ticket moved by another task starts
+//! again. It allocates nothing and preserves `errno`, so a signal handler may notify. *Spurious wake-ups* happen: wait
+//! in a loop, or use `wait_while`. *Order:* as the kernel wakes: by real-time priority, then in order of arrival. On
+//! the relay a waiter of lower priority that was woken earlier may still come first. *Fork:* as for the mutex; a count
+//! may stay too high in the child. A child that returns from its parent's wait (a signal handler has forked) leaves a
+//! shared count to the parent. *Frozen:* size 24, alignment 8, zero = no waiters. *Cost:* without waiters a
+//! notification is two loads. *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters,
+//! each row of the first table, spurious wake-ups, deadlines, two and three mutexes, a death; negative twins),
+//! `tests/condvar.rs`, `tests/condvar_release.rs` (counts of sleeps, priorities), `tests/condvar_events.rs` (panics,
+//! forks, a sandbox), and the kill tests. The models leave out the sleeps of 10 s.
 mod crowd;
 mod gathering;
 #[cfg(not(loom))]

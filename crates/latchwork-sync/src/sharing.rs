@@ -65,7 +65,7 @@ pub trait Sharing: sealed::Sealed + 'static {}
 #[derive(Debug)]
 pub struct Private;
 
-/// For every process that maps the lock's memory, at any address. Works between threads, too.
+/// For every process that maps the lock's memory, at any address. It works between threads, too.
 #[derive(Debug)]
 pub struct Shared;
 

@@ -23,9 +23,7 @@ use core::ptr;
 /// waiter of the highest priority acquires it first, and lends its priority to the owner from the notification
 /// on. The waiters of a [shared](Self::shared) one are woken together.
 ///
-/// It may be used with one mutex after another. With several at a time a private one loses no notification, but
-/// wakes waiters more often than needed. A shared one must then be notified with
-/// [`notify_all`](Self::notify_all), since `notify_one` may go to a waiter with another mutex.
+/// It may be used with one mutex after another. With several at a time a private one loses no notification, but each wakes all waiters that came while others waited with another mutex. A shared one does not know which waiter has which mutex: `notify_one` may go to a waiter with another mutex, so use [`notify_all`](Self::notify_all).
 ///
 /// Owner death, fork, signals: as for the mutex. A signal handler may end a wait as if notified. A waiter whose
 /// mutex's owner died learns of that when it is notified. A signal handler may notify.
@@ -47,8 +45,7 @@ impl<S: Sharing> Condvar<S> {
         }
     }
 
-    /// Wakes one waiter, if there is any. (A shared condition variable that is used with several mutexes at a
-    /// time may wake a waiter with another mutex.)
+    /// Wakes one waiter, if there is any. (With several mutexes at a time: see the type.)
     pub fn notify_one(&self) {
         self.notify(false);
     }

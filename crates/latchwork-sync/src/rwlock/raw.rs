@@ -75,17 +75,14 @@
 //! that readers have been called, if another reader has set `CALL_READERS` again since. It is called when that
 //! reader enters, together with all readers that may join.)
 //!
-//! *Hostile events:* after EINTR a waiter waits again. After the death of a holder, or of a woken task on its
-//! way, the lock stays as it is for ever (a [robust mutex](crate::mutex::Robust) reports deaths). Fork: see
-//! [`Private`]. A signal handler must not acquire a lock that the code it interrupts may hold.
-//!
-//! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked.
-//!
-//! *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one read-modify-write to
-//! leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both preferences, deadlines,
-//! starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same without a bound on preemptions,
-//! over the word's transitions alone), `tests/rwlock.rs`. The models leave out polling, more than three tasks,
-//! and the order in which the kernel wakes.
+//! *Hostile events:* after EINTR a waiter waits again. After the death of a holder, or of a woken task on its way, the
+//! lock stays as it is for ever (a [robust mutex](crate::mutex::Robust) reports deaths). Fork: see [`Private`]. A
+//! signal handler must not acquire a lock that the code it interrupts may hold. *Frozen:* size 8, alignment 8, the bits
+//! above, zero = unlocked. *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one
+//! read-modify-write to leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both preferences,
+//! deadlines, starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same without a bound on
+//! preemptions, over the word's transitions alone), `tests/rwlock.rs`. The models leave out polling, more than three
+//! tasks, and the order in which the kernel wakes.
 #![allow(unsafe_code)]
 
 mod state;

@@ -43,7 +43,6 @@
 //! The only recovery is to acquire a mutex, so a kill of the recovering task is one more owner death.
 //!
 //! *No wake-up is lost:* each sleep is that of a robust mutex.
-//!
 //! *Orderings:* a reader's release of its seat (Release) pairs with the writer's load of it (Acquire), a
 //! writer's release of the gate with a reader's load of the gate; barriers as above.
 //!
@@ -59,9 +58,7 @@
 //! wait, either: before each wait a task checks whether it has a seat or the gate itself.
 //!
 //! *Hostile events:* as for the robust mutex: EINTR, exec, fork, signal handlers, PID namespaces.
-//!
 //! *Frozen:* layout of [`Robust`]; a line of 64 bytes for the gate and for each seat.
-//!
 //! *Cost, free:* to read, two compare-and-swaps in a cache line that no other reader touches (unless their IDs
 //! select the same seat), and a load of the gate; to write, two compare-and-swaps, and a load of each seat.
 //! *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative twins),

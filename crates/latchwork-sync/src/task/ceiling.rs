@@ -23,7 +23,6 @@
 //!    read.
 //!
 //! *Not for signal handlers:* one that interrupts a change would act on a half-changed state.
-//!
 //! *Cost:* [`enter`](Ceilings::enter) and [`leave`](Ceilings::leave) are a few loads and stores when the priority need
 //! not change. When it must, each costs a read and a change. Measured (pair of bare changes between real-time
 //! priorities = 1): reads by `sched_getparam` add 0.13 each, by `sched_getattr` 0.17; `sched_setparam` instead of

@@ -25,11 +25,9 @@
 //! becomes not recoverable, whereupon the kernel hands them on to tasks that get no data. The word of a slot then names a
 //! thread that does not exist, for ever: its cells and its place in the table are lost until the region is deleted.
 //!
-//! *Fork.* The page of the keeper is wiped in the child, which holds nothing, and makes a keeper of its own when it needs
-//! one.
-//!
-//! *Cost:* none for a thread that holds nothing at its end, but a walk of its list. The first hand-over makes a thread
-//! with a stack of 256 KiB, of which it touches two pages; each lock costs two context switches.
+//! *Fork.* The page of the keeper is wiped in the child, which holds nothing, and makes a keeper of its own when it
+//! needs one. *Cost:* none for a thread that holds nothing at its end, but a walk of its list. The first hand-over
+//! makes a thread with a stack of 256 KiB, of which it touches two pages; each lock costs two context switches.
 #![allow(unsafe_code)]
 
 use crate::adoption::{self, Desk};
