@@ -249,11 +249,9 @@ impl Me {
     /// the list. No operation of this thread [relies on](Self::rely_on_attachment) the attachment any more.
     pub unsafe fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
-        if let Some(index) = places.iter().position(|place| {
-            place
-                .get()
-                .is_some_and(|attachment| attachment.base == base)
-        }) {
+        let is_it =
+            |place: &Cell<Option<Attachment>>| place.get().is_some_and(|it| it.base == base);
+        if let Some(index) = places.iter().position(is_it) {
             let last = places.len() - 1;
             places[index].swap(&places[last]);
             places[last].take();

@@ -236,6 +236,17 @@ pub enum Mode {
     Shared = 1,
 }
 
+impl Mode {
+    #[inline]
+    pub(crate) const fn of(writes: bool) -> Self {
+        if writes {
+            Self::Exclusive
+        } else {
+            Self::Shared
+        }
+    }
+}
+
 /// How a lock was acquired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]

@@ -103,12 +103,7 @@ pub const fn pack(lock: Lock, mode: Mode) -> u32 {
 pub fn unpack(address: u64, what: u32) -> (Lock, Mode) {
     let traits = Traits::from_bits_truncate((what >> 8) as u8);
     let lock = Lock::new(address as usize, Kind::from_number(what as u8)).with(traits);
-    let mode = if what & READS != 0 {
-        Mode::Shared
-    } else {
-        Mode::Exclusive
-    };
-    (lock, mode)
+    (lock, Mode::of(what & READS == 0))
 }
 
 impl HeldLock {

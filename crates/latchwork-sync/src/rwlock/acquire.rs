@@ -3,7 +3,6 @@
 use super::Preference;
 use super::guard::{ReadGuard, WriteGuard};
 use super::lock::RwLock;
-use super::report;
 use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::Sharing;
 use crate::time::Deadline;
@@ -19,7 +18,7 @@ macro_rules! calls {
         #[track_caller]
         pub fn $enter(&self) -> $Guard<'_, T, S, P> {
             // Only success ends an endless wait.
-            let _ = report::enter::<_, _, $writes>(&self.raw, WaitMode::FOREVER);
+            let _ = self.raw.enter_observed::<$writes>(WaitMode::FOREVER);
             $Guard::new(self)
         }
 
@@ -27,14 +26,14 @@ macro_rules! calls {
         #[inline]
         #[track_caller]
         pub fn $try_enter(&self) -> Option<$Guard<'_, T, S, P>> {
-            report::try_enter::<_, _, $writes>(&self.raw).then(|| $Guard::new(self))
+            self.raw.try_enter_observed::<$writes>().then(|| $Guard::new(self))
         }
 
         #[doc = concat!("Acquires the lock to ", $to, ", or returns `None` once `deadline` has passed.")]
         #[inline]
         #[track_caller]
         pub fn $enter_until(&self, deadline: Deadline) -> Option<$Guard<'_, T, S, P>> {
-            let taken = report::enter::<_, _, $writes>(&self.raw, WaitMode::until(Some(deadline)));
+            let taken = self.raw.enter_observed::<$writes>(WaitMode::until(Some(deadline)));
             taken.is_ok().then(|| $Guard::new(self))
         }
 
@@ -58,7 +57,7 @@ macro_rules! calls {
         #[inline]
         #[track_caller]
         pub fn $enter_interruptible(&self, deadline: Option<Deadline>) -> Result<$Guard<'_, T, S, P>, Unfinished> {
-            report::enter::<_, _, $writes>(&self.raw, WaitMode::interruptible(deadline))?;
+            self.raw.enter_observed::<$writes>(WaitMode::interruptible(deadline))?;
             Ok($Guard::new(self))
         }
     };

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::lock::RwLock;
-use super::report;
 use super::{Preference, WritersFirst};
 use crate::sharing::{Private, Sharing};
 use core::fmt;
@@ -42,7 +41,7 @@ macro_rules! guards {
         impl<T: ?Sized, S: Sharing, P: Preference> Drop for $Guard<'_, T, S, P> {
             #[inline]
             fn drop(&mut self) {
-                report::releasing(&self.lock.raw);
+                self.lock.raw.report_release();
                 // SAFETY: the guard holds the lock in the way that this call ends, and is not used after this.
                 unsafe { self.lock.raw.$unlock() }
             }
@@ -75,7 +74,7 @@ impl<'a, T: ?Sized, S: Sharing, P: Preference> WriteGuard<'a, T, S, P> {
         let lock = ManuallyDrop::new(this).lock;
         // SAFETY: the guard holds the lock to write, and is not dropped.
         unsafe { lock.raw.downgrade() };
-        report::downgraded(&lock.raw);
+        lock.raw.report_downgrade();
         ReadGuard::new(lock)
     }
 }

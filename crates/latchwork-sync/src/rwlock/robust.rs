@@ -75,7 +75,6 @@ mod guard;
 mod lock;
 mod owner_died;
 mod raw;
-mod unpinned;
 
 pub use self::error::LockError;
 #[cfg(all(feature = "foreign", not(loom)))]

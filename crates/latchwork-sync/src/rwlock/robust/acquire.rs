@@ -6,15 +6,16 @@ use super::guard::{RobustReadGuard, RobustWriteGuard, my_id};
 use super::lock::RobustRwLock;
 use super::owner_died::OwnerDied;
 use super::raw::Entered;
-use crate::mutex::{Acquired, WaitMode};
+use crate::mutex::{Acquired, Pinned, Unpinned, WaitMode, methods_of_unpinned};
 use crate::task;
 use crate::time::Deadline;
 use crate::torn_safe;
+use core::ops::Deref;
 use core::pin::Pin;
 
-pub(super) type ReadResult<'a, T, const READERS: usize> =
+type ReadResult<'a, T, const READERS: usize> =
     Result<RobustReadGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
-pub(super) type WriteResult<'a, T, const READERS: usize> =
+type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
 /// The five calls that acquire a lock to read, or to write.
@@ -137,5 +138,36 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     fn owner_died(&self) -> LockError<'_, T, READERS> {
         task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
         LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self)))
+    }
+}
+
+/// The compiler's message for a lock that is used through a plain reference: see [`Pinned`].
+#[allow(clippy::missing_errors_doc)]
+impl<'a, T: ?Sized, const READERS: usize> Unpinned<RobustRwLock<T, READERS>>
+where
+    T: 'a,
+{
+    methods_of_unpinned! {
+        read() -> ReadResult<'a, T, READERS>;
+        try_read() -> ReadResult<'a, T, READERS>;
+        read_until(deadline: Deadline) -> ReadResult<'a, T, READERS>;
+        write() -> WriteResult<'a, T, READERS>;
+        try_write() -> WriteResult<'a, T, READERS>;
+        write_until(deadline: Deadline) -> WriteResult<'a, T, READERS>;
+        read_interruptible(deadline: Option<Deadline>) -> ReadResult<'a, T, READERS>;
+        write_interruptible(deadline: Option<Deadline>) -> WriteResult<'a, T, READERS>;
+        #[cfg(not(loom))]
+        read_for(timeout: core::time::Duration) -> ReadResult<'a, T, READERS>;
+        #[cfg(not(loom))]
+        write_for(timeout: core::time::Duration) -> WriteResult<'a, T, READERS>;
+    }
+}
+
+/// Not for use: see [`Pinned`].
+#[doc(hidden)]
+impl<T: ?Sized, const READERS: usize> Deref for RobustRwLock<T, READERS> {
+    type Target = Unpinned<Self>;
+    fn deref(&self) -> &Unpinned<Self> {
+        Unpinned::of(self)
     }
 }
