@@ -8,8 +8,8 @@ use crate::TaskError;
 pub use crate::condvar::steps::{Awake, Call, Pause, nap_in_region};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
-    RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished,
-    WaitMode, WaitWake,
+    RawError, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished, WaitMode,
+    WaitWake,
 };
 pub use crate::rwlock::robust::{
     robust_rwlock_consistent, robust_rwlock_enter, robust_rwlock_leave,
@@ -204,8 +204,8 @@ pub(crate) fn robust_status(
 
 /// The plain locks. Those with their owner's ID in the word detect misuse; the others only an unlock of a free lock.
 macro_rules! plain_locks {
-    ($($lock:ident: $take:ident, $owner:ident;)*) => { $(
-        impl<S: Sharing> ForeignLock for $lock<S> {
+    ($($lock:ident$(<$S:ident>)?: $take:ident, $owner:ident;)*) => { $(
+        impl$(<$S: Sharing>)? ForeignLock for $lock$(<$S>)? {
             fn lock(&self, blocking: Blocking) -> c_int {
                 if self.is_owned_by_me() {
                     return if blocking == Blocking::Try { EBUSY } else { EDEADLK };
@@ -223,7 +223,7 @@ macro_rules! plain_locks {
             }
 
             fn lock_again(&self, awake: &Awake<'_>) -> c_int {
-                status(self.acquire_again(awake.arrival()).map(|()| true), 0)
+                status(self.acquire_again(awake.arrival).map(|()| true), 0)
             }
 
             fn sleep_place(&self) -> SleepPlace<'_> {
@@ -253,38 +253,12 @@ macro_rules! plain_locks {
     };
 }
 plain_locks! {
-    WaitWake: lock_interruptibly, ownerless;
-    Protect: lock_interruptibly, ownerless;
-    Throughput: lock_interruptibly, owned;
-    Inherit: lock_uninterruptibly, owned;
-    InheritPlain: lock_uninterruptibly, owned;
-}
-
-impl ForeignLock for Spin {
-    fn lock(&self, blocking: Blocking) -> c_int {
-        lock_uninterruptibly(self, blocking)
-    }
-
-    unsafe fn unlock(&self) -> c_int {
-        if !ForeignLock::is_locked(self) {
-            return EPERM;
-        }
-        // SAFETY: by the caller's contract.
-        unsafe { RawLock::unlock(self) };
-        0
-    }
-
-    fn lock_again(&self, _: &Awake<'_>) -> c_int {
-        lock_uninterruptibly(self, Blocking::Forever)
-    }
-
-    fn is_locked(&self) -> bool {
-        lock_api::RawMutex::is_locked(self)
-    }
-
-    fn may_be_held_by_me(&self) -> bool {
-        ForeignLock::is_locked(self)
-    }
+    WaitWake<S>: lock_interruptibly, ownerless;
+    Protect<S>: lock_interruptibly, ownerless;
+    Spin: lock_uninterruptibly, ownerless;
+    Throughput<S>: lock_interruptibly, owned;
+    Inherit<S>: lock_uninterruptibly, owned;
+    InheritPlain<S>: lock_uninterruptibly, owned;
 }
 
 impl ForeignLock for RecursiveMutex<()> {
@@ -317,7 +291,7 @@ impl ForeignLock for RecursiveMutex<()> {
     }
 
     fn lock_again(&self, awake: &Awake<'_>) -> c_int {
-        core::mem::forget(RecursiveMutex::lock_again(self, awake.arrival()));
+        core::mem::forget(RecursiveMutex::lock_again(self, awake.arrival));
         0
     }
 

@@ -42,12 +42,17 @@ impl Spin {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != 0
+    }
+
     #[cold]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         loop {
             let polled = Burst::SPINLOCK.poll(|| {
                 // Relaxed: only `try_lock` acquires the lock.
-                (self.word.load(Ordering::Relaxed) == 0 && self.try_lock()).then_some(())
+                (!self.is_locked() && self.try_lock()).then_some(())
             });
             if polled.is_some() {
                 return true;
@@ -89,4 +94,4 @@ unsafe impl RawLock for Spin {
     }
 }
 
-crate::mutex::implement_lock_api!({} Spin, |lock: &Spin| lock.word.load(Ordering::Relaxed) != 0);
+crate::mutex::implement_lock_api!({} Spin, Spin::is_locked);

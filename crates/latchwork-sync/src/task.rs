@@ -107,7 +107,7 @@ impl Me {
     /// The calling thread; cheap after the first call.
     #[inline]
     pub fn get() -> Result<Self, TaskError> {
-        let current = CurrentOrNone::get();
+        let current = Self::current_or_none();
         if current.tid() == 0 {
             refresh()
         } else {
@@ -118,7 +118,7 @@ impl Me {
     /// The calling thread, without making a record.
     #[inline]
     pub fn current_or_none() -> CurrentOrNone {
-        CurrentOrNone::get()
+        CurrentOrNone { record: record() }
     }
 
     /// The thread's ID in its PID namespace, which is not 0.

@@ -64,7 +64,8 @@ pub struct Pause<'a> {
 
 /// A wait whose sleep is over, until the mutex is acquired.
 pub struct Awake<'a> {
-    arrival: Relock,
+    /// How to acquire the mutex.
+    pub(crate) arrival: Relock,
     turn: Option<Turn<'a>>,
     is_notified: bool,
 }
@@ -143,11 +144,6 @@ impl<'a> Pause<'a> {
 }
 
 impl Awake<'_> {
-    /// How to acquire the mutex.
-    pub(crate) fn arrival(&self) -> Relock {
-        self.arrival
-    }
-
     /// Reports that the mutex was acquired, or refused: the next of those released with the caller is woken.
     pub fn taken(&mut self) {
         self.turn = None;

@@ -1,7 +1,7 @@
 //! What the calling task does with its ceilings: see [the data](super::ceiling).
 
 use super::ceiling::{Ceilings, REQUESTED};
-use super::{CurrentOrNone, Me, TaskError};
+use super::{Me, TaskError};
 use crate::sys::scheduling;
 use core::cell::Cell;
 use rustix::io::Errno;
@@ -47,7 +47,7 @@ impl Ceilings {
     /// not be changed.
     #[inline]
     fn current() -> &'static Self {
-        &CurrentOrNone::get().record.ceilings
+        &Me::current_or_none().record.ceilings
     }
 
     /// Raises the calling task to `ceiling` (1 to [`HIGHEST`]), which it holds from now on.

@@ -80,11 +80,6 @@ pub struct CurrentOrNone {
 }
 
 impl CurrentOrNone {
-    #[inline]
-    pub(super) fn get() -> Self {
-        Self { record: record() }
-    }
-
     /// The thread's ID in its PID namespace; 0 if it has no record.
     #[inline]
     pub fn tid(self) -> u32 {
