@@ -27,9 +27,8 @@
 //!   for an answer that does not come. From 5 on the keeper is named, and has announced or linked the node.
 //!
 //! *Waiters* are not woken: they sleep with the bit `WAITERS`, which the change keeps, and with the time-outs of all
-//! sleeps on such words. A sleep that begins with the giver's ID in the expected value is refused by the kernel once the
-//! word has changed.
-//! *Signal handlers:* both threads block signals, so that nothing else is announced meanwhile.
+//! sleeps on such words. A sleep that begins with the giver's ID in the expected value is refused by the kernel once
+//! the word has changed. *Signal handlers:* both threads block signals, so that nothing else is announced meanwhile.
 //! *Orderings:* the request's Release and Acquire hand the node's links to the keeper, the answer's hand the word back.
 //! *Checked by:* `tests/loom_keeper.rs` (both threads die, at each pair of steps; negative twins), `tests/kill_keeper.rs`.
 #![allow(unsafe_code)]

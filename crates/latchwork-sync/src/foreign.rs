@@ -132,15 +132,6 @@ impl ErrorNumber for TaskError {
     }
 }
 
-impl ErrorNumber for Unfinished {
-    fn error_number(self) -> c_int {
-        match self {
-            Self::TimedOut => ETIMEDOUT,
-            Self::Interrupted => EINTR,
-        }
-    }
-}
-
 impl<F: ErrorNumber> ErrorNumber for RawError<F> {
     fn error_number(self) -> c_int {
         match self {
@@ -177,7 +168,8 @@ fn lock_interruptibly<P: Interruptible<Fault: ErrorNumber>>(lock: &P, blocking: 
     match blocking {
         Blocking::Interruptible(deadline) => match lock.acquire_interruptible(deadline) {
             Ok(Ok(())) => 0,
-            Ok(Err(unfinished)) => unfinished.error_number(),
+            Ok(Err(Unfinished::TimedOut)) => ETIMEDOUT,
+            Ok(Err(Unfinished::Interrupted)) => EINTR,
             Err(fault) => fault.error_number(),
         },
         blocking => lock_uninterruptibly(lock, blocking),

@@ -18,6 +18,29 @@
 //! for another task to enter as a reader waits for ever in the same cases. `try_read` never waits. Writing
 //! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
 //! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
+/// What a guard of a reader/writer lock does with its data: it lends `&T`.
+macro_rules! lend {
+    ({$($generics:tt)*} $Guard:ty) => {
+        // SAFETY: a shared guard gives `&T` and nothing else.
+        unsafe impl<T: ?Sized + Sync, $($generics)*> Sync for $Guard {}
+
+        impl<T: ?Sized, $($generics)*> core::ops::Deref for $Guard {
+            type Target = T;
+            #[inline]
+            fn deref(&self) -> &T {
+                // SAFETY: the guard keeps writers out.
+                unsafe { &*self.lock.data.get() }
+            }
+        }
+
+        impl<T: ?Sized + core::fmt::Debug, $($generics)*> core::fmt::Debug for $Guard {
+            fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                (**self).fmt(formatter)
+            }
+        }
+    };
+}
+
 mod acquire;
 mod guard;
 mod lock;

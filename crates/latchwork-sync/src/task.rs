@@ -2,8 +2,7 @@
 //!
 //! Each thread has a [`Record`], in memory that the kernel wipes in the child of every fork or memory-copying clone. So
 //! its fields never belong to another process: after a fork, a raw clone, or in a new thread the ID reads 0, which
-//! sends the fast path to [`refresh`]. No `pthread_atfork` handler is involved (a raw clone would bypass it), and the
-//! fast path has one branch.
+//! sends the fast path to [`refresh`]. No `pthread_atfork` handler takes part (a raw clone would bypass it). The fast path has one branch.
 //!
 //! Invariants
 //! 1. `record()` is either the thread's own record, filled in for the process that the thread is in now, or a record
@@ -139,8 +138,7 @@ impl Me {
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// Calls `operation` with the robust list, which it only reads; returns `none` in the child of a fork, where the
-    /// record is wiped.
+    /// Lets `operation` read the robust list; returns `none` in the child of a fork, where the record is wiped.
     fn with_list<R>(self, none: R, operation: impl FnOnce(&Head) -> R) -> R {
         match self.record.head.get() {
             // SAFETY: the head that `refresh` has set lives as long as the thread, which is the calling one: a `Me` is
@@ -200,8 +198,7 @@ impl Me {
         self.record.checked.set(address);
     }
 
-    /// Counts the entries of the robust list, and returns the corrected budget; 0 in the child of a fork, where the
-    /// record is wiped.
+    /// Counts the entries of the robust list, and returns the corrected budget; 0 in the child of a fork.
     #[cold]
     pub fn recount(self) -> i32 {
         let budget = self.with_list(0, |head| MAX_HELD - head.links().count() as i32);
@@ -349,8 +346,7 @@ fn ask_for_end() {
     });
 }
 
-/// Called by the key when the thread ends. What the thread holds may be released by a later function of another key:
-/// so it is handed over as late as [`thread_end::ROUNDS`] allow if one round has passed already.
+/// Called by the key when the thread ends, in up to [`thread_end::ROUNDS`] rounds: see the module.
 ///
 /// # Safety
 /// The thread does not return to code that uses its attachments.

@@ -1,5 +1,4 @@
-//! Rests: where tasks do little but move a lock between processors, each waits for a moment without a poll, so that
-//! another task has the lock for itself.
+//! Rests: moments without a poll, in which another task has the lock for itself.
 
 use super::speed::{polls_in, ticks_in};
 use crate::atomic::spin_hint;

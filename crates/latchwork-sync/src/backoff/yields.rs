@@ -1,5 +1,4 @@
-//! Yields: a waiter yields its processor to the owner, unless other tasks need the processor for themselves. Bursts: a
-//! fixed number of polls, without a yield.
+//! Yields to the owner, unless other tasks need the processor for themselves; and bursts, which are without a yield.
 
 use crate::atomic::spin_hint;
 use crate::sys::clock::coarse;

@@ -234,8 +234,7 @@ pub(super) struct GatheringWaiter<'a> {
 }
 
 impl<'a> GatheringWaiter<'a> {
-    /// Sleeps until released. Returns how the sleep ended, how to acquire the mutex, and a `Turn` to drop once
-    /// the mutex is acquired or refused.
+    /// Sleeps until released. The `Turn` is to be dropped once the mutex is acquired or refused.
     pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Relock, Turn<'a>) {
         let ticket = &self.gathering.ticket;
         let compared = unless_fault!(

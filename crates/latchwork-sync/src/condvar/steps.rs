@@ -19,8 +19,7 @@ use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
 
-/// A sleeper in a region watches the region's tasks, which takes another system call than `Call`. It sleeps in
-/// this library, at most for so long at a time.
+/// A sleeper in a region watches its tasks by another system call than `Call`: in this library, for so long at a time.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
@@ -82,11 +81,9 @@ impl<'a> Pause<'a> {
             Flag::Private => condvar.gathering.enter(lock, queue),
             Flag::Shared => None,
         };
+        let crowd = || Waiter::Crowd(condvar.crowd.enter(S::FLAG));
         Self {
-            waiter: match gathering {
-                Some(waiter) => Waiter::Gathering(waiter),
-                None => Waiter::Crowd(condvar.crowd.enter(S::FLAG)),
-            },
+            waiter: gathering.map_or_else(crowd, Waiter::Gathering),
             sharing: S::FLAG,
             deadline,
         }

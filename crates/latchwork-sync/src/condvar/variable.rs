@@ -1,5 +1,4 @@
-//! The condition variable, and its waits with mutexes whose guards are released and acquired as they are. The argument is
-//! in [the parent](super).
+//! The condition variable, and its waits with plain mutexes. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::Waited;

@@ -108,8 +108,7 @@ pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     }
 }
 
-/// A lock, or any other object that tasks wait for: its address, kind and traits. Safe code cannot claim that memory at
-/// the address is the lock's:
+/// A lock, or any other object that tasks wait for. Safe code cannot claim that memory at the address is the lock's:
 ///
 /// ```compile_fail,E0451
 /// use latchwork::check::hook::{Kind, Lock};

@@ -41,8 +41,7 @@ pub struct HeldLock {
     pub since: AtomicU64,
     /// Kind, traits, mode, depth: see [`pack`].
     pub what: AtomicU32,
-    /// Its class, by the number that its process gave it; 0: not known yet.
-    /// (The highest bit is set if at least two tasks have acquired it.)
+    /// Its class, by its process's number; 0: not known yet. (The highest bit: at least two tasks have acquired it.)
     pub class: AtomicU32,
 }
 
@@ -130,8 +129,7 @@ impl HeldLock {
     }
 }
 
-// Relaxed in all of this file unless stated otherwise: an access by the owning task, or a read whose result may be
-// stale.
+// Relaxed in this file unless stated otherwise: an access by the owning task, or a read that may be stale.
 impl TaskRecord {
     /// Makes it the record of a task that holds no lock and waits for none.
     #[inline]

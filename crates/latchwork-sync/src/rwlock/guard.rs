@@ -4,10 +4,9 @@
 use super::lock::RwLock;
 use super::{Preference, WritersFirst};
 use crate::sharing::{Private, Sharing};
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::{Deref, DerefMut};
+use core::ops::DerefMut;
 
 macro_rules! guards {
     ($($(#[$doc:meta])* $Guard:ident to $to:literal, ended by $unlock:ident)*) => {$(
@@ -18,8 +17,7 @@ macro_rules! guards {
             not_send: PhantomData<*const ()>,
         }
 
-        // SAFETY: a shared guard gives `&T` and nothing else.
-        unsafe impl<T: ?Sized + Sync, S: Sharing, P: Preference> Sync for $Guard<'_, T, S, P> {}
+        lend!({S: Sharing, P: Preference} $Guard<'_, T, S, P>);
 
         impl<'a, T: ?Sized, S: Sharing, P: Preference> $Guard<'a, T, S, P> {
             #[doc = concat!("The guard of a lock that the calling task has just acquired to ", $to, ".")]
@@ -29,27 +27,12 @@ macro_rules! guards {
             }
         }
 
-        impl<T: ?Sized, S: Sharing, P: Preference> Deref for $Guard<'_, T, S, P> {
-            type Target = T;
-            #[inline]
-            fn deref(&self) -> &T {
-                // SAFETY: the guard keeps writers out.
-                unsafe { &*self.lock.data.get() }
-            }
-        }
-
         impl<T: ?Sized, S: Sharing, P: Preference> Drop for $Guard<'_, T, S, P> {
             #[inline]
             fn drop(&mut self) {
                 self.lock.raw.report_release();
                 // SAFETY: the guard holds the lock in the way that this call ends, and is not used after this.
                 unsafe { self.lock.raw.$unlock() }
-            }
-        }
-
-        impl<T: ?Sized + fmt::Debug, S: Sharing, P: Preference> fmt::Debug for $Guard<'_, T, S, P> {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                (**self).fmt(formatter)
             }
         }
     )*};

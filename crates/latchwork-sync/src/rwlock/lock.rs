@@ -25,8 +25,7 @@ use core::fmt;
 /// A panic releases the lock; there is no poisoning. The guards of a private lock must not be dropped in the
 /// child of a fork. The death of a holder leaves the lock held.
 ///
-/// The data lies beside the lock word of eight bytes. Without contention, lock and unlock cost one atomic
-/// read-modify-write each.
+/// The lock word takes eight bytes. Without contention, lock and unlock cost one atomic read-modify-write each.
 #[repr(C)]
 pub struct RwLock<T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
     pub(super) raw: RawRwLock<S, P>,

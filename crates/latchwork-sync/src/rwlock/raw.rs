@@ -67,13 +67,12 @@
 //! *After the lock is free* a releasing task uses only its address, in wake-ups. That is why the last reader
 //! leaves in two steps if any task waits: it reads what it needs between the two.
 //!
-//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it
-//! does not know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*:
-//! newcomers stay out, and releases hand the lock to starving readers and writers in alternation, until no task
-//! starves. At most 63 tasks starve at a time; further ones wait until there is room in the count. Starvation
-//! takes precedence over real-time priority, once for each task that starves. (A starving reader may not see
-//! that readers have been called, if another reader has set `CALL_READERS` again since. It is called when that
-//! reader enters, together with all readers that may join.)
+//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it does not
+//! know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
+//! releases hand the lock to starving readers and writers in alternation, until no task starves. At most 63 tasks
+//! starve at a time; further ones wait until there is room in the count. Starvation takes precedence over real-time
+//! priority, once for each task that starves. (A starving reader may not see that readers have been called, if another
+//! reader has set `CALL_READERS` again since. That reader calls it as it enters, with all readers that may join.)
 //!
 //! *Hostile events:* after EINTR a waiter waits again. After the death of a holder, or of a woken task on its way, the
 //! lock stays as it is for ever (a [robust mutex](crate::mutex::Robust) reports deaths). Fork: see [`Private`]. A

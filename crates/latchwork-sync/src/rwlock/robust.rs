@@ -1,5 +1,4 @@
-//! The robust reader/writer lock: a writer's death is reported to the next task, a reader's death releases what
-//! it held.
+//! The robust reader/writer lock: a writer's death is reported to the next task, a reader's releases what it held.
 //!
 //! Not recursive: a task that would wait for itself gets [`LockError::Deadlock`]. No priority inheritance.
 //! Source: the *big-reader lock* of Linux (`brlock`: a writer checks a slot of each reader), built from

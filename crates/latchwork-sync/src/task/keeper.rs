@@ -17,9 +17,8 @@
 //! *A thread that really dies alone*, by the bare system call `exit`, runs no code of this library. The kernel hands on
 //! what it held, at once. (Only unsafe code can do that.)
 //!
-//! The order: life-words, locks, tails. So the keeper's list is as every list: life-words in front of locks, tails behind
-//! them. While locks follow their slot's life-word, a kill may mark a lock before the life-word; see
-//! `region/sweep.rs`.
+//! They pass in the order of every list: life-words, locks, tails. While locks follow their slot's life-word, a kill
+//! may mark a lock before the life-word; see `region/sweep.rs`.
 //!
 //! *No keeper* (no memory, a limit on threads), or more locks than the kernel walks: the locks are *lost*. Their state
 //! becomes not recoverable, whereupon the kernel hands them on to tasks that get no data. The word of a slot then names a
@@ -106,7 +105,8 @@ pub(super) unsafe fn hand_over(head: &Head, tid: u32, end: usize) {
                     }
                 }
             };
-            if let Some(session) = session.as_ref().filter(|session| session.has_room()) {
+            let has_room = |to: &&Session| to.0.count.load(Ordering::Relaxed) < MOST;
+            if let Some(session) = session.as_ref().filter(has_room) {
                 adoption::give(head, node, unlink, || session.ask(node, at_end, tid));
             } else if at_end == AtEnd::Keep {
                 // They stay on the list, and all that follow are lost, too.
@@ -169,10 +169,6 @@ impl Session {
             futex::wait(&page.keeper, 0, Sharing::Private, None);
         }
         self.is_ready()
-    }
-
-    fn has_room(&self) -> bool {
-        self.0.count.load(Ordering::Relaxed) < MOST
     }
 
     /// Has the keeper take a node, which is unlinked and announced.

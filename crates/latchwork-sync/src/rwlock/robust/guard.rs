@@ -4,18 +4,15 @@
 //! 1. A guard is made from a pinned lock, by the task that acquired it; a [`RobustReadGuard`] and a
 //!    [`RobustWriteGuard`] give access to whole data only.
 //! 2. Data that a writer left torn is accessible through an [`OwnerDied`](super::OwnerDied) only, which holds the lock to write.
-//!
-//! A guard records which task acquired its lock. In the child of a fork, which holds nothing, dropping it aborts.
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
 use crate::edit::Edit;
 use crate::relocatable::Relocatable;
 use crate::task::Me;
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::{Deref, DerefMut};
+use core::ops::DerefMut;
 use core::pin::Pin;
 
 /// The calling task's ID, after it has acquired a lock.
@@ -52,28 +49,8 @@ pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
     not_send: PhantomData<*const ()>,
 }
 
-macro_rules! lend {
-    ($($Guard:ident),*) => {$(
-        // SAFETY: a shared guard gives `&T` and nothing else.
-        unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for $Guard<'_, T, READERS> {}
-
-        impl<T: ?Sized, const READERS: usize> Deref for $Guard<'_, T, READERS> {
-            type Target = T;
-            #[inline]
-            fn deref(&self) -> &T {
-                // SAFETY: the guard keeps writers out.
-                unsafe { &*self.lock.data.get() }
-            }
-        }
-
-        impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for $Guard<'_, T, READERS> {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                (**self).fmt(formatter)
-            }
-        }
-    )*};
-}
-lend!(RobustReadGuard, RobustWriteGuard);
+lend!({const READERS: usize} RobustReadGuard<'_, T, READERS>);
+lend!({const READERS: usize} RobustWriteGuard<'_, T, READERS>);
 
 impl<'a, T: ?Sized, const READERS: usize> RobustReadGuard<'a, T, READERS> {
     #[inline]
