@@ -3,6 +3,20 @@
 //! For one event that others depend on: a start, an end, a result that is there. [`Completion::complete`] lets
 //! one waiter pass, [`Completion::complete_all`] all of them, also those that come later.
 //!
+//! ```
+//! use latchwork::completion::Completion;
+//!
+//! static LOADED: Completion = Completion::new();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| LOADED.complete());
+//!     LOADED.wait();
+//! });
+//! // The waiter has taken the token. All waiters pass from now on:
+//! assert!(!LOADED.try_wait());
+//! LOADED.complete_all();
+//! assert!(LOADED.try_wait() && LOADED.try_wait());
+//! ```
+//!
 //! # How it works
 //! Source: `Documentation/scheduler/completion.rst` of Linux.
 //!
@@ -58,21 +72,7 @@ fn taken(state: u64) -> Option<u64> {
     }
 }
 
-/// Something that will be done once, several times, or for all waiters.
-///
-/// ```
-/// use latchwork::completion::Completion;
-///
-/// static LOADED: Completion = Completion::new();
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| LOADED.complete());
-///     LOADED.wait();
-/// });
-/// // The waiter has taken the token. All waiters pass from now on:
-/// assert!(!LOADED.try_wait());
-/// LOADED.complete_all();
-/// assert!(LOADED.try_wait() && LOADED.try_wait());
-/// ```
+/// Something that will be done once, several times, or for all waiters: see the [module](self).
 ///
 /// A waiter that has returned may free the completion, or unmap its memory, at once, even if the call that let
 /// it pass has not returned. The condition is that no other task waits for it and no task will complete it

@@ -3,6 +3,19 @@
 //! For something that is created at its first use, in a region for instance: [`Once::call`] runs its function
 //! unless this or another task's call has already completed.
 //!
+//! ```
+//! use core::pin::Pin;
+//! use latchwork::once::Once;
+//!
+//! static ONCE: Once = Once::new();
+//! let mut runs = 0;
+//! for _ in 0..3 {
+//!     Pin::static_ref(&ONCE).call(|| runs += 1)?;
+//! }
+//! assert_eq!(runs, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # How it works
 //!
 //! | `done` | meaning | changed by |
@@ -18,22 +31,10 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::mutex::{LockError, Mutex, Robust};
 use core::pin::Pin;
 
-/// An initialisation that survives the death of the task that runs it, for threads and processes.
+/// An initialisation that survives the death of the task that runs it, for threads and processes: see the
+/// [module](self).
 ///
 /// 48 bytes; it must not move: static, in a region, or pinned. (For threads alone, std's is smaller.)
-///
-/// ```
-/// use core::pin::Pin;
-/// use latchwork::once::Once;
-///
-/// static ONCE: Once = Once::new();
-/// let mut runs = 0;
-/// for _ in 0..3 {
-///     Pin::static_ref(&ONCE).call(|| runs += 1)?;
-/// }
-/// assert_eq!(runs, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[repr(C)]
 pub struct Once {

@@ -18,6 +18,19 @@
 //! for another task to enter as a reader waits for ever in the same cases. `try_read` never waits. Writing
 //! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
 //! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
+//!
+//! ```
+//! use latchwork::rwlock::RwLock;
+//!
+//! let limits = RwLock::new([1, 2]);
+//! {
+//!     let (one, other) = (limits.read(), limits.read());
+//!     assert_eq!(*one, *other);
+//!     assert!(limits.try_write().is_none());
+//! }
+//! limits.write()[0] = 3;
+//! ```
+
 /// What a guard of a reader/writer lock does with its data: it lends `&T`.
 macro_rules! lend {
     ({$($generics:tt)*} $Guard:ty) => {

@@ -99,23 +99,17 @@ impl Gathering {
         queue: SleepPlace<'a>,
     ) -> Option<GatheringWaiter<'a>> {
         let mine = Binding::new(lock, queue)?;
-        let mut state = self.state.load(Ordering::Relaxed);
-        loop {
+        let entered = |state: u64| {
             let count = state & COUNT;
             let is_taken = unless_fault!(CondvarMixesMutexes, Binding::of(state) != mine, false);
-            if count == COUNT || count != 0 && is_taken {
-                return None;
-            }
-            let next = mine.0 << COUNT_BITS | (count + 1);
-            // Acquire: pairs with the Release of waiters that have left: they are in no queue any more.
-            match self
-                .state
-                .compare_exchange(state, next, Ordering::Acquire, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => state = now,
-            }
-        }
+            let is_refused = count == COUNT || count != 0 && is_taken;
+            (!is_refused).then_some(mine.0 << COUNT_BITS | (count + 1))
+        };
+        // Acquire: pairs with the Release of waiters that have left: they are in no queue any more.
+        let entered = self
+            .state
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, entered);
+        let state = entered.ok()?;
         if Binding::of(state) != mine {
             // A notifier that still uses the former binding must not find this waiter. Release: pairs with the
             // Acquire in `notify`, so that the notifier reads the new binding.

@@ -8,19 +8,7 @@ use crate::sharing::{Private, Sharing};
 use core::cell::UnsafeCell;
 use core::fmt;
 
-/// Data that many tasks may read at a time, or one may change.
-///
-/// ```
-/// use latchwork::rwlock::RwLock;
-///
-/// let limits = RwLock::new([1, 2]);
-/// {
-///     let (one, other) = (limits.read(), limits.read());
-///     assert_eq!(*one, *other);
-///     assert!(limits.try_write().is_none());
-/// }
-/// limits.write()[0] = 3;
-/// ```
+/// Data that many tasks may read at a time, or one may change: see the [module](super).
 ///
 /// A panic releases the lock; there is no poisoning. The guards of a private lock must not be dropped in the
 /// child of a fork. The death of a holder leaves the lock held.

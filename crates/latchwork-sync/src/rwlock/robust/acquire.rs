@@ -19,7 +19,7 @@ type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
 /// The five calls that acquire a lock to read, or to write.
-macro_rules! calls {
+macro_rules! robust_calls {
     (
         $Result:ident $with:ident $to:literal, while $sleeps:literal:
         $enter:ident $try_enter:ident $enter_until:ident $enter_for:ident $enter_interruptible:ident
@@ -74,11 +74,11 @@ macro_rules! calls {
 }
 
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
-    calls!(
+    robust_calls!(
         ReadResult read_with "read", while "a living writer holds it or waits for it, and while all seats are taken":
         read try_read read_until read_for read_interruptible
     );
-    calls!(
+    robust_calls!(
         WriteResult write_with "write", while "another living task holds it":
         write try_write write_until write_for write_interruptible
     );
