@@ -25,7 +25,7 @@ impl Tasks {
     /// Creates `count` tasks that hold nothing.
     pub fn new(count: usize) -> Self {
         Self {
-            records: (0..count).map(|_| TaskRecord::new()).collect(),
+            records: (0..count).map(|_| TaskRecord::default()).collect(),
             stated: Vec::new(),
         }
     }

@@ -27,21 +27,19 @@
 //!   for an answer that does not come. From 5 on the keeper is named, and has announced or linked the node.
 //!
 //! *Waiters* are not woken: they sleep with the bit `WAITERS`, which the change keeps, and with the time-outs of all
-//! sleeps on such words. A sleep that begins with the giver's ID in the expected value is refused by the kernel once the
-//! word has changed.
-//!
-//! *Signal handlers:* both threads block signals, so that nothing else is announced meanwhile.
-//!
+//! sleeps on such words. A sleep that begins with the giver's ID in the expected value is refused by the kernel once
+//! the word has changed. *Signal handlers:* both threads block signals, so that nothing else is announced meanwhile.
 //! *Orderings:* the request's Release and Acquire hand the node's links to the keeper, the answer's hand the word back.
 //! *Checked by:* `tests/loom_keeper.rs` (both threads die, at each pair of steps; negative twins), `tests/kill_keeper.rs`.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_bits::TID_MASK;
 use crate::sys::robust_list::{Head, Node};
 
 /// The word by which a giver and the keeper take turns. All zero: no request.
+#[derive(Default)]
 #[repr(transparent)]
 pub struct Desk(AtomicU32);
 
@@ -51,14 +49,6 @@ const ANSWERED: u32 = 2;
 const KILLED: u32 = 3;
 
 impl Desk {
-    const_unless_loom! {
-        /// No request.
-        #[cfg_attr(not(loom), allow(dead_code, reason = "for models: elsewhere it lies in memory of zeros"))]
-        pub fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-
     /// Asks the keeper, and waits for its answer. One thread at a time.
     pub fn ask(&self) {
         // Release, and Acquire below: see the module.
@@ -105,19 +95,11 @@ impl Desk {
     }
 }
 
-#[cfg(loom)]
-impl Default for Desk {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The giver's part: `unlink` unlinks the node, `ask` returns when the keeper has it.
 pub fn give(head: &Head, node: &Node, unlink: impl FnOnce(), ask: impl FnOnce()) {
     let before = head.announce(node, 0);
     unlink();
-    let settles_early = unless_fault!(GiverSettlesEarly, false, true);
-    if settles_early {
+    if unless_fault!(GiverSettlesEarly, false, true) {
         head.settle(before);
     }
     ask();

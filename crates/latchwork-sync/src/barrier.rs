@@ -1,7 +1,7 @@
 //! Barriers: no task continues before all have arrived.
 //!
 //! For phases of a computation that several tasks go through together: each calls [`Barrier::wait`], which
-//! returns when all have called it. A barrier can be used any number of times.
+//! returns when all have called it.
 //!
 //! ```
 //! use latchwork::barrier::Barrier;
@@ -26,14 +26,13 @@
 //! The state is one word, so each arrival, withdrawal and opening is one compare-and-swap: there is no instant
 //! between them for a kill to hit. The last task to arrive opens the round and wakes all.
 //!
-//! *No wake-up is lost:* a sleeper's futex call compares the whole word, round included, and the opening
-//! changes the round before it wakes. *Orderings:* AcqRel on the word: whatever any task did before its arrival
-//! is visible after the opening. *Death:* a task that died after it arrived counts as arrived. The others wait
-//! for a task that will never arrive: use the timed wait, which withdraws. If the last task is killed between
-//! opening and waking, in a region its death wakes the others (if its process has a task there, see `sleep.rs`;
-//! a thread that ever waited here is one). *Rounds* wrap after 65,536, which a sleeper would have to miss
-//! entirely. *Lifetime:* sleepers read the word after the opening, so the barrier must live until all have
-//! returned. *Frozen:* size 8, alignment 4.
+//! *No wake-up is lost:* a sleeper's futex call compares the whole word, round included, and the opening changes the
+//! round before it wakes. *Orderings:* AcqRel on the word: whatever any task did before its arrival is visible after
+//! the opening. *Death:* a task that died after it arrived counts as arrived. The others wait for a task that will
+//! never arrive: use the timed wait, which withdraws. If the last task is killed between opening and waking, in a
+//! region its death wakes the others (if its process has a task there, see `sleep.rs`; a thread that ever waited here
+//! is one). *Rounds* wrap after 65,536, which a sleeper would have to miss entirely. *Lifetime:* sleepers read the word
+//! after the opening, so the barrier must live until all have returned. *Frozen:* size 8, alignment 4.
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Kind, Waiting};
@@ -45,21 +44,10 @@ use core::marker::PhantomData;
 const ARRIVED: u32 = 0xffff;
 const ROUND: u32 = 1 << 16;
 
-/// A meeting point for a fixed number of tasks. It can be used any number of times.
+/// A meeting point for a fixed number of tasks, which can be used any number of times: see the [module](self).
 ///
-/// ```
-/// use latchwork::barrier::Barrier;
-///
-/// static START: Barrier = Barrier::new(2);
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| START.wait());
-///     START.wait();
-/// });
-/// ```
-///
-/// It may be freed when all of its tasks have returned, not as soon as one has: a task that slept reads the
-/// word once more. If a task is killed before it arrives, the others wait for ever, except in the timed wait,
-/// which withdraws.
+/// It may be freed when all of its tasks have returned, not as soon as one has: a task that slept reads the word once
+/// more. If a task is killed before it arrives, the others wait for ever, except in the timed wait, which withdraws.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Barrier<S: Sharing = Private> {

@@ -6,12 +6,15 @@
 //! ```
 //! use latchwork::completion::Completion;
 //!
-//! static READY: Completion = Completion::new();
-//!
+//! static LOADED: Completion = Completion::new();
 //! std::thread::scope(|scope| {
-//!     scope.spawn(|| READY.complete_all());
-//!     READY.wait();
+//!     scope.spawn(|| LOADED.complete());
+//!     LOADED.wait();
 //! });
+//! // The waiter has taken the token. All waiters pass from now on:
+//! assert!(!LOADED.try_wait());
+//! LOADED.complete_all();
+//! assert!(LOADED.try_wait() && LOADED.try_wait());
 //! ```
 //!
 //! # How it works
@@ -29,13 +32,10 @@
 //! token. Both steps are read-modify-writes of one word, so they are ordered. If the waiter's step comes first,
 //! the completer wakes the waiter; otherwise the waiter finds the token.
 //!
-//! *Lifetime.* A completer's last access is the step that makes its token visible; afterwards it passes only
-//! the address to the kernel, and that memory may already have another use. A waiter's last access is the step
-//! that takes the token. So a waiter that has returned may free the completion at once if no other task waits
-//! for it or will complete it. After `complete_all` that holds when all waiters have returned.
-//!
-//! *Orderings:* a completer's Release pairs with a waiter's Acquire through a chain of read-modify-writes. No
-//! step is a plain store.
+//! *Lifetime.* A completer's last access is the step that makes its token visible; afterwards it passes only the
+//! address to the kernel, and that memory may already have another use. A waiter's last access is the step that takes
+//! the token. So a waiter that has returned may free the completion at once, as [`Completion`] says. *Orderings:* a
+//! completer's Release pairs with a waiter's Acquire through a chain of read-modify-writes. No step is a plain store.
 //!
 //! *Death:* a waiter that is killed takes no token and stays counted, which costs needless wake-ups. In a
 //! region its death wakes the other waiters, since it may have consumed a wake-up. So does the death of a
@@ -47,9 +47,7 @@
 
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Kind, Waiting};
-#[cfg(not(loom))]
-use crate::sharing::Shared;
-use crate::sharing::{Private, Sharing};
+use crate::sharing::{Private, Sharing, constructors};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
@@ -74,18 +72,7 @@ fn taken(state: u64) -> Option<u64> {
     }
 }
 
-/// Something that will be done once, several times, or for all waiters.
-///
-/// ```
-/// use latchwork::completion::Completion;
-///
-/// static LOADED: Completion = Completion::new();
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| LOADED.complete());
-///     LOADED.wait();
-/// });
-/// assert!(!LOADED.try_wait());
-/// ```
+/// Something that will be done once, several times, or for all waiters: see the [module](self).
 ///
 /// A waiter that has returned may free the completion, or unmap its memory, at once, even if the call that let
 /// it pass has not returned. The condition is that no other task waits for it and no task will complete it
@@ -98,34 +85,7 @@ pub struct Completion<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl Completion<Private> {
-    /// A completion with nothing done yet, for the threads of this process.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::new_in()
-    }
-}
-
-#[cfg(not(loom))]
-impl Completion<Shared> {
-    /// A completion with nothing done yet, for every process that maps it.
-    ///
-    /// In a region, a task that is killed while it waits, or as it completes, leaves no waiter asleep. A
-    /// process that uses this after a fork, through inherited references alone, has to
-    /// join (`latchwork::region::Region::join`) the region first.
-    #[must_use]
-    pub const fn shared() -> Self {
-        Self::new_in()
-    }
-}
-
-#[cfg(not(loom))]
-impl Default for Completion<Private> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+constructors!(Completion, "A completion with nothing done yet", a death "while it waits, or as it completes,");
 
 impl<S: Sharing> Completion<S> {
     const_unless_loom! {
@@ -223,8 +183,7 @@ impl<S: Sharing> Completion<S> {
                 Some(left) => Some(left - 1),
                 None => gives_up.then(|| state - 1),
             };
-            // Acquire: pairs with the completer's Release. Relaxed: no token was taken, the waiter sleeps
-            // again.
+            // Acquire: pairs with the completer's Release. Relaxed: no token was taken, the waiter sleeps again.
             let before = self
                 .state
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, leave);

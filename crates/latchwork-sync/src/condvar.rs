@@ -28,12 +28,11 @@
 //! condition variable; for inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
 //!
 //! Waiters sleep in one of two places. The *crowd* is for shared condition variables, and for waiters of a
-//! [`Private`](crate::sharing::Private) one that use another mutex than the gathering's. There a `notify_all`
-//! wakes all waiters, which then contend for the mutex. The *gathering* is for the waiters of a private
-//! condition variable that use the same mutex. There a notification *releases* waiters: each is woken when it
-//! can have the mutex, or shortly before. Until then it is *requeued*: the kernel moves it to another word
-//! without waking it. That word is the mutex's, or the *relay*, a word of the condition variable on which each
-//! woken waiter wakes the next.
+//! [`Private`](crate::sharing::Private) one that use another mutex than the gathering's. There a `notify_all` wakes all
+//! waiters, which then contend for the mutex. The *gathering* is for the waiters of a private condition variable that
+//! use the same mutex. There a notification *releases* waiters: each is woken when it can have the mutex, or shortly
+//! before. Until then it is *requeued*: the kernel moves it to another word without waking it. That word is the
+//! mutex's, or the *relay*, a word of the condition variable on which each woken waiter wakes the next.
 //!
 //! | mutex | `notify_one` | `notify_all` | a released waiter |
 //! | --- | --- | --- | --- |
@@ -50,8 +49,7 @@
 //! | `relay` | at least the number of sleepers on this word | + the number requeued, by the notifier that requeued them; −1 by a task that is about to wake one |
 //!
 //! Invariants
-//! 1. A waiter counts itself, reads the ticket, and begins its `DeathWatch` (`sleep.rs`) while it holds
-//!    the mutex.
+//! 1. A waiter counts itself, reads the ticket, and begins its `DeathWatch` (`sleep.rs`) while it holds the mutex.
 //! 2. A notification advances the ticket before it wakes or requeues.
 //! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.
 //! 4. All waiters that are counted in `state`, asleep on the ticket or wherever they were requeued, use the
@@ -79,73 +77,75 @@
 //! mutex in front of that lock: each has to be woken once in any case, so the gate, which saves the sleep,
 //! saves nothing here, and on the word their priorities count at once.
 //!
-//! *Requeued to the relay:* the notifier raises the count once the waiters sleep there, and then wakes the
-//! first two. Each wake-up takes one from the count first. If the wake-up finds no sleeper, the count was that
-//! of a waiter that has given up, and the task takes the next. So the count is too low only between a
-//! notifier's requeue and its addition, and this notifier wakes two after the addition. *Priorities on the
-//! relay:* each `notify_all` wakes the two sleepers with the highest priority, and each of them, when it has
-//! the mutex, wakes the first of those left. So a sleeper on the relay has two waiters of its own or a higher
-//! priority in front of it, awake or waiting for the mutex. If the mutex inherits priority, these lend its
-//! owner as much as the sleeper would.
+//! *Requeued to the relay:* the notifier raises the count once the waiters sleep there, and then wakes the first two.
+//! Each wake-up takes one from the count first. If the wake-up finds no sleeper, the count was that of a waiter that
+//! has given up, and the task takes the next. So the count is too low only between a notifier's requeue and its
+//! addition, and this notifier wakes two after the addition. *Priorities on the relay:* each `notify_all` wakes the two
+//! sleepers with the highest priority, and each of them, when it has the mutex, wakes the first of those left. So a
+//! sleeper on the relay has two waiters of its own or a higher priority in front of it, awake or waiting for the mutex.
+//! If the mutex inherits priority, these lend its owner as much as the sleeper would.
 //!
-//! *A deadline* ends the sleep on whichever word it is. The waiter then acquires the mutex in the usual way,
-//! however long that takes. [`Waited::TimedOut`] means that the waiter consumed no `notify_one`: the kernel
-//! says whether a waiter was woken, and a waiter that may have been requeued checks whether the ticket has
-//! moved. *A signal* whose handler runs may end a sleep as if notified.
+//! *A deadline* ends the sleep on whichever word it is. The waiter then acquires the mutex in the usual way, however
+//! long that takes. [`Waited::TimedOut`] means that the waiter consumed no `notify_one`: the kernel says whether a
+//! waiter was woken, and a waiter that may have been requeued checks whether the ticket has moved.
 //!
-//! *Death:* a waiter may be killed after `notify_one` chose it and before it read the predicate, or a notifier
-//! after it changed the predicate and before it notified. In a region the death wakes the other waiters, asleep
-//! or about to sleep, and they re-check the predicate as after a spurious wake-up. That holds by (1): a task
-//! that died after the waiter read the predicate is one whose death the waiter has not counted. It needs tasks
-//! of the region; a notifier must be one (see `sleep.rs`). Outside a region, between processes, this one
-//! notification is lost, as with POSIX: use `notify_all` there. For the same reason waiters of a shared
-//! condition variable are in the crowd: a chain of wake-ups would break with a task that dies, and stall while
-//! one is stopped. The threads of a gathering die, and are stopped, together. A leftover count (3) costs each
-//! later notification one system call. With a robust mutex a wait returns the mutex's result: `OwnerDied` if
-//! its owner died meanwhile.
+//! *Death:* a waiter may be killed after `notify_one` chose it and before it read the predicate, or a notifier after it
+//! changed the predicate and before it notified. In a region the death wakes the other waiters, asleep or about to
+//! sleep, and they re-check the predicate as after a spurious wake-up. That holds by (1): a task that died after the
+//! waiter read the predicate is one whose death the waiter has not counted. It needs tasks of the region; a notifier
+//! must be one (see `sleep.rs`). Outside a region, between processes, this one notification is lost, as with POSIX: use
+//! `notify_all` there. For the same reason waiters of a shared condition variable are in the crowd: a chain of wake-ups
+//! would break with a task that dies, and stall while one is stopped. The threads of a gathering die, and are stopped,
+//! together. A leftover count (3) costs each later notification one system call. With a robust mutex a wait returns the
+//! mutex's result: `OwnerDied` if its owner died meanwhile.
 //!
-//! *Requeue-PI*, the kernel's way to an inheriting mutex, has had bugs that crash the kernel, or hang a
-//! processor, when a requeue meets a deadlock of the application or a time-out. A test for them would trigger
-//! them. So requeue-PI is used only in versions of Linux that are known to be without them (6.18.36 and later
-//! of that series; 7.1.1 and later), and unless a sandbox forbids the calls. Elsewhere the relay is used, with
-//! this difference: each waiter is woken while the one before it has the mutex, and may sleep again. *A refused
-//! requeue:* the kernel refuses to requeue a waiter if the mutex's owner has died, if the requeue would
-//! complete a wait-for cycle, or if there is no memory. It then leaves that waiter, and those behind it in that
-//! notification, asleep, and no other call can wake them. So such waiters sleep for at most 10 s at a time and
-//! return if the ticket has moved. They cannot know whether they were refused, were requeued, or missed a
-//! notification between two sleeps; the notification may as well have been for another waiter. This is at most
-//! one needless wake-up in 10 s, and costs a sleeper its place among those of its own priority. *A mutex whose
-//! owner has died* reports that to each waiter that is notified.
+//! *Requeue-PI*, the kernel's way to an inheriting mutex, has had bugs that crash the kernel, or hang a processor, when
+//! a requeue meets a deadlock of the application or a time-out. A test for them would trigger them. So requeue-PI is
+//! used only in versions of Linux that are known to be without them (6.18.36 and later of that series; 7.1.1 and
+//! later), and unless a sandbox forbids the calls. Elsewhere the relay is used, with this difference: each waiter is
+//! woken while the one before it has the mutex, and may sleep again. *A refused requeue:* the kernel refuses to requeue
+//! a waiter if the mutex's owner has died, if the requeue would complete a wait-for cycle, or if there is no memory. It
+//! then leaves that waiter, and those behind it in that notification, asleep, and no other call can wake them. So such
+//! waiters sleep for at most 10 s at a time and return if the ticket has moved. They cannot know whether they were
+//! refused, were requeued, or missed a notification between two sleeps; the notification may as well have been for
+//! another waiter. This is at most one needless wake-up in 10 s, and costs a sleeper its place among those of its own
+//! priority.
 //!
-//! *Several mutexes:* one after another, as many as one likes. With several at once, a notification of a
-//! private condition variable wakes all waiters that came while others waited with another mutex. A shared one
-//! does not know which waiter has which mutex: `notify_one` may go to a waiter with another mutex.
-//!
-//! *Progress of a notification:* lock-free, not bounded: a notifier that finds the ticket moved by another task
-//! starts again. It allocates nothing and preserves `errno`, so a signal handler may notify.
-//!
-//! *Spurious wake-ups* happen: wait in a loop, or use `wait_while`. *Order:* as the kernel wakes: by real-time
-//! priority, then in order of arrival. On the relay a waiter of lower priority that was woken earlier may still
-//! come first. *Fork:* as for the mutex; a count may stay too high in the child. A child that returns from its
-//! parent's wait (a signal handler has forked) leaves a shared count to the parent. *Frozen:* size 24,
-//! alignment 8, zero = no waiters. *Cost:* without waiters a notification is two loads.
-//!
-//! *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters, each row of the first
-//! table, spurious wake-ups, deadlines, two and three mutexes, a death; negative twins), `tests/condvar.rs`,
-//! `tests/condvar_release.rs` (counts of sleeps, priorities), `tests/condvar_events.rs` (panics, forks, a
-//! sandbox), and the kill tests. The models leave out the sleeps of 10 s.
+//! *Progress of a notification:* lock-free, not bounded: a notifier that finds the ticket moved by another task starts
+//! again. It allocates nothing and preserves `errno`, so a signal handler may notify. *Spurious wake-ups* happen: wait
+//! in a loop, or use `wait_while`. *Order:* as the kernel wakes: by real-time priority, then in order of arrival. On
+//! the relay a waiter of lower priority that was woken earlier may still come first. *Fork:* as for the mutex; a count
+//! may stay too high in the child. A child that returns from its parent's wait (a signal handler has forked) leaves a
+//! shared count to the parent. *Frozen:* size 24, alignment 8, zero = no waiters. *Cost:* without waiters a
+//! notification is two loads. *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters,
+//! each row of the first table, spurious wake-ups, deadlines, two and three mutexes, a death; negative twins),
+//! `tests/condvar.rs`, `tests/condvar_release.rs` (counts of sleeps, priorities), `tests/condvar_events.rs` (panics,
+//! forks, a sandbox), and the kill tests. The models leave out the sleeps of 10 s.
 mod crowd;
-#[cfg(all(feature = "foreign", not(loom)))]
-mod futex_call;
 mod gathering;
+#[cfg(not(loom))]
+mod other_mutexes;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(crate) mod steps;
 mod variable;
-mod waited;
-#[cfg(not(loom))]
-mod with_recursive;
-#[cfg(not(loom))]
-mod with_robust;
 
 pub use self::variable::Condvar;
-pub use self::waited::Waited;
+
+/// How a timed wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// A notification, or a spurious wake-up: check the predicate.
+    Woken,
+    /// The deadline passed.
+    TimedOut,
+}
+
+impl Waited {
+    fn unless(timed_out: bool) -> Self {
+        if timed_out {
+            Self::TimedOut
+        } else {
+            Self::Woken
+        }
+    }
+}

@@ -74,11 +74,4 @@ macro_rules! edited_tuples {
         }
     };
 }
-edited_tuples!(A a);
-edited_tuples!(A a B b);
-edited_tuples!(A a B b C c);
-edited_tuples!(A a B b C c D d);
-edited_tuples!(A a B b C c D d E e);
-edited_tuples!(A a B b C c D d E e F f);
-edited_tuples!(A a B b C c D d E e F f G g);
-edited_tuples!(A a B b C c D d E e F f G g H h);
+crate::torn_safe::each_tuple!(edited_tuples);

@@ -5,23 +5,22 @@
 #![allow(unsafe_code, missing_docs)]
 
 use crate::TaskError;
-use crate::atomic::AtomicU32;
-use crate::condvar::steps::nap;
-pub use crate::condvar::steps::{Awake, Call, Pause};
+pub use crate::condvar::steps::{Awake, Call, Pause, nap_in_region};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
-    RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished,
-    WaitMode, WaitWake,
+    RawError, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished, WaitMode,
+    WaitWake,
 };
-use crate::rwlock::RobustRwLock;
+pub use crate::rwlock::robust::{
+    robust_rwlock_consistent, robust_rwlock_enter, robust_rwlock_leave,
+    robust_rwlock_leave_inconsistent,
+};
 use crate::sharing::Sharing;
-use crate::sleep::DeathWatch;
 use crate::spin::Spin;
-use crate::sys::futex::Sharing as Flag;
+pub use crate::task::id as task_id;
 use crate::task::{self, Me};
 use crate::time::Deadline;
 use core::convert::Infallible;
-use core::pin::Pin;
 use libc::{
     EAGAIN, EBUSY, EDEADLK, EINTR, EINVAL, ENOMEM, ENOSYS, ENOTRECOVERABLE, ENOTSUP, EOWNERDEAD,
     EPERM, ETIMEDOUT, c_int,
@@ -38,7 +37,7 @@ pub enum Blocking {
 }
 
 impl Blocking {
-    fn wait_mode(self) -> WaitMode {
+    pub(crate) fn wait_mode(self) -> WaitMode {
         match self {
             Self::Forever => WaitMode::FOREVER,
             Self::Try => WaitMode::TRY,
@@ -46,12 +45,6 @@ impl Blocking {
             Self::Interruptible(deadline) => WaitMode::interruptible(deadline),
         }
     }
-}
-
-/// The calling task's ID.
-#[must_use]
-pub fn task_id() -> u32 {
-    task::id()
 }
 
 /// A lock of any protocol. Results are 0 or an error number.
@@ -64,7 +57,9 @@ pub trait ForeignLock {
     fn lock_again(&self, awake: &Awake<'_>) -> c_int;
     fn is_locked(&self) -> bool;
     /// Whether the calling task holds it, as far as the lock knows.
-    fn may_be_held_by_me(&self) -> bool;
+    fn may_be_held_by_me(&self) -> bool {
+        self.is_owned_by_me()
+    }
     /// Whether the word names the calling task as its owner.
     fn is_owned_by_me(&self) -> bool {
         false
@@ -72,8 +67,7 @@ pub trait ForeignLock {
     fn consistent(&self) -> c_int {
         EINVAL
     }
-    /// Releases the lock with its data in an unknown state, or returns `EPERM`: the next owner gets
-    /// `EOWNERDEAD`.
+    /// Releases the lock with its data in an unknown state, or returns `EPERM`: the next owner gets `EOWNERDEAD`.
     fn unlock_inconsistent(&self) -> c_int {
         EINVAL
     }
@@ -95,7 +89,7 @@ pub trait ForeignLock {
 }
 
 /// The error number of a failure.
-trait ErrorNumber {
+pub(crate) trait ErrorNumber {
     fn error_number(self) -> c_int;
 }
 
@@ -138,15 +132,6 @@ impl ErrorNumber for TaskError {
     }
 }
 
-impl ErrorNumber for Unfinished {
-    fn error_number(self) -> c_int {
-        match self {
-            Self::TimedOut => ETIMEDOUT,
-            Self::Interrupted => EINTR,
-        }
-    }
-}
-
 impl<F: ErrorNumber> ErrorNumber for RawError<F> {
     fn error_number(self) -> c_int {
         match self {
@@ -183,54 +168,36 @@ fn lock_interruptibly<P: Interruptible<Fault: ErrorNumber>>(lock: &P, blocking: 
     match blocking {
         Blocking::Interruptible(deadline) => match lock.acquire_interruptible(deadline) {
             Ok(Ok(())) => 0,
-            Ok(Err(unfinished)) => unfinished.error_number(),
+            Ok(Err(Unfinished::TimedOut)) => ETIMEDOUT,
+            Ok(Err(Unfinished::Interrupted)) => EINTR,
             Err(fault) => fault.error_number(),
         },
         blocking => lock_uninterruptibly(lock, blocking),
     }
 }
 
-/// Locks that do not know their owner: they detect only an unlock of a free lock.
-macro_rules! without_owner {
-    ($({$($sharing:ident)?} $lock:ty),*) => { $(
-        impl$(<$sharing: Sharing>)? ForeignLock for $lock {
-            fn lock(&self, blocking: Blocking) -> c_int {
-                lock_interruptibly(self, blocking)
-            }
-
-            unsafe fn unlock(&self) -> c_int {
-                if !self.is_locked() {
-                    return EPERM;
-                }
-                // SAFETY: by the caller's contract.
-                unsafe { self.release() };
-                0
-            }
-
-            fn lock_again(&self, awake: &Awake<'_>) -> c_int {
-                status(self.acquire_again(awake.arrival()).map(|()| true), 0)
-            }
-
-            fn is_locked(&self) -> bool {
-                self.is_locked()
-            }
-
-            fn may_be_held_by_me(&self) -> bool {
-                self.is_locked()
-            }
-
-            fn sleep_place(&self) -> SleepPlace<'_> {
-                Protocol::sleep_place(self)
-            }
+/// The result of a robust lock at this address; `Ok(true)`: it was taken from a dead owner.
+pub(crate) fn robust_status(
+    taken: Result<bool, RawError<impl ErrorNumber>>,
+    lock: *const (),
+    blocking: Blocking,
+) -> c_int {
+    match taken {
+        Ok(false) => 0,
+        Ok(true) => {
+            task::after_owner_death(lock.addr());
+            EOWNERDEAD
         }
-    )* };
+        // This task holds it: for `Try` that is no deadlock.
+        Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
+        Err(error) => error.error_number(),
+    }
 }
-without_owner!({S} WaitWake<S>, {S} Protect<S>);
 
-/// Locks with their owner's ID in the word.
-macro_rules! with_owner {
-    ($($lock:ident: $take:ident),*) => { $(
-        impl<S: Sharing> ForeignLock for $lock<S> {
+/// The plain locks. Those with their owner's ID in the word detect misuse; the others only an unlock of a free lock.
+macro_rules! plain_locks {
+    ($($lock:ident$(<$S:ident>)?: $take:ident, $owner:ident;)*) => { $(
+        impl$(<$S: Sharing>)? ForeignLock for $lock$(<$S>)? {
             fn lock(&self, blocking: Blocking) -> c_int {
                 if self.is_owned_by_me() {
                     return if blocking == Blocking::Try { EBUSY } else { EDEADLK };
@@ -239,63 +206,51 @@ macro_rules! with_owner {
             }
 
             unsafe fn unlock(&self) -> c_int {
-                if !self.is_owned_by_me() {
+                if !self.may_be_held_by_me() {
                     return EPERM;
                 }
-                // SAFETY: the word names this task as the owner.
+                // SAFETY: by the caller's contract.
                 unsafe { self.release() };
                 0
             }
 
             fn lock_again(&self, awake: &Awake<'_>) -> c_int {
-                status(self.acquire_again(awake.arrival()).map(|()| true), 0)
-            }
-
-            fn is_locked(&self) -> bool {
-                self.owner().is_some()
-            }
-
-            fn may_be_held_by_me(&self) -> bool {
-                self.is_owned_by_me()
-            }
-
-            fn is_owned_by_me(&self) -> bool {
-                self.owner() == Some(task::id())
+                status(self.acquire_again(awake.arrival).map(|()| true), 0)
             }
 
             fn sleep_place(&self) -> SleepPlace<'_> {
                 Protocol::sleep_place(self)
             }
+
+            plain_locks!($owner);
         }
     )* };
-}
-with_owner!(Throughput: lock_interruptibly, Inherit: lock_uninterruptibly, InheritPlain: lock_uninterruptibly);
-
-impl ForeignLock for Spin {
-    fn lock(&self, blocking: Blocking) -> c_int {
-        lock_uninterruptibly(self, blocking)
-    }
-
-    unsafe fn unlock(&self) -> c_int {
-        if !ForeignLock::is_locked(self) {
-            return EPERM;
+    (owned) => {
+        fn is_locked(&self) -> bool {
+            self.owner().is_some()
         }
-        // SAFETY: by the caller's contract.
-        unsafe { RawLock::unlock(self) };
-        0
-    }
 
-    fn lock_again(&self, _: &Awake<'_>) -> c_int {
-        lock_uninterruptibly(self, Blocking::Forever)
-    }
+        fn is_owned_by_me(&self) -> bool {
+            self.owner() == Some(task::id())
+        }
+    };
+    (ownerless) => {
+        fn is_locked(&self) -> bool {
+            self.is_locked()
+        }
 
-    fn is_locked(&self) -> bool {
-        lock_api::RawMutex::is_locked(self)
-    }
-
-    fn may_be_held_by_me(&self) -> bool {
-        ForeignLock::is_locked(self)
-    }
+        fn may_be_held_by_me(&self) -> bool {
+            self.is_locked()
+        }
+    };
+}
+plain_locks! {
+    WaitWake<S>: lock_interruptibly, ownerless;
+    Protect<S>: lock_interruptibly, ownerless;
+    Spin: lock_uninterruptibly, ownerless;
+    Throughput<S>: lock_interruptibly, owned;
+    Inherit<S>: lock_uninterruptibly, owned;
+    InheritPlain<S>: lock_uninterruptibly, owned;
 }
 
 impl ForeignLock for RecursiveMutex<()> {
@@ -328,7 +283,7 @@ impl ForeignLock for RecursiveMutex<()> {
     }
 
     fn lock_again(&self, awake: &Awake<'_>) -> c_int {
-        core::mem::forget(RecursiveMutex::lock_again(self, awake.arrival()));
+        core::mem::forget(RecursiveMutex::lock_again(self, awake.arrival));
         0
     }
 
@@ -356,17 +311,10 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
         if unsafe { self.acquire_free() }.is_some() {
             return 0;
         }
-        // SAFETY: a C lock does not move while it is held, as its manual requires.
-        match unsafe { self.acquire_in_budget(blocking.wait_mode()) } {
-            Ok(Acquired::Clean) => 0,
-            Ok(Acquired::OwnerDied) => {
-                task::after_owner_death(ForeignLock::address(self).addr());
-                EOWNERDEAD
-            }
-            // This task holds it: for `Try` that is no deadlock.
-            Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
-            Err(error) => error.error_number(),
-        }
+        // SAFETY: as above.
+        let taken = unsafe { self.acquire_in_budget(blocking.wait_mode()) };
+        let died = taken.map(|taken| taken == Acquired::OwnerDied);
+        robust_status(died, ForeignLock::address(self), blocking)
     }
 
     unsafe fn unlock(&self) -> c_int {
@@ -384,10 +332,6 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
 
     fn is_locked(&self) -> bool {
         self.owner().is_some()
-    }
-
-    fn may_be_held_by_me(&self) -> bool {
-        self.is_owned_by_me()
     }
 
     fn is_owned_by_me(&self) -> bool {
@@ -424,60 +368,4 @@ impl<P: RobustProtocol<Fault: ErrorNumber>> ForeignLock for Robust<P> {
         unsafe { Robust::unlock_inconsistent(self) };
         0
     }
-}
-
-/// Acquires a robust reader/writer lock without a guard.
-pub fn robust_rwlock_enter(
-    lock: Pin<&RobustRwLock<()>>,
-    writes: bool,
-    blocking: Blocking,
-) -> c_int {
-    // SAFETY: `Pin` keeps the lock in place.
-    match unsafe { lock.get_ref().enter(writes, blocking.wait_mode()) } {
-        Ok(answer) => answer,
-        // This task holds it: for `Try` that is no deadlock.
-        Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
-        Err(error) => error.error_number(),
-    }
-}
-
-/// Releases the lock as a reader or as the writer. Returns 0 or `EPERM`.
-pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
-    if lock.get_ref().leave() { 0 } else { EPERM }
-}
-
-/// Releases a writer's lock with the data in an unknown state. Returns 0 or `EPERM`.
-pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
-    if lock.get_ref().leave_inconsistent() {
-        0
-    } else {
-        EPERM
-    }
-}
-
-/// Declares the data whole. Returns 0 or `EINVAL`.
-pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
-    if lock.get_ref().declare_whole() {
-        0
-    } else {
-        EINVAL
-    }
-}
-
-/// Sleeps for a short time on a shared word in a region while it holds `expected`; `None` if it lies in no
-/// region. See [`Pause::nap_in_region`].
-///
-/// # Safety
-/// The word is valid memory until this returns.
-pub unsafe fn nap_in_region(
-    word: *const u32,
-    expected: u32,
-    deadline: Option<Deadline>,
-) -> Option<Option<c_int>> {
-    // SAFETY: valid by the caller's contract; an atomic has the same layout.
-    let word = unsafe { &*word.cast::<AtomicU32>() };
-    let watch = DeathWatch::begin(word, Flag::Shared);
-    watch
-        .is_of_region()
-        .then(|| nap(&watch, expected, deadline))
 }

@@ -3,8 +3,11 @@
 
 pub(crate) use latchwork_sys::model::{SOON, count_request, scene};
 
-use crate::mutex::{RobustProtocol, WaitWake};
+use crate::adoption::{self, Desk};
+use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WaitMode, WaitWake};
+use crate::rwlock::{Entered, RawRobust};
 use crate::sharing::Shared;
+use crate::task::Me;
 use crate::time::Deadline;
 
 /// The result of acquiring a robust lock.
@@ -22,20 +25,30 @@ pub enum Taken {
     Deadlock,
 }
 
-impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
-    fn from(error: crate::mutex::RawError<F>) -> Self {
+impl<F: core::fmt::Debug> From<RawError<F>> for Taken {
+    fn from(error: RawError<F>) -> Self {
         match error {
-            crate::mutex::RawError::NotRecoverable => Self::NotRecoverable,
-            crate::mutex::RawError::TimedOut => Self::TimedOut,
-            crate::mutex::RawError::Deadlock => Self::Deadlock,
+            RawError::NotRecoverable => Self::NotRecoverable,
+            RawError::TimedOut => Self::TimedOut,
+            RawError::Deadlock => Self::Deadlock,
             error => panic!("{error:?}"),
+        }
+    }
+}
+
+impl<F: core::fmt::Debug> From<Result<Acquired, RawError<F>>> for Taken {
+    fn from(result: Result<Acquired, RawError<F>>) -> Self {
+        match result {
+            Ok(Acquired::Clean) => Self::Clean,
+            Ok(Acquired::OwnerDied) => Self::OwnerDied,
+            Err(error) => error.into(),
         }
     }
 }
 
 /// A robust lock without data and guards, for a death that runs no destructor.
 #[derive(Default)]
-pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
+pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(Robust<P>);
 
 impl<P: RobustProtocol + Default> RobustLock<P> {
     /// Acquires the lock.
@@ -43,13 +56,8 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
     /// # Panics
     /// If the result has no counterpart in [`Taken`].
     pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
-        use crate::mutex::Acquired;
         // SAFETY: models keep their locks until all tasks have ended.
-        match unsafe { self.0.lock_raw(deadline) } {
-            Ok(Acquired::Clean) => Taken::Clean,
-            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
-            Err(error) => error.into(),
-        }
+        unsafe { self.0.lock_raw(deadline) }.into()
     }
 
     /// Declares the data whole.
@@ -72,7 +80,7 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
 pub struct Adoption {
     /// The lock.
     pub lock: RobustLock,
-    desk: crate::adoption::Desk,
+    desk: Desk,
 }
 
 impl Adoption {
@@ -80,26 +88,26 @@ impl Adoption {
     pub fn give(&self) {
         let node = self.lock.0.node();
         // SAFETY: models keep their locks, and a task's list, until all tasks have ended.
-        let head = unsafe { crate::task::Me::current_or_none().head() };
+        let head = unsafe { Me::current_or_none().head() };
         // SAFETY: the calling task holds the lock, which is announced when this is called.
         let unlink = || {
             let _ = unsafe { head.unlink(node, 0) };
         };
-        crate::adoption::give(head, node, unlink, || self.desk.ask());
+        adoption::give(head, node, unlink, || self.desk.ask());
     }
 
     /// The keeper's part, for one lock of the task with the ID `giver`.
     pub fn keep(&self, giver: u32) {
         self.desk.wait_for_request();
         let node = self.lock.0.node();
-        let me = crate::task::Me::current_or_none();
+        let me = Me::current_or_none();
         // SAFETY: as in `give`.
         let head = unsafe { me.head() };
         // SAFETY: the word names this task, and the node is announced, when this is called.
         let link = || {
             let _ = unsafe { head.link(node, 0, 0, 0) };
         };
-        crate::adoption::take(head, node, giver, me.tid(), link);
+        adoption::take(head, node, giver, me.tid(), link);
         self.desk.answer();
     }
 
@@ -110,11 +118,11 @@ impl Adoption {
 }
 
 /// A robust reader/writer lock without data and guards, for a death that runs no destructor.
-pub struct RobustReadWrite<const READERS: usize>(crate::rwlock::RawRobust<READERS>);
+pub struct RobustReadWrite<const READERS: usize>(RawRobust<READERS>);
 
 impl<const READERS: usize> Default for RobustReadWrite<READERS> {
     fn default() -> Self {
-        Self(crate::rwlock::RawRobust::new())
+        Self(RawRobust::new())
     }
 }
 
@@ -127,8 +135,6 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// # Panics
     /// If the result has no counterpart in [`Taken`].
     pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
-        use crate::mutex::WaitMode;
-        use crate::rwlock::Entered;
         // SAFETY: models keep their locks until all tasks have ended.
         let entered = unsafe {
             match self.0.read_free() {
@@ -148,13 +154,8 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// # Panics
     /// As for [`Self::read`].
     pub fn write(&self, deadline: Option<Deadline>) -> Taken {
-        use crate::mutex::{Acquired, WaitMode};
         // SAFETY: models keep their locks until all tasks have ended.
-        match unsafe { self.0.write(WaitMode::until(deadline)) } {
-            Ok(Acquired::Clean) => Taken::Clean,
-            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
-            Err(error) => error.into(),
-        }
+        unsafe { self.0.write(WaitMode::until(deadline)) }.into()
     }
 
     /// Declares the data whole.
@@ -168,10 +169,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// The calling task has the seat.
     pub unsafe fn unlock_read(&self, seat: usize) {
         // SAFETY: by the caller's contract.
-        unsafe {
-            self.0
-                .unlock_read(seat, crate::task::Me::current_or_none().tid())
-        };
+        unsafe { self.0.unlock_read(seat, Me::current_or_none().tid()) };
     }
 
     /// Releases the lock after writing.
@@ -180,10 +178,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// The calling task holds it to write.
     pub unsafe fn unlock_write(&self) {
         // SAFETY: by the caller's contract.
-        unsafe {
-            self.0
-                .unlock_write(crate::task::Me::current_or_none().tid())
-        };
+        unsafe { self.0.unlock_write(Me::current_or_none().tid()) };
     }
 
     /// Becomes a reader; returns its seat.
@@ -192,6 +187,6 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// As for [`Self::unlock_write`].
     pub unsafe fn downgrade(&self) -> usize {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.downgrade(crate::task::Me::current_or_none().tid()) }
+        unsafe { self.0.downgrade(Me::current_or_none().tid()) }
     }
 }

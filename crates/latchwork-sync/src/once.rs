@@ -1,18 +1,19 @@
-//! Once: an initialisation that runs once, in the first task that needs it, and again in another task if that
-//! one dies.
+//! Once: an initialisation that runs once, in the first task that needs it, and again in another task if that one dies.
 //!
 //! For something that is created at its first use, in a region for instance: [`Once::call`] runs its function
 //! unless this or another task's call has already completed.
 //!
 //! ```
+//! use core::pin::Pin;
 //! use latchwork::once::Once;
-//! use std::pin::Pin;
 //!
-//! static SET_UP: Once = Once::new();
-//!
-//! for _ in 0..2 {
-//!     Pin::static_ref(&SET_UP).call(|| println!("once")).unwrap();
+//! static ONCE: Once = Once::new();
+//! let mut runs = 0;
+//! for _ in 0..3 {
+//!     Pin::static_ref(&ONCE).call(|| runs += 1)?;
 //! }
+//! assert_eq!(runs, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # How it works
@@ -30,22 +31,10 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::mutex::{LockError, Mutex, Robust};
 use core::pin::Pin;
 
-/// An initialisation that survives the death of the task that runs it, for threads and processes.
+/// An initialisation that survives the death of the task that runs it, for threads and processes: see the
+/// [module](self).
 ///
 /// 48 bytes; it must not move: static, in a region, or pinned. (For threads alone, std's is smaller.)
-///
-/// ```
-/// use core::pin::Pin;
-/// use latchwork::once::Once;
-///
-/// static ONCE: Once = Once::new();
-/// let mut runs = 0;
-/// for _ in 0..3 {
-///     Pin::static_ref(&ONCE).call(|| runs += 1)?;
-/// }
-/// assert_eq!(runs, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[repr(C)]
 pub struct Once {

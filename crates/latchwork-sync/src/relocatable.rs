@@ -48,19 +48,12 @@ unsafe impl<T: Relocatable> Relocatable for Option<T> {}
 unsafe impl<T: Relocatable> Relocatable for MaybeUninit<T> {}
 
 macro_rules! relocatable_tuples {
-    ($($name:ident)*) => {
+    ($($name:ident $part:ident)*) => {
         // SAFETY: all parts are Relocatable.
         unsafe impl<$($name: Relocatable),*> Relocatable for ($($name,)*) {}
     };
 }
-relocatable_tuples!(A);
-relocatable_tuples!(A B);
-relocatable_tuples!(A B C);
-relocatable_tuples!(A B C D);
-relocatable_tuples!(A B C D E);
-relocatable_tuples!(A B C D E F);
-relocatable_tuples!(A B C D E F G);
-relocatable_tuples!(A B C D E F G H);
+crate::torn_safe::each_tuple!(relocatable_tuples);
 
 /// For the derive of `TornSafe`: what a field that is not pinned must be, namely `Unpin`.
 ///

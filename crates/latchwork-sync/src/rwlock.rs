@@ -9,10 +9,9 @@
 //! Use one where critical sections are long, or readers many. For critical sections below a microsecond a
 //! [`Mutex`](crate::mutex::Mutex) is as fast.
 //!
-//! *Preference* is a type, [`WritersFirst`] (the default) or [`ReadersFirst`]. It bounds for how long others
-//! may pass a waiter: a task that has waited for [`Preference::STARVES_AFTER`] has its turn before all that
-//! come later, readers and writers in alternation. (Starving readers enter together: a reader that came later
-//! may be the first of them.)
+//! *Preference* is a type, [`WritersFirst`] (the default) or [`ReadersFirst`]. It bounds for how long others may pass a
+//! waiter: a task that has waited for [`Preference::STARVES_AFTER`] has its turn before all that come later, readers
+//! and writers in alternation. (Starving readers enter together: a reader that came later may be the first of them.)
 //!
 //! *Reading while reading.* A task that acquires a read lock while it holds one waits for ever if a writer
 //! waits in between: always under `WritersFirst`, after the threshold under `ReadersFirst`. A reader that waits
@@ -23,24 +22,90 @@
 //! ```
 //! use latchwork::rwlock::RwLock;
 //!
-//! static ROUTES: RwLock<Vec<u32>> = RwLock::new(Vec::new());
-//! ROUTES.write().push(7);
-//! assert_eq!(ROUTES.read().first(), Some(&7));
+//! let limits = RwLock::new([1, 2]);
+//! {
+//!     let (one, other) = (limits.read(), limits.read());
+//!     assert_eq!(*one, *other);
+//!     assert!(limits.try_write().is_none());
+//! }
+//! limits.write()[0] = 3;
 //! ```
+
+/// What a guard of a reader/writer lock does with its data: it lends `&T`.
+macro_rules! lend {
+    ({$($generics:tt)*} $Guard:ty) => {
+        // SAFETY: a shared guard gives `&T` and nothing else.
+        unsafe impl<T: ?Sized + Sync, $($generics)*> Sync for $Guard {}
+
+        impl<T: ?Sized, $($generics)*> core::ops::Deref for $Guard {
+            type Target = T;
+            #[inline]
+            fn deref(&self) -> &T {
+                // SAFETY: the guard keeps writers out.
+                unsafe { &*self.lock.data.get() }
+            }
+        }
+
+        impl<T: ?Sized + core::fmt::Debug, $($generics)*> core::fmt::Debug for $Guard {
+            fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                (**self).fmt(formatter)
+            }
+        }
+    };
+}
+
 mod acquire;
 mod guard;
 mod lock;
-mod preference;
 mod raw;
 mod report;
-mod robust;
+pub(crate) mod robust;
 #[cfg(not(loom))]
 mod traits;
 
 pub use self::guard::{ReadGuard, WriteGuard};
 pub use self::lock::RwLock;
-pub use self::preference::{Preference, ReadersFirst, WritersFirst};
 pub use self::raw::RawRwLock;
 #[cfg(loom)]
 pub(crate) use self::robust::{Entered, RawRobust};
 pub use self::robust::{LockError, OwnerDied, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+
+use core::time::Duration;
+
+/// Which side a reader/writer lock prefers, and for how long. A program may implement its own:
+///
+/// ```
+/// use core::time::Duration;
+/// use latchwork::rwlock::{Preference, RwLock};
+/// use latchwork::sharing::Private;
+///
+/// struct Patient;
+/// impl Preference for Patient {
+///     const READERS_FIRST: bool = true;
+///     const STARVES_AFTER: Duration = Duration::from_millis(50);
+/// }
+/// static LOCK: RwLock<u32, Private, Patient> = RwLock::new_in(0);
+/// ```
+pub trait Preference: 'static {
+    /// Whether readers that come while a writer waits enter before that writer.
+    const READERS_FIRST: bool;
+    /// How long others may pass a waiter. Much shorter values cost throughput when there are more tasks than
+    /// CPUs: the time in which a task waits for its CPU counts as waiting.
+    const STARVES_AFTER: Duration = Duration::from_millis(5);
+}
+
+/// A reader that comes while a writer waits has to wait, too.
+#[derive(Debug)]
+pub struct WritersFirst;
+
+/// A writer waits until no reader holds the lock.
+#[derive(Debug)]
+pub struct ReadersFirst;
+
+impl Preference for WritersFirst {
+    const READERS_FIRST: bool = false;
+}
+
+impl Preference for ReadersFirst {
+    const READERS_FIRST: bool = true;
+}

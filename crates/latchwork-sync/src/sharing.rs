@@ -16,6 +16,41 @@
 
 use crate::sys::futex::Sharing as Flag;
 
+/// The constructors of a primitive, and its default. Models use `new_in`.
+macro_rules! constructors {
+    ($Type:ident, $what:literal, a death $when:literal) => {
+        #[cfg(not(loom))]
+        impl $Type<$crate::sharing::Private> {
+            #[doc = concat!($what, ", for the threads of this process.")]
+            #[must_use]
+            pub const fn new() -> Self {
+                Self::new_in()
+            }
+        }
+
+        #[cfg(not(loom))]
+        impl Default for $Type<$crate::sharing::Private> {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        #[cfg(not(loom))]
+        impl $Type<$crate::sharing::Shared> {
+            #[doc = concat!($what, ", for every process that maps it.")]
+            ///
+            #[doc = concat!("In a region, a task that is killed ", $when, " leaves no waiter asleep. A process that")]
+            /// uses this after a fork, through inherited references alone, has to join
+            /// (`latchwork::region::Region::join`) the region first.
+            #[must_use]
+            pub const fn shared() -> Self {
+                Self::new_in()
+            }
+        }
+    };
+}
+pub(crate) use constructors;
+
 mod sealed {
     pub trait Sealed {
         const FLAG: crate::sys::futex::Sharing;
@@ -30,7 +65,7 @@ pub trait Sharing: sealed::Sealed + 'static {}
 #[derive(Debug)]
 pub struct Private;
 
-/// For every process that maps the lock's memory, at any address. Works between threads, too.
+/// For every process that maps the lock's memory, at any address. It works between threads, too.
 #[derive(Debug)]
 pub struct Shared;
 

@@ -1,18 +1,16 @@
 //! Sleeping on a word, with or without a region that watches for deaths.
 //!
-//! A waiter sleeps on a word inside a region through that region, which wakes its sleepers when any of its
-//! tasks dies (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves
-//! no waiter asleep. Neither does a task that changed what the others wait for and was killed before it could
-//! notify them. Only *tasks* of the region are watched. A waiter becomes one here. A process that wakes others
-//! through references that it inherited, and has no thread that is a task, has to
-//! join (`latchwork::region::Region::join`) first. (A wake-up does not attach its caller: that would be too late for
-//! a kill before it, and is not async-signal-safe.)
+//! A waiter sleeps on a word inside a region through that region, which wakes its sleepers when any of its tasks dies
+//! (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves no waiter asleep.
+//! Neither does a task that changed what the others wait for and was killed before it could notify them. Only *tasks*
+//! of the region are watched. A waiter becomes one here. A process that wakes others through references that it
+//! inherited, and has no thread that is a task, has to join (`latchwork::region::Region::join`) first. (A wake-up does
+//! not attach its caller: that would be too late for a kill before it, and is not async-signal-safe.)
 //!
-//! *Deaths are counted from the beginning of a [`DeathWatch`]*, which has to come before the waiter's last check of
-//! its condition. Where the word alone decides whether to sleep (the kernel compares it as it enqueues), the
-//! watch may begin with the sleep itself: [`sleep`]. Where it does not, as in a condition variable, the watch
-//! begins under the mutex: a death between unlock and sleep may be that of the only task that would have
-//! changed the word.
+//! *Deaths are counted from the beginning of a [`DeathWatch`]*, which has to come before the waiter's last check of its
+//! condition. Where the word alone decides whether to sleep (the kernel compares it as it enqueues), the watch may
+//! begin with the sleep itself: [`sleep`]. Where it does not, as in a condition variable, the watch begins under the
+//! mutex: a death between unlock and sleep may be that of the only task that would have changed the word.
 //!
 //! Regions lie above this layer and register through [`Hooks`].
 #![allow(unsafe_code)]

@@ -26,19 +26,9 @@ use crate::hook::Traits;
 use crate::mutex::RawLock;
 use crate::time::Deadline;
 
-/// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex):
-///
-/// ```
-/// use latchwork::mutex::Mutex;
-/// use latchwork::spin::Spin;
-///
-/// static HITS: Mutex<u32, Spin> = Mutex::from_raw(Spin::new(), 0);
-/// *HITS.lock() += 1;
-/// ```
-///
-/// For critical sections of a few instructions whose owner is neither preempted nor killed: see the
-/// [module](self).
-#[derive(Debug)]
+/// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex), for critical sections of a few
+/// instructions whose owner is neither preempted nor killed: see the [module](self).
+#[derive(Debug, Default)]
 pub struct Spin {
     word: AtomicU32,
 }
@@ -52,12 +42,17 @@ impl Spin {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != 0
+    }
+
     #[cold]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         loop {
             let polled = Burst::SPINLOCK.poll(|| {
                 // Relaxed: only `try_lock` acquires the lock.
-                (self.word.load(Ordering::Relaxed) == 0 && self.try_lock()).then_some(())
+                (!self.is_locked() && self.try_lock()).then_some(())
             });
             if polled.is_some() {
                 return true;
@@ -67,12 +62,6 @@ impl Spin {
             }
             crate::sys::thread::yield_cpu();
         }
-    }
-}
-
-impl Default for Spin {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -105,4 +94,4 @@ unsafe impl RawLock for Spin {
     }
 }
 
-crate::mutex::implement_lock_api!({} Spin, |lock: &Spin| lock.word.load(Ordering::Relaxed) != 0);
+crate::mutex::implement_lock_api!({} Spin, Spin::is_locked);

@@ -2,8 +2,7 @@
 //!
 //! Each thread has a [`Record`], in memory that the kernel wipes in the child of every fork or memory-copying clone. So
 //! its fields never belong to another process: after a fork, a raw clone, or in a new thread the ID reads 0, which
-//! sends the fast path to [`refresh`]. No `pthread_atfork` handler is involved (a raw clone would bypass it), and the
-//! fast path has one branch.
+//! sends the fast path to [`refresh`]. No `pthread_atfork` handler takes part (a raw clone would bypass it). The fast path has one branch.
 //!
 //! Invariants
 //! 1. `record()` is either the thread's own record, filled in for the process that the thread is in now, or a record
@@ -40,18 +39,16 @@ use core::ptr::NonNull;
 mod attachment;
 mod boost;
 mod ceiling;
-mod error;
 mod keeper;
-mod owner_death;
 mod record;
 
-pub use self::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
+pub use self::attachment::{
+    Attachment, AttachmentParts, MAX_ATTACHMENTS, after_owner_death, set_owner_death_hook,
+};
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};
-pub use self::error::TaskError;
 pub use self::keeper::while_nothing_is_handed_over;
-pub use self::owner_death::{after_owner_death, set_owner_death_hook};
-pub use self::record::CurrentOrNone;
+pub use self::record::{CurrentOrNone, TaskError};
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
@@ -109,7 +106,7 @@ impl Me {
     /// The calling thread; cheap after the first call.
     #[inline]
     pub fn get() -> Result<Self, TaskError> {
-        let current = CurrentOrNone::get();
+        let current = Self::current_or_none();
         if current.tid() == 0 {
             refresh()
         } else {
@@ -120,7 +117,7 @@ impl Me {
     /// The calling thread, without making a record.
     #[inline]
     pub fn current_or_none() -> CurrentOrNone {
-        CurrentOrNone::get()
+        CurrentOrNone { record: record() }
     }
 
     /// The thread's ID in its PID namespace, which is not 0.
@@ -141,8 +138,7 @@ impl Me {
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// Calls `operation` with the robust list, which it only reads; returns `none` in the child of a fork, where the
-    /// record is wiped.
+    /// Lets `operation` read the robust list; returns `none` in the child of a fork, where the record is wiped.
     fn with_list<R>(self, none: R, operation: impl FnOnce(&Head) -> R) -> R {
         match self.record.head.get() {
             // SAFETY: the head that `refresh` has set lives as long as the thread, which is the calling one: a `Me` is
@@ -202,8 +198,7 @@ impl Me {
         self.record.checked.set(address);
     }
 
-    /// Counts the entries of the robust list, and returns the corrected budget; 0 in the child of a fork, where the
-    /// record is wiped.
+    /// Counts the entries of the robust list, and returns the corrected budget; 0 in the child of a fork.
     #[cold]
     pub fn recount(self) -> i32 {
         let budget = self.with_list(0, |head| MAX_HELD - head.links().count() as i32);
@@ -214,7 +209,16 @@ impl Me {
     /// Runs an operation that relies on an attachment: meanwhile no signal handler can end an attachment.
     #[inline]
     pub fn rely_on_attachment<R>(self, operation: impl FnOnce() -> R) -> R {
-        self.record.rely(operation)
+        struct Relying<'a>(&'a Cell<u32>);
+        impl Drop for Relying<'_> {
+            fn drop(&mut self) {
+                // The child of a fork in the operation begins at 0 again.
+                self.0.set(self.0.get().saturating_sub(1));
+            }
+        }
+        let relying = Relying(&self.record.relying);
+        relying.0.set(relying.0.get() + 1);
+        operation()
     }
 
     /// Whether one more region can be attached.
@@ -230,7 +234,7 @@ impl Me {
     /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
     pub unsafe fn attach(self, parts: AttachmentParts) {
         let count = self.record.attached.get();
-        self.record.attachments[count].set(Some(Attachment::new(parts)));
+        self.record.attachments[count].set(Some(Attachment(parts)));
         self.record.attached.set(count + 1);
         self.place_anchor();
     }
@@ -242,11 +246,9 @@ impl Me {
     /// the list. No operation of this thread [relies on](Self::rely_on_attachment) the attachment any more.
     pub unsafe fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
-        if let Some(index) = places.iter().position(|place| {
-            place
-                .get()
-                .is_some_and(|attachment| attachment.base == base)
-        }) {
+        let is_it =
+            |place: &Cell<Option<Attachment>>| place.get().is_some_and(|it| it.base == base);
+        if let Some(index) = places.iter().position(is_it) {
             let last = places.len() - 1;
             places[index].swap(&places[last]);
             places[last].take();
@@ -344,8 +346,7 @@ fn ask_for_end() {
     });
 }
 
-/// Called by the key when the thread ends. What the thread holds may be released by a later function of another key:
-/// so it is handed over as late as [`thread_end::ROUNDS`] allow if one round has passed already.
+/// Called by the key when the thread ends, in up to [`thread_end::ROUNDS`] rounds: see the module.
 ///
 /// # Safety
 /// The thread does not return to code that uses its attachments.

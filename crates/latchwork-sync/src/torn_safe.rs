@@ -68,6 +68,21 @@ macro_rules! each_number {
 #[doc(hidden)]
 pub use crate::each_number;
 
+/// Calls a macro with the types and the names of each tuple's parts.
+macro_rules! each_tuple {
+    ($macro:ident) => {
+        $macro!(A a);
+        $macro!(A a B b);
+        $macro!(A a B b C c);
+        $macro!(A a B b C c D d);
+        $macro!(A a B b C c D d E e);
+        $macro!(A a B b C c D d E e F f);
+        $macro!(A a B b C c D d E e F f G g);
+        $macro!(A a B b C c D d E e F f G g H h);
+    };
+}
+pub(crate) use each_tuple;
+
 macro_rules! torn_safe {
     ($($ty:ty),* $(,)?) => {$(
         // SAFETY: every bit pattern is valid, or the value is one byte and cannot be torn.
@@ -80,19 +95,12 @@ each_number!(torn_safe);
 unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
 
 macro_rules! tuples {
-    ($($name:ident)*) => {
+    ($($name:ident $part:ident)*) => {
         // SAFETY: no part's validity depends on another's.
         unsafe impl<$($name: TornSafe),*> TornSafe for ($($name,)*) {}
     };
 }
-tuples!(A);
-tuples!(A B);
-tuples!(A B C);
-tuples!(A B C D);
-tuples!(A B C D E);
-tuples!(A B C D E F);
-tuples!(A B C D E F G);
-tuples!(A B C D E F G H);
+each_tuple!(tuples);
 
 // SAFETY: no byte has a meaning.
 unsafe impl<T> TornSafe for MaybeUninit<T> {}

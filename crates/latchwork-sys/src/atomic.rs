@@ -26,7 +26,7 @@ mod of_loom {
     macro_rules! atomics {
         ($($name:ident: $word:ty;)*) => {$(
             /// Loom's type, with a point at which the task may die before each access.
-            #[derive(Debug)]
+            #[derive(Debug, Default)]
             pub struct $name(loom::sync::atomic::$name);
 
             impl $name {

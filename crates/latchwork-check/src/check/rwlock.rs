@@ -49,8 +49,8 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
 
     fn try_enter(&self, mode: Mode) -> bool {
         match mode {
-            Mode::Shared => self.inner().try_read(),
-            Mode::Exclusive => self.inner().try_write(),
+            Mode::Shared => self.inner().try_enter::<false>(),
+            Mode::Exclusive => self.inner().try_enter::<true>(),
         }
     }
 
@@ -75,8 +75,8 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
             let report = observer::report_before(deadline);
             let wait_mode = WaitMode::until(report.or(deadline));
             let entered = match mode {
-                Mode::Shared => self.inner().read(wait_mode),
-                Mode::Exclusive => self.inner().write(wait_mode),
+                Mode::Shared => self.inner().enter::<false>(wait_mode),
+                Mode::Exclusive => self.inner().enter::<true>(wait_mode),
             };
             match entered {
                 Ok(()) => return true,

@@ -1,23 +1,17 @@
 //! Budgets: a thread learns for each lock whether polls pay.
 
-#[cfg(not(loom))]
 use super::speed::polls_in;
-#[cfg(not(loom))]
 use crate::sys::own_record::{PLACES, with_habits};
 
 /// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
 /// on both processors, and the time in which no task has the lock.
-#[cfg(not(loom))]
 const SLEEP: u32 = 10;
 /// Where polls do not pay, one wait in so many polls nevertheless, for at most twice [`SLEEP`], to learn whether polls
 /// pay again.
-#[cfg(not(loom))]
 const PROBE: u8 = 16;
 /// The average is over about so many waits.
-#[cfg(not(loom))]
 const WEIGHT: u32 = 8;
 /// The highest cost of one wait that is counted, so that the sum does not overflow.
-#[cfg(not(loom))]
 const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
 
 /// How long one wait goes on polling after its [`FIRST_POLLS`](super::FIRST_POLLS), before it sleeps.
@@ -26,36 +20,29 @@ const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
 /// polls were in vain. If the average is more than a sleep costs, the thread sleeps at once: others can use the
 /// processor. Long yields do not count, since others had the processor meanwhile.
 pub struct Budget {
-    #[cfg(not(loom))]
     place: usize,
     most: u32,
 }
 
 impl Budget {
     /// At most `most` polls for the lock, or the part of a lock, at this address.
-    #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
     #[inline]
     pub fn at(address: usize, most: u32) -> Self {
-        #[cfg(loom)]
-        return Self { most: 0 };
-        #[cfg(not(loom))]
-        {
-            let place = (address >> 2 ^ address >> 6 ^ address >> 12) % PLACES;
-            let most = with_habits(|mine| {
-                if u32::from(mine.costs[place].get()) / WEIGHT < polls_in(SLEEP) {
-                    return most;
-                }
-                // Counted for each place, so that a thread that alternates between locks probes all of them.
-                let waits = mine.dear_waits[place].get().wrapping_add(1);
-                mine.dear_waits[place].set(waits);
-                if waits.is_multiple_of(PROBE) {
-                    most.min(polls_in(2 * SLEEP))
-                } else {
-                    0
-                }
-            });
-            Self { place, most }
-        }
+        let place = (address >> 2 ^ address >> 6 ^ address >> 12) % PLACES;
+        let most = with_habits(|mine| {
+            if u32::from(mine.costs[place].get()) / WEIGHT < polls_in(SLEEP) {
+                return most;
+            }
+            // Counted for each place, so that a thread that alternates between locks probes all of them.
+            let waits = mine.dear_waits[place].get().wrapping_add(1);
+            mine.dear_waits[place].set(waits);
+            if waits.is_multiple_of(PROBE) {
+                most.min(polls_in(2 * SLEEP))
+            } else {
+                0
+            }
+        });
+        Self { place, most }
     }
 
     /// How many polls this wait may make.
@@ -71,10 +58,8 @@ impl Budget {
     }
 
     /// To be called after the wait has made so many polls; `success`: it got the lock by them.
-    #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
     #[inline]
     pub fn made(&self, polls: u32, success: bool) {
-        #[cfg(not(loom))]
         if !self.is_spent() {
             let cost = polls + if success { 0 } else { polls_in(SLEEP) };
             with_habits(|mine| {
@@ -86,7 +71,7 @@ impl Budget {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -96,29 +81,20 @@ mod tests {
         std::thread::spawn(test).join().unwrap();
     }
 
+    /// One wait, with at most so many polls. Returns whether it could poll.
+    fn wait(polls: u32, success: bool) -> bool {
+        let budget = Budget::at(LOCK, 100);
+        budget.made(budget.most().min(polls), success);
+        !budget.is_spent()
+    }
+
     #[test]
     fn futile_polls_stop_and_one_wait_in_sixteen_probes() {
         on_a_thread(|| {
-            for _ in 0..4 * WEIGHT {
-                let budget = Budget::at(LOCK, 100);
-                budget.made(budget.most(), false);
-            }
-            let made = |waits| {
-                (0..waits)
-                    .filter(|_| {
-                        let budget = Budget::at(LOCK, 100);
-                        let polls = !budget.is_spent();
-                        budget.made(budget.most(), false);
-                        polls
-                    })
-                    .count()
-            };
-            assert_eq!(made(16 * 10), 10);
+            (0..4 * WEIGHT).for_each(|_| _ = wait(100, false));
+            assert_eq!((0..16 * 10).filter(|_| wait(100, false)).count(), 10);
             // After probes that succeed at once the thread polls again.
-            for _ in 0..16 * 4 * WEIGHT {
-                let budget = Budget::at(LOCK, 100);
-                budget.made(budget.most().min(1), true);
-            }
+            (0..16 * 4 * WEIGHT).for_each(|_| _ = wait(1, true));
             assert!((0..16).all(|_| !Budget::at(LOCK, 100).is_spent()));
         });
     }
@@ -127,9 +103,8 @@ mod tests {
     fn polls_that_succeed_cheaply_go_on() {
         on_a_thread(|| {
             for _ in 0..1000 {
-                let budget = Budget::at(LOCK, 100);
-                assert_eq!(budget.most(), 100);
-                budget.made(1, true);
+                assert_eq!(Budget::at(LOCK, 100).most(), 100);
+                assert!(wait(1, true));
             }
         });
     }
@@ -138,13 +113,10 @@ mod tests {
     #[test]
     fn a_few_futile_polls_do_not_stop_polling() {
         on_a_thread(|| {
-            for wait in 0..1000 {
-                let budget = Budget::at(LOCK, 100);
-                let success = wait % 10 != 0;
-                if success {
-                    assert!(!budget.is_spent());
-                }
-                budget.made(if success { 1 } else { budget.most() }, success);
+            for number in 0..1000 {
+                let success = number % 10 != 0;
+                let polled = wait(if success { 1 } else { 100 }, success);
+                assert!(polled || !success);
             }
         });
     }
@@ -152,10 +124,7 @@ mod tests {
     #[test]
     fn locks_have_separate_budgets() {
         on_a_thread(|| {
-            for _ in 0..4 * WEIGHT {
-                let budget = Budget::at(LOCK, 100);
-                budget.made(budget.most(), false);
-            }
+            (0..4 * WEIGHT).for_each(|_| _ = wait(100, false));
             assert_eq!(Budget::at(LOCK + 4, 100).most(), 100);
         });
     }

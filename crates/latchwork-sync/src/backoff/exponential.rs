@@ -1,5 +1,4 @@
-//! Exponential backoff: polls at growing distances, for a cache line that a peer is writing. Each poll takes the line
-//! from the peer.
+//! Exponential backoff: polls at growing distances, for a cache line that a peer is writing.
 
 use crate::atomic::{AtomicU8, Ordering::Relaxed, spin_hint};
 

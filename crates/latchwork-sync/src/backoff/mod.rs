@@ -24,25 +24,51 @@
 //! therefore upper bounds; where polls are compared with the cost of a sleep, their speed is measured once per process
 //! (`speed.rs`). Models do not poll.
 
+#[cfg(not(loom))]
 mod budget;
 #[cfg(not(loom))]
-mod burst;
-#[cfg(not(loom))]
 mod exponential;
+#[cfg(not(loom))]
 mod rest;
 #[cfg(not(loom))]
 mod speed;
+#[cfg(not(loom))]
 mod yields;
 
-pub use budget::Budget;
+#[cfg(loom)]
+pub use of_models::{Budget, rest_if_contended, yield_if_brief};
 #[cfg(not(loom))]
-pub use burst::Burst;
-#[cfg(not(loom))]
-pub use exponential::ExponentialBackoff;
-pub use rest::{REPORTED_REST, REST, rest_if_contended};
-#[cfg(not(loom))]
-pub use yields::poll_briefly;
-pub use yields::yield_if_brief;
+pub use {
+    budget::Budget,
+    exponential::ExponentialBackoff,
+    rest::rest_if_contended,
+    yields::{Burst, poll_briefly, yield_if_brief},
+};
+
+/// Models do not poll.
+#[cfg(loom)]
+mod of_models {
+    pub struct Budget;
+
+    impl Budget {
+        pub fn at(_: usize, _: u32) -> Self {
+            Self
+        }
+        pub fn most(&self) -> u32 {
+            0
+        }
+        pub fn is_spent(&self) -> bool {
+            true
+        }
+        pub fn made(&self, _: u32, _: bool) {}
+    }
+
+    pub fn rest_if_contended(_: u32, _: impl Fn() -> bool) {}
+
+    pub fn yield_if_brief() -> bool {
+        false
+    }
+}
 
 use crate::atomic::spin_hint;
 
@@ -68,6 +94,12 @@ pub const BEFORE_QUEUE: u32 = polls(1640);
 pub const IN_QUEUE: u32 = polls(150);
 /// Polls of a task that waits for events.
 pub const EVENTS: u32 = polls(300);
+
+/// Microseconds of one rest.
+pub const REST: u32 = 1;
+/// Microseconds of one rest in the checking interposer: reporting a short critical section takes several times as long
+/// as the section. (sysbench's run time with few contended mutexes, relative to glibc: 1.19 with four, 1.26 with one.)
+pub const REPORTED_REST: u32 = 4;
 
 /// Polls before the first yield. A hand-over between two processors takes a fifth of this time, and a yield without a
 /// task to run takes a third, so that a waiter on another processor normally does not yield. (After 20 polls, half of a

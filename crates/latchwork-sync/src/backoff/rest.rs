@@ -1,39 +1,25 @@
-//! Rests: where tasks do little but move a lock between processors, each waits for a moment without a poll, so that
-//! another task has the lock for itself.
+//! Rests: moments without a poll, in which another task has the lock for itself.
 
-#[cfg(not(loom))]
 use super::speed::{polls_in, ticks_in};
-#[cfg(not(loom))]
 use crate::atomic::spin_hint;
-#[cfg(not(loom))]
 use crate::sys::clock::ticks;
-#[cfg(not(loom))]
 use crate::sys::own_record::{Crowd, with_habits};
 
-/// Microseconds of one rest.
-pub const REST: u32 = 1;
-/// Microseconds of one rest in the checking interposer: reporting a short critical section takes several times as long
-/// as the section. (sysbench's run time with few contended mutexes, relative to glibc: 1.19 with four, 1.26 with one.)
-pub const REPORTED_REST: u32 = 4;
 /// A thread rests if its collisions are at most so many microseconds apart, on average. A collision is a lock call that
 /// found the lock held.
 ///
 /// Measured on an AMD EPYC with two tasks and empty critical sections. With no work between the critical sections,
 /// collisions are 0.9 to 2.2 µs apart, and rests allow two or three times as much work. With 270 ns between them,
 /// collisions are 5 to 8 µs apart, and with rests a tenth less work is done.
-#[cfg(not(loom))]
 const MAX_INTERVAL: u32 = 3;
 /// Number of collisions over which a thread computes the average.
-#[cfg(not(loom))]
 const COUNTED_COLLISIONS: u32 = 256;
 /// If critical sections are short, at least so many of the counted collisions find the lock free at the first poll. 40
 /// to 80 do where a critical section takes 1 ns and the other tasks do not rest, fewer while they rest, and 2 where it
 /// takes 270 ns. (Of 64 collisions 5 did so by chance, often enough to cost a tenth of the work there. With 20 here,
 /// and 4,096 rests, tasks in empty critical sections hardly rested.)
-#[cfg(not(loom))]
 const MIN_FREE: u32 = 10;
 /// Number of collisions with rests before the thread counts again.
-#[cfg(not(loom))]
 const RESTED_COLLISIONS: u32 = 1024;
 
 /// To be called before a wait for a lock that could not be taken.
@@ -44,9 +30,6 @@ const RESTED_COLLISIONS: u32 = 1024;
 /// lock for itself.
 #[inline]
 pub fn rest_if_contended(microseconds: u32, is_free: impl Fn() -> bool) {
-    #[cfg(loom)]
-    let _ = (microseconds, is_free);
-    #[cfg(not(loom))]
     with_habits(|mine| {
         let left = mine.crowd.left.get();
         mine.crowd.left.set(left.wrapping_sub(1));
@@ -64,7 +47,6 @@ pub fn rest_if_contended(microseconds: u32, is_free: impl Fn() -> bool) {
 }
 
 /// To be called when the thread has counted enough collisions, or rested often enough.
-#[cfg(not(loom))]
 #[cold]
 fn count_again(crowd: &Crowd) {
     let now = ticks();
@@ -84,9 +66,10 @@ fn count_again(crowd: &Crowd) {
     crowd.began.set(now);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::REST;
 
     fn rests() -> bool {
         with_habits(|mine| mine.crowd.rests.get())

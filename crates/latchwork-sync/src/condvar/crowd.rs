@@ -1,7 +1,7 @@
 //! The crowd: waiters that are woken directly, one or all of them. It serves shared condition variables, and
 //! waiters of a private one with another mutex than the gathering's. The argument is in [the parent](super).
 
-use super::waited::Waited;
+use super::Waited;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::sleep::DeathWatch;
 use crate::sys::futex::{self, Sharing, Wait};
@@ -72,15 +72,25 @@ impl CrowdWaiter<'_> {
     }
 }
 
+/// The system call of a sleep while the word holds `expected`, for a caller that makes it itself.
+#[allow(missing_docs)]
+#[cfg(all(feature = "foreign", not(loom)))]
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub word: *const AtomicU32,
+    /// `FUTEX_WAIT_BITSET` with all bits set, or `FUTEX_WAIT_REQUEUE_PI`.
+    pub operation: i32,
+    pub expected: u32,
+    /// The word that the sleeper may be requeued to.
+    pub target: *const AtomicU32,
+    pub deadline: Option<Deadline>,
+}
+
 /// The sleep in steps, as [`GatheringWaiter`](super::gathering::GatheringWaiter) has it.
 #[cfg(all(feature = "foreign", not(loom)))]
 impl CrowdWaiter<'_> {
-    pub(super) fn call(
-        &self,
-        deadline: Option<Deadline>,
-        sharing: Sharing,
-    ) -> super::futex_call::Call {
-        super::futex_call::Call {
+    pub(super) fn call(&self, deadline: Option<Deadline>, sharing: Sharing) -> Call {
+        Call {
             word: &raw const self.crowd.ticket,
             operation: libc::FUTEX_WAIT_BITSET
                 | match sharing {

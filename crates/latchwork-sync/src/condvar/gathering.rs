@@ -2,7 +2,7 @@
 //! once. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
-use super::waited::Waited;
+use super::Waited;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{Relock, RelockAs, SleepPlace, SleepWord, end_of_nap, is_over};
 use crate::sys::futex::{self, Sharing, Wait};
@@ -99,23 +99,17 @@ impl Gathering {
         queue: SleepPlace<'a>,
     ) -> Option<GatheringWaiter<'a>> {
         let mine = Binding::new(lock, queue)?;
-        let mut state = self.state.load(Ordering::Relaxed);
-        loop {
+        let entered = |state: u64| {
             let count = state & COUNT;
             let is_taken = unless_fault!(CondvarMixesMutexes, Binding::of(state) != mine, false);
-            if count == COUNT || count != 0 && is_taken {
-                return None;
-            }
-            let next = mine.0 << COUNT_BITS | (count + 1);
-            // Acquire: pairs with the Release of waiters that have left: they are in no queue any more.
-            match self
-                .state
-                .compare_exchange(state, next, Ordering::Acquire, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => state = now,
-            }
-        }
+            let is_refused = count == COUNT || count != 0 && is_taken;
+            (!is_refused).then_some(mine.0 << COUNT_BITS | (count + 1))
+        };
+        // Acquire: pairs with the Release of waiters that have left: they are in no queue any more.
+        let entered = self
+            .state
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, entered);
+        let state = entered.ok()?;
         if Binding::of(state) != mine {
             // A notifier that still uses the former binding must not find this waiter. Release: pairs with the
             // Acquire in `notify`, so that the notifier reads the new binding.
@@ -234,51 +228,58 @@ pub(super) struct GatheringWaiter<'a> {
 }
 
 impl<'a> GatheringWaiter<'a> {
-    /// Sleeps until released. Returns how the sleep ended, how to acquire the mutex, and a `Turn` to drop once
-    /// the mutex is acquired or refused.
+    /// Sleeps until released. The `Turn` is to be dropped once the mutex is acquired or refused.
     pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Relock, Turn<'a>) {
-        let gathering = self.gathering;
+        let ticket = &self.gathering.ticket;
         let compared = unless_fault!(
             CondvarTicketReadLate,
             self.ticket,
-            gathering.ticket.load(Ordering::Relaxed)
+            ticket.load(Ordering::Relaxed)
         );
-        let (timed_out, by) = match self.queue.0 {
+        let (timed_out, owned) = match self.queue.0 {
             SleepWord::Pi(word) => self.sleep_to_own(word, deadline),
-            slept => {
-                let ended = futex::wait(&gathering.ticket, compared, FLAG, deadline);
-                // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order
-                // that.
-                let sent = gathering.ticket.load(Ordering::Relaxed) & REQUEUED != 0;
-                let may_share = sent && matches!(slept, SleepWord::Plain(_));
-                let by = if may_share {
-                    RelockAs::Requeued
-                } else {
-                    RelockAs::Newcomer
-                };
-                (ended == Wait::TimedOut, by)
-            }
+            _ => (
+                futex::wait(ticket, compared, FLAG, deadline) == Wait::TimedOut,
+                false,
+            ),
         };
-        let on_relay = matches!(self.queue.0, SleepWord::None);
-        let turn = Turn(on_relay.then_some(gathering));
-        (Waited::unless(timed_out), Relock(by), turn)
+        let (by, turn) = self.end_sleep(owned);
+        (Waited::unless(timed_out), by, turn)
     }
 
-    fn sleep_to_own(&self, word: &AtomicU32, deadline: Option<Deadline>) -> (bool, RelockAs) {
-        let ticket = &self.gathering.ticket;
+    /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's owner.
+    pub(super) fn end_sleep(self, owned: bool) -> (Relock, Turn<'a>) {
+        let gathering = self.gathering;
+        // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.
+        let is_sent = || gathering.ticket.load(Ordering::Relaxed) & REQUEUED != 0;
+        let by = match self.queue.0 {
+            SleepWord::Pi(_) if owned => RelockAs::Owner,
+            SleepWord::Plain(_) if is_sent() => RelockAs::Requeued,
+            _ => RelockAs::Newcomer,
+        };
+        let on_relay = matches!(self.queue.0, SleepWord::None);
+        (Relock(by), Turn(on_relay.then_some(gathering)))
+    }
+
+    pub(super) fn is_notified(&self) -> bool {
+        // Relaxed: the kernel read the ticket before it requeued this task.
+        self.gathering.ticket.load(Ordering::Relaxed) != self.ticket
+    }
+
+    /// Returns whether the deadline has passed, and whether the kernel has made this task the mutex's owner.
+    fn sleep_to_own(&self, word: &AtomicU32, deadline: Option<Deadline>) -> (bool, bool) {
         loop {
             let nap = end_of_nap(NAP, deadline);
-            match futex_pi::wait_requeue_pi(ticket, self.ticket, word, FLAG, nap) {
-                Pi::Done => return (false, RelockAs::Owner),
+            match futex_pi::wait_requeue_pi(&self.gathering.ticket, self.ticket, word, FLAG, nap) {
+                Pi::Done => return (false, true),
                 Pi::TimedOut => {}
                 // Acquiring the mutex reports what is wrong, if anything is.
-                _ => return (false, RelockAs::Newcomer),
+                _ => return (false, false),
             }
-            // Relaxed: the kernel read the ticket before it requeued this task.
-            let is_notified = ticket.load(Ordering::Relaxed) != self.ticket;
+            let is_notified = self.is_notified();
             if is_notified || is_over(deadline) {
                 let timed_out = unless_fault!(CondvarTimesOutNotified, !is_notified, true);
-                return (timed_out, RelockAs::Newcomer);
+                return (timed_out, false);
             }
         }
     }
@@ -287,7 +288,7 @@ impl<'a> GatheringWaiter<'a> {
 /// The sleep in steps, for a caller that makes the system call itself: see [`steps`](super::steps).
 #[cfg(all(feature = "foreign", not(loom)))]
 impl<'a> GatheringWaiter<'a> {
-    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::futex_call::Call {
+    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::crowd::Call {
         let (operation, target, deadline) = match self.queue.0 {
             SleepWord::Pi(word) => (
                 libc::FUTEX_WAIT_REQUEUE_PI,
@@ -296,7 +297,7 @@ impl<'a> GatheringWaiter<'a> {
             ),
             _ => (libc::FUTEX_WAIT_BITSET, ptr::null(), deadline),
         };
-        super::futex_call::Call {
+        super::crowd::Call {
             word: &raw const self.gathering.ticket,
             operation: operation | libc::FUTEX_PRIVATE_FLAG,
             expected: self.ticket,
@@ -311,26 +312,6 @@ impl<'a> GatheringWaiter<'a> {
             && error == libc::ETIMEDOUT
             && !self.is_notified()
             && !is_over(deadline)
-    }
-
-    pub(super) fn is_notified(&self) -> bool {
-        // Relaxed: the kernel read the ticket before it requeued this task.
-        self.gathering.ticket.load(Ordering::Relaxed) != self.ticket
-    }
-
-    /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's
-    /// owner.
-    pub(super) fn end_sleep(self, owned: bool) -> (Relock, Turn<'a>) {
-        let gathering = self.gathering;
-        // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.
-        let sent = gathering.ticket.load(Ordering::Relaxed) & REQUEUED != 0;
-        let by = match self.queue.0 {
-            SleepWord::Pi(_) if owned => RelockAs::Owner,
-            SleepWord::Plain(_) if sent => RelockAs::Requeued,
-            _ => RelockAs::Newcomer,
-        };
-        let on_relay = matches!(self.queue.0, SleepWord::None);
-        (Relock(by), Turn(on_relay.then_some(gathering)))
     }
 }
 

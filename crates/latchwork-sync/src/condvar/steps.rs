@@ -5,35 +5,48 @@
 //! [`Pause::must_sleep_again`] returns false, and calls [`end_sleep`](Pause::end_sleep), whichever way the sleep
 //! ended. The result says how to acquire the mutex again. A task that will not return to check the predicate
 //! [passes on](Awake::pass_on) the notification that it may have consumed. The argument is in [the parent](super).
+#![allow(unsafe_code)]
 
+pub use super::crowd::Call;
 use super::crowd::CrowdWaiter;
-pub use super::futex_call::Call;
 use super::gathering::{GatheringWaiter, Turn};
 use super::variable::Condvar;
-use crate::mutex::{Relock, RelockAs, SleepPlace};
+use crate::atomic::AtomicU32;
+use crate::mutex::{Relock, RelockAs, SleepPlace, end_of_nap, is_over};
 use crate::sharing::Sharing;
 use crate::sleep::DeathWatch;
 use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
 
-/// A sleeper in a region watches the region's tasks, which takes another system call than `Call`. It sleeps in
-/// this library, at most for so long at a time.
+/// A sleeper in a region watches its tasks by another system call than `Call`: in this library, for so long at a time.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
-pub(crate) fn nap(
-    watch: &DeathWatch<'_>,
-    expected: u32,
-    deadline: Option<Deadline>,
-) -> Option<i32> {
-    let end = Deadline::after(NAP);
-    let until = deadline.map_or(end, |deadline| deadline.min(end));
-    match watch.sleep(expected, Some(until)) {
-        Wait::TimedOut if deadline.is_some_and(Deadline::has_passed) => Some(libc::ETIMEDOUT),
+fn nap(watch: &DeathWatch<'_>, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
+    match watch.sleep(expected, end_of_nap(NAP, deadline)) {
+        Wait::TimedOut if is_over(deadline) => Some(libc::ETIMEDOUT),
         Wait::TimedOut => None,
         _ => Some(0),
     }
+}
+
+/// Sleeps for a short time on a shared word in a region while it holds `expected`; `None` if it lies in no region. See
+/// [`Pause::nap_in_region`].
+///
+/// # Safety
+/// The word is valid memory until this returns.
+pub unsafe fn nap_in_region(
+    word: *const u32,
+    expected: u32,
+    deadline: Option<Deadline>,
+) -> Option<Option<i32>> {
+    // SAFETY: valid by the caller's contract; an atomic has the same layout.
+    let word = unsafe { &*word.cast::<AtomicU32>() };
+    let watch = DeathWatch::begin(word, Flag::Shared);
+    watch
+        .is_of_region()
+        .then(|| nap(&watch, expected, deadline))
 }
 
 enum Waiter<'a> {
@@ -50,7 +63,8 @@ pub struct Pause<'a> {
 
 /// A wait whose sleep is over, until the mutex is acquired.
 pub struct Awake<'a> {
-    arrival: Relock,
+    /// How to acquire the mutex.
+    pub(crate) arrival: Relock,
     turn: Option<Turn<'a>>,
     is_notified: bool,
 }
@@ -67,11 +81,9 @@ impl<'a> Pause<'a> {
             Flag::Private => condvar.gathering.enter(lock, queue),
             Flag::Shared => None,
         };
+        let crowd = || Waiter::Crowd(condvar.crowd.enter(S::FLAG));
         Self {
-            waiter: match gathering {
-                Some(waiter) => Waiter::Gathering(waiter),
-                None => Waiter::Crowd(condvar.crowd.enter(S::FLAG)),
-            },
+            waiter: gathering.map_or_else(crowd, Waiter::Gathering),
             sharing: S::FLAG,
             deadline,
         }
@@ -86,9 +98,8 @@ impl<'a> Pause<'a> {
         }
     }
 
-    /// Sleeps for a short time, if the word lies in a region. Returns an error number or 0, or `Some(None)` if
-    /// the caller has to check whether it was cancelled and call this again; `None` if the word lies in no
-    /// region.
+    /// Sleeps for a short time, if the word lies in a region. Returns an error number or 0, or `Some(None)` if the
+    /// caller has to check whether it was cancelled and call this again; `None` if the word lies in no region.
     #[must_use]
     pub fn nap_in_region(&self) -> Option<Option<i32>> {
         let Waiter::Crowd(waiter) = &self.waiter else {
@@ -130,11 +141,6 @@ impl<'a> Pause<'a> {
 }
 
 impl Awake<'_> {
-    /// How to acquire the mutex.
-    pub(crate) fn arrival(&self) -> Relock {
-        self.arrival
-    }
-
     /// Reports that the mutex was acquired, or refused: the next of those released with the caller is woken.
     pub fn taken(&mut self) {
         self.turn = None;

@@ -1,14 +1,13 @@
-//! The condition variable, and its waits with mutexes whose guards are released and acquired as they are. The argument is
-//! in [the parent](super).
+//! The condition variable, and its waits with plain mutexes. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
+use super::Waited;
 use super::crowd::Crowd;
 use super::gathering::Gathering;
-use super::waited::Waited;
 use crate::atomic::{const_unless_loom, unless_fault};
 use crate::hook::{ByFeature, Observer};
 use crate::mutex::{MutexGuard, Protocol, Relock, RelockAs, SleepPlace, lock_of, reports};
-use crate::sharing::{Private, Sharing};
+use crate::sharing::{Private, Sharing, constructors};
 use crate::sys::futex::Sharing as Flag;
 use crate::time::Deadline;
 use core::fmt;
@@ -16,36 +15,17 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
 
-/// A condition variable for any mutex of this crate.
+/// A condition variable for any mutex of this crate: see the [module](super) for an example.
 ///
 /// `notify_all` does not wake all threads that wait for a private condition variable with the same mutex at
 /// once: each is woken when it can have the mutex, or shortly before. With a mutex that inherits priority, the
 /// waiter of the highest priority acquires it first, and lends its priority to the owner from the notification
 /// on. The waiters of a [shared](Self::shared) one are woken together.
 ///
-/// It may be used with one mutex after another. With several at a time a private one loses no notification, but
-/// wakes waiters more often than needed. A shared one must then be notified with
-/// [`notify_all`](Self::notify_all), since `notify_one` may go to a waiter with another mutex.
+/// It may be used with one mutex after another. With several at a time a private one loses no notification, but each wakes all waiters that came while others waited with another mutex. A shared one does not know which waiter has which mutex: `notify_one` may go to a waiter with another mutex, so use [`notify_all`](Self::notify_all).
 ///
 /// Owner death, fork, signals: as for the mutex. A signal handler may end a wait as if notified. A waiter whose
 /// mutex's owner died learns of that when it is notified. A signal handler may notify.
-///
-/// ```
-/// use latchwork::condvar::Condvar;
-/// use latchwork::mutex::Mutex;
-///
-/// static READY: Mutex<bool> = Mutex::new(false);
-/// static CHANGED: Condvar = Condvar::new();
-///
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| {
-///         *READY.lock() = true;
-///         CHANGED.notify_one();
-///     });
-///     let ready = CHANGED.wait_while(READY.lock(), |ready| !*ready);
-///     assert!(*ready);
-/// });
-/// ```
 #[repr(C)]
 pub struct Condvar<S: Sharing = Private> {
     pub(super) gathering: Gathering,
@@ -53,27 +33,7 @@ pub struct Condvar<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
-#[cfg(not(loom))]
-impl Condvar<Private> {
-    /// A condition variable without waiters, for the threads of this process.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::new_in()
-    }
-}
-
-#[cfg(not(loom))]
-impl Condvar<crate::sharing::Shared> {
-    /// A condition variable without waiters, for every process that maps it.
-    ///
-    /// In a region, a task that is killed while it waits, or between a change and its notification, leaves no
-    /// waiter asleep. A process that uses this after a fork, through inherited references alone, has to
-    /// join (`latchwork::region::Region::join`) the region first.
-    #[must_use]
-    pub const fn shared() -> Self {
-        Self::new_in()
-    }
-}
+constructors!(Condvar, "A condition variable without waiters", a death "while it waits, or between a change and its notification,");
 
 impl<S: Sharing> Condvar<S> {
     const_unless_loom! {
@@ -84,8 +44,7 @@ impl<S: Sharing> Condvar<S> {
         }
     }
 
-    /// Wakes one waiter, if there is any. (A shared condition variable that is used with several mutexes at a
-    /// time may wake a waiter with another mutex.)
+    /// Wakes one waiter, if there is any. (With several mutexes at a time: see the type.)
     pub fn notify_one(&self) {
         self.notify(false);
     }
@@ -220,13 +179,6 @@ impl<S: Sharing> Condvar<S> {
         }
         taken?;
         Ok((ManuallyDrop::into_inner(guard), waited))
-    }
-}
-
-#[cfg(not(loom))]
-impl Default for Condvar<Private> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

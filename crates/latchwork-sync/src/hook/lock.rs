@@ -6,64 +6,69 @@ use crate::atomic::AtomicU32;
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
 
-/// The kind of object at an address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Kind {
+macro_rules! kinds {
+    ($($(#[$meta:meta])* $kind:ident = $number:literal, $name:literal;)*) => {
+        /// The kind of object at an address.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[$meta])* $kind = $number,)*
+        }
+
+        impl Kind {
+            /// The kind with this number; [`Kind::Unknown`] if there is none.
+            #[inline]
+            #[must_use]
+            pub fn from_number(number: u8) -> Self {
+                match number {
+                    $($number => Self::$kind,)*
+                    _ => Self::Unknown,
+                }
+            }
+
+            /// Its name in reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// Not known.
     #[default]
-    Unknown = 0,
+    Unknown = 0, "lock";
     /// A mutex of any protocol, pthread's included.
-    Mutex = 1,
+    Mutex = 1, "mutex";
     /// A reader/writer lock.
-    RwLock = 2,
+    RwLock = 2, "rwlock";
     /// A spinlock.
-    Spin = 3,
+    Spin = 3, "spinlock";
     /// A condition variable.
-    Condvar = 4,
+    Condvar = 4, "condvar";
     /// A counting semaphore, which has no owner.
-    Semaphore = 5,
+    Semaphore = 5, "semaphore";
     /// A binary semaphore, which its owner releases.
-    OwnedSemaphore = 6,
+    OwnedSemaphore = 6, "binary semaphore";
     /// A barrier.
-    Barrier = 7,
+    Barrier = 7, "barrier";
     /// A completion.
-    Completion = 8,
+    Completion = 8, "completion";
     /// A function that runs once.
-    Once = 9,
+    Once = 9, "once";
     /// A message queue, of any kind.
-    Queue = 10,
+    Queue = 10, "queue";
     /// A task's events.
-    Events = 11,
+    Events = 11, "events";
     /// The end of a thread or coproc.
-    Join = 12,
+    Join = 12, "join";
 }
 
 impl Kind {
-    const ALL: [Self; 13] = [
-        Self::Unknown,
-        Self::Mutex,
-        Self::RwLock,
-        Self::Spin,
-        Self::Condvar,
-        Self::Semaphore,
-        Self::OwnedSemaphore,
-        Self::Barrier,
-        Self::Completion,
-        Self::Once,
-        Self::Queue,
-        Self::Events,
-        Self::Join,
-    ];
-
-    /// The kind with this number; [`Kind::Unknown`] if there is none.
-    #[inline]
-    #[must_use]
-    pub fn from_number(number: u8) -> Self {
-        *Self::ALL.get(usize::from(number)).unwrap_or(&Self::Unknown)
-    }
-
     /// Whether a task that acquires it owns it until it releases it.
     #[inline]
     #[must_use]
@@ -72,26 +77,6 @@ impl Kind {
             self,
             Self::Mutex | Self::RwLock | Self::Spin | Self::OwnedSemaphore
         )
-    }
-
-    /// Its name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "lock",
-            Self::Mutex => "mutex",
-            Self::RwLock => "rwlock",
-            Self::Spin => "spinlock",
-            Self::Condvar => "condvar",
-            Self::Semaphore => "semaphore",
-            Self::OwnedSemaphore => "binary semaphore",
-            Self::Barrier => "barrier",
-            Self::Completion => "completion",
-            Self::Once => "once",
-            Self::Queue => "queue",
-            Self::Events => "events",
-            Self::Join => "join",
-        }
     }
 }
 
@@ -123,8 +108,7 @@ pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     }
 }
 
-/// A lock, or any other object that tasks wait for: its address, kind and traits. Safe code cannot claim that memory at
-/// the address is the lock's:
+/// A lock, or any other object that tasks wait for. Safe code cannot claim that memory at the address is the lock's:
 ///
 /// ```compile_fail,E0451
 /// use latchwork::check::hook::{Kind, Lock};
@@ -249,6 +233,17 @@ pub enum Mode {
     Exclusive = 0,
     /// As one of several readers.
     Shared = 1,
+}
+
+impl Mode {
+    #[inline]
+    pub(crate) const fn of(writes: bool) -> Self {
+        if writes {
+            Self::Exclusive
+        } else {
+            Self::Shared
+        }
+    }
 }
 
 /// How a lock was acquired.

@@ -31,7 +31,7 @@ pub const NAME: usize = 16;
 
 /// A lock that is held, as it is published.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HeldLock {
     /// Its address; 0: this entry is empty.
     pub lock: AtomicU64,
@@ -41,14 +41,13 @@ pub struct HeldLock {
     pub since: AtomicU64,
     /// Kind, traits, mode, depth: see [`pack`].
     pub what: AtomicU32,
-    /// Its class, by the number that its process gave it; 0: not known yet.
-    /// (The highest bit is set if at least two tasks have acquired it.)
+    /// Its class, by its process's number; 0: not known yet. (The highest bit: at least two tasks have acquired it.)
     pub class: AtomicU32,
 }
 
 /// The lock that a task waits for, as it is published.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Wanted {
     /// Its address.
     pub lock: AtomicU64,
@@ -67,9 +66,9 @@ pub struct Wanted {
     pub also: AtomicU64,
 }
 
-/// The record of one task; see the module.
+/// The record of one task; see the module. The default has no owner.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TaskRecord {
     pub process: AtomicU32,
     pub thread: AtomicU32,
@@ -103,12 +102,7 @@ pub const fn pack(lock: Lock, mode: Mode) -> u32 {
 pub fn unpack(address: u64, what: u32) -> (Lock, Mode) {
     let traits = Traits::from_bits_truncate((what >> 8) as u8);
     let lock = Lock::new(address as usize, Kind::from_number(what as u8)).with(traits);
-    let mode = if what & READS != 0 {
-        Mode::Shared
-    } else {
-        Mode::Exclusive
-    };
-    (lock, mode)
+    (lock, Mode::of(what & READS == 0))
 }
 
 impl HeldLock {
@@ -129,51 +123,14 @@ impl HeldLock {
         // Acquire: pairs with `write`.
         let lock = self.lock.load(Ordering::Acquire);
         (lock != 0).then(|| {
-            Held::new(
-                lock,
-                self.site.load(Ordering::Relaxed),
-                self.since.load(Ordering::Relaxed),
-                self.what.load(Ordering::Relaxed),
-                self.class.load(Ordering::Relaxed) & !(1 << 31),
-            )
+            let class = self.class.load(Ordering::Relaxed) & !(1 << 31);
+            Held::load(lock, &self.site, &self.since, &self.what, class)
         })
     }
 }
 
-// Relaxed in all of this file unless stated otherwise: an access by the owning task, or a read whose result may be
-// stale.
+// Relaxed in this file unless stated otherwise: an access by the owning task, or a read that may be stale.
 impl TaskRecord {
-    /// A record without an owner.
-    #[allow(clippy::new_without_default, reason = "for models and unit tests")]
-    pub fn new() -> Self {
-        use core::array::from_fn;
-        let wide = || AtomicU64::new(0);
-        let narrow = || AtomicU32::new(0);
-        Self {
-            process: narrow(),
-            thread: narrow(),
-            priority: narrow(),
-            count: narrow(),
-            wanted: Wanted {
-                lock: wide(),
-                site: wide(),
-                since: wide(),
-                what: narrow(),
-                epoch: narrow(),
-                waits_for: wide(),
-                also: wide(),
-            },
-            name: from_fn(|_| wide()),
-            held: from_fn(|_| HeldLock {
-                lock: wide(),
-                site: wide(),
-                since: wide(),
-                what: narrow(),
-                class: narrow(),
-            }),
-        }
-    }
-
     /// Makes it the record of a task that holds no lock and waits for none.
     #[inline]
     pub fn begin(&self, process: u32, thread: u32, priority: u32, name: &str) {
@@ -235,17 +192,11 @@ impl TaskRecord {
         // Acquire: pairs with `Wanted::begin`.
         let epoch = wanted.epoch.load(Ordering::Acquire);
         let waits = epoch & 1 != 0;
-        let what = wanted.what.load(Ordering::Relaxed);
         let waits_for = wanted.waits_for.load(Ordering::Relaxed);
         let also = wanted.also.load(Ordering::Relaxed);
         let wants = waits.then(|| {
-            Held::new(
-                wanted.lock.load(Ordering::Relaxed),
-                wanted.site.load(Ordering::Relaxed),
-                wanted.since.load(Ordering::Relaxed),
-                what,
-                0,
-            )
+            let lock = wanted.lock.load(Ordering::Relaxed);
+            Held::load(lock, &wanted.site, &wanted.since, &wanted.what, 0)
         });
         let count = self.count.load(Ordering::Acquire) as usize;
         let mut held = [None; HELD];
@@ -327,13 +278,20 @@ pub struct Held {
 }
 
 impl Held {
-    fn new(address: u64, site: u64, since: u64, what: u32, class: u32) -> Self {
+    fn load(
+        address: u64,
+        site: &AtomicU64,
+        since: &AtomicU64,
+        what: &AtomicU32,
+        class: u32,
+    ) -> Self {
+        let what = what.load(Ordering::Relaxed);
         let (lock, mode) = unpack(address, what);
         Self {
             lock,
             mode,
-            site: RecordedSite::new(site),
-            since,
+            site: RecordedSite::new(site.load(Ordering::Relaxed)),
+            since: since.load(Ordering::Relaxed),
             class,
             timed: what & TIMED != 0,
             tried: what & TRIED != 0,

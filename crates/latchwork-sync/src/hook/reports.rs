@@ -1,7 +1,8 @@
 //! Reports other than those of locks: waits for objects without an owner, freed memory, ends of threads.
 
+use super::lock::{Kind, Lock};
 use super::observer::{Observer, Registered, is_observed};
-use super::{Kind, Lock, Site};
+use super::site::Site;
 use core::ops::Range;
 
 /// Reports that memory is about to be freed: a region's block, or a region.

@@ -1,32 +1,19 @@
 //! The reader/writer lock with its data. How it is acquired is in `acquire.rs`.
 #![allow(unsafe_code)]
 
-use super::preference::{Preference, WritersFirst};
 use super::raw::RawRwLock;
+use super::{Preference, WritersFirst};
 use crate::atomic::const_unless_loom;
 use crate::sharing::{Private, Sharing};
 use core::cell::UnsafeCell;
 use core::fmt;
 
-/// Data that many tasks may read at a time, or one may change.
-///
-/// ```
-/// use latchwork::rwlock::RwLock;
-///
-/// let limits = RwLock::new([1, 2]);
-/// {
-///     let (one, other) = (limits.read(), limits.read());
-///     assert_eq!(*one, *other);
-///     assert!(limits.try_write().is_none());
-/// }
-/// limits.write()[0] = 3;
-/// ```
+/// Data that many tasks may read at a time, or one may change: see the [module](super).
 ///
 /// A panic releases the lock; there is no poisoning. The guards of a private lock must not be dropped in the
 /// child of a fork. The death of a holder leaves the lock held.
 ///
-/// The data lies beside the lock word of eight bytes. Without contention, lock and unlock cost one atomic
-/// read-modify-write each.
+/// The lock word takes eight bytes. Without contention, lock and unlock cost one atomic read-modify-write each.
 #[repr(C)]
 pub struct RwLock<T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
     pub(super) raw: RawRwLock<S, P>,

@@ -46,18 +46,16 @@
 //! again, a task has asked for a wake-up since, on a lock that was held again: the release of that holder is
 //! yet to come.) A task that slept already is woken, or by 3 a writer is awake.
 //!
-//! *The release calls either kind* (a task starves; or readers come first, and a writer waits): the readers
-//! that were to be called may have given up. So a wake-up that finds no sleeper of the preferred kind goes to
-//! the other kind. The release also set a `VACANT_…` bit, so the kernel refuses the sleep of each task that is
-//! about to sleep. All other waiters wait for the tasks that are called. (While some tasks starve, others may
-//! go to sleep on a lock that is vacant to the starving ones, and thus have read its bit. On a lock that is
-//! vacant to any no task goes to sleep, since it admits all. So `VACANT_TO_ANY` is new to every task
-//! that is about to sleep. `VACANT_TO_STARVING` is not new to a task that has read it, but such a task does not
-//! starve, and waits for those that do.)
+//! *The release calls either kind* (a task starves; or readers come first, and a writer waits): the readers that were
+//! to be called may have given up. So a wake-up that finds no sleeper of the preferred kind goes to the other kind. The
+//! release also set a `VACANT_…` bit, so the kernel refuses the sleep of each task that is about to sleep. All other
+//! waiters wait for the tasks that are called. (While some tasks starve, others may go to sleep on a lock that is
+//! vacant to the starving ones, and thus have read its bit. On a lock that is vacant to any no task goes to sleep,
+//! since it admits all. So `VACANT_TO_ANY` is new to every task that is about to sleep. `VACANT_TO_STARVING` is not new
+//! to a task that has read it, but such a task does not starve, and waits for those that do.)
 //!
-//! A woken task enters, or finds a holder, whose release is yet to come; by 4 it does not give up a free lock.
-//! Readers that wait only because writers wait are woken by a writer's release, or by the last writer that
-//! gives up.
+//! A woken task enters, or finds a holder, whose release is yet to come; by 4 it does not give up a free lock. Readers
+//! that wait only because writers wait are woken by a writer's release, or by the last writer that gives up.
 //!
 //! *Which waiters a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
 //! order of arrival. While a woken task is on its way (3), the next releases wake no further one.
@@ -69,25 +67,21 @@
 //! *After the lock is free* a releasing task uses only its address, in wake-ups. That is why the last reader
 //! leaves in two steps if any task waits: it reads what it needs between the two.
 //!
-//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it
-//! does not know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*:
-//! newcomers stay out, and releases hand the lock to starving readers and writers in alternation, until no task
-//! starves. At most 63 tasks starve at a time; further ones wait until there is room in the count. Starvation
-//! takes precedence over real-time priority, once for each task that starves. (A starving reader may not see
-//! that readers have been called, if another reader has set `CALL_READERS` again since. It is called when that
-//! reader enters, together with all readers that may join.)
+//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it does not
+//! know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
+//! releases hand the lock to starving readers and writers in alternation, until no task starves. At most 63 tasks
+//! starve at a time; further ones wait until there is room in the count. Starvation takes precedence over real-time
+//! priority, once for each task that starves. (A starving reader may not see that readers have been called, if another
+//! reader has set `CALL_READERS` again since. That reader calls it as it enters, with all readers that may join.)
 //!
-//! *Hostile events:* after EINTR a waiter waits again. After the death of a holder, or of a woken task on its
-//! way, the lock stays as it is for ever (a [robust mutex](crate::mutex::Robust) reports deaths). Fork: see
-//! [`Private`]. A signal handler must not acquire a lock that the code it interrupts may hold.
-//!
-//! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked.
-//!
-//! *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one read-modify-write to
-//! leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both preferences, deadlines,
-//! starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same without a bound on preemptions,
-//! over the word's transitions alone), `tests/rwlock.rs`. The models leave out polling, more than three tasks,
-//! and the order in which the kernel wakes.
+//! *Hostile events:* after EINTR a waiter waits again. After the death of a holder, or of a woken task on its way, the
+//! lock stays as it is for ever (a [robust mutex](crate::mutex::Robust) reports deaths). Fork: see [`Private`]. A
+//! signal handler must not acquire a lock that the code it interrupts may hold. *Frozen:* size 8, alignment 8, the bits
+//! above, zero = unlocked. *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one
+//! read-modify-write to leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both preferences,
+//! deadlines, starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same without a bound on
+//! preemptions, over the word's transitions alone), `tests/rwlock.rs`. The models leave out polling, more than three
+//! tasks, and the order in which the kernel wakes.
 #![allow(unsafe_code)]
 
 mod state;
@@ -96,7 +90,7 @@ use self::state::{
     NO_GROUP, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
     STARVING_WRITERS, State, WRITER, Waiter,
 };
-use super::preference::{Preference, WritersFirst};
+use super::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::{Unfinished, WaitMode};
@@ -105,8 +99,7 @@ use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// A reader/writer lock without data: the part of [`RwLock`](super::RwLock) that other crates use through
-/// [`lock_api`].
+/// A reader/writer lock without data: the part of [`RwLock`](super::RwLock) that other crates use through [`lock_api`].
 ///
 /// Eight bytes; zero is unlocked; movable while unlocked.
 #[repr(C)]
@@ -136,57 +129,40 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         self.state.load(Ordering::Relaxed) == 0
     }
 
+    /// Enters to write, or to read.
     #[inline]
     #[doc(hidden)]
-    pub fn read(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        if self.read_free() {
+    pub fn enter<const WRITES: bool>(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
+        if self.enter_free::<WRITES>() {
             Ok(())
         } else {
-            self.contend::<false>(wait_mode)
+            self.contend::<WRITES>(wait_mode)
         }
     }
 
     #[inline]
     #[doc(hidden)]
-    pub fn write(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        if self.write_free() {
-            Ok(())
-        } else {
-            self.contend::<true>(wait_mode)
-        }
+    pub fn try_enter<const WRITES: bool>(&self) -> bool {
+        self.enter_free::<WRITES>() || self.attempt::<WRITES>(Waiter::NEWCOMER).is_ok()
     }
 
     #[inline]
-    #[doc(hidden)]
-    pub fn try_read(&self) -> bool {
-        self.read_free() || self.attempt::<false>(Waiter::NEWCOMER).is_ok()
-    }
-
-    #[inline]
-    #[doc(hidden)]
-    pub fn try_write(&self) -> bool {
-        self.write_free() || self.attempt::<true>(Waiter::NEWCOMER).is_ok()
-    }
-
-    #[inline]
-    fn read_free(&self) -> bool {
-        // Relaxed: only the compare-and-swap below enters.
-        let state = self.state.load(Ordering::Relaxed);
+    fn enter_free<const WRITES: bool>(&self) -> bool {
         // Acquire: pairs with each Release below.
-        let acquire = unless_fault!(RwLockReadRelaxed, Ordering::Acquire, Ordering::Relaxed);
-        state < READERS
-            && self
-                .state
-                .compare_exchange_weak(state, state + ONE_READER, acquire, Ordering::Relaxed)
+        if WRITES {
+            self.state
+                .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
-    }
-
-    #[inline]
-    fn write_free(&self) -> bool {
-        // Acquire: pairs with each Release below.
-        self.state
-            .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        } else {
+            // Relaxed: only the compare-and-swap enters.
+            let state = self.state.load(Ordering::Relaxed);
+            let acquire = unless_fault!(RwLockReadRelaxed, Ordering::Acquire, Ordering::Relaxed);
+            state < READERS
+                && self
+                    .state
+                    .compare_exchange_weak(state, state + ONE_READER, acquire, Ordering::Relaxed)
+                    .is_ok()
+        }
     }
 
     /// # Safety
@@ -222,13 +198,9 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         let mut state = State(self.state.load(Ordering::Relaxed));
         while state.admits::<P, WRITES>(waiter) {
             let to = state.entered::<WRITES>(waiter);
+            let calls = unless_fault!(RwLockEntrantForgetsReaders, true, false);
             // Acquire: pairs with the Release of the tasks that left.
-            let changed = if unless_fault!(RwLockEntrantForgetsReaders, false, true) {
-                self.change(state, to, Ordering::Acquire)
-            } else {
-                self.change_and_call(state, to, Ordering::Acquire)
-            };
-            match changed {
+            match self.change_and_call(state, to, Ordering::Acquire, calls) {
                 Ok(()) => return Ok(()),
                 Err(now) => state = now,
             }
@@ -238,18 +210,22 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     /// One step; fails with the word's value if it was not `state`.
     fn change(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
-        match self
+        let changed = self
             .state
-            .compare_exchange_weak(state.0, to.0, order, Ordering::Relaxed)
-        {
-            Ok(_) => Ok(()),
-            Err(now) => Err(State(now)),
-        }
+            .compare_exchange_weak(state.0, to.0, order, Ordering::Relaxed);
+        changed.map(|_| ()).map_err(State)
     }
 
-    /// As [`Self::change`]; also calls the readers, if the new state lets them join those inside.
-    fn change_and_call(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
-        let called = to.with_readers_called::<P>();
+    /// As [`Self::change`]; also calls the readers, if the new state lets them join those inside. (`calls` is false in
+    /// negative twins only.)
+    fn change_and_call(
+        &self,
+        state: State,
+        to: State,
+        order: Ordering,
+        calls: bool,
+    ) -> Result<(), State> {
+        let called = to.with_readers_called::<P>().filter(|_| calls);
         self.change(state, called.unwrap_or(to), order)?;
         if called.is_some() {
             wake::<S>(&raw const self.state, SLEEPING_READERS | STARVING_READERS);
@@ -291,10 +267,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                     end
                 } else {
                     let at = *starves_at.get_or_insert_with(starves_after::<P>);
-                    match (at, end) {
-                        (Some(at), Some(end)) => Some(at.min(end)),
-                        (at, end) => at.or(end),
-                    }
+                    at.into_iter().chain(end).min()
                 };
                 let mask = me.group::<WRITES>();
                 let (ended, woken) = futex::wait_high(&self.state, state.0, mask, S::FLAG, until);
@@ -339,17 +312,13 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     /// Subtracts the waiter; returns true if it has entered instead, since the lock is free.
     fn give_up<const WRITES: bool>(&self, me: Waiter) -> bool {
+        let calls = unless_fault!(RwLockQuitterForgetsReaders, true, false);
         let mut state = State(self.state.load(Ordering::Relaxed));
         loop {
             let to = state.left::<WRITES>(me);
             // Acquire: it may enter. (If it was the last writer that waited, the high half changes even without
             // a call for readers.)
-            let changed = if unless_fault!(RwLockQuitterForgetsReaders, false, true) {
-                self.change(state, to, Ordering::Acquire)
-            } else {
-                self.change_and_call(state, to, Ordering::Acquire)
-            };
-            match changed {
+            match self.change_and_call(state, to, Ordering::Acquire, calls) {
                 Err(now) => state = now,
                 Ok(()) => return state.is_free(),
             }
@@ -381,7 +350,9 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     pub(super) unsafe fn downgrade(&self) {
         let mut state = State(WRITER);
         // Release: pairs with the Acquire of readers.
-        while let Err(now) = self.change_and_call(state, state.downgraded(), Ordering::Release) {
+        while let Err(now) =
+            self.change_and_call(state, state.downgraded(), Ordering::Release, true)
+        {
             state = now;
         }
     }

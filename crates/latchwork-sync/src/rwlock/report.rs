@@ -1,107 +1,75 @@
 //! The calls of a [`RwLock`](super::RwLock): those of the raw lock, with reports to the observer before and after.
 //! The compiler removes the reports where there is no observer (see [`ByFeature`]). The lock has no tag here.
 
-use super::preference::Preference;
+use super::Preference;
 use super::raw::RawRwLock;
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
 use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::Sharing;
 
-fn lock_of<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) -> Lock {
-    let first = if P::READERS_FIRST {
-        Traits::empty()
-    } else {
-        Traits::WRITERS_FIRST
-    };
-    Lock::new(core::ptr::from_ref(lock).addr(), Kind::RwLock).with(traits_of::<S>(first))
-}
-
-const fn mode(writes: bool) -> Mode {
-    if writes {
-        Mode::Exclusive
-    } else {
-        Mode::Shared
-    }
-}
-
-#[inline(always)]
-#[track_caller]
-pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
-    lock: &RawRwLock<S, P>,
-    wait_mode: WaitMode,
-) -> Result<(), Unfinished> {
-    if ByFeature::IS_ON {
-        return enter_reported::<_, _, WRITES>(lock, wait_mode, Site::caller());
-    }
-    if WRITES {
-        lock.write(wait_mode)
-    } else {
-        lock.read(wait_mode)
-    }
-}
-
-fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
-    lock: &RawRwLock<S, P>,
-    wait_mode: WaitMode,
-    site: Site,
-) -> Result<(), Unfinished> {
-    let lock_report = lock_of(lock);
-    let at_once = if WRITES {
-        lock.try_write()
-    } else {
-        lock.try_read()
-    };
-    if !at_once {
-        // A deadlock is reported, and then happens, as it would without an observer.
-        let _ = ByFeature::wants(
-            lock_report,
-            mode(WRITES),
-            wait_mode.deadline().is_some(),
-            site,
-        );
-        let entered = if WRITES {
-            lock.write(wait_mode)
+impl<S: Sharing, P: Preference> RawRwLock<S, P> {
+    fn as_lock(&self) -> Lock {
+        let first = if P::READERS_FIRST {
+            Traits::empty()
         } else {
-            lock.read(wait_mode)
+            Traits::WRITERS_FIRST
         };
-        if entered.is_err() {
-            ByFeature::gave_up(lock_report);
-            return entered;
+        Lock::new(core::ptr::from_ref(self).addr(), Kind::RwLock).with(traits_of::<S>(first))
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn enter_observed<const WRITES: bool>(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<(), Unfinished> {
+        if ByFeature::IS_ON {
+            self.enter_reported::<WRITES>(wait_mode, Site::caller())
+        } else {
+            self.enter::<WRITES>(wait_mode)
         }
     }
-    ByFeature::taken(lock_report, mode(WRITES), How::Locked, site);
-    Ok(())
-}
 
-#[inline(always)]
-#[track_caller]
-pub(super) fn try_enter<S: Sharing, P: Preference, const WRITES: bool>(
-    lock: &RawRwLock<S, P>,
-) -> bool {
-    let entered = if WRITES {
-        lock.try_write()
-    } else {
-        lock.try_read()
-    };
-    if ByFeature::IS_ON && entered {
-        ByFeature::taken(lock_of(lock), mode(WRITES), How::Tried, Site::caller());
+    fn enter_reported<const WRITES: bool>(
+        &self,
+        wait_mode: WaitMode,
+        site: Site,
+    ) -> Result<(), Unfinished> {
+        let (lock, mode) = (self.as_lock(), Mode::of(WRITES));
+        if !self.try_enter::<WRITES>() {
+            // A deadlock is reported, and then happens, as it would without an observer.
+            let _ = ByFeature::wants(lock, mode, wait_mode.deadline().is_some(), site);
+            self.enter::<WRITES>(wait_mode)
+                .inspect_err(|_| ByFeature::gave_up(lock))?;
+        }
+        ByFeature::taken(lock, mode, How::Locked, site);
+        Ok(())
     }
-    entered
-}
 
-#[inline(always)]
-pub(super) fn releasing<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
-    if ByFeature::IS_ON {
-        // A guard's lock is released, whatever the observer knows of it.
-        let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn try_enter_observed<const WRITES: bool>(&self) -> bool {
+        let entered = self.try_enter::<WRITES>();
+        if ByFeature::IS_ON && entered {
+            ByFeature::taken(self.as_lock(), Mode::of(WRITES), How::Tried, Site::caller());
+        }
+        entered
     }
-}
 
-/// Reports that the writer has become a reader.
-#[inline(always)]
-pub(super) fn downgraded<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
-    releasing(lock);
-    if ByFeature::IS_ON {
-        ByFeature::taken(lock_of(lock), Mode::Shared, How::Again, Site::UNKNOWN);
+    #[inline(always)]
+    pub(super) fn report_release(&self) {
+        if ByFeature::IS_ON {
+            // A guard's lock is released, whatever the observer knows of it.
+            let _ = ByFeature::releasing(self.as_lock(), Site::UNKNOWN);
+        }
+    }
+
+    /// Reports that the writer has become a reader.
+    #[inline(always)]
+    pub(super) fn report_downgrade(&self) {
+        self.report_release();
+        if ByFeature::IS_ON {
+            ByFeature::taken(self.as_lock(), Mode::Shared, How::Again, Site::UNKNOWN);
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! The robust reader/writer lock: a writer's death is reported to the next task, a reader's death releases what
-//! it held.
+//! The robust reader/writer lock: a writer's death is reported to the next task, a reader's releases what it held.
 //!
 //! Not recursive: a task that would wait for itself gets [`LockError::Deadlock`]. No priority inheritance.
 //! Source: the *big-reader lock* of Linux (`brlock`: a writer checks a slot of each reader), built from
@@ -33,18 +32,16 @@
 //! gate locked and leaves its seat, or the writer sees the seat locked and waits. A seat acquired by the gate's
 //! owner is visible to the next owner of the gate.
 //!
-//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of [`Robust`]: its
-//! owner's death is detected, its sleepers are woken. A dead reader's seat is acquired by a task that waits for
-//! it or searches for a free one. After the death of a gate's owner, `writing` says what the death means. 0: the
-//! dead task was not inside (it was entering as a reader, or waited for readers), and the gate is acquired as
-//! if it had been released. 1: the data may be torn. The next owner of the gate gets the report, even if it
-//! came to read; it then holds the lock to write. (By 2 no reader is inside, so it need not check the seats.)
-//! `writing` is set before the first change of the data and cleared after the last one in the program order of
-//! its own task, and a kill cuts that order at one point. The only recovery is to acquire a mutex, so a kill of
-//! the recovering task is one more owner death.
+//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of [`Robust`]: its owner's
+//! death is detected, its sleepers are woken. A dead reader's seat is acquired by a task that waits for it or searches
+//! for a free one. After the death of a gate's owner, `writing` says what the death means. 0: the dead task was not
+//! inside (it was entering as a reader, or waited for readers), and the gate is acquired as if it had been released. 1:
+//! the data may be torn. The next owner of the gate gets the report, even if it came to read; it then holds the lock to
+//! write. (By 2 no reader is inside, so it need not check the seats.) `writing` is set before the first change of the
+//! data and cleared after the last one in the program order of its own task, and a kill cuts that order at one point.
+//! The only recovery is to acquire a mutex, so a kill of the recovering task is one more owner death.
 //!
 //! *No wake-up is lost:* each sleep is that of a robust mutex.
-//!
 //! *Orderings:* a reader's release of its seat (Release) pairs with the writer's load of it (Acquire), a
 //! writer's release of the gate with a reader's load of the gate; barriers as above.
 //!
@@ -60,9 +57,7 @@
 //! wait, either: before each wait a task checks whether it has a seat or the gate itself.
 //!
 //! *Hostile events:* as for the robust mutex: EINTR, exec, fork, signal handlers, PID namespaces.
-//!
 //! *Frozen:* layout of [`Robust`]; a line of 64 bytes for the gate and for each seat.
-//!
 //! *Cost, free:* to read, two compare-and-swaps in a cache line that no other reader touches (unless their IDs
 //! select the same seat), and a load of the gate; to write, two compare-and-swaps, and a load of each seat.
 //! *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative twins),
@@ -79,9 +74,10 @@ mod guard;
 mod lock;
 mod owner_died;
 mod raw;
-mod unpinned;
 
 pub use self::error::LockError;
+#[cfg(all(feature = "foreign", not(loom)))]
+pub use self::foreign::*;
 pub use self::guard::{RobustReadGuard, RobustWriteGuard};
 pub use self::lock::RobustRwLock;
 pub use self::owner_died::OwnerDied;

@@ -1,7 +1,7 @@
 //! The reader/writer lock behind the traits of [`lock_api`], for other crates.
 #![allow(unsafe_code)]
 
-use super::preference::Preference;
+use super::Preference;
 use super::raw::RawRwLock;
 use crate::mutex::WaitMode;
 use crate::sharing::Sharing;
@@ -19,12 +19,12 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
 
     #[inline]
     fn lock_shared(&self) {
-        let _ = self.read(WaitMode::FOREVER);
+        let _ = self.enter::<false>(WaitMode::FOREVER);
     }
 
     #[inline]
     fn try_lock_shared(&self) -> bool {
-        self.try_read()
+        self.try_enter::<false>()
     }
 
     #[inline]
@@ -35,12 +35,12 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
 
     #[inline]
     fn lock_exclusive(&self) {
-        let _ = self.write(WaitMode::FOREVER);
+        let _ = self.enter::<true>(WaitMode::FOREVER);
     }
 
     #[inline]
     fn try_lock_exclusive(&self) -> bool {
-        self.try_write()
+        self.try_enter::<true>()
     }
 
     #[inline]
@@ -58,29 +58,29 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
     }
 }
 
-// SAFETY: the timed calls return true only after a successful `read` or `write`.
+// SAFETY: the timed calls return true only after a successful `enter`.
 unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for RawRwLock<S, P> {
     type Duration = Duration;
     type Instant = Deadline;
 
     #[inline]
     fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        self.try_read() || self.try_lock_shared_until(Deadline::after(timeout))
+        self.try_enter::<false>() || self.try_lock_shared_until(Deadline::after(timeout))
     }
 
     #[inline]
     fn try_lock_shared_until(&self, deadline: Deadline) -> bool {
-        self.read(WaitMode::until(Some(deadline))).is_ok()
+        self.enter::<false>(WaitMode::until(Some(deadline))).is_ok()
     }
 
     #[inline]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.try_write() || self.try_lock_exclusive_until(Deadline::after(timeout))
+        self.try_enter::<true>() || self.try_lock_exclusive_until(Deadline::after(timeout))
     }
 
     #[inline]
     fn try_lock_exclusive_until(&self, deadline: Deadline) -> bool {
-        self.write(WaitMode::until(Some(deadline))).is_ok()
+        self.enter::<true>(WaitMode::until(Some(deadline))).is_ok()
     }
 }
 

@@ -1,5 +1,8 @@
-//! A region that a thread is a task of, as the thread's record names it.
+//! A region that a thread is a task of, as the thread's record names it; and what regions have done after an owner's
+//! death.
+#![allow(unsafe_code)]
 
+use crate::atomic::{AtomicPtr, Ordering};
 use core::ops::Deref;
 use core::ptr::NonNull;
 
@@ -9,14 +12,7 @@ pub const MAX_ATTACHMENTS: usize = 128;
 /// A region that this thread is a task of, as [`Me::attach`](super::Me::attach) recorded it. Safe code can read its parts,
 /// and neither make nor change one. As a [`Me`](super::Me), it is for the call that got it.
 #[derive(Clone, Copy)]
-pub struct Attachment(AttachmentParts);
-
-impl Attachment {
-    #[inline]
-    pub(super) fn new(parts: AttachmentParts) -> Self {
-        Self(parts)
-    }
-}
+pub struct Attachment(pub(super) AttachmentParts);
 
 impl Deref for Attachment {
     type Target = AttachmentParts;
@@ -48,3 +44,26 @@ pub struct AttachmentParts {
     /// Ends the attachment and forgets it, called when the thread exits.
     pub detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
 }
+
+/// Calls the regions' hook for a robust lock that was taken from a dead owner. To be called with the lock's address,
+/// after the lock was taken and before the new owner can use the data.
+pub fn after_owner_death(lock: usize) {
+    // Acquire: pairs with the Release in `set_owner_death_hook`.
+    let hook = OWNER_DEATH_HOOK.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: only `set_owner_death_hook` stores here, and only functions of this type.
+        let hook: fn(usize) = unsafe { core::mem::transmute(hook) };
+        hook(lock);
+    }
+}
+
+/// Installs the function that [`after_owner_death`] calls. Regions lie above this layer and install it this way.
+///
+/// # Safety
+/// Called by the crate of regions alone: its hook completes what the dead task had begun in the region's memory, before
+/// the new owner uses that. Without the hook, safe code would find containers half changed.
+pub unsafe fn set_owner_death_hook(hook: fn(usize)) {
+    OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
+}
+
+static OWNER_DEATH_HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());

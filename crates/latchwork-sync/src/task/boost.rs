@@ -1,8 +1,7 @@
 //! What the calling task does with its ceilings: see [the data](super::ceiling).
 
-use super::ceiling::{Ceilings, REQUESTED, Requested};
-use super::error::TaskError;
-use super::{CurrentOrNone, Me};
+use super::ceiling::{Ceilings, REQUESTED};
+use super::{Me, TaskError};
 use crate::sys::scheduling;
 use core::cell::Cell;
 use rustix::io::Errno;
@@ -48,7 +47,7 @@ impl Ceilings {
     /// not be changed.
     #[inline]
     fn current() -> &'static Self {
-        &CurrentOrNone::get().record.ceilings
+        &Me::current_or_none().record.ceilings
     }
 
     /// Raises the calling task to `ceiling` (1 to [`HIGHEST`]), which it holds from now on.
@@ -104,12 +103,8 @@ impl Ceilings {
     /// Records the caller's declaration that only this crate changes this task's priority from now on.
     pub fn declare() -> Result<(), ProtectFault> {
         let current = &Me::get()?.record.ceilings;
-        current.store(
-            REQUESTED
-                .with(Cell::get)
-                .refreshed()
-                .map_err(ProtectFault::System)?,
-        );
+        let requested = REQUESTED.with(Cell::get).refreshed();
+        current.store(requested.map_err(ProtectFault::System)?);
         current.declared.set(current.declared.get() + 1);
         Ok(())
     }
@@ -125,12 +120,7 @@ impl Ceilings {
     /// Discards the known priority of the calling task.
     pub fn forget() {
         let (current, requested) = (Self::current(), REQUESTED.with(Cell::get));
-        REQUESTED.with(|known| {
-            known.set(Requested {
-                known: false,
-                ..requested
-            });
-        });
+        REQUESTED.with(|known| known.set(requested.unknown()));
         // The end of a boost reads the priority in any case. A record of zeros needs no change.
         if requested.boost == 0 && current.effective.get() > 0 {
             current.own.set(0);

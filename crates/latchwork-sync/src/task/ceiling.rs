@@ -23,7 +23,6 @@
 //!    read.
 //!
 //! *Not for signal handlers:* one that interrupts a change would act on a half-changed state.
-//!
 //! *Cost:* [`enter`](Ceilings::enter) and [`leave`](Ceilings::leave) are a few loads and stores when the priority need
 //! not change. When it must, each costs a read and a change. Measured (pair of bare changes between real-time
 //! priorities = 1): reads by `sched_getparam` add 0.13 each, by `sched_getattr` 0.17; `sched_setparam` instead of
@@ -157,13 +156,7 @@ impl Ceilings {
         let done = match requested.request(ceiling) {
             // The task is no longer in the scheduling class in which it was last seen.
             Err(Errno::INVAL) => self
-                .store(
-                    Requested {
-                        known: false,
-                        ..requested
-                    }
-                    .refreshed()?,
-                )
+                .store(requested.unknown().refreshed()?)
                 .request(ceiling),
             done => done,
         };
@@ -180,12 +173,8 @@ impl Ceilings {
             let unboosted = requested
                 .refreshed()
                 .and_then(|requested| requested.request(0));
-            let requested = unboosted.unwrap_or(Requested {
-                known: false,
-                boost: 0,
-                ..requested
-            });
-            REQUESTED.with(|known| known.set(requested));
+            let own = Requested::unboosted(requested.own).unknown();
+            REQUESTED.with(|known| known.set(unboosted.unwrap_or(own)));
         }
     }
 }
@@ -224,6 +213,15 @@ impl Requested {
         } else {
             Self::unboosted(now)
         })
+    }
+
+    /// The same, to be read before it is relied on.
+    #[inline]
+    pub(super) fn unknown(self) -> Self {
+        Self {
+            known: false,
+            ..self
+        }
     }
 
     fn unboosted(own: Scheduling) -> Self {

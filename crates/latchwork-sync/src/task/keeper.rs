@@ -17,19 +17,16 @@
 //! *A thread that really dies alone*, by the bare system call `exit`, runs no code of this library. The kernel hands on
 //! what it held, at once. (Only unsafe code can do that.)
 //!
-//! The order: life-words, locks, tails. So the keeper's list is as every list: life-words in front of locks, tails behind
-//! them. While locks follow their slot's life-word, a kill may mark a lock before the life-word; see
-//! `region/sweep.rs`.
+//! They pass in the order of every list: life-words, locks, tails. While locks follow their slot's life-word, a kill
+//! may mark a lock before the life-word; see `region/sweep.rs`.
 //!
 //! *No keeper* (no memory, a limit on threads), or more locks than the kernel walks: the locks are *lost*. Their state
 //! becomes not recoverable, whereupon the kernel hands them on to tasks that get no data. The word of a slot then names a
 //! thread that does not exist, for ever: its cells and its place in the table are lost until the region is deleted.
 //!
-//! *Fork.* The page of the keeper is wiped in the child, which holds nothing, and makes a keeper of its own when it needs
-//! one.
-//!
-//! *Cost:* none for a thread that holds nothing at its end, but a walk of its list. The first hand-over makes a thread
-//! with a stack of 256 KiB, of which it touches two pages; each lock costs two context switches.
+//! *Fork.* The page of the keeper is wiped in the child, which holds nothing, and makes a keeper of its own when it
+//! needs one. *Cost:* none for a thread that holds nothing at its end, but a walk of its list. The first hand-over
+//! makes a thread with a stack of 256 KiB, of which it touches two pages; each lock costs two context switches.
 #![allow(unsafe_code)]
 
 use crate::adoption::{self, Desk};
@@ -108,7 +105,8 @@ pub(super) unsafe fn hand_over(head: &Head, tid: u32, end: usize) {
                     }
                 }
             };
-            if let Some(session) = session.as_ref().filter(|session| session.has_room()) {
+            let has_room = |to: &&Session| to.0.count.load(Ordering::Relaxed) < MOST;
+            if let Some(session) = session.as_ref().filter(has_room) {
                 adoption::give(head, node, unlink, || session.ask(node, at_end, tid));
             } else if at_end == AtEnd::Keep {
                 // They stay on the list, and all that follow are lost, too.
@@ -127,10 +125,8 @@ pub(super) unsafe fn hand_over(head: &Head, tid: u32, end: usize) {
 
 /// Runs `operation` while no node is on its way from one thread's list to another's. `None` if that cannot be had.
 pub fn while_nothing_is_handed_over<R>(operation: impl FnOnce() -> R) -> Option<R> {
-    let session = Session::wait_for_others()?;
-    let result = operation();
-    drop(session);
-    Some(result)
+    let _session = Session::wait_for_others()?;
+    Some(operation())
 }
 
 /// Makes a lock that the calling thread holds useless for the next owner, whoever hands it on.
@@ -175,10 +171,6 @@ impl Session {
         self.is_ready()
     }
 
-    fn has_room(&self) -> bool {
-        self.0.count.load(Ordering::Relaxed) < MOST
-    }
-
     /// Has the keeper take a node, which is unlinked and announced.
     fn ask(&self, node: &Node, place: AtEnd, giver: u32) {
         let Self(page) = self;
@@ -202,23 +194,17 @@ impl Drop for Session {
 
 fn page() -> Option<&'static Page> {
     // Acquire: pairs with the Release below.
-    let known = PAGE.load(Ordering::Acquire);
-    let page = if known.is_null() {
+    let mut page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
         let fresh = thread::map_wipe_on_fork().ok()?;
-        let set = PAGE.compare_exchange(
-            ptr::null_mut(),
-            fresh.as_ptr().cast(),
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if set.is_err() {
+        page = fresh.as_ptr().cast();
+        let null = ptr::null_mut();
+        if let Err(other) = PAGE.compare_exchange(null, page, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: no other thread knows the page.
             unsafe { thread::unmap_record(fresh) };
+            page = other;
         }
-        set.map_or_else(|other| other, |_| fresh.as_ptr().cast())
-    } else {
-        known
-    };
+    }
     // SAFETY: a page of zeros, which is a valid `Page`, as large as one, and never unmapped.
     Some(unsafe { &*page })
 }
@@ -256,18 +242,14 @@ extern "C" fn keep(page: *mut c_void) -> *mut c_void {
             unsafe {
                 if place == AtEnd::KeepTail as u32 {
                     head.link_tail(node);
-                    end = if end == head.front() {
-                        node.link()
-                    } else {
-                        end
-                    };
+                    if end == head.front() {
+                        end = node.link();
+                    }
                 } else if place == AtEnd::KeepLife as u32 {
                     head.link(node, 0, head.front(), end);
-                    anchor = if anchor == head.front() {
-                        node.link()
-                    } else {
-                        anchor
-                    };
+                    if anchor == head.front() {
+                        anchor = node.link();
+                    }
                 } else {
                     head.link(node, 0, anchor, end);
                 }

@@ -33,25 +33,6 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
 
-impl Record {
-    /// Counts an operation that relies on an attachment as long as it runs.
-    #[inline]
-    pub(super) fn rely<R>(&self, operation: impl FnOnce() -> R) -> R {
-        struct Relying<'a>(&'a Cell<u32>);
-        impl Drop for Relying<'_> {
-            fn drop(&mut self) {
-                // The child of a fork in the operation begins at 0 again.
-                self.0.set(self.0.get().saturating_sub(1));
-            }
-        }
-        let relying = Relying(&self.relying);
-        relying.0.set(relying.0.get() + 1);
-        let result = operation();
-        drop(relying);
-        result
-    }
-}
-
 // The C header relies on the layout of the first fields.
 #[cfg(all(feature = "foreign", target_pointer_width = "64"))]
 const _: () = assert!(
@@ -99,11 +80,6 @@ pub struct CurrentOrNone {
 }
 
 impl CurrentOrNone {
-    #[inline]
-    pub(super) fn get() -> Self {
-        Self { record: record() }
-    }
-
     /// The thread's ID in its PID namespace; 0 if it has no record.
     #[inline]
     pub fn tid(self) -> u32 {
@@ -135,8 +111,7 @@ impl CurrentOrNone {
         self.record.checked.get()
     }
 
-    /// The place on the list where robust locks are linked; see
-    /// [`Head::link`](crate::sys::robust_list::Head::link).
+    /// The place on the list where robust locks are linked; see [`Head::link`](crate::sys::robust_list::Head::link).
     #[inline]
     pub fn anchor(self) -> usize {
         self.record.anchor.get()
@@ -173,4 +148,21 @@ impl CurrentOrNone {
     pub fn relies_on_attachment(self) -> bool {
         self.record.relying.get() != 0
     }
+}
+
+/// Why the calling thread cannot be a task or own robust locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// No memory for the thread's record.
+    #[error("no memory for the thread's record: {0}")]
+    Memory(rustix::io::Errno),
+    /// The kernel, or a sandbox, refuses robust lists.
+    #[error("the system refuses robust lists: {0}")]
+    RobustList(rustix::io::Errno),
+    /// The C library's robust mutexes have an unknown layout.
+    #[error("this C library's robust mutexes have an unknown layout (offset {0})")]
+    ForeignLayout(isize),
+    /// The thread has ended, except for destructors, and what it held belongs to its process now.
+    #[error("the thread has ended, and what it held is its process's now")]
+    Ended,
 }

@@ -342,7 +342,7 @@ mod tests {
     fn cycle_behind_one_that_just_ended_is_found() {
         for goes in [1, 2] {
             let field = Overtaken {
-                records: core::array::from_fn(|_| TaskRecord::new()),
+                records: core::array::from_fn(|_| TaskRecord::default()),
                 moves_on: Cell::new(Some(goes)),
             };
             let [read, mine, theirs] = [1, 2, 3].map(|number| Lock::new(number, Kind::RwLock));

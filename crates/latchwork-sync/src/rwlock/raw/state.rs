@@ -105,8 +105,7 @@ impl State {
         }
     }
 
-    /// The state after a waiter has been counted and has asked for a wake-up, and what the waiter has added so
-    /// far.
+    /// The state after a waiter has been counted and has asked for a wake-up, and what the waiter has added so far.
     pub(super) fn asked<const WRITES: bool>(self, waiter: Waiter, starves: bool) -> (Self, u64) {
         let mut counted = waiter.counted;
         if WRITES {
@@ -156,18 +155,10 @@ impl State {
     /// The state after a call for the readers that may join those inside, if there are any. The call wakes all
     /// readers, since one bit stands for all; a reader that may not enter sleeps again.
     pub(super) fn with_readers_called<P: Preference>(self) -> Option<Self> {
-        let admits = |counted| {
-            self.admits::<P, false>(Waiter {
-                counted,
-                ..Waiter::NEWCOMER
-            })
-        };
-        let who = if self.has(STARVING) {
-            admits(ONE_STARVING)
-        } else {
-            admits(0)
-        };
-        (who && self.has(CALL_READERS)).then_some(Self(self.0 & !CALL_READERS))
+        let counted = if self.has(STARVING) { ONE_STARVING } else { 0 };
+        let called = false;
+        let joins = self.admits::<P, false>(Waiter { counted, called });
+        (joins && self.has(CALL_READERS)).then_some(Self(self.0 & !CALL_READERS))
     }
 
     /// The state after a release, and the groups that it wakes: one writer, or all readers, of the first group;

@@ -6,119 +6,82 @@ use super::guard::{RobustReadGuard, RobustWriteGuard, my_id};
 use super::lock::RobustRwLock;
 use super::owner_died::OwnerDied;
 use super::raw::Entered;
-use crate::mutex::{Acquired, WaitMode};
+use crate::mutex::{Acquired, Pinned, Unpinned, WaitMode, methods_of_unpinned};
 use crate::task;
 use crate::time::Deadline;
 use crate::torn_safe;
+use core::ops::Deref;
 use core::pin::Pin;
 
-pub(super) type ReadResult<'a, T, const READERS: usize> =
+type ReadResult<'a, T, const READERS: usize> =
     Result<RobustReadGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
-pub(super) type WriteResult<'a, T, const READERS: usize> =
+type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
+/// The five calls that acquire a lock to read, or to write.
+macro_rules! robust_calls {
+    (
+        $Result:ident $with:ident $to:literal, while $sleeps:literal:
+        $enter:ident $try_enter:ident $enter_until:ident $enter_for:ident $enter_interruptible:ident
+    ) => {
+        #[doc = concat!("Acquires the lock to ", $to, ". Sleeps while ", $sleeps, ".")]
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
+        #[inline]
+        pub fn $enter(self: Pin<&Self>) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::FOREVER)
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", if that is possible at this moment.")]
+        ///
+        /// # Errors
+        /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
+        #[inline]
+        pub fn $try_enter(self: Pin<&Self>) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::TRY)
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", or fails once `deadline` has passed.")]
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
+        #[inline]
+        pub fn $enter_until(self: Pin<&Self>, deadline: Deadline) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::until(Some(deadline)))
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", or fails after `timeout`.")]
+        ///
+        /// # Errors
+        #[doc = concat!("As for [`Self::", stringify!($enter_until), "`].")]
+        #[cfg(not(loom))]
+        pub fn $enter_for(self: Pin<&Self>, timeout: core::time::Duration) -> $Result<'_, T, READERS> {
+            self.$enter_until(Deadline::after(timeout))
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ". Fails at `deadline`, if there is one, and when a signal")]
+        /// handler runs in this thread while it sleeps; see
+        /// [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` does not occur.
+        #[inline]
+        pub fn $enter_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> $Result<'_, T, READERS> {
+            self.$with(WaitMode::interruptible(deadline))
+        }
+    };
+}
+
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
-    /// Acquires the lock to read. Sleeps while a living writer holds it or waits for it, and while all seats
-    /// are taken.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::FOREVER)
-    }
-
-    /// Acquires the lock to read, if that is possible at this moment.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn try_read(self: Pin<&Self>) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::TRY)
-    }
-
-    /// Acquires the lock to read, or fails once `deadline` has passed.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
-    #[inline]
-    pub fn read_until(self: Pin<&Self>, deadline: Deadline) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::until(Some(deadline)))
-    }
-
-    /// Acquires the lock to read, or fails after `timeout`.
-    ///
-    /// # Errors
-    /// As for [`Self::read_until`].
-    #[cfg(not(loom))]
-    pub fn read_for(self: Pin<&Self>, timeout: core::time::Duration) -> ReadResult<'_, T, READERS> {
-        self.read_until(Deadline::after(timeout))
-    }
-
-    /// Acquires the lock to read. Fails at `deadline`, if there is one, and when a signal handler runs in this
-    /// thread while it sleeps; see
-    /// [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock` does not occur.
-    #[inline]
-    pub fn read_interruptible(
-        self: Pin<&Self>,
-        deadline: Option<Deadline>,
-    ) -> ReadResult<'_, T, READERS> {
-        self.read_with(WaitMode::interruptible(deadline))
-    }
-
-    /// Acquires the lock to write. Sleeps while another living task holds it.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::FOREVER)
-    }
-
-    /// Acquires the lock to write, if that is possible at this moment.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
-    #[inline]
-    pub fn try_write(self: Pin<&Self>) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::TRY)
-    }
-
-    /// Acquires the lock to write, or fails once `deadline` has passed.
-    ///
-    /// # Errors
-    /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
-    #[inline]
-    pub fn write_until(self: Pin<&Self>, deadline: Deadline) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::until(Some(deadline)))
-    }
-
-    /// Acquires the lock to write, or fails after `timeout`.
-    ///
-    /// # Errors
-    /// As for [`Self::write_until`].
-    #[cfg(not(loom))]
-    pub fn write_for(
-        self: Pin<&Self>,
-        timeout: core::time::Duration,
-    ) -> WriteResult<'_, T, READERS> {
-        self.write_until(Deadline::after(timeout))
-    }
-
-    /// Acquires the lock to write, as [`Self::read_interruptible`] does to read.
-    ///
-    /// # Errors
-    /// As for [`Self::read_interruptible`].
-    #[inline]
-    pub fn write_interruptible(
-        self: Pin<&Self>,
-        deadline: Option<Deadline>,
-    ) -> WriteResult<'_, T, READERS> {
-        self.write_with(WaitMode::interruptible(deadline))
-    }
+    robust_calls!(
+        ReadResult read_with "read", while "a living writer holds it or waits for it, and while all seats are taken":
+        read try_read read_until read_for read_interruptible
+    );
+    robust_calls!(
+        WriteResult write_with "write", while "another living task holds it":
+        write try_write write_until write_for write_interruptible
+    );
 
     /// Makes a lock whose writer died, or that was given up, usable again with new data; torn data is not
     /// dropped. An exclusive reference proves that no task uses the lock.
@@ -175,5 +138,36 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     fn owner_died(&self) -> LockError<'_, T, READERS> {
         task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
         LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self)))
+    }
+}
+
+/// The compiler's message for a lock that is used through a plain reference: see [`Pinned`].
+#[allow(clippy::missing_errors_doc)]
+impl<'a, T: ?Sized, const READERS: usize> Unpinned<RobustRwLock<T, READERS>>
+where
+    T: 'a,
+{
+    methods_of_unpinned! {
+        read() -> ReadResult<'a, T, READERS>;
+        try_read() -> ReadResult<'a, T, READERS>;
+        read_until(deadline: Deadline) -> ReadResult<'a, T, READERS>;
+        write() -> WriteResult<'a, T, READERS>;
+        try_write() -> WriteResult<'a, T, READERS>;
+        write_until(deadline: Deadline) -> WriteResult<'a, T, READERS>;
+        read_interruptible(deadline: Option<Deadline>) -> ReadResult<'a, T, READERS>;
+        write_interruptible(deadline: Option<Deadline>) -> WriteResult<'a, T, READERS>;
+        #[cfg(not(loom))]
+        read_for(timeout: core::time::Duration) -> ReadResult<'a, T, READERS>;
+        #[cfg(not(loom))]
+        write_for(timeout: core::time::Duration) -> WriteResult<'a, T, READERS>;
+    }
+}
+
+/// Not for use: see [`Pinned`].
+#[doc(hidden)]
+impl<T: ?Sized, const READERS: usize> Deref for RobustRwLock<T, READERS> {
+    type Target = Unpinned<Self>;
+    fn deref(&self) -> &Unpinned<Self> {
+        Unpinned::of(self)
     }
 }

@@ -2,86 +2,86 @@
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
-use super::raw::Entered;
-use crate::mutex::{Acquired, RawError, WaitMode};
-use crate::task::{self, Me};
+use super::raw::{Entered, GateMutex};
+use crate::foreign::{Blocking, robust_status};
+use crate::mutex::Acquired;
+use crate::task::Me;
+use core::pin::Pin;
+use libc::{EINVAL, EPERM, c_int};
 
-impl<const READERS: usize> RobustRwLock<(), READERS> {
-    /// Returns 0, or `EOWNERDEAD`, with the lock acquired to write.
-    ///
-    /// # Safety
-    /// The lock is pinned.
-    pub(crate) unsafe fn enter(
-        &self,
-        writes: bool,
-        wait_mode: WaitMode,
-    ) -> Result<libc::c_int, RawError> {
-        // SAFETY: by the caller's contract.
-        let torn = unsafe {
-            if writes {
-                self.raw.write(wait_mode)? == Acquired::OwnerDied
+/// Acquires the lock. With `EOWNERDEAD` it is acquired to write.
+pub fn robust_rwlock_enter(
+    lock: Pin<&RobustRwLock<()>>,
+    writes: bool,
+    blocking: Blocking,
+) -> c_int {
+    let (raw, wait_mode) = (&lock.get_ref().raw, blocking.wait_mode());
+    // SAFETY: the lock is pinned.
+    let is_torn = unsafe {
+        if writes {
+            raw.write(wait_mode)
+                .map(|taken| taken == Acquired::OwnerDied)
+        } else if raw.read_free().is_some() {
+            Ok(false)
+        } else {
+            raw.read(wait_mode).map(|entered| entered == Entered::Torn)
+        }
+    };
+    robust_status(
+        is_torn,
+        core::ptr::from_ref(lock.get_ref()).cast(),
+        blocking,
+    )
+}
+
+/// The gate, if the calling task owns it.
+fn own_gate(lock: Pin<&RobustRwLock<()>>) -> Option<&GateMutex> {
+    let gate = &lock.get_ref().raw.gate;
+    Me::get()
+        .is_ok_and(|me| gate.owner() == Some(me.tid()))
+        .then_some(gate)
+}
+
+/// Releases whatever the calling task holds of the lock; returns 0 or `EPERM`. A torn lock is given up.
+pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
+    let raw = &lock.get_ref().raw;
+    // `Me::get` registers the thread here, if it acquired the lock through another copy of this library.
+    let Ok(me) = Me::get().map(Me::tid) else {
+        return EPERM;
+    };
+    // SAFETY: the calling task owns what is released: the gate, or the seat.
+    unsafe {
+        if let Some(gate) = own_gate(lock) {
+            if gate.is_inconsistent() {
+                gate.release_not_recoverable();
             } else {
-                self.raw.read_free().is_none() && self.raw.read(wait_mode)? == Entered::Torn
+                raw.unlock_write(me);
             }
-        };
-        if torn {
-            task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
+        } else if let Some(seat) = raw.seats.iter().position(|seat| seat.0.owner() == Some(me)) {
+            raw.unlock_read(seat, me);
+        } else {
+            return EPERM;
         }
-        Ok(if torn { libc::EOWNERDEAD } else { 0 })
     }
+    0
+}
 
-    /// Releases whatever the calling task holds of the lock; returns whether it held anything. A torn lock is
-    /// given up.
-    pub(crate) fn leave(&self) -> bool {
-        // `Me::get` registers the thread here, if it acquired the lock through another copy of this library.
-        let Ok(me) = Me::get().map(Me::tid) else {
-            return false;
-        };
-        let is_mine = |owner| owner == Some(me);
-        if is_mine(self.raw.gate.owner()) {
-            // SAFETY: the calling task owns the gate.
-            unsafe {
-                if self.raw.gate.is_inconsistent() {
-                    self.raw.gate.release_not_recoverable();
-                } else {
-                    self.raw.unlock_write(me);
-                }
-            }
-            return true;
-        }
-        let seat = self
-            .raw
-            .seats
-            .iter()
-            .position(|seat| is_mine(seat.0.owner()));
-        if let Some(index) = seat {
-            // SAFETY: the calling task owns the seat.
-            unsafe { self.raw.unlock_read(index, me) };
-        }
-        seat.is_some()
-    }
+/// Releases a writer's lock with the data in an unknown state. Returns 0 or `EPERM`.
+pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
+    own_gate(lock).map_or(EPERM, |gate| {
+        // SAFETY: the calling task owns the gate. `writing` stays 1.
+        unsafe { gate.unlock_inconsistent() };
+        0
+    })
+}
 
-    /// Releases the lock with its data in an unknown state; returns false unless the calling task is the
-    /// writer.
-    pub(crate) fn leave_inconsistent(&self) -> bool {
-        let gate = &self.raw.gate;
-        let is_mine = Me::get().is_ok_and(|me| gate.owner() == Some(me.tid()));
-        if is_mine {
-            // SAFETY: the calling task owns the gate. `writing` stays 1.
-            unsafe { gate.unlock_inconsistent() };
-        }
-        is_mine
-    }
-
-    /// Declares the data whole; returns false unless the calling task holds the lock with a death reported.
-    pub(crate) fn declare_whole(&self) -> bool {
-        let gate = &self.raw.gate;
-        let is_dead_owners =
-            Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_inconsistent();
-        if is_dead_owners {
+/// Declares the data whole. Returns 0, or `EINVAL` unless the calling task holds the lock with a death reported.
+pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
+    own_gate(lock)
+        .filter(|gate| gate.is_inconsistent())
+        .map_or(EINVAL, |gate| {
             // `writing` stays 1.
             gate.mark_consistent();
-        }
-        is_dead_owners
-    }
+            0
+        })
 }

@@ -4,19 +4,15 @@
 //! 1. A guard is made from a pinned lock, by the task that acquired it; a [`RobustReadGuard`] and a
 //!    [`RobustWriteGuard`] give access to whole data only.
 //! 2. Data that a writer left torn is accessible through an [`OwnerDied`](super::OwnerDied) only, which holds the lock to write.
-//!
-//! A guard records which task acquired its lock. In the child of a fork, which holds nothing, dropping it
-//! aborts.
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
 use crate::edit::Edit;
 use crate::relocatable::Relocatable;
 use crate::task::Me;
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::{Deref, DerefMut};
+use core::ops::DerefMut;
 use core::pin::Pin;
 
 /// The calling task's ID, after it has acquired a lock.
@@ -42,10 +38,9 @@ pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
 /// As with [`RobustGuard`](crate::mutex::RobustGuard), data that is not `Unpin` is changed through
 /// [`edit`](Self::edit) or [`as_mut`](Self::as_mut).
 ///
-/// If it is dropped while its thread panics, the next task gets
-/// [`LockError::OwnerDied`](super::LockError::OwnerDied). Forgetting it leaves
-/// the lock held until the process ends. In the child of a fork the guard is the parent's: dropping it there
-/// aborts.
+/// If it is dropped while its thread panics, the next task gets [`LockError::OwnerDied`](super::LockError::OwnerDied).
+/// Forgetting it leaves the lock held until the process ends. In the child of a fork the guard is the parent's:
+/// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
     pub(super) lock: &'a RobustRwLock<T, READERS>,
@@ -54,10 +49,8 @@ pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else.
-unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for RobustReadGuard<'_, T, READERS> {}
-// SAFETY: a shared guard gives `&T` and nothing else.
-unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for RobustWriteGuard<'_, T, READERS> {}
+lend!({const READERS: usize} RobustReadGuard<'_, T, READERS>);
+lend!({const READERS: usize} RobustWriteGuard<'_, T, READERS>);
 
 impl<'a, T: ?Sized, const READERS: usize> RobustReadGuard<'a, T, READERS> {
     #[inline]
@@ -113,24 +106,6 @@ impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize> Deref for RobustReadGuard<'_, T, READERS> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard keeps writers out.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized, const READERS: usize> Deref for RobustWriteGuard<'_, T, READERS> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard keeps all others out.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
 impl<T: ?Sized + Unpin, const READERS: usize> DerefMut for RobustWriteGuard<'_, T, READERS> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
@@ -152,17 +127,5 @@ impl<T: ?Sized, const READERS: usize> Drop for RobustWriteGuard<'_, T, READERS> 
     fn drop(&mut self) {
         // SAFETY: the guard holds the lock to write, and is not used after this.
         unsafe { self.lock.raw.unlock_write(self.owner) };
-    }
-}
-
-impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for RobustReadGuard<'_, T, READERS> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for RobustWriteGuard<'_, T, READERS> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
     }
 }

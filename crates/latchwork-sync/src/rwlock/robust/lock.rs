@@ -9,15 +9,12 @@ use core::mem::ManuallyDrop;
 
 /// Data that many tasks may read at a time, or one may change, each of which may be killed at any instruction.
 ///
-/// 64 bytes, and 64 for each of at most `READERS` readers that are inside at a time, beside the data; one more
-/// reader waits. The lock must not move while it is in use, hence the pinned methods; see
-/// [`Robust`](crate::mutex::Robust). Processes
-/// share it in a region or in a mapping of their own.
+/// 64 bytes, and 64 for each of at most `READERS` readers that are inside at a time, beside the data; one more reader
+/// waits. The lock must not move while it is in use, hence the pinned methods; see [`Robust`](crate::mutex::Robust). Processes share it in a region or another mapping.
 ///
 /// The death of a writer, or its panic, is reported to the next task by
-/// [`LockError::OwnerDied`](super::LockError::OwnerDied). That of a
-/// reader is detected by a task that waits for it, and needs no report. Data that no task has repaired is not
-/// dropped with the lock.
+/// [`LockError::OwnerDied`](super::LockError::OwnerDied). That of a reader is detected by a task that waits for it, and
+/// needs no report. Data that no task has repaired is not dropped with the lock.
 ///
 /// ```
 /// use core::pin::Pin;

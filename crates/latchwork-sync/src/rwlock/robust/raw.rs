@@ -5,44 +5,22 @@ use crate::atomic::{
     AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, unless_fault,
 };
 use crate::backoff::{HAND_OVER, pause};
-use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, owner_of_guard};
+use crate::mutex::{
+    Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, end_of_nap, is_over,
+    owner_of_guard,
+};
 use crate::task::Me;
-use crate::time::Deadline;
+use core::time::Duration;
 
-/// The end of one sleep for a reader's favourite seat, before the reader searches for another one; and whether the
-/// reader's own deadline has passed with it.
-#[cfg(not(loom))]
-mod nap {
-    use super::{Deadline, WaitMode};
-
-    pub(super) fn end() -> Option<Deadline> {
-        Some(Deadline::after(core::time::Duration::from_millis(1)))
-    }
-
-    pub(super) fn was_the_last(wait_mode: WaitMode) -> bool {
-        wait_mode.deadline().is_some_and(Deadline::has_passed)
-    }
-}
+/// One sleep for a reader's favourite seat, before the reader searches for another one. (In a model a lock has one seat,
+/// so a reader never searches for another.)
+const NAP: Duration = Duration::from_millis(1);
 
 /// The queueing mutex that writers hold. Models use one with fewer states and the same guarantees.
 #[cfg(not(loom))]
 pub(super) type GateMutex = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
 #[cfg(loom)]
 pub(super) type GateMutex = Robust;
-
-/// In a model a lock has one seat, so a reader never searches for another.
-#[cfg(loom)]
-mod nap {
-    use super::{Deadline, WaitMode};
-
-    pub(super) fn end() -> Option<Deadline> {
-        None
-    }
-
-    pub(super) fn was_the_last(_: WaitMode) -> bool {
-        true
-    }
-}
 
 /// The lock without data.
 #[repr(C)]
@@ -83,19 +61,6 @@ impl Seat {
         }
         Ok(())
     }
-
-    /// Waits until the seat is free.
-    ///
-    /// # Safety
-    /// As for [`Robust::acquire`].
-    unsafe fn wait_until_free(&self, wait_mode: WaitMode) -> Result<(), RawError> {
-        // SAFETY: by the caller's contract; `take` has acquired the seat that `unlock_raw` releases.
-        unsafe {
-            self.take(wait_mode)?;
-            self.0.unlock_raw();
-        }
-        Ok(())
-    }
 }
 
 /// Whether a mutex is free and clean at this moment; if so, all that its last owner did is visible.
@@ -117,8 +82,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         }
     }
 
-    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for
-    /// [`Self::read`].
+    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for [`Self::read`].
     ///
     /// # Safety
     /// The lock stays where it is until it is released or this task has ended.
@@ -179,9 +143,10 @@ impl<const READERS: usize> RawRobust<READERS> {
                 Err(RawError::WouldBlock) if !wait_mode.is_try() => {}
                 taken => return taken,
             }
+            let nap = end_of_nap(NAP, wait_mode.deadline());
             // SAFETY: by the caller's contract.
-            match unsafe { self.seats[favourite].take(wait_mode.at_most(nap::end())) } {
-                Err(RawError::TimedOut) if !nap::was_the_last(wait_mode) => {}
+            match unsafe { self.seats[favourite].take(wait_mode.at_most(nap)) } {
+                Err(RawError::TimedOut) if !is_over(wait_mode.deadline()) => {}
                 taken => return taken.map(|()| favourite),
             }
         }
@@ -256,7 +221,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// As for [`Self::read_free`].
     #[inline]
     pub(crate) unsafe fn write(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
-        // SAFETY: by the caller's contract; the gate is released after this task acquired it.
+        // SAFETY: by the caller's contract; the gate and a seat are released after this task acquired them.
         unsafe {
             let taken = match self.gate.acquire_free() {
                 Some(_) => Acquired::Clean,
@@ -277,26 +242,25 @@ impl<const READERS: usize> RawRobust<READERS> {
                     continue;
                 }
                 let waited = self.may_wait(wait_mode);
-                if let Err(error) = waited.and_then(|()| seat.wait_until_free(wait_mode)) {
-                    self.gate.unlock_raw();
-                    return Err(error);
+                match waited.and_then(|()| seat.take(wait_mode)) {
+                    Ok(()) => seat.0.unlock_raw(),
+                    Err(error) => {
+                        self.gate.unlock_raw();
+                        return Err(error);
+                    }
                 }
             }
         }
-        self.begin_writing();
-        Ok(Acquired::Clean)
-    }
-
-    fn begin_writing(&self) {
         let writing = unless_fault!(RobustRwLockForgetsWriting, 1, 0);
         // Relaxed: it is for the task that acquires the gate after this task's death, which the kernel orders.
         // The fence keeps the compiler from moving a change of the data ahead of the store.
         self.writing.store(writing, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        Ok(Acquired::Clean)
     }
 
     fn end_writing(&self) {
-        // Release: no change of the data may move behind the store; see `begin_writing`.
+        // Release: no change of the data may move behind the store; see `write`.
         self.writing.store(0, Ordering::Release);
     }
 
