@@ -12,6 +12,7 @@ fn main() {
             "classic",
             "classic_storage",
             "classic_time",
+            "queue",
         ]
         .map(|file| format!("src/{file}.c")),
     );

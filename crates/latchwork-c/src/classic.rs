@@ -1,12 +1,12 @@
 //! RTEMS's classic interface: see `include/classic.h`. Tasks are in `classic.c`, and so are the directives that may
 //! wait, since a task that must end is unwound from a C frame.
 //!
-//! Cancellation is disabled while Rust code runs: the code opens files, for example, which libc treats as a
-//! cancellation point.
+//! Cancellation is disabled while Rust code runs: see `cancel.rs`.
 //!
 //! `Option<&mut T>` is a pointer of C's: null, or to a variable of the caller's that nothing else uses during the call.
 #![allow(unsafe_code)]
 
+use crate::cancel::Undisturbed;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::slice;
 use core::sync::atomic::AtomicU32;
@@ -108,34 +108,6 @@ fn table() -> Result<&'static Classic<'static>, Status> {
     made().map(|made| &made.table)
 }
 
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-const CANCEL_ENABLE: c_int = 0;
-const CANCEL_DISABLE: c_int = 1;
-
-/// Disables cancellation of the calling thread while it lives.
-struct Undisturbed {
-    before: c_int,
-}
-
-impl Undisturbed {
-    fn begin() -> Self {
-        let mut before = CANCEL_DISABLE;
-        // SAFETY: the second argument points to a local variable.
-        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
-        Self { before }
-    }
-}
-
-impl Drop for Undisturbed {
-    fn drop(&mut self) {
-        // SAFETY: a null pointer means that the old state is not returned. This call does not act on a cancellation
-        // request, unless the thread has asynchronous cancellation enabled, and then it must not call a directive.
-        unsafe { pthread_setcancelstate(self.before, core::ptr::null_mut()) };
-    }
-}
-
 fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     let _undisturbed = Undisturbed::begin();
     table().map_or_else(Status::code, |table| directive(table).code())
@@ -144,7 +116,7 @@ fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
 /// Runs a directive that may wait, unless the task must end.
 fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     let undisturbed = Undisturbed::begin();
-    let is_to_hear = undisturbed.before == CANCEL_ENABLE;
+    let is_to_hear = undisturbed.was_cancellable();
     foreign::enable_cancel_word(is_to_hear);
     let status = table().map_or_else(Status::code, |table| directive(table).code());
     foreign::enable_cancel_word(false);

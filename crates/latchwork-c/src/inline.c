@@ -2,6 +2,7 @@
 #define LW_INLINE extern inline
 #define LW_NO_GENERIC
 #include "latchwork.h"
+#include "latchwork/region.h"
 
 /* Functions that earlier headers called: the library never drops a symbol. */
 int lw_cond_has_waiters(const lw_cond_t *cond);

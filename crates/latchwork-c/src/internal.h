@@ -23,6 +23,8 @@ struct latchwork_call {
 #define LATCHWORK_AGAIN (-1)
 #define LATCHWORK_NOT_IN_REGION (-2)
 
+/* Converts a time to nanoseconds of CLOCK_MONOTONIC; EINVAL if it is invalid. */
+int latchwork_read_time(int clock, const struct timespec *time, uint64_t *deadline);
 int latchwork_lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline);
 int latchwork_rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, uint64_t deadline);
 int latchwork_barrier_wait(void *barrier, unsigned shared, uint64_t deadline);

@@ -6,6 +6,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `include/latchwork.h` | locks, with inlined fast paths |
+//! | `include/latchwork/region.h`, `include/latchwork/queue.h` | regions, and queues in them |
 //! | `include/coproc.h` | the CoProc library's interface |
 //! | `include/latchwork.hpp`, `include/coproc.hpp` | the same as C++ classes |
 //! | `include/migrate.h` | from semaphores to mutexes, type by type |
@@ -13,17 +14,22 @@
 //! | `src/debug.rs` | mutexes that report their use to the checker |
 //! | `src/inline.c` | each inline function as a symbol |
 //! | `src/classic.c`, `classic_storage.c`, `classic_time.c` | RTEMS's tasks, queues in the program's memory, ticks |
+//! | `src/queue.c` | the waits of queues: points in time, cancellation |
 //! | `src/wait.c`, `src/once.c` | code in which a thread may be unwound: no Rust frame is on the stack there |
 //! | `latchwork.map` | the exported symbols and their versions |
 //!
 //! *Panics* never reach C: each function here is `extern "C"`, so a panic aborts.
 #![allow(unsafe_code)]
 
+mod cancel;
 mod classic;
 mod coproc;
 mod debug;
+mod failure;
 mod lock;
 mod pause;
+mod queue;
+mod region;
 
 use latchwork::foreign::Blocking;
 use latchwork::time::Deadline;

@@ -41,8 +41,7 @@ extern __thread int lw__lingers;
 
 /* ---- points in time ---- */
 
-/* Converts a time to nanoseconds of CLOCK_MONOTONIC; EINVAL if it is invalid. */
-static int read_time(int clock, const struct timespec *time, uint64_t *deadline)
+int latchwork_read_time(int clock, const struct timespec *time, uint64_t *deadline)
 {
 	struct timespec real, monotonic;
 	int64_t seconds, nanoseconds;
@@ -80,7 +79,7 @@ static int unless_taken(int tried, int error)
 int lw__lock_until(void *mutex, unsigned kind, unsigned how, int clock, const struct timespec *time)
 {
 	uint64_t deadline;
-	int error = read_time(clock, time, &deadline);
+	int error = latchwork_read_time(clock, time, &deadline);
 	if (error != 0)
 		return unless_taken(latchwork_lock(mutex, kind, LW__TRY, 0), error);
 	return latchwork_lock(mutex, kind, how, deadline);
@@ -94,7 +93,7 @@ int lw__lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline)
 int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clock, const struct timespec *time)
 {
 	uint64_t deadline = LATCHWORK_NEVER;
-	int error = how == LW__UNTIL ? read_time(clock, time, &deadline) : 0;
+	int error = how == LW__UNTIL ? latchwork_read_time(clock, time, &deadline) : 0;
 	if (error != 0)
 		return unless_taken(latchwork_rwlock(lock, kind, writes, LW__TRY, 0), error);
 	return latchwork_rwlock(lock, kind, writes, how, deadline);
@@ -103,7 +102,7 @@ int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clo
 int lw__barrier_wait(void *barrier, unsigned shared, int clock, const struct timespec *time)
 {
 	uint64_t deadline = LATCHWORK_NEVER;
-	int error = clock < 0 ? 0 : read_time(clock, time, &deadline);
+	int error = clock < 0 ? 0 : latchwork_read_time(clock, time, &deadline);
 	return error != 0 ? error : latchwork_barrier_wait(barrier, shared, deadline);
 }
 
@@ -172,7 +171,7 @@ int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int c
 {
 	struct latchwork_pause pause;
 	uint64_t deadline = LATCHWORK_NEVER;
-	int error = clock == -1 ? 0 : read_time(clock, time, &deadline);
+	int error = clock == -1 ? 0 : latchwork_read_time(clock, time, &deadline);
 
 	if (error != 0)
 		return error;
@@ -250,7 +249,7 @@ int lw__take(void *object, unsigned shared, unsigned how, int clock, const struc
 	kernel.word = lw__tokens(state);
 	kernel.operation = shared ? FUTEX_WAIT_BITSET : FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG;
 	kernel.deadline = LATCHWORK_NEVER;
-	error = how == LW__UNTIL ? read_time(clock, time, &kernel.deadline) : 0;
+	error = how == LW__UNTIL ? latchwork_read_time(clock, time, &kernel.deadline) : 0;
 	if (error != 0)
 		return error;
 	/*

@@ -90,6 +90,19 @@ fn cpp_classes_serve_the_standard_library() {
 }
 
 #[test]
+fn regions_and_what_is_in_them_survive_deaths_in_c_and_cpp() {
+    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
+    check("regions.c", &hows, GNU, "shared");
+    check("regions.cpp", &[GPP, CLANGPP.statically()], &[], "shared");
+}
+
+#[test]
+fn queues_in_c_keep_orders_limits_and_messages_of_the_dead() {
+    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
+    check("messages.c", &hows, GNU, "delivered");
+}
+
+#[test]
 fn coprocs_have_their_attributes_and_end_as_they_should() {
     check(
         "coproc.c",
@@ -288,6 +301,9 @@ fn the_headers_compile_by_themselves_in_every_standard() {
         "coproc.h",
         "coproc.hpp",
         "classic.h",
+        "latchwork/region.h",
+        "latchwork/queue.h",
+        "latchwork/region.hpp",
     ];
     let c: &[&[&str]] = &[&["-std=c11"], &["-std=gnu11"], &["-std=c17"], &["-std=c2x"]];
     let cpp: &[&[&str]] = &[&["-std=c++17"], &["-std=c++20"]];

@@ -84,6 +84,7 @@ const STREAM: &[Mode] = &[Mode::Stream];
 
 const PEERS: &[Peer] = &[
     peer::<queues::Copied>("latchwork queue", BOTH),
+    peer::<queues::InC>("latchwork queue-in-c", BOTH),
     peer::<queues::InPlace>("latchwork queue-in-place", BOTH),
     peer::<queues::HandedOver>("latchwork queue-handed-over", BOTH),
     peer::<queues::Batched>("latchwork queue-batched", STREAM),

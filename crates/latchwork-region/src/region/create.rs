@@ -200,6 +200,24 @@ impl RegionOptions {
         }
     }
 
+    /// Removes the name of a region, whether or not processes have it attached: these keep it, and the memory is freed
+    /// when the last of them is gone. For regions that no process has any more see [`remove_unused`].
+    ///
+    /// # Errors
+    /// [`AttachError::NotFound`], [`AttachError::Name`], [`AttachError::Permission`].
+    ///
+    /// [`remove_unused`]: super::leftovers::remove_unused
+    pub fn unlink(name: &str) -> Result<(), AttachError> {
+        memory::unlink(&path_of(name)?).map_err(|error| match error {
+            Errno::NOENT => AttachError::NotFound,
+            Errno::ACCESS | Errno::PERM => AttachError::Permission,
+            error => AttachError::System {
+                call: "unlink",
+                error,
+            },
+        })
+    }
+
     /// Attaches a region by its memory file, as passed from another process.
     ///
     /// The file must have been made by this library, and only this library may write it: see [what safety rests

@@ -128,12 +128,14 @@ impl Region {
     pub fn detach(self) -> Result<(), DetachError> {
         let me = Me::get().map_err(DetachError::Task)?;
         let base = self.inner.base().addr().get();
-        let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
-            return Ok(());
-        };
-        let slot = self.inner.task_of(&attachment).slot;
-        let locks = self.inner.locks_held(me) + slot.wait.standing.held() as usize;
-        let messages = slot.messages() as usize;
+        let attachment = me.attachments().find(|attachment| attachment.base == base);
+        // A thread that has used only references holds locks without being a task.
+        let (mut locks, mut messages) = (self.inner.locks_held(me), 0);
+        if let Some(attachment) = &attachment {
+            let slot = self.inner.task_of(attachment).slot;
+            locks += slot.wait.standing.held() as usize;
+            messages = slot.messages() as usize;
+        }
         if locks != 0 || messages != 0 {
             return Err(DetachError::Holding {
                 locks,
@@ -141,8 +143,10 @@ impl Region {
                 region: self,
             });
         }
-        // SAFETY: this thread's attachment, which the callback forgets.
-        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+        if let Some(attachment) = attachment {
+            // SAFETY: this thread's attachment, which the callback forgets.
+            unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+        }
         Ok(())
     }
 

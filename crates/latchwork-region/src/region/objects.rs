@@ -136,20 +136,41 @@ impl Region {
     /// # Errors
     /// As for [`Self::find`].
     pub unsafe fn remove<T: Shareable>(&self, name: &str) -> Result<(), ObjectError> {
+        // SAFETY: the caller guarantees that no task uses the object.
+        unsafe {
+            self.remove_raw_object(name, T::FINGERPRINT, |found| {
+                let object = typed_address::<T>(found)?;
+                Ok(move || object.drop_in_place())
+            })
+        }
+    }
+
+    /// Removes a name and frees its object. `check` gets the object's address and size; what it returns drops the
+    /// object.
+    ///
+    /// # Safety
+    /// No task uses the object any more, nor keeps a reference to it.
+    #[doc(hidden)]
+    pub unsafe fn remove_raw_object<D: FnOnce()>(
+        &self,
+        name: &str,
+        fingerprint: u64,
+        check: impl FnOnce((NonNull<u8>, usize)) -> Result<D, ObjectError>,
+    ) -> Result<(), ObjectError> {
         let directory = Directory::lock_for(self, name)?;
-        let entry = directory.entry(name, T::FINGERPRINT)?;
+        let entry = directory.entry(name, fingerprint)?;
         let entry = entry.ok_or(ObjectError::NotFound)?;
-        let object = typed_address::<T>(directory.object_of(entry)?)?;
+        let found = directory.object_of(entry)?;
+        let drop_object = check(found)?;
         entry.state.store(REMOVING, Ordering::Relaxed);
         // Also if the drop panics.
         let _removal = OnDrop(|| {
             directory.assert_held();
             // SAFETY: no task uses the object, and `object` allocated its block.
-            unsafe { directory.retire(object.cast(), &entry.object) };
+            unsafe { directory.retire(found.0, &entry.object) };
             entry.mark_free();
         });
-        // SAFETY: the caller guarantees that no task uses the object.
-        unsafe { object.drop_in_place() };
+        drop_object();
         Ok(())
     }
 }

@@ -79,8 +79,7 @@ impl<'r> Classic<'r> {
                 if properties.form.kind().has_ceiling() && properties.ceiling > MAXIMUM_PRIORITY {
                     return Err(Status::InvalidPriority);
                 }
-                let locked = Locked::new(inner, &entry.object)
-                    .map_err(|error| not_attached(error.into()))?;
+                let locked = Locked::new(inner, &entry.object).map_err(not_attached)?;
                 // Release: see the head of `classic`.
                 entry.name.store(name, Ordering::Release);
                 let created = create_locked(&entry.object, &properties, task);

@@ -268,7 +268,8 @@ impl<'r> Queue<'r> {
     }
 
     /// The counts of ready messages and of messages in flight, of the same moment.
-    fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
+    #[doc(hidden)]
+    pub fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
         let ended = self.life.wrapping_add(1);
         // Messages that were in flight when the queue was deleted are in flight until they are finished.
         self.under_both(

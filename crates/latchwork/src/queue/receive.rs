@@ -112,8 +112,9 @@ impl<'r> Queue<'r> {
         self.receive_held_within(Wait::Until(deadline))
     }
 
+    #[doc(hidden)]
     #[track_caller]
-    fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
+    pub fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
         let received = self.take(wait, 1, |_| Verdict::Hold)?;
         Ok(Message(self.hold(received)?))
     }
@@ -170,12 +171,9 @@ impl<'r> Queue<'r> {
         Ok(Messages(self.hold(received)?))
     }
 
+    #[doc(hidden)]
     #[track_caller]
-    pub(crate) fn receive_within(
-        &self,
-        buffer: &mut [u8],
-        wait: Wait,
-    ) -> Result<usize, ReceiveError> {
+    pub fn receive_within(&self, buffer: &mut [u8], wait: Wait) -> Result<usize, ReceiveError> {
         let mut length = 0;
         let room = buffer.len();
         let received = self.take(wait, 1, |message| {

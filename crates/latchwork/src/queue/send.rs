@@ -82,8 +82,9 @@ impl Queue<'_> {
         Ok(count)
     }
 
+    #[doc(hidden)]
     #[track_caller]
-    fn send_within(&self, message: &[u8], wait: Wait) -> Result<(), SendError> {
+    pub fn send_within(&self, message: &[u8], wait: Wait) -> Result<(), SendError> {
         self.check_message(message.len())?;
         if message.len() <= SMALL {
             return Ok(self.attempt(wait, |cells, _| {

@@ -3,6 +3,7 @@
 mod boost;
 mod floor;
 mod ours;
+mod ours_in_c;
 mod pthread;
 mod queue;
 mod system;
@@ -10,6 +11,7 @@ mod system;
 pub(crate) use boost::Boost;
 pub(crate) use floor::{Memcpy, SpinningRing};
 pub(crate) use ours::{Batched, Copied, HandedOver, InPlace, Ring, RingBatched, RingInPlace};
+pub(crate) use ours_in_c::InC;
 pub(crate) use pthread::{MutexCond, MutexSem};
 pub(crate) use queue::{CAPACITY, MOST, MessageQueue, Receives, Sends};
 use queue::{add_up, compute, read_lines};

@@ -1,0 +1,132 @@
+// The classes for regions and queues: ownership, exceptions, and what is given back.
+#include "check.h"
+
+#include <latchwork.hpp>
+#include <latchwork/region.hpp>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+
+struct counter {
+	explicit counter(int from) noexcept : count(from) {}
+	lw::robust_mutex lock;
+	int count;
+};
+
+template <class Body>
+static int error_of(Body body)
+{
+	try {
+		body();
+	} catch (const std::system_error &error) {
+		CHECK(strlen(error.what()) > 10);
+		return error.code().value();
+	}
+	return 0;
+}
+
+static void test_region()
+{
+	std::string name = "cpp-test-" + std::to_string(getpid());
+	CHECK_IS(error_of([&] { lw::region::attach(name.c_str()); }), ENOENT);
+	lw_region_options options = {};
+	options.max_bytes = 4 << 20;
+	lw::region region = lw::region::create(name.c_str(), options);
+	CHECK_IS(error_of([&] { lw::region::create(name.c_str(), options); }), EEXIST);
+	counter *made = region.object<counter>("counter", "counter 1", 5);
+	CHECK_IS(made->count, 5);
+	CHECK(region.object<counter>("counter", "counter 1", 6) == made);
+	CHECK(region.find<counter>("none", "counter 1") == nullptr);
+	CHECK_IS(error_of([&] { region.find<counter>("counter", "counter 2"); }), EEXIST);
+	{
+		lw::region other = lw::region::attach(name.c_str());
+		CHECK(other.find<counter>("counter", "counter 1") == made);
+		lw::region moved = std::move(other);
+		CHECK(moved.base() == region.base());
+		lw::region by_file = lw::region::attach(region.fd());
+		moved = std::move(by_file);
+		CHECK(moved.base() == region.base());
+	}
+	made->lock.lock();
+	CHECK_IS(error_of([&] { region.detach(); }), EBUSY);
+	made->lock.unlock();
+	region.remove<counter>("counter", "counter 1");
+	CHECK_IS(error_of([&] { region.remove<counter>("counter", "counter 1"); }), ENOENT);
+	bool thrown = false;
+	try {
+		region.allocate(64 << 20);
+	} catch (const std::bad_alloc &) {
+		thrown = true;
+	}
+	CHECK(thrown);
+	region.deallocate(region.allocate(100, 4096));
+	lw::region::unlink(name.c_str());
+	region.detach();
+}
+
+static void test_queue()
+{
+	char buffer[16];
+	std::size_t bytes = 0;
+	unsigned priority = 0;
+	lw::region region;
+	lw::queue queue(region, "queue", 2, 16);
+	lw::queue same(region, "queue");
+	CHECK_IS(error_of([&] { lw::queue other(region, "none"); }), ENOENT);
+	queue.send("a", 1, 3);
+	CHECK(queue.try_send("b", 1));
+	CHECK(!queue.try_send("c", 1));
+	timespec past = {0, 0};
+	CHECK(!queue.send_until(past, "c", 1));
+	CHECK_IS(error_of([&] { queue.send("0123456789abcdefg", 17); }), EMSGSIZE);
+	CHECK_IS(same.receive(buffer, sizeof buffer, &priority), 1);
+	CHECK_IS(priority, 3);
+	CHECK(same.try_receive(buffer, sizeof buffer, bytes));
+	CHECK(!same.try_receive(buffer, sizeof buffer, bytes));
+	CHECK(!same.receive_until(past, buffer, sizeof buffer, bytes));
+	{
+		lw::slot unsent = queue.reserve();
+		lw::slot slot = queue.reserve(7);
+		CHECK(slot.size() == 16 && queue.state().in_flight == 2);
+		CHECK(!queue.reserve(0, &lw_no_wait));
+		memcpy(slot.data(), "in place", 8);
+		slot.send(8);
+		CHECK(!slot);
+	}
+	CHECK_IS(queue.state().in_flight, 0);
+	// Work that ends by an exception gives its message back.
+	try {
+		lw::message message = same.hold();
+		CHECK(message.size() == 8 && message.priority() == 7 && message.deliveries() == 1);
+		throw std::runtime_error("no");
+	} catch (const std::runtime_error &) {
+	}
+	lw::message message = same.hold();
+	CHECK_IS(message.deliveries(), 2);
+	lw::message moved = std::move(message);
+	CHECK(moved && !message);
+	moved.done();
+	CHECK(!same.hold(&lw_no_wait));
+	CHECK(!same.hold(&past));
+	CHECK_IS(queue.broadcast("x", 1), 0);
+	CHECK_IS(queue.flush(), 0);
+	CHECK(queue.fd() >= 0);
+	queue.clear();
+	CHECK_IS(error_of([&] { region.detach(); }), EBUSY);
+	queue.remove();
+	CHECK_IS(error_of([&] { same.send("a", 1); }), EIDRM);
+	lw::queue own(4, 16);
+	own.send("own", 3);
+	CHECK_IS(own.receive(buffer, sizeof buffer), 3);
+	own = lw::queue(2, 8);
+	CHECK_IS(own.state().capacity, 2);
+}
+
+int main()
+{
+	alarm(120);
+	test_region();
+	test_queue();
+	std::puts("shared");
+	return 0;
+}
