@@ -151,7 +151,9 @@ type Operations = BTreeMap<(String, String), BTreeMap<String, Prototype>>;
 
 /// All that the headers declare, without the names for all kinds.
 fn operations(how: How) -> Operations {
-    let file = scratch().join("all.c");
+    // Several tests may write it at the same time.
+    let test = std::thread::current();
+    let file = scratch().join(format!("all-{}.c", test.name().unwrap()));
     std::fs::write(&file, "#define LW_NO_GENERIC\n#include \"latchwork.h\"\n").unwrap();
     let mut command = compiler(how);
     let output = command.args(["-E", "-P"]).arg(&file).output().unwrap();

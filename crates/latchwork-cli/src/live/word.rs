@@ -298,7 +298,7 @@ fn pthread_mutex(
     let (word, owner, kind) = (u32_at(&bytes, 0), u32_at(&bytes, 8), u32_at(&bytes, 16));
     let (robust, inherit, ceiling) = (kind & ROBUST != 0, kind & INHERIT != 0, kind & CEILING != 0);
     let by_kernel = robust || inherit;
-    if kind & !(if robust { KIND | AT_END } else { KIND }) != 0
+    if kind & !KIND != 0
         || (inherit && ceiling)
         || (!robust && private != (kind & PROCESS_SHARED == 0))
     {
@@ -340,7 +340,7 @@ fn is_id(tid: u32) -> bool {
 
 fn own_robust(at: u64, memory: &Memory, word: u32) -> Option<Classified> {
     let bytes: [u8; MUTEX] = memory.read(at)?;
-    let is_ours = u32_at(&bytes, 16) == ROBUST && u32_at(&bytes, 4) <= MOST_STATE;
+    let is_ours = u32_at(&bytes, 16) & !AT_END == ROBUST && u32_at(&bytes, 4) <= MOST_STATE;
     is_ours.then(|| {
         let found = owned(at, Kind::Robust, word);
         match u32_at(&bytes, 4) {
