@@ -27,8 +27,9 @@ use std::sync::Arc;
 ///
 /// In the child of a fork the mapping persists (it is shared), and the child's thread becomes a task of its own at
 /// its first use of a handle. Using only references does not make it a task, and then its death wakes no waiter; see
-/// [`Self::join`]. A thread that ends while it owns a robust lock or a semaphore, or has a message in flight, does
-/// not leave: its end counts as its death.
+/// [`Self::join`]. A thread that ends while it owns a semaphore does not leave: its end
+/// counts as its death. What lends references to data (a robust lock, a message in flight) stays its process's until that
+/// ends.
 ///
 /// A process can have at most 4096 regions mapped, with a descriptor for each. A thread can be a task of at most 128
 /// regions at a time, not counting those without a handle.
