@@ -7,8 +7,9 @@
 #![allow(unsafe_code)]
 
 use crate::cancel::Undisturbed;
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::slice;
+use crate::region::text;
+use crate::{bytes, bytes_mut};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use latchwork::classic::{self, Classic, ClassicError, ClassicOptions, Id, Interval, Name, Status};
@@ -66,17 +67,12 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
         if options.microseconds_per_tick != 0 {
             table = table.tick(Duration::from_micros(options.microseconds_per_tick.into()));
         }
-        if !options.region.is_null() {
-            // SAFETY: the caller passes a string that ends in NUL.
-            name = Some(unsafe { CStr::from_ptr(options.region) });
-        }
+        // SAFETY: the caller passes null, or a string that ends in NUL.
+        name = unsafe { text(options.region) }.map_err(|_| EINVAL)?;
     }
     let region = match name {
         None => region.create_anonymous().map_err(|_| ENOMEM)?,
-        Some(name) => {
-            let name = name.to_str().map_err(|_| EINVAL)?;
-            region.attach_or_create(name).map_err(|_| EINVAL)?
-        }
+        Some(name) => region.attach_or_create(name).map_err(|_| EINVAL)?,
     };
     // The region is leaked, since ids may be used until the process ends.
     let region: &'static Region = Box::leak(Box::new(region));
@@ -170,16 +166,6 @@ extern "C" fn lw_classic_configure(options: Option<&Options>) -> c_int {
 extern "C" fn latchwork_classic_tick() -> u64 {
     let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.tick().as_micros() as u64)
-}
-
-/// The message that a caller passes.
-///
-/// # Safety
-/// `buffer` is null, or points to `size` readable bytes.
-unsafe fn message<'a>(buffer: *const c_void, size: usize) -> Option<&'a [u8]> {
-    // SAFETY: by the caller's contract. No slice is longer than the address space allows.
-    (!buffer.is_null())
-        .then(|| unsafe { slice::from_raw_parts(buffer.cast(), size.min(isize::MAX as usize)) })
 }
 
 #[unsafe(no_mangle)]
@@ -319,14 +305,14 @@ extern "C" fn latchwork_message_queue_delete(id: Id) -> u32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rtems_message_queue_send(id: Id, buffer: *const c_void, size: usize) -> u32 {
     // SAFETY: by the directive's contract the buffer has `size` readable bytes.
-    let message = unsafe { message(buffer, size) };
+    let message = unsafe { bytes(buffer, size) };
     with(|table| table.message_queue_send(id, message))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rtems_message_queue_urgent(id: Id, buffer: *const c_void, size: usize) -> u32 {
     // SAFETY: by the directive's contract the buffer has `size` readable bytes.
-    let message = unsafe { message(buffer, size) };
+    let message = unsafe { bytes(buffer, size) };
     with(|table| table.message_queue_urgent(id, message))
 }
 
@@ -338,7 +324,7 @@ unsafe extern "C" fn rtems_message_queue_broadcast(
     count: Option<&mut u32>,
 ) -> u32 {
     // SAFETY: by the directive's contract the buffer has `size` readable bytes.
-    let message = unsafe { message(buffer, size) };
+    let message = unsafe { bytes(buffer, size) };
     with(|table| table.message_queue_broadcast(id, message, count))
 }
 
@@ -351,10 +337,8 @@ unsafe extern "C" fn latchwork_message_queue_receive(
     options: u32,
     timeout: Interval,
 ) -> u32 {
-    let room = room.min(isize::MAX as usize);
     // SAFETY: by the function's contract the buffer has `room` bytes, which nothing else uses.
-    let buffer =
-        (!buffer.is_null()).then(|| unsafe { slice::from_raw_parts_mut(buffer.cast(), room) });
+    let buffer = unsafe { bytes_mut(buffer, room) };
     with_wait(|table| table.message_queue_receive(id, buffer, size, options, timeout))
 }
 

@@ -21,6 +21,7 @@
 
 mod attributes;
 
+use crate::region::TABLES;
 use attributes::{CoprocAttributes, attributes_of, c_name_of, flag};
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -37,8 +38,6 @@ use latchwork::time::Deadline;
 use libc::{EAGAIN, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, EPERM, pid_t, size_t};
 use std::sync::Arc;
 
-/// What the region needs in addition to the memory that a program may allocate: tables, and partly used spans.
-const TABLES: u64 = 4 << 20;
 /// How long `coproc_exit` waits for coprocs to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
 /// The length of one wait in a join, which is repeated.

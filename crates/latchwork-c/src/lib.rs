@@ -31,6 +31,8 @@ mod pause;
 mod queue;
 mod region;
 
+use core::ffi::c_void;
+use core::slice;
 use latchwork::foreign::Blocking;
 use latchwork::time::Deadline;
 
@@ -47,4 +49,24 @@ fn how_of(how: u32, deadline: u64) -> Blocking {
         2 => Blocking::Until(Deadline::from_nanoseconds(deadline)),
         _ => Blocking::Interruptible(deadline_of(deadline)),
     }
+}
+
+/// The bytes that a caller passes; `None` for a null pointer.
+///
+/// # Safety
+/// `bytes` is null, or points to `count` readable bytes, which nothing changes during the call.
+unsafe fn bytes<'a>(bytes: *const c_void, count: usize) -> Option<&'a [u8]> {
+    // SAFETY: by the caller's contract. No slice is longer than the address space allows.
+    (!bytes.is_null())
+        .then(|| unsafe { slice::from_raw_parts(bytes.cast(), count.min(isize::MAX as usize)) })
+}
+
+/// The buffer that a caller passes; `None` for a null pointer.
+///
+/// # Safety
+/// `bytes` is null, or points to `count` bytes, which nothing else uses during the call.
+unsafe fn bytes_mut<'a>(bytes: *mut c_void, count: usize) -> Option<&'a mut [u8]> {
+    // SAFETY: by the caller's contract. No slice is longer than the address space allows.
+    (!bytes.is_null())
+        .then(|| unsafe { slice::from_raw_parts_mut(bytes.cast(), count.min(isize::MAX as usize)) })
 }

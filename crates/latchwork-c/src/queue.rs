@@ -1,45 +1,54 @@
 //! Queues: see `include/latchwork/queue.h`. Points in time and cancellation are in `queue.c`.
 //!
-//! A handle lends its region's handle, so C cannot give up the region while the queue is open; `'static` stands for that.
+//! A handle lends its region's handle, so C cannot give up the region while the queue is open, nor the queue while one of
+//! its messages is in hand; `'static` stands for both.
 #![allow(unsafe_code)]
 
 mod in_hand;
 
 use crate::failure::{Invalid, Number, call, failed, given, store};
-use crate::region::{Handle as RegionHandle, Lent, name, text};
+use crate::region::{Handle as RegionHandle, Lent, TABLES, name, text};
+use crate::{bytes, bytes_mut, how_of};
 use core::ffi::{c_char, c_int, c_void};
-use core::ptr::{self, NonNull};
-use core::slice;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork::foreign::Blocking;
 use latchwork::queue::{
     Discipline, Priority, Queue, QueueOptions, Rank, ReceiveError, SendError, Wait, Watch,
 };
 use latchwork::region::{self, Region, RegionOptions};
-use latchwork::time::Deadline;
-use libc::{EMSGSIZE, iovec};
+use libc::{EBUSY, EMSGSIZE, iovec};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-/// What a queue of the process's own needs in addition to its messages: tables, and partly used spans.
-const TABLES: u64 = 4 << 20;
 /// What a message needs in addition to its bytes, at most.
 const PER_MESSAGE: u64 = 128;
 
 /// `lw_queue_t`
+///
+/// Fields are dropped in this order: each uses those behind it.
 pub struct Handle {
-    /// Before the region, which it uses.
+    /// Its thread uses the queue.
     watch: OnceLock<Watch>,
     queue: Queue<'static>,
+    /// How many messages and batches are in hand by this handle.
+    in_hand: AtomicU32,
     _region: Lent,
-    own: Option<Box<RegionHandle>>,
+    _own: Option<Own>,
 }
 
-impl Drop for Handle {
+/// The region of a queue of the process's own, which C does not know.
+struct Own(NonNull<RegionHandle>);
+
+// SAFETY: a handle is shared by threads, and any of them may give it up.
+unsafe impl Send for Own {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Own {}
+
+impl Drop for Own {
     fn drop(&mut self) {
-        // The watch's thread uses the queue.
-        drop(self.watch.take());
-        if self.own.is_some() {
-            let _ = self.queue.delete();
-        }
+        // SAFETY: only the queue's handle used it, and this is the last of its fields.
+        unsafe { RegionHandle::give_up(self.0) };
     }
 }
 
@@ -67,56 +76,52 @@ impl Handle {
 }
 
 fn wait_of(how: u32, deadline: u64) -> Wait {
-    match how {
-        0 => Wait::Forever,
-        1 => Wait::Not,
-        _ => Wait::Until(Deadline::from_nanoseconds(deadline)),
+    match how_of(how, deadline) {
+        Blocking::Try => Wait::Not,
+        Blocking::Until(deadline) => Wait::Until(deadline),
+        _ => Wait::Forever,
     }
 }
 
-/// Bytes of C's.
+/// A message of C's, which may be null if it is empty.
 ///
 /// # Safety
-/// `bytes` is null, or points to so many readable bytes, which nothing changes during the call.
-unsafe fn bytes_of<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], Invalid> {
-    match NonNull::new(bytes.cast_mut()) {
+/// As for [`bytes`].
+unsafe fn message<'a>(message: *const c_void, count: usize) -> Result<&'a [u8], Invalid> {
+    // SAFETY: by the caller's contract.
+    match unsafe { bytes(message, count) } {
         None if count == 0 => Ok(&[]),
-        // SAFETY: by the caller's contract. No slice is longer than the address space allows.
-        Some(bytes) => Ok(unsafe {
-            slice::from_raw_parts(bytes.as_ptr().cast(), count.min(isize::MAX as usize))
-        }),
-        None => Err(Invalid("the message is NULL")),
+        message => message.ok_or(Invalid("the message is NULL")),
     }
 }
 
 /// Stores a handle on a queue of this region.
 ///
 /// # Safety
-/// The region's handle is not given up while the queue is open.
+/// C has not given up the region's handle, or it is `own`.
 unsafe fn open(
     to: &mut *mut Handle,
-    region: &RegionHandle,
-    own: Option<Box<RegionHandle>>,
+    region: NonNull<RegionHandle>,
+    own: Option<Own>,
     open: impl FnOnce(&'static Region) -> Result<Queue<'static>, Number>,
 ) -> Result<(), Number> {
-    // SAFETY: by the caller's contract; a queue of the process's own keeps its region's handle.
-    let (lent, region) = unsafe { (region.lend(), &*ptr::from_ref(region.region())) };
+    // SAFETY: by the caller's contract the handle exists; from now on it is lent, until the queue's handle is dropped.
+    let lent = unsafe { RegionHandle::lend(region) };
     let handle = Handle {
         watch: OnceLock::new(),
-        queue: open(region)?,
+        queue: open(lent.region())?,
+        in_hand: AtomicU32::new(0),
         _region: lent,
-        own,
+        _own: own,
     };
     *to = Box::into_raw(Box::new(handle));
     Ok(())
 }
 
-// Each function gets strings from C that end in NUL, handles that C has not given up, and memory as the header says.
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_queue_create(
     to: Option<&mut *mut Handle>,
-    region: Option<&RegionHandle>,
+    region: *mut RegionHandle,
     queue_name: *const c_char,
     capacity: u32,
     max_message: u32,
@@ -131,23 +136,27 @@ unsafe extern "C" fn lw_queue_create(
             _ => return Err(Invalid("there is no such order of receivers").into()),
         };
         let options = QueueOptions::new(capacity, max_message).discipline(discipline);
-        // SAFETY: see above.
-        unsafe {
-            if let Some(region) = region {
+        if let Some(region) = NonNull::new(region) {
+            // SAFETY: C passes a string that ends in NUL, and a region's handle that it has not given up.
+            return unsafe {
                 let name = name(queue_name)?;
-                return open(to, region, None, |region| {
+                open(to, region, None, |region| {
                     Ok(Queue::create(region, name, &options)?)
-                });
-            }
-            let name = text(queue_name)?.unwrap_or("queue");
-            let messages = u64::from(capacity) * (u64::from(max_message) + PER_MESSAGE);
-            let own = RegionOptions::new()
-                .label(name)
-                .max_bytes(2 * messages + TABLES)
-                .create_anonymous()?;
-            let own = Box::new(RegionHandle::new(own));
-            let region: *const RegionHandle = &raw const *own;
-            open(to, &*region, Some(own), |region| {
+                })
+            };
+        }
+        // SAFETY: C passes null, or a string that ends in NUL.
+        let name = unsafe { text(queue_name) }?.unwrap_or("queue");
+        // Saturating: what is too much for a region is refused as that.
+        let messages = u64::from(capacity).saturating_mul(u64::from(max_message) + PER_MESSAGE);
+        let own = RegionOptions::new()
+            .label(name)
+            .max_bytes(messages.saturating_mul(2).saturating_add(TABLES))
+            .create_anonymous()?;
+        let region = RegionHandle::new(own);
+        // SAFETY: the region's handle is made here, and given up with the queue's.
+        unsafe {
+            open(to, region, Some(Own(region)), |region| {
                 Ok(Queue::create(region, name, &options)?)
             })
         }
@@ -157,16 +166,15 @@ unsafe extern "C" fn lw_queue_create(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_queue_open(
     to: Option<&mut *mut Handle>,
-    region: Option<&RegionHandle>,
+    region: *mut RegionHandle,
     queue_name: *const c_char,
 ) -> c_int {
     call(|| {
-        // SAFETY: see above.
+        let (to, region) = (given(to)?, given(NonNull::new(region))?);
+        // SAFETY: C passes null or a string that ends in NUL, and a region's handle that it has not given up.
         unsafe {
-            let (to, name) = (given(to)?, name(queue_name)?);
-            open(to, given(region)?, None, |region| {
-                Ok(Queue::open(region, name)?)
-            })
+            let name = name(queue_name)?;
+            open(to, region, None, |region| Ok(Queue::open(region, name)?))
         }
     })
 }
@@ -175,7 +183,13 @@ unsafe extern "C" fn lw_queue_open(
 unsafe extern "C" fn lw_queue_close(handle: *mut Handle) -> c_int {
     call(|| {
         let handle = given(NonNull::new(handle))?;
-        // SAFETY: see above; made by `open`, and no other thread uses a handle that is given up.
+        // SAFETY: `open` made it, and C has not given it up before. Acquire: pairs with the Release of the last message's
+        // end.
+        if unsafe { handle.as_ref() }.in_hand.load(Ordering::Acquire) != 0 {
+            let text = "messages of the queue are in hand by this handle";
+            return Err(Number(failed(EBUSY, text)));
+        }
+        // SAFETY: as above; no message uses it, and no other thread uses a handle that C gives up.
         drop(unsafe { Box::from_raw(handle.as_ptr()) });
         Ok(())
     })
@@ -223,7 +237,7 @@ extern "C" fn lw_queue_flush(handle: Option<&Handle>, count: Option<&mut u32>) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_queue_send(
     handle: Option<&Handle>,
-    message: *const c_void,
+    bytes: *const c_void,
     count: usize,
     priority: u32,
     how: u32,
@@ -231,8 +245,8 @@ unsafe extern "C" fn latchwork_queue_send(
 ) -> c_int {
     call(|| {
         let queue = given(handle)?.with_priority(priority)?;
-        // SAFETY: see above.
-        let message = unsafe { bytes_of(message, count) }?;
+        // SAFETY: C passes so many bytes, which nothing changes during the call.
+        let message = unsafe { message(bytes, count) }?;
         Ok(queue.send_within(message, wait_of(how, deadline))?)
     })
 }
@@ -240,13 +254,13 @@ unsafe extern "C" fn latchwork_queue_send(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_queue_broadcast(
     handle: Option<&Handle>,
-    message: *const c_void,
+    bytes: *const c_void,
     count: usize,
     receivers: Option<&mut u32>,
 ) -> c_int {
     call(|| {
-        // SAFETY: see above.
-        let message = unsafe { bytes_of(message, count) }?;
+        // SAFETY: C passes so many bytes, which nothing changes during the call.
+        let message = unsafe { message(bytes, count) }?;
         store(receivers, given(handle)?.queue.broadcast(message)?);
         Ok(())
     })
@@ -264,51 +278,23 @@ unsafe extern "C" fn latchwork_queue_receive(
 ) -> c_int {
     call(|| {
         let queue = given(handle)?.queue;
-        let buffer = match NonNull::new(buffer.cast::<u8>()) {
+        // SAFETY: C passes a buffer of so many bytes, which nothing else uses during the call.
+        let buffer = match unsafe { bytes_mut(buffer, room) } {
             None if room == 0 => &mut [],
-            // SAFETY: see above.
-            Some(buffer) => unsafe {
-                slice::from_raw_parts_mut(buffer.as_ptr(), room.min(isize::MAX as usize))
-            },
-            None => return Err(Invalid("the buffer is NULL").into()),
+            buffer => buffer.ok_or(Invalid("the buffer is NULL"))?,
         };
-        let received = match priority {
-            None => queue.receive_within(buffer, wait_of(how, deadline)),
-            Some(priority) => receive_with_priority(queue, buffer, wait_of(how, deadline)).map(
-                |(length, received)| {
-                    *priority = received;
-                    length
-                },
-            ),
-        };
+        let received = queue.receive_within(buffer, wait_of(how, deadline));
         match received {
-            Ok(length) | Err(ReceiveError::BufferTooSmall { bytes: length, .. }) => {
+            Ok((length, rank)) => {
                 store(count, length);
+                store(priority, priority_of(rank));
             }
+            Err(ReceiveError::BufferTooSmall { bytes, .. }) => store(count, bytes),
             Err(_) => {}
         }
         received?;
         Ok(())
     })
-}
-
-/// The length and the priority of a message, which is copied from its place.
-fn receive_with_priority(
-    queue: Queue<'_>,
-    to: &mut [u8],
-    wait: Wait,
-) -> Result<(usize, u32), ReceiveError> {
-    let held = queue.receive_held_within(wait)?;
-    let (bytes, buffer) = (held.len(), to.len());
-    let Some(place) = to.get_mut(..bytes) else {
-        // A broadcast message is the receiver's own copy.
-        if held.rank().is_some() {
-            held.give_back();
-        }
-        return Err(ReceiveError::BufferTooSmall { bytes, buffer });
-    };
-    place.copy_from_slice(&held);
-    Ok((bytes, priority_of(held.rank())))
 }
 
 #[unsafe(no_mangle)]
@@ -379,10 +365,10 @@ unsafe extern "C" fn latchwork_queue_send_batch(
         }
         let messages: Vec<&[u8]> = (0..count as usize)
             .map(|index| {
-                // SAFETY: see above.
+                // SAFETY: C passes an array of so many messages, each of so many bytes, which nothing changes meanwhile.
                 unsafe {
-                    let message = &*messages.add(index);
-                    bytes_of(message.iov_base, message.iov_len)
+                    let part = &*messages.add(index);
+                    message(part.iov_base, part.iov_len)
                 }
             })
             .collect::<Result<_, _>>()?;

@@ -7,54 +7,68 @@ use crate::cancel::Undisturbed;
 use crate::failure::{Invalid, Number, call, failed, given, store};
 use core::alloc::Layout;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::region::{self, DetachError, ObjectError, Region, RegionOptions};
+use latchwork::region::{self, ObjectError, Region, RegionOptions};
 use libc::{EBUSY, EIO, ENOMEM};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+/// What a region needs in addition to the memory that a program may allocate: tables, and partly used spans.
+pub(crate) const TABLES: u64 = 4 << 20;
+
 /// `lw_region_t`
 pub struct Handle {
-    /// Not there while a detach is tried.
-    region: ManuallyDrop<Region>,
+    region: Region,
     /// How many queues are open by this handle.
     queues: AtomicU32,
 }
 
 impl Handle {
-    pub(crate) fn new(region: Region) -> Self {
-        Self {
-            region: ManuallyDrop::new(region),
-            queues: AtomicU32::new(0),
-        }
+    /// A new handle, for C: it lives until it is [given up](Self::give_up).
+    pub(crate) fn new(region: Region) -> NonNull<Self> {
+        let queues = AtomicU32::new(0);
+        NonNull::from(Box::leak(Box::new(Self { region, queues })))
     }
 
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
+    /// # Safety
+    /// The handle is used by nothing any more.
+    pub(crate) unsafe fn give_up(this: NonNull<Self>) {
+        // SAFETY: `new` made it of a box; by the contract this is its last use.
+        drop(unsafe { Box::from_raw(this.as_ptr()) });
     }
 
-    /// A queue is opened by this handle, which is not given up as long as the result lives.
+    /// A queue is opened by this handle, which C cannot give up as long as the result lives.
     ///
     /// # Safety
-    /// The handle is one that C has not given up.
-    pub(crate) unsafe fn lend(&self) -> Lent {
-        self.queues.fetch_add(1, Ordering::Relaxed);
-        Lent(NonNull::from(self))
+    /// The handle has not been given up.
+    pub(crate) unsafe fn lend(this: NonNull<Self>) -> Lent {
+        // SAFETY: by the contract the handle exists. Relaxed: nothing is handed over by the count's growth.
+        unsafe { this.as_ref() }
+            .queues
+            .fetch_add(1, Ordering::Relaxed);
+        Lent(this)
     }
 }
 
 /// A handle that something else uses, too.
 pub(crate) struct Lent(NonNull<Handle>);
 
-// SAFETY: a handle is shared by threads.
+impl Lent {
+    /// The region. It lives as long as the loan, for which `'static` stands.
+    pub(crate) fn region(&self) -> &'static Region {
+        // SAFETY: the handle is not given up while it is lent, and the users of the result end before the loan.
+        &unsafe { self.0.as_ref() }.region
+    }
+}
+
+// SAFETY: a handle is a `Region`, which threads may share, and an atomic.
 unsafe impl Send for Lent {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Lent {}
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: the handle is not given up while it is lent.
+        // SAFETY: the handle is not given up while it is lent. Release: pairs with the Acquire in `lw_region_detach`.
         unsafe { self.0.as_ref() }
             .queues
             .fetch_sub(1, Ordering::Release);
@@ -144,12 +158,10 @@ unsafe fn open(
         let to = given(to)?;
         // SAFETY: by the caller's contract.
         let region = open(unsafe { options_of(options) }?)?;
-        *to = Box::into_raw(Box::new(Handle::new(region)));
+        *to = Handle::new(region).as_ptr();
         Ok(())
     })
 }
-
-// Each function gets strings from C that end in NUL, handles that C has not given up, and blocks that C says it owns.
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_region_create(
@@ -157,7 +169,7 @@ unsafe extern "C" fn lw_region_create(
     region: *const c_char,
     options: Option<&Options>,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: C passes strings that end in NUL: the name, and the label in the options.
     unsafe {
         open(to, options, |options| {
             Ok(match text(region)? {
@@ -174,7 +186,7 @@ unsafe extern "C" fn lw_region_attach(
     region: *const c_char,
     options: Option<&Options>,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: C passes strings that end in NUL: the name, and the label in the options.
     unsafe { open(to, options, |options| Ok(options.attach(name(region)?)?)) }
 }
 
@@ -184,7 +196,7 @@ unsafe extern "C" fn lw_region_attach_or_create(
     region: *const c_char,
     options: Option<&Options>,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: C passes strings that end in NUL: the name, and the label in the options.
     unsafe {
         open(to, options, |options| {
             Ok(options.attach_or_create(name(region)?)?)
@@ -198,7 +210,8 @@ unsafe extern "C" fn lw_region_attach_fd(
     file: c_int,
     options: Option<&Options>,
 ) -> c_int {
-    // SAFETY: see above; a number that is no descriptor cannot be duplicated.
+    // SAFETY: the label in the options ends in NUL. The descriptor is borrowed for its duplication only, which fails for a
+    // number that is none.
     unsafe {
         open(to, options, |options| {
             let file = (file >= 0).then(|| BorrowedFd::borrow_raw(file).try_clone_to_owned());
@@ -212,41 +225,25 @@ unsafe extern "C" fn lw_region_attach_fd(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_region_unlink(region: *const c_char) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: C passes null, or a string that ends in NUL.
     call(|| Ok(RegionOptions::unlink(unsafe { name(region) }?)?))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_region_detach(handle: *mut Handle) -> c_int {
     call(|| {
-        // SAFETY: see above; no other thread uses a handle that is given up.
-        let shared = given(unsafe { handle.as_mut() })?;
+        let handle = given(NonNull::new(handle))?;
+        // SAFETY: C has not given up the handle before.
+        let shared = unsafe { handle.as_ref() };
         // Acquire: pairs with the Release of the last queue's close.
         if shared.queues.load(Ordering::Acquire) != 0 {
             return Err(Number(failed(EBUSY, "queues are open by this handle")));
         }
-        // SAFETY: it is put back, or the handle is freed.
-        match unsafe { ManuallyDrop::take(&mut shared.region) }.detach() {
-            Err(DetachError::Holding {
-                locks,
-                messages,
-                region,
-            }) => {
-                let number = failed(
-                    EBUSY,
-                    format_args!(
-                        "the thread holds {locks} robust locks and semaphores of the region, and has {messages} messages in hand"
-                    ),
-                );
-                shared.region = ManuallyDrop::new(region);
-                Err(Number(number))
-            }
-            left => {
-                // SAFETY: made by `open`; the region was taken out.
-                drop(unsafe { Box::from_raw(handle) });
-                Ok(left?)
-            }
-        }
+        // Another handle leaves, so that this one remains if that is refused.
+        shared.region.clone().detach()?;
+        // SAFETY: no queue uses it, and C uses no handle that it gives up.
+        unsafe { Handle::give_up(handle) };
+        Ok(())
     })
 }
 
@@ -270,7 +267,7 @@ extern "C" fn lw_region_fd(handle: Option<&Handle>) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_region_join(handle: Option<&Handle>, task_name: *const c_char) -> c_int {
     call(|| {
-        // SAFETY: see above.
+        // SAFETY: C passes null, or a string that ends in NUL.
         let name = unsafe { text(task_name) }?.unwrap_or_default();
         Ok(given(handle)?.region.join(name)?)
     })
@@ -329,7 +326,8 @@ extern "C" fn lw_region_aligned_alloc(
 unsafe extern "C" fn lw_region_free(handle: Option<&Handle>, block: *mut c_void) {
     let _undisturbed = Undisturbed::begin();
     if let (Some(handle), Some(block)) = (handle, NonNull::new(block)) {
-        // SAFETY: see above. A thread that cannot become a task of the region leaks the block.
+        // SAFETY: C uses the block no more; the heap finds what is no block, and ends the program. A thread that cannot
+        // become a task of the region leaks the block.
         let _ = unsafe { handle.region.deallocate(block.cast()) };
     }
 }
@@ -341,7 +339,7 @@ unsafe extern "C" fn lw_region_keep(handle: Option<&Handle>, block: *mut c_void)
         if !handle.region.inner().has_block_at(block.addr().get(), 1) {
             return Err(Invalid("this is no block of the region").into());
         }
-        // SAFETY: see above: it is not freed meanwhile.
+        // SAFETY: a block, as was checked; its owner, who calls this, does not free it meanwhile.
         unsafe { handle.region.keep(block.cast()) };
         Ok(())
     })
@@ -413,7 +411,7 @@ unsafe extern "C" fn lw_region_object(
     object: Option<&mut *mut c_void>,
 ) -> c_int {
     call(|| {
-        // SAFETY: see above.
+        // SAFETY: C passes null, or a string that ends in NUL.
         let name = unsafe { name(object_name) }?;
         let (handle, object) = (given(handle)?, given(object)?);
         let Ok(layout) = Layout::from_size_align(bytes, OBJECT_ALIGNMENT) else {
@@ -443,7 +441,7 @@ unsafe extern "C" fn lw_region_find(
     object: Option<&mut *mut c_void>,
 ) -> c_int {
     call(|| {
-        // SAFETY: see above.
+        // SAFETY: C passes null, or a string that ends in NUL.
         let name = unsafe { name(object_name) }?;
         let (handle, object) = (given(handle)?, given(object)?);
         let found = (handle.region).find_raw_object(name, fingerprint(kind))?;
@@ -461,7 +459,7 @@ unsafe extern "C" fn lw_region_remove(
 ) -> c_int {
     call(|| {
         let check = |found| of_size(found, bytes).map(|_| || ());
-        // SAFETY: see above; no task uses the object any more.
+        // SAFETY: C passes null, or a string that ends in NUL; and removes only an object that no task uses any more.
         unsafe {
             let name = name(object_name)?;
             (given(handle)?.region).remove_raw_object(name, fingerprint(kind), check)?;

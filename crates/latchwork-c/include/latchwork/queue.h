@@ -54,7 +54,8 @@ static const struct timespec lw_no_wait = {0, 0};
  * Makes the queue of this name for "capacity" messages of at most "max_message" bytes each, both 1 to 2^30, or opens it
  * if there is one like that. With NULL in place of the region the queue is this process's own, and needs no name. The
  * name shares its space with objects. EEXIST: the name is that of another object, or of a queue with other numbers.
- * EINVAL: a number is out of range. ENOMEM, ENOSPC: the region has no room for the queue, or for the name.
+ * EINVAL: a number is out of range, or the messages would need more than the largest region. ENOMEM, ENOSPC: the region
+ * has no room for the queue, or for the name.
  */
 int lw_queue_create(lw_queue_t **queue, lw_region_t *region, const char *name, uint32_t capacity,
 		    uint32_t max_message, enum lw_queue_order order);
@@ -62,7 +63,11 @@ int lw_queue_create(lw_queue_t **queue, lw_region_t *region, const char *name, u
 /* Opens the queue of this name. ENOENT: there is none. EEXIST: something else has the name. */
 int lw_queue_open(lw_queue_t **queue, lw_region_t *region, const char *name);
 
-/* Gives up the handle, and the descriptor of lw_queue_fd(). The queue stays, unless it was this process's own. */
+/*
+ * Gives up the handle, and the descriptor of lw_queue_fd(). A queue of a region stays; one of this process's own is gone
+ * when its forks have closed it, too. EBUSY: messages are in hand by this handle (in a child of a fork also those of the
+ * parent).
+ */
 int lw_queue_close(lw_queue_t *queue);
 
 /*

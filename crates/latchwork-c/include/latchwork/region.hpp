@@ -9,7 +9,7 @@
  *     run(message.data(), message.size());
  *     message.done();
  *
- * Handles can be moved, not copied; a region's handle must outlive those of its queues. Errors are std::system_error,
+ * Handles can be moved, not copied; a region's handle must outlive those of its queues, and a queue's its messages. Errors are std::system_error,
  * with the library's text. Manual: lw_region(3), lw_queue(3).
  */
 #ifndef LATCHWORK_REGION_HPP
@@ -25,6 +25,8 @@
 #include <utility>
 
 namespace lw {
+
+class queue;
 
 namespace detail {
 
@@ -208,25 +210,42 @@ bool operator!=(const region_allocator<T> &a, const region_allocator<U> &b) noex
 	return !(a == b);
 }
 
-/* A message in its place in the queue, in the hands of the thread that received it. */
-class message {
+namespace detail {
+
+/* A message in the hands of one thread, which gives it up by this function unless it ends it. */
+template <int give_up(lw_message_t *)> class in_hand {
 public:
-	message(message &&other) noexcept : message_(other.message_), is_held_(std::exchange(other.is_held_, false)) {}
-	message &operator=(message &&other) noexcept
+	in_hand(in_hand &&other) noexcept : message_(other.message_), is_held_(std::exchange(other.is_held_, false)) {}
+	in_hand &operator=(in_hand &&other) noexcept
 	{
 		std::swap(message_, other.message_);
 		std::swap(is_held_, other.is_held_);
 		return *this;
 	}
-	/* A message that is not done is given back: so is one whose work ends by an exception. */
-	~message()
+	~in_hand()
 	{
 		if (is_held_)
-			lw_message_give_back(&message_);
+			give_up(&message_);
 	}
 	explicit operator bool() const noexcept { return is_held_; }
-	const void *data() const noexcept { return message_.data; }
 	std::size_t size() const noexcept { return message_.bytes; }
+
+protected:
+	friend class lw::queue;
+	in_hand() noexcept = default;
+	lw_message_t message_ = {};
+	bool is_held_ = false;
+};
+
+} // namespace detail
+
+/*
+ * A message in its place in the queue, in the hands of the thread that received it. A message that is not done is given
+ * back: so is one whose work ends by an exception.
+ */
+class message : public detail::in_hand<lw_message_give_back> {
+public:
+	const void *data() const noexcept { return message_.data; }
 	unsigned priority() const noexcept { return message_.priority; }
 	unsigned deliveries() const noexcept { return message_.deliveries; }
 	void done()
@@ -238,28 +257,12 @@ public:
 private:
 	friend class queue;
 	message() noexcept = default;
-	lw_message_t message_ = {};
-	bool is_held_ = false;
 };
 
 /* A place in the queue for a message. It is free again if the message is not sent. */
-class slot {
+class slot : public detail::in_hand<lw_message_cancel> {
 public:
-	slot(slot &&other) noexcept : message_(other.message_), is_held_(std::exchange(other.is_held_, false)) {}
-	slot &operator=(slot &&other) noexcept
-	{
-		std::swap(message_, other.message_);
-		std::swap(is_held_, other.is_held_);
-		return *this;
-	}
-	~slot()
-	{
-		if (is_held_)
-			lw_message_cancel(&message_);
-	}
-	explicit operator bool() const noexcept { return is_held_; }
 	void *data() const noexcept { return message_.data; }
-	std::size_t size() const noexcept { return message_.bytes; }
 	void send(std::size_t bytes)
 	{
 		is_held_ = false;
@@ -269,8 +272,6 @@ public:
 private:
 	friend class queue;
 	slot() noexcept = default;
-	lw_message_t message_ = {};
-	bool is_held_ = false;
 };
 
 /* A handle on a queue. Times are those of lw_queue_reserve(): null waits without end, &lw_no_wait not at all. */

@@ -6,6 +6,8 @@ use super::{Handle, priority_of, wait_of};
 use crate::failure::{Invalid, Number, call, failed, given};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 use latchwork::foreign;
 use latchwork::queue::{Message, Messages, Reservation};
 use libc::{EPERM, iovec};
@@ -17,24 +19,56 @@ enum InHand {
     Batch(Messages<'static>),
 }
 
+impl InHand {
+    fn reserved(self) -> Result<Reservation<'static>, Self> {
+        match self {
+            Self::Reserved(place) => Ok(place),
+            other => Err(other),
+        }
+    }
+
+    fn held(self) -> Result<Message<'static>, Self> {
+        match self {
+            Self::Held(held) => Ok(held),
+            other => Err(other),
+        }
+    }
+
+    fn batch(self) -> Result<Messages<'static>, Self> {
+        match self {
+            Self::Batch(held) => Ok(held),
+            other => Err(other),
+        }
+    }
+}
+
 /// What `lw_message_t` and `lw_batch_t` contain: C does not look into it.
 #[repr(C)]
 struct Flight {
     /// The task that has it in hand; 0: it has ended.
     task: u32,
+    /// By which handle: C cannot give it up meanwhile.
+    handle: NonNull<Handle>,
     what: MaybeUninit<InHand>,
 }
 
 impl Flight {
-    fn begin(what: InHand) -> Self {
+    fn begin(handle: &Handle, what: InHand) -> Self {
+        // Relaxed: nothing is handed over by the count's growth.
+        handle.in_hand.fetch_add(1, Ordering::Relaxed);
         Self {
             task: foreign::task_id(),
+            handle: NonNull::from(handle),
             what: MaybeUninit::new(what),
         }
     }
 
-    /// Takes it out of C's memory, if it is in the calling task's hands and is what the call is for.
-    fn end<T>(&mut self, take: impl FnOnce(InHand) -> Result<T, InHand>) -> Result<T, Number> {
+    /// Ends it by `end`, if it is in the calling task's hands and is what `take` is for.
+    fn end<T, R>(
+        &mut self,
+        take: fn(InHand) -> Result<T, InHand>,
+        end: impl FnOnce(T) -> R,
+    ) -> Result<R, Number> {
         if self.task == 0 {
             return Err(Invalid("the message has ended").into());
         }
@@ -46,7 +80,12 @@ impl Flight {
         match take(unsafe { self.what.assume_init_read() }) {
             Ok(taken) => {
                 self.task = 0;
-                Ok(taken)
+                let ended = end(taken);
+                // SAFETY: the handle was not given up, since this message was in hand. Release: pairs with the Acquire in
+                // `lw_queue_close`.
+                let in_hand = unsafe { &self.handle.as_ref().in_hand };
+                in_hand.fetch_sub(1, Ordering::Release);
+                Ok(ended)
             }
             Err(other) => {
                 self.what.write(other);
@@ -92,7 +131,7 @@ extern "C" fn latchwork_queue_reserve(
             bytes: place.len(),
             priority,
             deliveries: 0,
-            flight: Flight::begin(InHand::Reserved(place)),
+            flight: Flight::begin(handle, InHand::Reserved(place)),
         });
         Ok(())
     })
@@ -101,24 +140,16 @@ extern "C" fn latchwork_queue_reserve(
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_send(message: Option<&mut CMessage>, count: usize) -> c_int {
     call(|| {
-        let place = given(message)?.flight.end(|what| match what {
-            InHand::Reserved(place) => Ok(place),
-            other => Err(other),
-        })?;
-        Ok(place.commit(count)?)
+        let flight = &mut given(message)?.flight;
+        Ok(flight.end(InHand::reserved, |place| place.commit(count))??)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_cancel(message: Option<&mut CMessage>) -> c_int {
     call(|| {
-        given(message)?.flight.end(|what| match what {
-            InHand::Reserved(place) => {
-                drop(place);
-                Ok(())
-            }
-            other => Err(other),
-        })
+        let flight = &mut given(message)?.flight;
+        flight.end(InHand::reserved, drop)
     })
 }
 
@@ -130,14 +161,14 @@ extern "C" fn latchwork_queue_hold(
     deadline: u64,
 ) -> c_int {
     call(|| {
-        let message = given(message)?;
-        let held = (given(handle)?.queue).receive_held_within(wait_of(how, deadline))?;
+        let (message, handle) = (given(message)?, given(handle)?);
+        let held = handle.queue.receive_held_within(wait_of(how, deadline))?;
         message.write(CMessage {
             data: held.as_ptr().cast_mut().cast(),
             bytes: held.len(),
             priority: priority_of(held.rank()),
             deliveries: held.deliveries(),
-            flight: Flight::begin(InHand::Held(held)),
+            flight: Flight::begin(handle, InHand::Held(held)),
         });
         Ok(())
     })
@@ -146,26 +177,16 @@ extern "C" fn latchwork_queue_hold(
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_done(message: Option<&mut CMessage>) -> c_int {
     call(|| {
-        given(message)?.flight.end(|what| match what {
-            InHand::Held(held) => {
-                held.done();
-                Ok(())
-            }
-            other => Err(other),
-        })
+        let flight = &mut given(message)?.flight;
+        flight.end(InHand::held, Message::done)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_give_back(message: Option<&mut CMessage>) -> c_int {
     call(|| {
-        given(message)?.flight.end(|what| match what {
-            InHand::Held(held) => {
-                held.give_back();
-                Ok(())
-            }
-            other => Err(other),
-        })
+        let flight = &mut given(message)?.flight;
+        flight.end(InHand::held, Message::give_back)
     })
 }
 
@@ -185,7 +206,7 @@ unsafe extern "C" fn latchwork_queue_hold_batch(
         }
         let held = handle.queue.receive_batch(most, wait_of(how, deadline))?;
         for (index, message) in held.iter().enumerate() {
-            // SAFETY: see above: the array has room for `most` of them.
+            // SAFETY: C passes an array with room for `most` of them.
             unsafe {
                 messages.add(index).write(iovec {
                     iov_base: message.as_ptr().cast_mut().cast(),
@@ -195,7 +216,7 @@ unsafe extern "C" fn latchwork_queue_hold_batch(
         }
         batch.write(CBatch {
             count: held.len() as u32,
-            flight: Flight::begin(InHand::Batch(held)),
+            flight: Flight::begin(handle, InHand::Batch(held)),
         });
         Ok(())
     })
@@ -204,25 +225,15 @@ unsafe extern "C" fn latchwork_queue_hold_batch(
 #[unsafe(no_mangle)]
 extern "C" fn lw_batch_done(batch: Option<&mut CBatch>) -> c_int {
     call(|| {
-        given(batch)?.flight.end(|what| match what {
-            InHand::Batch(held) => {
-                drop(held);
-                Ok(())
-            }
-            other => Err(other),
-        })
+        let flight = &mut given(batch)?.flight;
+        flight.end(InHand::batch, drop)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_batch_give_back(batch: Option<&mut CBatch>) -> c_int {
     call(|| {
-        given(batch)?.flight.end(|what| match what {
-            InHand::Batch(held) => {
-                held.give_back();
-                Ok(())
-            }
-            other => Err(other),
-        })
+        let flight = &mut given(batch)?.flight;
+        flight.end(InHand::batch, Messages::give_back)
     })
 }

@@ -301,6 +301,56 @@ static void test_ends(void)
 	CHECK_IS(lw_queue_close(NULL), EINVAL);
 }
 
+/* A queue of this process's own leaves nothing behind, and a child's close does not end its parent's. */
+static void test_own(void)
+{
+	struct lw_queue_state state;
+	lw_message_t message;
+	lw_batch_t batch;
+	struct iovec place;
+	lw_queue_t *queue = NULL;
+	pid_t child;
+	int status;
+	/* More than a process can have regions, at one time. */
+	for (int i = 0; i < 5000; i++) {
+		CHECK_IS(lw_queue_create(&queue, NULL, "own", 2, 16, LW_QUEUE_RACING), 0);
+		if (i % 1000 == 0)
+			CHECK_IS(send_text(queue, "text", 0), 0);
+		CHECK_IS(lw_queue_close(queue), 0);
+	}
+	queue = NULL;
+	CHECK_IS(lw_queue_create(&queue, NULL, NULL, 1u << 30, 1u << 30, LW_QUEUE_RACING), EINVAL);
+	CHECK_IS(lw_queue_create(&queue, NULL, NULL, UINT32_MAX, UINT32_MAX, LW_QUEUE_RACING), EINVAL);
+	CHECK_IS(lw_queue_create(&queue, NULL, NULL, 0, 0, LW_QUEUE_RACING), EINVAL);
+	CHECK(queue == NULL);
+
+	CHECK_IS(lw_queue_create(&queue, NULL, NULL, 4, 16, LW_QUEUE_RACING), 0);
+	child = fork();
+	if (child == 0) {
+		CHECK_IS(send_text(queue, "child", 0), 0);
+		CHECK_IS(lw_queue_close(queue), 0);
+		_exit(0);
+	}
+	CHECK(child > 0);
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	receives(queue, "child", 0);
+
+	/* The handle stays as long as something is in hand. */
+	CHECK_IS(lw_queue_reserve(queue, &message, 0, NULL), 0);
+	CHECK_IS(lw_queue_close(queue), EBUSY);
+	CHECK_IS(lw_message_done(&message), EINVAL);
+	CHECK_IS(lw_queue_close(queue), EBUSY);
+	CHECK_IS(lw_message_send(&message, 1), 0);
+	CHECK_IS(lw_queue_hold_batch(queue, &batch, &place, 1, NULL), 0);
+	CHECK_IS(lw_queue_close(queue), EBUSY);
+	CHECK_IS(lw_batch_give_back(&batch), 0);
+	CHECK_IS(lw_queue_get_state(queue, &state), 0);
+	CHECK_IS(state.ready, 1);
+	CHECK_IS(state.in_flight, 0);
+	CHECK_IS(lw_queue_close(queue), 0);
+}
+
 int main(void)
 {
 	struct lw_region_options options;
@@ -327,6 +377,7 @@ int main(void)
 		CHECK_IS(lw_queue_close(queue), 0);
 	}
 	test_ends();
+	test_own();
 	CHECK_IS(lw_region_detach(region), 0);
 	puts("delivered");
 	return 0;

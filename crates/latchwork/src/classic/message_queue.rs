@@ -212,7 +212,7 @@ impl<'r> Classic<'r> {
                 self.deadline(timeout).map_or(Wait::Forever, Wait::Until)
             };
             let received = queue.receive_within(buffer, wait);
-            *size = received.map_err(|error| match error {
+            (*size, _) = received.map_err(|error| match error {
                 ReceiveError::Empty => Status::Unsatisfied,
                 ReceiveError::TimedOut => Status::Timeout,
                 ReceiveError::BufferTooSmall { .. } => Status::InvalidSize,

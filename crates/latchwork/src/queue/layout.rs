@@ -20,6 +20,7 @@
 #![allow(unsafe_code)]
 
 use super::lane::{Index, Lane};
+use super::rank::Rank;
 use super::shape::{BASE, BYTES, CELLS, LANE, RING, STASH, STRIDE, parts_at, shape};
 use super::{cell::Cell, head::Head};
 use crate::atomic::{
@@ -236,6 +237,11 @@ impl<'r> Cells<'r> {
     pub(super) fn cell(self, index: Index) -> &'r Cell {
         // SAFETY: `address_of` returns the address of a cell, in the body or in a chunk.
         unsafe { self.address_of(index).cast().as_ref() }
+    }
+
+    /// The rank of a cell's message.
+    pub(super) fn rank(self, index: Index) -> Rank {
+        Rank::of_key(self.cell(index).key())
     }
 
     /// The bytes of a cell. Outside the lock only for a `WRITING`, `READING` or `BOARD` cell that the caller has.

@@ -1,10 +1,10 @@
 //! Messages in flight, and the end of their flight.
 #![allow(unsafe_code)]
 
-use super::{Queue, Rank, cell::Cell, lane::Index, layout::Cells, locked::Side, wake::Wake};
+use super::{Queue, Rank, lane::Index, layout::Cells, locked::Side, wake::Wake};
 use crate::region::{self, AttachError, Task};
 use crate::{atomic::Ordering::Relaxed, region::heap::Owner};
-use core::{fmt, marker::PhantomData, mem::ManuallyDrop, ops::Deref};
+use core::{fmt, marker::PhantomData, ops::Deref};
 
 /// A message in flight, read where it lies. Dropping it ends the flight: the message has been received and is not
 /// delivered again.
@@ -26,6 +26,7 @@ pub(super) struct Flight<'r> {
     count: u32,
     /// The task that took them.
     owner: Owner,
+    gives_back: bool,
     not_send: PhantomData<*const ()>,
 }
 
@@ -43,6 +44,7 @@ impl<'r> Flight<'r> {
             bytes,
             count,
             owner,
+            gives_back: false,
             not_send: PhantomData,
         }
     }
@@ -56,14 +58,15 @@ impl<'r> Flight<'r> {
     }
 
     /// Puts the messages back in their old positions.
-    fn give_back(self) {
-        ManuallyDrop::new(self).finish(true);
+    fn give_back(mut self) {
+        self.gives_back = true;
     }
 
     /// Ends the flight: the messages are received, or back in their old positions.
-    fn finish(&self, gives_back: bool) {
+    fn finish(&self) {
         let Some(first) = self.first() else { return };
         let Self { count, owner, .. } = *self;
+        let gives_back = self.gives_back || std::thread::panicking();
         let ended = self.queue.end(Side::Receivers, owner, |cells, task| {
             let mut next = Some(first);
             while let Some(index) = next {
@@ -92,7 +95,7 @@ impl<'r> Flight<'r> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        self.finish(std::thread::panicking());
+        self.finish();
     }
 }
 
@@ -101,17 +104,14 @@ impl<'r> Message<'r> {
     /// died with it, or gave it back.
     #[must_use]
     pub fn deliveries(&self) -> u32 {
-        (self.cell()).map_or(1, |cell| cell.deliveries.load(Relaxed))
+        let cell = |index| self.0.queue.cells.cell(index);
+        (self.0.first()).map_or(1, |index| cell(index).deliveries.load(Relaxed))
     }
 
     /// The rank that it was sent with; `None` for a broadcast one.
     #[must_use]
     pub fn rank(&self) -> Option<Rank> {
-        Some(Rank::of_key(self.cell()?.key()))
-    }
-
-    fn cell(&self) -> Option<&Cell> {
-        self.0.first().map(|index| self.0.queue.cells.cell(index))
+        Some(self.0.queue.cells.rank(self.0.first()?))
     }
 
     /// Ends the flight: the message has been received. The same as dropping it.

@@ -5,7 +5,7 @@
 use super::locked::{Locked, SMALL, Side};
 use super::message::{Bytes, Flight};
 use super::{
-    Discipline, Message, Messages, Queue, ReceiveError, Wait, error::Failure, lane::Index,
+    Discipline, Message, Messages, Queue, Rank, ReceiveError, Wait, error::Failure, lane::Index,
     places::Places, waiters::Given, wake::Wake,
 };
 use crate::atomic::Ordering::{Relaxed, SeqCst};
@@ -50,7 +50,7 @@ impl<'r> Queue<'r> {
     /// [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.receive_within(buffer, Wait::Forever)
+        Ok(self.receive_within(buffer, Wait::Forever)?.0)
     }
 
     /// Receives a message into `buffer` if there is one at this moment; returns its length.
@@ -59,7 +59,7 @@ impl<'r> Queue<'r> {
     /// As for [`Self::receive`], and [`ReceiveError::Empty`].
     #[track_caller]
     pub fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.receive_within(buffer, Wait::Not)
+        Ok(self.receive_within(buffer, Wait::Not)?.0)
     }
 
     /// Receives a message into `buffer`, waiting for one until `deadline`; returns its length.
@@ -72,7 +72,7 @@ impl<'r> Queue<'r> {
         buffer: &mut [u8],
         deadline: Deadline,
     ) -> Result<usize, ReceiveError> {
-        self.receive_within(buffer, Wait::Until(deadline))
+        Ok(self.receive_within(buffer, Wait::Until(deadline))?.0)
     }
 
     /// Receives a message into `buffer`, waiting for one for at most `timeout`; returns its length.
@@ -81,7 +81,7 @@ impl<'r> Queue<'r> {
     /// As for [`Self::receive_until`].
     #[track_caller]
     pub fn receive_for(&self, buffer: &mut [u8], timeout: Duration) -> Result<usize, ReceiveError> {
-        self.receive_within(buffer, Wait::at_most(timeout))
+        Ok(self.receive_within(buffer, Wait::at_most(timeout))?.0)
     }
 
     /// Takes a message in place, waiting while the queue is empty. It stays in flight, and is delivered again if this
@@ -115,7 +115,7 @@ impl<'r> Queue<'r> {
     #[doc(hidden)]
     #[track_caller]
     pub fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
-        let received = self.take(wait, 1, |_| Verdict::Hold)?;
+        let received = self.take(wait, 1, |_, _| Verdict::Hold)?;
         Ok(Message(self.hold(received)?))
     }
 
@@ -144,7 +144,7 @@ impl<'r> Queue<'r> {
     /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`] as for
     /// [`Queue::receive`], or for the copy, and then the message is back in its position; [`ReceiveError::Attach`].
     pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
-        let message = match self.take(wait, 1, |_| Verdict::Claim)? {
+        let message = match self.take(wait, 1, |_, _| Verdict::Claim)? {
             Received::Block(block) => {
                 let inner = self.inner();
                 // SAFETY: `claim_block` has made the block this task's own.
@@ -167,17 +167,22 @@ impl<'r> Queue<'r> {
     /// [`Self::receive`], [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive_batch(&self, most: u32, wait: Wait) -> Result<Messages<'r>, ReceiveError> {
-        let received = self.take(wait, most.max(1), |_| Verdict::Hold)?;
+        let received = self.take(wait, most.max(1), |_, _| Verdict::Hold)?;
         Ok(Messages(self.hold(received)?))
     }
 
+    /// As the other forms, for any [`Wait`]; also returns the rank, which is `None` for a broadcast message.
     #[doc(hidden)]
     #[track_caller]
-    pub fn receive_within(&self, buffer: &mut [u8], wait: Wait) -> Result<usize, ReceiveError> {
-        let mut length = 0;
+    pub fn receive_within(
+        &self,
+        buffer: &mut [u8],
+        wait: Wait,
+    ) -> Result<(usize, Option<Rank>), ReceiveError> {
+        let (mut length, mut rank) = (0, None);
         let room = buffer.len();
-        let received = self.take(wait, 1, |message| {
-            length = message.len();
+        let received = self.take(wait, 1, |message, sent_with| {
+            (length, rank) = (message.len(), sent_with);
             if length > room {
                 return Verdict::Refuse;
             }
@@ -206,7 +211,7 @@ impl<'r> Queue<'r> {
             }
         }
         self.after_flight();
-        Ok(length)
+        Ok((length, rank))
     }
 
     fn end_given(&self, index: Index, task: Task<'_>) -> Result<(), ReceiveError> {
@@ -226,7 +231,7 @@ impl<'r> Queue<'r> {
         &self,
         wait: Wait,
         most: u32,
-        mut decide: impl FnMut(&[u8]) -> Verdict,
+        mut decide: impl FnMut(&[u8], Option<Rank>) -> Verdict,
     ) -> Result<Received<'r>, Failure> {
         let inner = self.inner();
         let task = inner.task()?;
@@ -351,10 +356,10 @@ impl<'r> Locked<'r> {
         first: Index,
         most: u32,
         task: Task<'r>,
-        decide: &mut impl FnMut(&[u8]) -> Verdict,
+        decide: &mut impl FnMut(&[u8], Option<Rank>) -> Verdict,
     ) -> Received<'r> {
         let cells = self.cells;
-        let verdict = decide(cells.message(first));
+        let verdict = decide(cells.message(first), Some(cells.rank(first)));
         if let Verdict::Claim = verdict
             && let Some(block) = cells.claim_block(first, task)
         {
@@ -400,11 +405,14 @@ impl<'r> Locked<'r> {
         self,
         given: Given,
         task: Task<'r>,
-        decide: &mut impl FnMut(&[u8]) -> Verdict,
+        decide: &mut impl FnMut(&[u8], Option<Rank>) -> Verdict,
     ) -> Received<'r> {
         let cells = self.cells;
-        let (Given::Message(index) | Given::Board(index)) = given;
-        let verdict = match (given, decide(cells.message(index))) {
+        let (index, rank) = match given {
+            Given::Message(index) => (index, Some(cells.rank(index))),
+            Given::Board(index) => (index, None),
+        };
+        let verdict = match (given, decide(cells.message(index), rank)) {
             (_, Verdict::Copy) | (Given::Board(_), Verdict::Hold | Verdict::Claim) => {
                 return Received::Given(index, task);
             }
