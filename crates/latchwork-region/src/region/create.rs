@@ -129,6 +129,10 @@ impl RegionOptions {
         self
     }
 
+    pub(super) fn trusts_any_owner(&self) -> bool {
+        self.trust_any_owner
+    }
+
     /// Creates a region without a name, for this process, its coprocs and forks, and processes that are passed its
     /// [file](Region::file).
     ///

@@ -227,7 +227,7 @@ fn region_name(path: &Path) -> String {
     name.unwrap_or(&file).to_owned()
 }
 
-fn attach_error(error: Errno) -> AttachError {
+pub(super) fn attach_error(error: Errno) -> AttachError {
     match error {
         Errno::NOENT | Errno::SRCH => AttachError::NotFound,
         Errno::ACCESS | Errno::PERM => AttachError::Permission,
@@ -256,15 +256,15 @@ fn report(place: &Place, name: String, path: Option<PathBuf>) -> RegionReport {
 
 /// A file that begins like a region of this build.
 #[derive(Debug)]
-struct Snapshot {
-    file: OwnedFd,
+pub(super) struct Snapshot {
+    pub(super) file: OwnedFd,
     memory: u64,
-    identity: Identity,
-    layout: Layout,
+    pub(super) identity: Identity,
+    pub(super) layout: Layout,
 }
 
 impl Snapshot {
-    fn new(file: OwnedFd, place: &Place) -> Result<Self, AttachError> {
+    pub(super) fn new(file: OwnedFd, place: &Place) -> Result<Self, AttachError> {
         let identity = identity(&file)?;
         let layout = identity.check(place.bytes, memory::page_bytes())?;
         Ok(Self {
@@ -275,7 +275,7 @@ impl Snapshot {
         })
     }
 
-    fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
+    pub(super) fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
         let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         let identity = &self.identity;
@@ -368,24 +368,40 @@ impl Snapshot {
     }
 
     fn objects(&self) -> Result<Vec<ObjectReport>, AttachError> {
-        let mut objects = Vec::new();
+        let entries = 0..self.identity.max_names as usize;
+        entries
+            .filter_map(|index| self.entry(index).transpose())
+            .collect()
+    }
+
+    /// The object of this name. A task may change the entry while it is read: so it must be the same twice.
+    pub(super) fn object(&self, name: &str) -> Result<Option<ObjectReport>, AttachError> {
         for index in 0..self.identity.max_names as usize {
-            let entry = self.read::<Entry>(self.layout.names + index * size_of::<Entry>())?;
-            if entry.state.load(Ordering::Relaxed) == READY {
-                objects.push(ObjectReport {
-                    name: entry.name(),
-                    bytes: entry.bytes.load(Ordering::Relaxed),
-                    address: entry.object.load(Ordering::Relaxed) as u64,
-                    fingerprint: entry.fingerprint.load(Ordering::Relaxed),
-                });
+            while let Some(found) = self.entry(index)?
+                && found.name == name
+            {
+                if self.entry(index)?.as_ref() == Some(&found) {
+                    return Ok(Some(found));
+                }
             }
         }
-        Ok(objects)
+        Ok(None)
+    }
+
+    fn entry(&self, index: usize) -> Result<Option<ObjectReport>, AttachError> {
+        let entry = self.read::<Entry>(self.layout.names + index * size_of::<Entry>())?;
+        let is_ready = entry.state.load(Ordering::Relaxed) == READY;
+        Ok(is_ready.then(|| ObjectReport {
+            name: entry.name(),
+            bytes: entry.bytes.load(Ordering::Relaxed),
+            address: entry.object.load(Ordering::Relaxed) as u64,
+            fingerprint: entry.fingerprint.load(Ordering::Relaxed),
+        }))
     }
 
     /// A copy of the value at an offset. Its destructor does not run: dropping a copy of a held lock would report it
     /// as held.
-    fn read<T: AnyBytes>(&self, offset: usize) -> Result<ManuallyDrop<T>, AttachError> {
+    pub(super) fn read<T: AnyBytes>(&self, offset: usize) -> Result<ManuallyDrop<T>, AttachError> {
         let mut value = MaybeUninit::<T>::zeroed();
         // SAFETY: the value's own bytes, all of which are initialised.
         let bytes =

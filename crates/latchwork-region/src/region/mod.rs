@@ -13,6 +13,7 @@
 //! | change data in a robust lock | [`Edit`]: `lock.lock()?.edit().push(1)` |
 //! | change several numbers atomically | [`Undo`] |
 //! | return memory | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
+//! | read, without the right to write | [`RegionOptions::observe`] |
 //! | inspect from outside, clean up | [`inspect`], [`leftovers`] |
 //!
 //! ```
@@ -58,6 +59,7 @@ mod lookup;
 mod names;
 mod object;
 mod objects;
+mod observer;
 mod park;
 mod pinned;
 mod region_id;
@@ -89,6 +91,7 @@ pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::{List, ListMut};
 pub use object::Object;
+pub use observer::Observer;
 pub use pinned::{PinnedFields, each_pinned, each_pinned_mut};
 use shareable::fingerprint_of;
 pub use shareable::{Shareable, fingerprint};

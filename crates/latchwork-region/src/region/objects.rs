@@ -196,10 +196,16 @@ pub trait Reused: Sized {
 }
 
 /// A block and its size.
-type Block = (NonNull<u8>, usize);
+pub(super) type Block = (NonNull<u8>, usize);
+
+/// Refuses what cannot be an object's name.
+pub(super) fn check_name(name: &str) -> Result<(), NameError> {
+    let is_name = !name.is_empty() && name.len() <= NAME_BYTES && !name.contains('\0');
+    is_name.then_some(()).ok_or(NameError { max: NAME_BYTES })
+}
 
 /// The address of the object in a block, whose fingerprint is `T`'s.
-fn typed_address<T>((block, bytes): Block) -> Result<NonNull<T>, ObjectError> {
+pub(super) fn typed_address<T>((block, bytes): Block) -> Result<NonNull<T>, ObjectError> {
     let object = block.cast::<T>();
     let fits = bytes == size_of::<T>() && object.is_aligned();
     fits.then_some(object).ok_or(ObjectError::OtherType)
@@ -248,9 +254,7 @@ struct Directory<'r> {
 impl<'r> Directory<'r> {
     /// Locks the directory, if an object can have this name.
     fn lock_for(region: &'r Region, name: &str) -> Result<Self, ObjectError> {
-        if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
-            return Err(NameError { max: NAME_BYTES }.into());
-        }
+        check_name(name)?;
         Self::lock(region.inner())
     }
 

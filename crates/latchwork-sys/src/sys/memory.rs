@@ -211,11 +211,20 @@ impl Mapping {
     ///
     /// `EXIST` if anything is mapped there.
     pub fn shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self> {
+        Self::map_at(file, address, bytes, READ_WRITE)
+    }
+
+    /// The same without the right to write, for a file that is open for reading.
+    pub fn read_only_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self> {
+        Self::map_at(file, address, bytes, ProtFlags::READ)
+    }
+
+    fn map_at(file: impl AsFd, address: usize, bytes: usize, rights: ProtFlags) -> Result<Self> {
         let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
         let flags = SHARED | MapFlags::FIXED_NOREPLACE;
         // SAFETY: FIXED_NOREPLACE never replaces a mapping. A kernel without it (before 4.17) treats the
         // address as a hint, which the comparison below detects.
-        let mapped = unsafe { rustix::mm::mmap(wanted, bytes, READ_WRITE, flags, file, 0)? };
+        let mapped = unsafe { rustix::mm::mmap(wanted, bytes, rights, flags, file, 0)? };
         if mapped != wanted {
             // SAFETY: the mapping made just now, in the wrong place; no other code knows it.
             unsafe { rustix::mm::munmap(mapped, bytes)? };
