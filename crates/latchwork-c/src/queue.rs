@@ -106,10 +106,10 @@ unsafe fn open(
     open: impl FnOnce(&'static Region) -> Result<Queue<'static>, Number>,
 ) -> Result<(), Number> {
     // SAFETY: by the caller's contract the handle exists; from now on it is lent, until the queue's handle is dropped.
-    let lent = unsafe { RegionHandle::lend(region) };
+    let (lent, region) = unsafe { RegionHandle::lend(region) }?;
     let handle = Handle {
         watch: OnceLock::new(),
-        queue: open(lent.region())?,
+        queue: open(region)?,
         in_hand: AtomicU32::new(0),
         _region: lent,
         _own: own,

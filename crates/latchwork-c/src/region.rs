@@ -3,22 +3,40 @@
 //! `Option<&T>` is a pointer of C's: null, or to a handle or variable that lives during the call.
 #![allow(unsafe_code)]
 
-use crate::cancel::Undisturbed;
-use crate::failure::{Invalid, Number, call, failed, given, store};
-use core::alloc::Layout;
+mod contents;
+
+use crate::failure::{Invalid, Number, call, failed, given};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::region::{self, ObjectError, Region, RegionOptions};
-use libc::{EBUSY, EIO, ENOMEM};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use latchwork::region::{Observer, Region, RegionOptions};
+use libc::{EBUSY, EIO, EROFS};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What a region needs in addition to the memory that a program may allocate: tables, and partly used spans.
 pub(crate) const TABLES: u64 = 4 << 20;
 
+/// How a process has a region.
+enum Mapped {
+    Attached(Region),
+    ReadOnly(Box<Observer>),
+}
+
+impl From<Region> for Mapped {
+    fn from(region: Region) -> Self {
+        Self::Attached(region)
+    }
+}
+
+impl From<Observer> for Mapped {
+    fn from(observer: Observer) -> Self {
+        Self::ReadOnly(Box::new(observer))
+    }
+}
+
 /// `lw_region_t`
 pub struct Handle {
-    region: Region,
+    mapped: Mapped,
     /// How many queues are open by this handle.
     queues: AtomicU32,
 }
@@ -26,8 +44,22 @@ pub struct Handle {
 impl Handle {
     /// A new handle, for C: it lives until it is [given up](Self::give_up).
     pub(crate) fn new(region: Region) -> NonNull<Self> {
+        Self::leak(region.into())
+    }
+
+    fn leak(mapped: Mapped) -> NonNull<Self> {
         let queues = AtomicU32::new(0);
-        NonNull::from(Box::leak(Box::new(Self { region, queues })))
+        NonNull::from(Box::leak(Box::new(Self { mapped, queues })))
+    }
+
+    fn region(&self) -> Result<&Region, Number> {
+        match &self.mapped {
+            Mapped::Attached(region) => Ok(region),
+            Mapped::ReadOnly(_) => Err(Number(failed(
+                EROFS,
+                "the region is mapped for reading only",
+            ))),
+        }
     }
 
     /// # Safety
@@ -41,27 +73,21 @@ impl Handle {
     ///
     /// # Safety
     /// The handle has not been given up.
-    pub(crate) unsafe fn lend(this: NonNull<Self>) -> Lent {
-        // SAFETY: by the contract the handle exists. Relaxed: nothing is handed over by the count's growth.
-        unsafe { this.as_ref() }
-            .queues
-            .fetch_add(1, Ordering::Relaxed);
-        Lent(this)
+    pub(crate) unsafe fn lend(this: NonNull<Self>) -> Result<(Lent, &'static Region), Number> {
+        // SAFETY: by the contract the handle exists. It is not given up while it is lent, and the users of the region end
+        // before the loan: that is what `'static` stands for.
+        let handle: &'static Self = unsafe { this.as_ref() };
+        let region = handle.region()?;
+        // Relaxed: nothing is handed over by the count's growth.
+        handle.queues.fetch_add(1, Ordering::Relaxed);
+        Ok((Lent(this), region))
     }
 }
 
 /// A handle that something else uses, too.
 pub(crate) struct Lent(NonNull<Handle>);
 
-impl Lent {
-    /// The region. It lives as long as the loan, for which `'static` stands.
-    pub(crate) fn region(&self) -> &'static Region {
-        // SAFETY: the handle is not given up while it is lent, and the users of the result end before the loan.
-        &unsafe { self.0.as_ref() }.region
-    }
-}
-
-// SAFETY: a handle is a `Region`, which threads may share, and an atomic.
+// SAFETY: a handle is a `Region` or an `Observer`, which threads may share, and an atomic.
 unsafe impl Send for Lent {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Lent {}
@@ -89,6 +115,7 @@ struct Options {
 
 const UNLINK_AT_LAST_DETACH: u32 = 1;
 const TRUST_ANY_OWNER: u32 = 2;
+const READ_ONLY: u32 = 4;
 
 /// A string of C's.
 ///
@@ -117,7 +144,7 @@ unsafe fn options_of(given: Option<&Options>) -> Result<RegionOptions, Invalid> 
     let Some(given) = given else {
         return Ok(options);
     };
-    if given.flags & !(UNLINK_AT_LAST_DETACH | TRUST_ANY_OWNER) != 0 {
+    if given.flags & !(UNLINK_AT_LAST_DETACH | TRUST_ANY_OWNER | READ_ONLY) != 0 {
         return Err(Invalid("there is no such flag of a region"));
     }
     if given.max_bytes != 0 {
@@ -145,22 +172,35 @@ unsafe fn options_of(given: Option<&Options>) -> Result<RegionOptions, Invalid> 
     Ok(unsafe { options.trust_any_owner(given.flags & TRUST_ANY_OWNER != 0) })
 }
 
-/// Stores a handle on the region that `open` returns.
+/// Stores a handle on a region: the one that `attach` returns, or with [`READ_ONLY`] `observe`.
 ///
 /// # Safety
 /// As for [`text`], for the label.
 unsafe fn open(
     to: Option<&mut *mut Handle>,
     options: Option<&Options>,
-    open: impl FnOnce(RegionOptions) -> Result<Region, Number>,
+    attach: impl FnOnce(RegionOptions) -> Result<Region, Number>,
+    observe: impl FnOnce(RegionOptions) -> Result<Observer, Number>,
 ) -> c_int {
     call(|| {
         let to = given(to)?;
         // SAFETY: by the caller's contract.
-        let region = open(unsafe { options_of(options) }?)?;
-        *to = Handle::new(region).as_ptr();
+        let regions = unsafe { options_of(options) }?;
+        let reads_only = options.is_some_and(|options| options.flags & READ_ONLY != 0);
+        *to = Handle::leak(if reads_only {
+            observe(regions)?.into()
+        } else {
+            attach(regions)?.into()
+        })
+        .as_ptr();
         Ok(())
     })
+}
+
+/// A region that may have to be made.
+fn cannot_be_made(_: RegionOptions) -> Result<Observer, Number> {
+    let text = "a region for reading only is one that exists: LW_REGION_READ_ONLY is for lw_region_attach()";
+    Err(Invalid(text).into())
 }
 
 #[unsafe(no_mangle)]
@@ -171,12 +211,13 @@ unsafe extern "C" fn lw_region_create(
 ) -> c_int {
     // SAFETY: C passes strings that end in NUL: the name, and the label in the options.
     unsafe {
-        open(to, options, |options| {
+        let create = |options: RegionOptions| {
             Ok(match text(region)? {
                 Some(name) => options.create_named(name)?,
                 None => options.create_anonymous()?,
             })
-        })
+        };
+        open(to, options, create, cannot_be_made)
     }
 }
 
@@ -187,7 +228,14 @@ unsafe extern "C" fn lw_region_attach(
     options: Option<&Options>,
 ) -> c_int {
     // SAFETY: C passes strings that end in NUL: the name, and the label in the options.
-    unsafe { open(to, options, |options| Ok(options.attach(name(region)?)?)) }
+    unsafe {
+        open(
+            to,
+            options,
+            |options| Ok(options.attach(name(region)?)?),
+            |options| Ok(options.observe(name(region)?)?),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -198,9 +246,8 @@ unsafe extern "C" fn lw_region_attach_or_create(
 ) -> c_int {
     // SAFETY: C passes strings that end in NUL: the name, and the label in the options.
     unsafe {
-        open(to, options, |options| {
-            Ok(options.attach_or_create(name(region)?)?)
-        })
+        let attach = |options: RegionOptions| Ok(options.attach_or_create(name(region)?)?);
+        open(to, options, attach, cannot_be_made)
     }
 }
 
@@ -210,17 +257,25 @@ unsafe extern "C" fn lw_region_attach_fd(
     file: c_int,
     options: Option<&Options>,
 ) -> c_int {
-    // SAFETY: the label in the options ends in NUL. The descriptor is borrowed for its duplication only, which fails for a
-    // number that is none.
+    // SAFETY: the label in the options ends in NUL.
     unsafe {
-        open(to, options, |options| {
-            let file = (file >= 0).then(|| BorrowedFd::borrow_raw(file).try_clone_to_owned());
-            match file.ok_or(Invalid("the descriptor is negative"))? {
-                Ok(file) => Ok(options.attach_file(file)?),
-                Err(error) => Err(Number(failed(error.raw_os_error().unwrap_or(EIO), error))),
-            }
-        })
+        open(
+            to,
+            options,
+            |options| Ok(options.attach_file(duplicate(file)?)?),
+            |options| Ok(options.observe_file(&duplicate(file)?)?),
+        )
     }
+}
+
+fn duplicate(file: c_int) -> Result<OwnedFd, Number> {
+    if file < 0 {
+        return Err(Invalid("the descriptor is negative").into());
+    }
+    // SAFETY: it is borrowed for its duplication only, which fails for a number that is none.
+    unsafe { BorrowedFd::borrow_raw(file) }
+        .try_clone_to_owned()
+        .map_err(|error| Number(failed(error.raw_os_error().unwrap_or(EIO), error)))
 }
 
 #[unsafe(no_mangle)]
@@ -239,8 +294,10 @@ unsafe extern "C" fn lw_region_detach(handle: *mut Handle) -> c_int {
         if shared.queues.load(Ordering::Acquire) != 0 {
             return Err(Number(failed(EBUSY, "queues are open by this handle")));
         }
-        // Another handle leaves, so that this one remains if that is refused.
-        shared.region.clone().detach()?;
+        if let Mapped::Attached(region) = &shared.mapped {
+            // Another handle leaves, so that this one remains if that is refused.
+            region.clone().detach()?;
+        }
         // SAFETY: no queue uses it, and C uses no handle that it gives up.
         unsafe { Handle::give_up(handle) };
         Ok(())
@@ -249,19 +306,27 @@ unsafe extern "C" fn lw_region_detach(handle: *mut Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_region_base(handle: Option<&Handle>) -> *mut c_void {
-    handle.map_or(ptr::null_mut(), |handle| {
-        handle.region.base().cast_mut().cast()
-    })
+    let base = |handle: &Handle| match &handle.mapped {
+        Mapped::Attached(region) => region.base(),
+        Mapped::ReadOnly(observer) => observer.base(),
+    };
+    handle.map_or(ptr::null_mut(), |handle| base(handle).cast_mut().cast())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_region_max_bytes(handle: Option<&Handle>) -> u64 {
-    handle.map_or(0, |handle| handle.region.max_bytes())
+    handle.map_or(0, |handle| match &handle.mapped {
+        Mapped::Attached(region) => region.max_bytes(),
+        Mapped::ReadOnly(observer) => observer.max_bytes(),
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_region_fd(handle: Option<&Handle>) -> c_int {
-    handle.map_or(-1, |handle| handle.region.file().as_raw_fd())
+    handle.map_or(-1, |handle| match &handle.mapped {
+        Mapped::Attached(region) => region.file().as_fd().as_raw_fd(),
+        Mapped::ReadOnly(observer) => observer.file().as_raw_fd(),
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -269,201 +334,6 @@ unsafe extern "C" fn lw_region_join(handle: Option<&Handle>, task_name: *const c
     call(|| {
         // SAFETY: C passes null, or a string that ends in NUL.
         let name = unsafe { text(task_name) }?.unwrap_or_default();
-        Ok(given(handle)?.region.join(name)?)
-    })
-}
-
-/// A block, or null with `errno` set.
-fn allocate(handle: Option<&Handle>, alignment: usize, bytes: usize) -> *mut c_void {
-    let mut block = ptr::null_mut();
-    let number = call(|| {
-        let handle = given(handle)?;
-        if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
-            return Err(Invalid("the alignment is no power of two up to 4096").into());
-        }
-        let Ok(layout) = Layout::from_size_align(bytes, alignment) else {
-            return Err(Number(failed(ENOMEM, "no region has that many bytes")));
-        };
-        block = handle.region.allocate(layout)?.as_ptr().cast();
-        Ok(())
-    });
-    if number != 0 {
-        // SAFETY: the address of the thread's own `errno`.
-        unsafe { *libc::__errno_location() = number };
-    }
-    block
-}
-
-/// As of `malloc`.
-const ALIGNMENT: usize = 16;
-const MAX_ALIGNMENT: usize = 4096;
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_region_alloc(handle: Option<&Handle>, bytes: usize) -> *mut c_void {
-    allocate(handle, ALIGNMENT, bytes)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_region_zalloc(handle: Option<&Handle>, bytes: usize) -> *mut c_void {
-    let block = allocate(handle, ALIGNMENT, bytes);
-    if !block.is_null() {
-        // SAFETY: a block of that many bytes, which only the caller knows.
-        unsafe { block.cast::<u8>().write_bytes(0, bytes) };
-    }
-    block
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_region_aligned_alloc(
-    handle: Option<&Handle>,
-    alignment: usize,
-    bytes: usize,
-) -> *mut c_void {
-    allocate(handle, alignment, bytes)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_region_free(handle: Option<&Handle>, block: *mut c_void) {
-    let _undisturbed = Undisturbed::begin();
-    if let (Some(handle), Some(block)) = (handle, NonNull::new(block)) {
-        // SAFETY: C uses the block no more; the heap finds what is no block, and ends the program. A thread that cannot
-        // become a task of the region leaks the block.
-        let _ = unsafe { handle.region.deallocate(block.cast()) };
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_region_keep(handle: Option<&Handle>, block: *mut c_void) -> c_int {
-    call(|| {
-        let (handle, block) = (given(handle)?, given(NonNull::new(block))?);
-        if !handle.region.inner().has_block_at(block.addr().get(), 1) {
-            return Err(Invalid("this is no block of the region").into());
-        }
-        // SAFETY: a block, as was checked; its owner, who calls this, does not free it meanwhile.
-        unsafe { handle.region.keep(block.cast()) };
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_region_trim(handle: Option<&Handle>, freed: Option<&mut usize>) -> c_int {
-    call(|| {
-        store(freed, given(handle)?.region.trim()?);
-        Ok(())
-    })
-}
-
-/// `struct lw_heap_stats`
-#[repr(C)]
-struct HeapStats {
-    used_bytes: u64,
-    committed_bytes: u64,
-    max_bytes: u64,
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn lw_region_heap_stats(
-    handle: Option<&Handle>,
-    stats: Option<&mut HeapStats>,
-) -> c_int {
-    call(|| {
-        let (handle, stats) = (given(handle)?, given(stats)?);
-        let now = handle.region.heap_stats();
-        *stats = HeapStats {
-            used_bytes: now.allocated_bytes as u64,
-            committed_bytes: now.committed_bytes as u64,
-            max_bytes: handle.region.max_bytes(),
-        };
-        Ok(())
-    })
-}
-
-type Make = unsafe extern "C" fn(*mut c_void, *mut c_void);
-
-/// The alignment of an object: no other object has a part of its cache lines.
-const OBJECT_ALIGNMENT: usize = 64;
-
-/// The fingerprint of C's objects of a type.
-fn fingerprint(kind: u64) -> u64 {
-    region::fingerprint("C object", 0, OBJECT_ALIGNMENT, &[kind])
-}
-
-fn of_size(
-    (object, found): (NonNull<u8>, usize),
-    bytes: usize,
-) -> Result<*mut c_void, ObjectError> {
-    let object = object.as_ptr();
-    if found == bytes && object.addr().is_multiple_of(OBJECT_ALIGNMENT) {
-        Ok(object.cast())
-    } else {
-        Err(ObjectError::OtherType)
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_region_object(
-    handle: Option<&Handle>,
-    object_name: *const c_char,
-    kind: u64,
-    bytes: usize,
-    make: Option<Make>,
-    argument: *mut c_void,
-    object: Option<&mut *mut c_void>,
-) -> c_int {
-    call(|| {
-        // SAFETY: C passes null, or a string that ends in NUL.
-        let name = unsafe { name(object_name) }?;
-        let (handle, object) = (given(handle)?, given(object)?);
-        let Ok(layout) = Layout::from_size_align(bytes, OBJECT_ALIGNMENT) else {
-            return Err(Number(failed(ENOMEM, "no region has that many bytes")));
-        };
-        let fill = |block: NonNull<u8>| {
-            // SAFETY: a fresh block of that many bytes; C's function gets it, and the argument that belongs to it.
-            unsafe {
-                block.write_bytes(0, bytes);
-                if let Some(make) = make {
-                    make(block.as_ptr().cast(), argument);
-                }
-            }
-        };
-        let found = (handle.region).raw_object(name, fingerprint(kind), layout, fill)?;
-        *object = of_size(found, bytes)?;
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_region_find(
-    handle: Option<&Handle>,
-    object_name: *const c_char,
-    kind: u64,
-    bytes: usize,
-    object: Option<&mut *mut c_void>,
-) -> c_int {
-    call(|| {
-        // SAFETY: C passes null, or a string that ends in NUL.
-        let name = unsafe { name(object_name) }?;
-        let (handle, object) = (given(handle)?, given(object)?);
-        let found = (handle.region).find_raw_object(name, fingerprint(kind))?;
-        *object = of_size(found, bytes)?;
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw_region_remove(
-    handle: Option<&Handle>,
-    object_name: *const c_char,
-    kind: u64,
-    bytes: usize,
-) -> c_int {
-    call(|| {
-        let check = |found| of_size(found, bytes).map(|_| || ());
-        // SAFETY: C passes null, or a string that ends in NUL; and removes only an object that no task uses any more.
-        unsafe {
-            let name = name(object_name)?;
-            (given(handle)?.region).remove_raw_object(name, fingerprint(kind), check)?;
-        }
-        Ok(())
+        Ok(given(handle)?.region()?.join(name)?)
     })
 }

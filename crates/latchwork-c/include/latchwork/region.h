@@ -45,6 +45,14 @@ struct lw_region_options {
  * holds pointers: whoever may write the file can have each program that attaches it run any code.
  */
 #define LW_REGION_TRUST_ANY_OWNER 2u
+/*
+ * Maps the region for reading only, for monitors: the right to read its file suffices. The process is no task of the
+ * region and disturbs none; it may be in another PID namespace. Of the functions below those for the base, the sizes, the
+ * descriptor and lw_region_find() work with such a handle; the others fail with EROFS. An object is read by atomic loads
+ * if tasks change it meanwhile; a write to it raises SIGSEGV. For lw_region_attach() and lw_region_attach_fd(), in a
+ * process that has not attached the region.
+ */
+#define LW_REGION_READ_ONLY 4u
 
 /* ---- regions ---- */
 

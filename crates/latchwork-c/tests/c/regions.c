@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <latchwork.h>
+#include <latchwork/queue.h>
 #include <latchwork/region.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -231,6 +232,64 @@ static void test_names(void)
 	CHECK_IS(lw_region_attach(&region, name, NULL), ENOENT);
 }
 
+/* A region that this process can only read: another one has made it. */
+static void test_read_only(void)
+{
+	char name[64];
+	lw_region_t *region = NULL, *again = NULL;
+	struct lw_region_options options;
+	struct lw_heap_stats stats;
+	lw_queue_t *queue = NULL;
+	void *object = NULL;
+	pid_t child;
+	int status;
+
+	memset(&options, 0, sizeof options);
+	snprintf(name, sizeof name, "c-test-read-%d", getpid());
+	child = fork();
+	if (child == 0) {
+		options.max_bytes = 4 << 20;
+		CHECK_IS(lw_region_create(&region, name, &options), 0);
+		CHECK_IS(lw_region_object(region, "object", 1, 64, NULL, NULL, &object), 0);
+		strcpy((char *)object, "written");
+		CHECK_IS(lw_queue_create(&queue, region, "queue", 1, 8, LW_QUEUE_FIFO), 0);
+		_exit(0);
+	}
+	CHECK_IS(exit_of(child), 0);
+	options.flags = LW_REGION_READ_ONLY;
+	CHECK_IS(lw_region_attach(&region, name, &options), 0);
+	CHECK_IS(lw_region_max_bytes(region), 4 << 20);
+	CHECK_IS(lw_region_find(region, "object", 1, 64, &object), 0);
+	CHECK((char *)object > (char *)lw_region_base(region));
+	CHECK(strcmp((char *)object, "written") == 0);
+	CHECK_IS(lw_region_find(region, "object", 2, 64, &object), EEXIST);
+	CHECK_IS(lw_region_find(region, "none", 1, 64, &object), ENOENT);
+	CHECK_IS(lw_region_heap_stats(region, &stats), 0);
+	CHECK(stats.used_bytes >= 64 && stats.max_bytes == 4 << 20);
+	/* What would write is refused. */
+	CHECK_IS(lw_region_object(region, "another", 1, 64, NULL, NULL, &object), EROFS);
+	CHECK(strstr(lw_error_text(), "reading only") != NULL);
+	CHECK_IS(lw_region_remove(region, "object", 1, 64), EROFS);
+	CHECK_IS(lw_region_join(region, NULL), EROFS);
+	CHECK_IS(lw_region_trim(region, NULL), EROFS);
+	CHECK_IS(lw_queue_open(&queue, region, "queue"), EROFS);
+	errno = 0;
+	CHECK(lw_region_alloc(region, 8) == NULL && errno == EROFS);
+	lw_region_free(region, object);
+	CHECK_IS(lw_region_attach_fd(&again, lw_region_fd(region), &options), EADDRINUSE);
+	child = fork();
+	if (child == 0) {
+		*(volatile char *)object = 'W';
+		_exit(0);
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	CHECK_IS(lw_region_detach(region), 0);
+	CHECK_IS(lw_region_attach(&region, name, NULL), 0);
+	CHECK_IS(lw_region_detach(region), 0);
+	CHECK_IS(lw_region_unlink(name), 0);
+}
+
 static void test_bad_options(void)
 {
 	lw_region_t *region = NULL;
@@ -247,7 +306,11 @@ static void test_bad_options(void)
 	options.max_tasks = 70000;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	options.max_tasks = 0;
-	options.flags = 4;
+	options.flags = 8;
+	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
+	/* A region for reading only must exist. */
+	options.flags = LW_REGION_READ_ONLY;
+	CHECK_IS(lw_region_attach_or_create(&region, "c-test-never", &options), EINVAL);
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	options.flags = 0;
 	options.address = (void *)1;
@@ -274,6 +337,7 @@ int main(void)
 	alarm(120);
 	test_bad_options();
 	test_names();
+	test_read_only();
 	options.max_bytes = 8 << 20;
 	options.max_tasks = 8;
 	options.max_names = 16;
