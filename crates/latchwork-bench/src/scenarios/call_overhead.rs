@@ -1,6 +1,7 @@
 //! The cost of locking without contention: one task locks a free lock, increments the datum beside it, and unlocks.
 //! Other threads exist, but sleep: in a process of one thread glibc omits its atomic operations, which would measure
-//! something that no program with a lock does.
+//! something that no program with a lock does. The lock is one for the threads of a process, and one for processes, where
+//! there are both.
 //!
 //! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and 22. Nothing is
 //! subtracted. The talk published 1.8 µs for a robust mutex and 4.3 µs for a System V semaphore (page 25), which are
@@ -20,7 +21,7 @@ use crate::measure::{Case, Pace, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, on_thread, placed};
 use crate::plan::Plan;
-use crate::result::{Params, Unit};
+use crate::result::{Kind, Params, Unit};
 
 pub(super) struct CallOverhead;
 
@@ -81,14 +82,18 @@ impl Scenario for CallOverhead {
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
-        let params = Params {
-            tasks: Some(1),
-            ..Params::default()
-        };
-        let cases = self
-            .available(plan)
-            .into_iter()
-            .filter_map(|peer| {
+        let peers = self.available(plan);
+        let uses = [
+            (Kind::Threads, Between::Threads),
+            (Kind::Processes, Between::Processes),
+        ];
+        let cases = uses.into_iter().flat_map(|(kind, between)| {
+            let params = Params {
+                tasks: Some(1),
+                kind: Some(kind),
+                ..Params::default()
+            };
+            peers.iter().filter_map(move |peer| {
                 let one_task = OneTask {
                     sample: plan.sample,
                     priority: peer.priority,
@@ -99,24 +104,24 @@ impl Scenario for CallOverhead {
                     group: params.clone(),
                     is_base: peer.name == self.base(),
                     unit: Unit::Ns,
-                    further: published(peer.name),
-                    sampler: peer.visit(Between::Threads, one_task).ok()?,
+                    further: published(peer.name, kind),
+                    sampler: peer.visit(between, one_task).ok()?,
                 })
             })
-            .collect();
+        });
         Prepared {
-            cases,
+            cases: cases.collect(),
             background: Some(Box::new(Parked::new(PARKED))),
             ..Prepared::default()
         }
     }
 }
 
-/// The talk's published figures.
-fn published(contestant: &str) -> Vec<(&'static str, f64)> {
-    match contestant {
-        "glibc robust" => vec![("published_nptl_us", 1.8)],
-        "sysv-sem" => vec![("published_nptl_us", 4.3)],
+/// The talk's published figures, which are for processes.
+fn published(contestant: &str, kind: Kind) -> Vec<(&'static str, f64)> {
+    match (contestant, kind) {
+        ("glibc robust", Kind::Processes) => vec![("published_nptl_us", 1.8)],
+        ("sysv-sem", Kind::Processes) => vec![("published_nptl_us", 4.3)],
         _ => Vec::new(),
     }
 }

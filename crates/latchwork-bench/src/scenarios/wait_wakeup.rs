@@ -49,6 +49,10 @@ const PEERS: &[&Peer] = &[
     locks::GLIBC_PP,
     locks::GLIBC_SEM,
     locks::SYSV,
+    locks::SYSV_UNDO,
+    locks::SEMAPHORE_COUNTING,
+    locks::SEMAPHORE_BINARY,
+    locks::SEMAPHORE_INHERIT,
     locks::FUTEX,
     locks::SPINNING,
 ];

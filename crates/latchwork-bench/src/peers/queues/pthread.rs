@@ -1,5 +1,6 @@
-//! Queues as programs implement them with pthread: a ring buffer under a mutex, with either two condition variables or
-//! two semaphores. Messages are copied under the mutex, as in the talk of 2007.
+//! Queues as programs implement them with locks: a ring buffer under a mutex, with either two condition variables or two
+//! semaphores; here with pthread's. Messages are copied under the mutex, as in the talk of 2007. The talk's mutexes are
+//! robust: their users continue after an owner's death.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -56,100 +57,91 @@ struct Ring {
     received: usize,
 }
 
-/// How tasks wait that find no message, or no room.
-pub(crate) trait Waits: Sized + 'static {
+/// A mutex, and how tasks wait that find no message, or no room.
+pub(crate) trait Meeting: Send + Sync + 'static {
     /// # Safety
     /// The memory is zeroed and shared, and outlives all uses.
     unsafe fn settle(this: *mut Self) -> io::Result<()>;
-    /// # Safety
-    /// `settle` was called on it; `mutex` is initialised.
-    unsafe fn exchange(
-        &self,
-        mutex: *mut libc::pthread_mutex_t,
-        sends: bool,
-        step: impl FnMut() -> bool,
-    );
+
+    /// Runs `step` under the mutex until it returns true, and waits in between.
+    fn exchange(&self, sends: bool, step: impl FnMut() -> bool);
 }
 
 #[repr(C, align(64))]
-struct Head<W> {
-    mutex: UnsafeCell<libc::pthread_mutex_t>,
-    waits: W,
+struct Head<M> {
+    meeting: M,
     ring: UnsafeCell<Ring>,
 }
 
-pub(crate) struct Places<W> {
+pub(crate) struct Places<M> {
     memory: Shared,
     size: usize,
-    waits: std::marker::PhantomData<W>,
+    meeting: std::marker::PhantomData<M>,
 }
 
-// SAFETY: pthread's objects are process-shared, and protect the other fields.
-unsafe impl<W> Send for Places<W> {}
-// SAFETY: pthread's objects are process-shared, and protect the other fields.
-unsafe impl<W> Sync for Places<W> {}
+// SAFETY: the meeting's objects are for processes, and protect the other fields.
+unsafe impl<M> Send for Places<M> {}
+// SAFETY: as for `Send`.
+unsafe impl<M> Sync for Places<M> {}
 
-pub(crate) type MutexCond = Places<Conditions>;
-pub(crate) type MutexSem = Places<Semaphores>;
+pub(crate) type MutexCond = Places<Conditions<false>>;
+pub(crate) type MutexSem = Places<Semaphores<false>>;
+pub(crate) type RobustMutexCond = Places<Conditions<true>>;
+pub(crate) type RobustMutexSem = Places<Semaphores<true>>;
 
-pub(crate) struct End<'a, W>(&'a Places<W>);
+pub(crate) struct End<'a, M>(&'a Places<M>);
 
-impl<W: Waits> MessageQueue for Places<W> {
-    type Sender<'a> = End<'a, W>;
-    type Receiver<'a> = End<'a, W>;
+impl<M: Meeting> MessageQueue for Places<M> {
+    type Sender<'a> = End<'a, M>;
+    type Receiver<'a> = End<'a, M>;
 
     fn make(size: usize) -> io::Result<Self> {
-        let memory = Shared::new(size_of::<Head<W>>() + CAPACITY * size)?;
-        let head = memory.address.cast::<Head<W>>().as_ptr();
+        let memory = Shared::new(size_of::<Head<M>>() + CAPACITY * size)?;
+        let head = memory.address.cast::<Head<M>>().as_ptr();
         // SAFETY: fresh zeroed memory, large enough and page-aligned.
-        unsafe {
-            let mut attributes = MaybeUninit::uninit();
-            errno(libc::pthread_mutexattr_init(attributes.as_mut_ptr()))?;
-            errno(libc::pthread_mutexattr_setpshared(
-                attributes.as_mut_ptr(),
-                libc::PTHREAD_PROCESS_SHARED,
-            ))?;
-            let mutex = (&raw mut (*head).mutex).cast();
-            errno(libc::pthread_mutex_init(mutex, attributes.as_ptr()))?;
-            W::settle(&raw mut (*head).waits)?;
-        }
+        unsafe { M::settle(&raw mut (*head).meeting)? };
         Ok(Self {
             memory,
             size,
-            waits: std::marker::PhantomData,
+            meeting: std::marker::PhantomData,
         })
     }
 
-    fn sender(&self) -> io::Result<End<'_, W>> {
+    fn sender(&self) -> io::Result<End<'_, M>> {
         Ok(End(self))
     }
 
-    fn receiver(&self) -> io::Result<End<'_, W>> {
+    fn receiver(&self) -> io::Result<End<'_, M>> {
         Ok(End(self))
     }
 }
 
-impl<W: Waits> Places<W> {
-    fn head(&self) -> &Head<W> {
+impl<M: Meeting> Places<M> {
+    fn head(&self) -> &Head<M> {
         // SAFETY: `make` initialised it.
         unsafe { self.memory.address.cast().as_ref() }
     }
 
+    #[cfg(test)]
+    pub(super) fn meeting(&self) -> &M {
+        &self.head().meeting
+    }
+
     fn place(&self, index: usize) -> *mut u8 {
-        let offset = size_of::<Head<W>>() + index % CAPACITY * self.size;
+        let offset = size_of::<Head<M>>() + index % CAPACITY * self.size;
         // SAFETY: the offset lies within the mapping.
         unsafe { self.memory.address.add(offset).as_ptr() }
     }
 }
 
-impl<W: Waits> Sends for End<'_, W> {
+impl<M: Meeting> Sends for End<'_, M> {
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
         let head = self.0.head();
         for _ in 0..times {
             // SAFETY: the step runs under the mutex; the slot has room for a message of this size.
             unsafe {
                 let ring = head.ring.get();
-                head.waits.exchange(head.mutex.get(), true, || {
+                head.meeting.exchange(true, || {
                     let room = (*ring).sent - (*ring).received < CAPACITY;
                     if room {
                         let place = self.0.place((*ring).sent);
@@ -164,14 +156,14 @@ impl<W: Waits> Sends for End<'_, W> {
     }
 }
 
-impl<W: Waits> Receives for End<'_, W> {
+impl<M: Meeting> Receives for End<'_, M> {
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         let head = self.0.head();
         for _ in 0..times {
             // SAFETY: the step runs under the mutex; the buffer has room for a message of this size.
             unsafe {
                 let ring = head.ring.get();
-                head.waits.exchange(head.mutex.get(), false, || {
+                head.meeting.exchange(false, || {
                     let some = (*ring).sent > (*ring).received;
                     if some {
                         let place = self.0.place((*ring).received);
@@ -186,13 +178,68 @@ impl<W: Waits> Receives for End<'_, W> {
     }
 }
 
-/// One condition for messages, one for room.
-pub(crate) struct Conditions([UnsafeCell<libc::pthread_cond_t>; 2]);
+/// A mutex of pthread's, for processes.
+struct Mutex<const ROBUST: bool>(UnsafeCell<libc::pthread_mutex_t>);
 
-impl Waits for Conditions {
+impl<const ROBUST: bool> Mutex<ROBUST> {
+    /// # Safety
+    /// The memory is zeroed and shared, and outlives all uses.
+    unsafe fn settle(this: *mut Self) -> io::Result<()> {
+        // SAFETY: by the contract.
+        unsafe {
+            let mut attributes = MaybeUninit::uninit();
+            let attributes = attributes.as_mut_ptr();
+            errno(libc::pthread_mutexattr_init(attributes))?;
+            let shared = libc::PTHREAD_PROCESS_SHARED;
+            errno(libc::pthread_mutexattr_setpshared(attributes, shared))?;
+            if ROBUST {
+                let robust = libc::PTHREAD_MUTEX_ROBUST;
+                errno(libc::pthread_mutexattr_setrobust(attributes, robust))?;
+            }
+            errno(libc::pthread_mutex_init(
+                (&raw mut (*this).0).cast(),
+                attributes,
+            ))
+        }
+    }
+
+    fn lock(&self) {
+        // SAFETY: `settle` was called.
+        self.taken(unsafe { libc::pthread_mutex_lock(self.0.get()) });
+    }
+
+    /// The answer of a call that has taken the mutex. A dead owner leaves the ring as it was before or after a step,
+    /// which is one store: there is nothing to repair.
+    #[inline]
+    fn taken(&self, answer: libc::c_int) {
+        if ROBUST && answer == libc::EOWNERDEAD {
+            // SAFETY: the caller holds the mutex.
+            unsafe { libc::pthread_mutex_consistent(self.0.get()) };
+        }
+    }
+
+    fn unlock(&self) {
+        // SAFETY: the caller holds the mutex.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+    }
+}
+
+/// One condition for messages, one for room.
+pub(crate) struct Conditions<const ROBUST: bool> {
+    mutex: Mutex<ROBUST>,
+    conditions: [UnsafeCell<libc::pthread_cond_t>; 2],
+}
+
+// SAFETY: pthread's objects are for threads and processes.
+unsafe impl<const ROBUST: bool> Send for Conditions<ROBUST> {}
+// SAFETY: as for `Send`.
+unsafe impl<const ROBUST: bool> Sync for Conditions<ROBUST> {}
+
+impl<const ROBUST: bool> Meeting for Conditions<ROBUST> {
     unsafe fn settle(this: *mut Self) -> io::Result<()> {
         // SAFETY: by the contract the memory is zeroed and shared.
         unsafe {
+            Mutex::settle(&raw mut (*this).mutex)?;
             let mut attributes = MaybeUninit::uninit();
             errno(libc::pthread_condattr_init(attributes.as_mut_ptr()))?;
             errno(libc::pthread_condattr_setpshared(
@@ -200,59 +247,63 @@ impl Waits for Conditions {
                 libc::PTHREAD_PROCESS_SHARED,
             ))?;
             for index in 0..2 {
-                let condition = (&raw mut (*this).0[index]).cast();
+                let condition = (&raw mut (*this).conditions[index]).cast();
                 errno(libc::pthread_cond_init(condition, attributes.as_ptr()))?;
             }
         }
         Ok(())
     }
 
-    unsafe fn exchange(
-        &self,
-        mutex: *mut libc::pthread_mutex_t,
-        sends: bool,
-        mut step: impl FnMut() -> bool,
-    ) {
+    fn exchange(&self, sends: bool, mut step: impl FnMut() -> bool) {
         let (mine, others) = (usize::from(sends), usize::from(!sends));
-        // SAFETY: by the contract; the only possible errors would be misuse.
-        unsafe {
-            libc::pthread_mutex_lock(mutex);
-            while !step() {
-                libc::pthread_cond_wait(self.0[mine].get(), mutex);
-            }
-            libc::pthread_cond_broadcast(self.0[others].get());
-            libc::pthread_mutex_unlock(mutex);
+        let conditions = self.conditions.each_ref().map(UnsafeCell::get);
+        self.mutex.lock();
+        while !step() {
+            // SAFETY: `settle` was called, and this task holds the mutex.
+            let answer = unsafe { libc::pthread_cond_wait(conditions[mine], self.mutex.0.get()) };
+            self.mutex.taken(answer);
         }
+        // SAFETY: as above.
+        unsafe { libc::pthread_cond_broadcast(conditions[others]) };
+        self.mutex.unlock();
     }
 }
 
-/// One semaphore counts messages, one counts room.
-pub(crate) struct Semaphores([UnsafeCell<libc::sem_t>; 2]);
+/// One semaphore counts messages, one counts room. A task that is killed between its two calls takes a place with it,
+/// robust or not.
+pub(crate) struct Semaphores<const ROBUST: bool> {
+    mutex: Mutex<ROBUST>,
+    semaphores: [UnsafeCell<libc::sem_t>; 2],
+}
 
-impl Waits for Semaphores {
+// SAFETY: these objects are for threads and processes.
+unsafe impl<const ROBUST: bool> Send for Semaphores<ROBUST> {}
+// SAFETY: as for `Send`.
+unsafe impl<const ROBUST: bool> Sync for Semaphores<ROBUST> {}
+
+impl<const ROBUST: bool> Meeting for Semaphores<ROBUST> {
     unsafe fn settle(this: *mut Self) -> io::Result<()> {
-        for (index, value) in [(0, 0), (1, CAPACITY as libc::c_uint)] {
-            // SAFETY: by the contract the memory is zeroed and shared.
-            unsafe { cvt(libc::sem_init((&raw mut (*this).0[index]).cast(), 1, value))? };
+        // SAFETY: by the contract the memory is zeroed and shared.
+        unsafe {
+            Mutex::settle(&raw mut (*this).mutex)?;
+            for (index, value) in [(0, 0), (1, CAPACITY as libc::c_uint)] {
+                let semaphore = (&raw mut (*this).semaphores[index]).cast();
+                cvt(libc::sem_init(semaphore, 1, value))?;
+            }
         }
         Ok(())
     }
 
-    unsafe fn exchange(
-        &self,
-        mutex: *mut libc::pthread_mutex_t,
-        sends: bool,
-        mut step: impl FnMut() -> bool,
-    ) {
+    fn exchange(&self, sends: bool, mut step: impl FnMut() -> bool) {
         let (mine, others) = (usize::from(sends), usize::from(!sends));
-        // SAFETY: by the contract `settle` was called and the mutex is initialised.
-        unsafe {
-            while libc::sem_wait(self.0[mine].get()) == -1 {}
-            libc::pthread_mutex_lock(mutex);
-            let done = step();
-            libc::pthread_mutex_unlock(mutex);
-            debug_assert!(done);
-            libc::sem_post(self.0[others].get());
-        }
+        let semaphores = self.semaphores.each_ref().map(UnsafeCell::get);
+        // SAFETY: `settle` was called.
+        while unsafe { libc::sem_wait(semaphores[mine]) } == -1 {}
+        self.mutex.lock();
+        let done = step();
+        self.mutex.unlock();
+        debug_assert!(done);
+        // SAFETY: as above.
+        unsafe { libc::sem_post(semaphores[others]) };
     }
 }
