@@ -81,7 +81,10 @@ pub const RECORD_BYTES: usize = 3 * 4096;
 pub fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
     let record = super::memory::map_anonymous(RECORD_BYTES, MapFlags::PRIVATE)?;
     // SAFETY: the range is the mapping made above, which no other code knows yet.
-    unsafe { rustix::mm::madvise(record.as_ptr(), RECORD_BYTES, Advice::LinuxWipeOnFork)? };
+    unsafe {
+        rustix::mm::madvise(record.as_ptr(), RECORD_BYTES, Advice::LinuxWipeOnFork)
+            .inspect_err(|_| unmap_record(record))?;
+    }
     Ok(record)
 }
 
