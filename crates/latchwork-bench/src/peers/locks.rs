@@ -9,7 +9,7 @@ use latchwork::spin::Spin;
 use libc::c_int;
 
 use super::dynamic::{self, Functions};
-use super::our_semaphores::{Counting, Kind, Mrsp, Owned};
+use super::our_semaphores::{Counting, Kind, Mirrored, Mrsp, Owned};
 use super::ours::{KeptProtect, PROTECT_CEILING};
 use super::pthread::{self, Attributes};
 use super::{BELOW_CEILING, CEILING, Lock, Raw, floor, on_thread, placed, semaphore};
@@ -141,6 +141,22 @@ pub(crate) const SEMAPHORE_CEILING: &Peer = &Peer::new(
 /// The same: no helping happens.
 pub(crate) const SEMAPHORE_MRSP: &Peer =
     &Peer::new("latchwork semaphore-mrsp", Make::Semaphore(Kind::Mrsp));
+/// The kernel knows the priorities, in these three.
+pub(crate) const SEMAPHORE_INHERIT_MIRRORED: &Peer = &Peer::new(
+    "latchwork semaphore-inherit-mirrored",
+    Make::Semaphore(Kind::MirroredInherit),
+)
+.at(BELOW_CEILING);
+pub(crate) const SEMAPHORE_CEILING_MIRRORED: &Peer = &Peer::new(
+    "latchwork semaphore-ceiling-mirrored",
+    Make::Semaphore(Kind::MirroredCeiling),
+)
+.at(BELOW_CEILING);
+pub(crate) const SEMAPHORE_MRSP_MIRRORED: &Peer = &Peer::new(
+    "latchwork semaphore-mrsp-mirrored",
+    Make::Semaphore(Kind::MirroredMrsp),
+)
+.at(BELOW_CEILING);
 
 pub(crate) const GLIBC: &Peer = &Peer::glibc("glibc normal", Attributes::NORMAL);
 pub(crate) const GLIBC_ADAPTIVE: &Peer = &Peer::glibc(
@@ -285,7 +301,15 @@ impl Peer {
                 visitor.visit(move || Ok(Raw::new(pthread::Mutex::new(attributes))))
             }
             Make::Semaphore(Kind::Counting) => visitor.visit(|| Counting::new().map(Raw::new)),
-            Make::Semaphore(Kind::Mrsp) => visitor.visit(|| Mrsp::new().map(Raw::new)),
+            Make::Semaphore(kind @ Kind::Mrsp) => {
+                visitor.visit(move || Mrsp::new(kind).map(Raw::new))
+            }
+            Make::Semaphore(kind @ Kind::MirroredMrsp) => {
+                visitor.visit(move || Mrsp::new(kind).map(Mirrored).map(Raw::new))
+            }
+            Make::Semaphore(kind @ (Kind::MirroredInherit | Kind::MirroredCeiling)) => {
+                visitor.visit(move || Owned::new(kind).map(Mirrored).map(Raw::new))
+            }
             Make::Semaphore(kind) => visitor.visit(move || Owned::new(kind).map(Raw::new)),
             Make::PosixSem if shared => {
                 visitor.visit(|| Ok(Raw::new(semaphore::Posix::<true>::new())))

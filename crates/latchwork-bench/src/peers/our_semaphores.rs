@@ -7,11 +7,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use latchwork::region::{Region, RegionOptions};
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, MrspSemaphore, ObtainError,
-    Priority,
+    Priority, TaskPriority as _,
 };
 use latchwork::time::Deadline;
 
-use super::{RawLock, broken};
+use super::{CEILING, RawLock, broken};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
@@ -20,6 +20,16 @@ pub(crate) enum Kind {
     Inherit,
     Ceiling,
     Mrsp,
+    /// The kernel knows the priorities, and enforces them.
+    MirroredInherit,
+    MirroredCeiling,
+    MirroredMrsp,
+}
+
+/// The ceiling of mirrored semaphores: one better than the priority of any task that uses them. (99 to 1 in the kernel
+/// are 1 to 99 here.)
+fn mirrored_ceiling() -> Priority {
+    Priority::new((99 - CEILING) as u8).unwrap_or(Priority::HIGHEST)
 }
 
 fn region() -> io::Result<&'static Region> {
@@ -171,9 +181,10 @@ impl Owned {
         let name = Name::new();
         let options = BinaryOptions::new();
         let options = match kind {
-            Kind::Inherit => options.inherit(),
+            Kind::Inherit | Kind::MirroredInherit => options.inherit(),
             Kind::Ceiling => options.ceiling(Priority::HIGHEST),
-            Kind::Binary | Kind::Counting | Kind::Mrsp => options,
+            Kind::MirroredCeiling => options.ceiling(mirrored_ceiling()),
+            Kind::Binary | Kind::Counting | Kind::Mrsp | Kind::MirroredMrsp => options,
         };
         let semaphore = BinarySemaphore::create(region()?, &name.text(), &options);
         Ok(Self {
@@ -189,14 +200,49 @@ owned! {
 }
 
 impl Mrsp {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(kind: Kind) -> io::Result<Self> {
         let name = Name::new();
         // A name is bound to objects of one type.
         let text = format!("mrsp {}", name.text());
-        let semaphore = MrspSemaphore::create(region()?, &text, Priority::HIGHEST);
+        let ceiling = match kind {
+            Kind::MirroredMrsp => mirrored_ceiling(),
+            _ => Priority::HIGHEST,
+        };
+        let semaphore = MrspSemaphore::create(region()?, &text, ceiling);
         Ok(Self {
             semaphore: semaphore.map_err(io::Error::other)?,
             _name: name,
         })
+    }
+}
+
+/// A semaphore whose users' priorities are mirrored in the kernel.
+pub(crate) struct Mirrored<R>(pub(crate) R);
+
+// SAFETY: as the semaphore.
+unsafe impl<R: RawLock> RawLock for Mirrored<R> {
+    const BYTES: usize = R::BYTES;
+
+    fn enlist() -> io::Result<()> {
+        let region = region()?;
+        let task = region.task_id().map_err(io::Error::other)?;
+        task.mirror(region, true).map_err(io::Error::other)
+    }
+
+    #[inline]
+    unsafe fn lock(&self) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { self.0.lock() }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { self.0.unlock() }
+    }
+
+    unsafe fn lock_until(&self, deadline: Deadline) -> io::Result<bool> {
+        // SAFETY: the caller keeps the contract.
+        unsafe { self.0.lock_until(deadline) }
     }
 }

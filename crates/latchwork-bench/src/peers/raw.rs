@@ -6,6 +6,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 
+use latchwork::mutex::KeptBoost;
 use latchwork::time::Deadline;
 
 use super::Lock;
@@ -23,6 +24,11 @@ pub(crate) unsafe trait RawLock: Send + Sync + Sized + 'static {
     /// # Safety
     /// Called once, before all other functions; the lock does not move afterwards.
     unsafe fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// See [`Lock::enlist`].
+    fn enlist() -> io::Result<()> {
         Ok(())
     }
 
@@ -87,6 +93,10 @@ impl<R: RawLock> Lock for Raw<R> {
     fn settle(self: Pin<&Self>) -> io::Result<()> {
         // SAFETY: the lock is pinned; `placed` calls this once, before all else.
         unsafe { self.get_ref().lock.settle() }
+    }
+
+    fn enlist() -> io::Result<Option<KeptBoost>> {
+        R::enlist().map(|()| None)
     }
 
     #[inline]

@@ -43,6 +43,9 @@ const PEERS: &[&Peer] = &[
     locks::WAIT_WAKE,
     locks::INHERIT,
     locks::PROTECT,
+    locks::SEMAPHORE_INHERIT_MIRRORED,
+    locks::SEMAPHORE_CEILING_MIRRORED,
+    locks::SEMAPHORE_MRSP_MIRRORED,
     locks::GLIBC_PI,
     locks::GLIBC_PP,
 ];
@@ -173,8 +176,9 @@ impl Periodic {
                 let (start, tasks) = (&start, lives.len());
                 let task = move || {
                     let mut intervals = Durations::new()?;
-                    pin_to(self.cpu)
+                    let _enlisted = pin_to(self.cpu)
                         .and_then(|()| enter_fifo(priority))
+                        .and_then(|()| L::enlist())
                         .inspect_err(|_| start.give_up())?;
                     start.wait_for(tasks)?;
                     life(lock.pin(), Deadline::after(self.time), &mut intervals);
