@@ -38,9 +38,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show that tasks that share memory survive the kill of one of them; runs if no subcommand is given
+    /// Kill one of several processes that share memory, and show that the others continue; without a subcommand, this one
+    /// runs
     Tour(tour::Args),
-    /// Report what this system has, allows and lacks, and the consequences
+    /// Report which features this system has, permits or lacks, and what follows for this library
     Doctor(doctor::Args),
     /// Show regions, the tasks of each region, and the processes of these tasks
     Ps(ps::Args),
@@ -61,7 +62,7 @@ enum Verb {
     Locks(locks::Args),
     /// Watch tasks, locks, queues and regions on the whole screen
     Top(top::Args),
-    /// Remove the regions with names that no process uses any more
+    /// Remove each named region that no process uses any more
     Gc(gc::Args),
     /// Run an unmodified program with this library's mutexes or under its checker
     Run(run::Args),
@@ -69,6 +70,8 @@ enum Verb {
     #[command(hide = true)]
     Symbolise(symbolise::Args),
     /// Show, merge and compare the lock orders that checked programs have written
+    ///
+    /// A lock order consists of edges. An edge A -> B says that a task requested lock B while it held lock A.
     Order(order::Args),
     /// Compare the performance of this library with other libraries
     Bench(latchwork_bench::Args),

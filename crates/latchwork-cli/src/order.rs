@@ -38,7 +38,7 @@ enum Verb {
     Diff {
         /// The order file of the known edges
         old: PathBuf,
-        /// The order file to compare with it
+        /// The order file to compare with OLD
         new: PathBuf,
     },
 }

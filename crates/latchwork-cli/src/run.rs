@@ -41,7 +41,8 @@ pub(crate) struct Args {
     /// 0]
     #[arg(long, value_name = "MS", requires = "check")]
     long_hold: Option<u64>,
-    /// Also report hints: a task notifies a condition variable without holding the mutex that the waiters use
+    /// Also report hints. There is one kind of hint: a task notifies a condition variable without holding the mutex that
+    /// the waiters use
     #[arg(long, requires = "check")]
     hints: bool,
     /// Also report locks that are held when the process ends
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     /// Suppress findings whose suppression lines are in FILE
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
-    /// Do not report breaches of this rule (repeatable). Example: one-task-order, which a single task breaches if it takes
+    /// Do not report breaches of this rule (repeatable). Example: one-task-order; a single task breaches it if it takes
     /// locks in two orders
     #[arg(long, value_name = "RULE", requires = "check", value_parser = rule)]
     without: Vec<Rule>,

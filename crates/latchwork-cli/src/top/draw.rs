@@ -154,7 +154,7 @@ fn pane(frame: &mut Frame<'_>, app: &mut App, sheet: &Sheet, area: Rect) {
         let text = match (&app.view, app.filter.is_empty()) {
             (None, _) => "",
             (Some(_), true) => "Nothing to show.",
-            (Some(_), false) => "Nothing contains that text.",
+            (Some(_), false) => "No row contains that text.",
         };
         let middle = Paragraph::new(text)
             .style(FAINT)
