@@ -19,7 +19,10 @@ pub(super) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
         print_cycle(picture, cycle, out)?;
     }
     if picture.locks.is_empty() {
-        writeln!(out, "As far as the command can see, no task holds a lock or waits for one.")?;
+        writeln!(
+            out,
+            "As far as the command can see, no task holds a lock or waits for one."
+        )?;
     } else {
         print_table(picture, out)?;
         print_chains(picture, out)?;

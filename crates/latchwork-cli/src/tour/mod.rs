@@ -392,13 +392,10 @@ fn conclude(
             index.pieces() as usize == report.pieces,
         ),
         (
-            "the index has the same counts as a single loop over the text",
+            "the index agrees with a single loop, word by word",
             words == *alone,
         ),
-        (
-            "the run with threads has the same counts as that loop",
-            threads == alone,
-        ),
+        ("a run with threads agrees with the loop", threads == alone),
         (
             "the running total of the index agrees with the sum of its counts",
             index.total.load(Relaxed) == total,
@@ -415,14 +412,8 @@ fn conclude(
             "the message of the killed worker was delivered again",
             report.redelivered == 1 && report.done_already == 0,
         ),
-        (
-            "all other workers ended without an error",
-            report.failed.is_empty(),
-        ),
-        (
-            "the heap of the region is consistent",
-            region.check_heap().is_ok(),
-        ),
+        ("no other worker failed", report.failed.is_empty()),
+        ("the region's heap is intact", region.check_heap().is_ok()),
     ];
     show::title(out, "Results")?;
     for (text, holds) in checks {
