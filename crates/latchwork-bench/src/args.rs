@@ -19,7 +19,7 @@ pub struct Args {
 /// What to do other than run.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Verb {
-    /// List the scenarios and their contestants, and how to install missing ones
+    /// List the scenarios and their contestants, and show how to install missing contestants
     List,
 }
 
@@ -32,27 +32,28 @@ pub struct Options {
     /// Run fewer cases and shorter samples: at most 45 s per scenario on 2 CPUs
     #[arg(long)]
     pub quick: bool,
-    /// Number of rounds, each of which measures every contestant; fewer than 5 only with --quick [default: 5]
+    /// Number of rounds; each round measures every contestant. Fewer than 5 need --quick [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
     /// Task counts, for scenarios that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
-    /// Run only these contestants, and the baseline, with which the ratios compare
+    /// Run only these contestants and the baseline; the ratios are relative to the baseline
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Run N other programs that spin meanwhile; `busy` has such programs of its own
+    /// Run N programs that spin during the measurement; the scenario `busy` always starts its own instead
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub beside: Option<u32>,
-    /// Also write the results to FILE, one JSON object per line and scenario
+    /// Also write the results to FILE: one line for each scenario, and in each line a JSON object
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also write the counters of fine-grained to FILE in the format of RTEMS's benchmark tmfine01: JSON, an object for
-    /// each case, with an array of the tasks' operations per second for each task count
+    /// Also write the counters of the scenario `fine-grained` to FILE as JSON, in the format of RTEMS's benchmark
+    /// tmfine01: one object for each case. For each task count, the object has an array with the operations per second
+    /// of each task
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
-    /// Also write a report to DIR, which is created if necessary: report.md, and for each scenario a
-    /// chart (SVG) and the results (JSON)
+    /// Also write a report to DIR: report.md, and for each scenario a chart (SVG) and the results (JSON). DIR is created if
+    /// necessary
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }

@@ -206,7 +206,7 @@ unsafe extern "C" fn mutex_debug_sema_init(
     unsafe {
         mutex_debug_init(mutex, name, (count == 0).into(), file, line);
         if count != 0 && count != 1 {
-            let why = "initialises, to a count that no mutex has,";
+            let why = "uses a count other than 0 and 1 to initialise";
             let lock = Lock::new(mutex.addr(), Kind::Mutex);
             hook::not_a_lock(lock, Rule::InitialisedByInterface, why, place(file, line));
         }

@@ -196,7 +196,7 @@ fn a_semaphore_that_counts_is_reported_where_it_becomes_a_mutex() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{said}");
         for part in [
-            "initialises, to a count that no mutex has,",
+            "uses a count other than 0 and 1 to initialise",
             "mutex files",
             "test-mutex-1",
         ] {

@@ -134,14 +134,20 @@ fn print_tables(features: &Features, out: &mut impl Write) -> io::Result<()> {
         [] => writeln!(
             out,
             "\n{}",
-            Cell::new(style::GOOD, "Everything required is here.")
+            Cell::new(
+                style::GOOD,
+                "This system has everything that Latchwork requires."
+            )
         ),
         names => writeln!(
             out,
             "\n{}",
             Cell::new(
                 style::BAD,
-                format!("Latchwork cannot work here: no {}.", names.join(", no "))
+                format!(
+                    "Latchwork cannot work on this system: it has no {}.",
+                    names.join(", no ")
+                )
             )
         ),
     }

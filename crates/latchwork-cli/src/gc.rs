@@ -81,15 +81,18 @@ fn error(outcome: &Outcome) -> Option<String> {
     }
 }
 
+/// How it was decided what to do with a file that this build cannot read.
+const ONLY_LOCK: &str = "only its file lock showed whether it is in use";
+
 fn caution(leftover: &Leftover) -> Option<String> {
     Some(match leftover.caution.as_ref()? {
         Caution::OtherBuild { fingerprint } => {
-            format!("made by a build with layout {fingerprint:016x}: judged by its file lock alone")
+            format!("made by a build with another layout ({fingerprint:016x}): {ONLY_LOCK}")
         }
         Caution::OtherPidNamespace { namespace } => {
-            format!("of PID namespace {namespace}: judged by its file lock alone")
+            format!("of PID namespace {namespace}: {ONLY_LOCK}")
         }
-        _ => "damaged: judged by its file lock alone".into(),
+        _ => format!("damaged: {ONLY_LOCK}"),
     })
 }
 
@@ -129,7 +132,7 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
             freed += leftover.memory_bytes;
         }
         let remark = match &leftover.outcome {
-            Outcome::Foreign => Some("not a region: left alone".into()),
+            Outcome::Foreign => Some("not a region; not removed".into()),
             outcome => error(outcome).or_else(|| caution(leftover)),
         };
         table.push(vec![
@@ -147,10 +150,10 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
     {
         true => writeln!(
             out,
-            "{regions} would be removed, {} freed.",
+            "{regions} would be removed, and {} freed.",
             style::bytes(freed)
         ),
         false if removed == 0 => writeln!(out, "Nothing to remove."),
-        false => writeln!(out, "{regions} removed, {} freed.", style::bytes(freed)),
+        false => writeln!(out, "{regions} removed, and {} freed.", style::bytes(freed)),
     }
 }

@@ -15,19 +15,21 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show what this process's threads hold and wait for, and follow each chain of waits to its end
+    /// Show what the threads of this process hold and wait for, and follow each chain of waits to its end
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     /// Show only objects in this region
     #[arg(long, value_name = "NAME")]
     region: Vec<String>,
-    /// Also show waits that no owner ends: for condition variables, semaphores, messages, and futexes of unknown kinds
+    /// Also show waits for objects that have no owner: condition variables, semaphores, messages, and futexes of unknown
+    /// kinds
     #[arg(long)]
     all: bool,
-    /// Print one JSON object instead of tables (with --watch: one per line)
+    /// Print one JSON object instead of tables (with --watch: one JSON object per line)
     #[arg(long)]
     json: bool,
-    /// Repeat every so many seconds; a terminal shows this on a screen of its own: press q to leave
+    /// Repeat the view every SECONDS seconds (2 if no number is given); on a terminal, the view fills the screen until q
+    /// is pressed
     #[arg(
         long,
         value_name = "SECONDS",

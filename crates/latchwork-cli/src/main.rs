@@ -38,38 +38,42 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Demonstrate that tasks which share memory survive a kill (the default)
+    /// Kill one of several processes that share memory, and show that the others continue; without a subcommand, this one
+    /// runs
     Tour(tour::Args),
-    /// Report what this system has, allows and lacks, and the consequences
+    /// Report which features this system has, permits or lacks, and what follows for this library
     Doctor(doctor::Args),
-    /// Show regions, their tasks, and the processes that these run in
+    /// Show regions, the tasks of each region, and the processes of these tasks
     Ps(ps::Args),
-    /// Show which tasks hold and wait for which locks, in all processes
+    /// Show which tasks hold which locks, and which tasks wait for which locks, in all processes
     ///
-    /// The time after a waiter is the time for which it has waited:
+    /// The time that is printed next to a waiter says how long the waiter has waited:
     ///
-    /// "3.2 s": reported by a checked program.
+    /// "3.2 s": a time that a checked program reported.
     ///
     /// "~3.2 s": an estimate of how long the waiter has slept.
     ///
-    /// "≥0.7 s": an estimate of how long the waiter's current timed sleep has lasted; it may have slept before that.
-    /// Waiters of robust and throughput locks divide a wait into timed sleeps, of a second each for a robust lock.
+    /// "≥0.7 s": an estimate of how long the waiter's current timed sleep has lasted. The waiter may have slept before:
+    /// waiters of robust and of throughput locks wait in a series of timed sleeps. For a robust lock, each of these
+    /// sleeps lasts for a second.
     ///
     /// "seen 14 s" (with --watch, and in `top`): each sample in that time has shown the same waiter, lock and owner.
-    /// Between two samples the waiter may have held the lock.
+    /// The waiter may have held the lock between two samples.
     Locks(locks::Args),
     /// Watch tasks, locks, queues and regions on the whole screen
     Top(top::Args),
-    /// Remove the named regions that no process uses any more
+    /// Remove each named region that no process uses any more
     Gc(gc::Args),
     /// Run an unmodified program with this library's mutexes or under its checker
     Run(run::Args),
-    /// Print a report with lines of sources: the checker starts it
+    /// Print a report with source lines; the checker starts this subcommand
     #[command(hide = true)]
     Symbolise(symbolise::Args),
     /// Show, merge and compare the lock orders that checked programs have written
+    ///
+    /// A lock order consists of edges. An edge A -> B says that a task requested lock B while it held lock A.
     Order(order::Args),
-    /// Measure this library against others
+    /// Compare the performance of this library with other libraries
     Bench(latchwork_bench::Args),
 }
 

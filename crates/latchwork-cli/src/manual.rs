@@ -78,7 +78,7 @@ fn page() -> String {
         }
     }
     page += ".SH \"SEE ALSO\"\n.BR lw_mutex (3),\n.BR lw_rwlock (3),\n.BR lw_cond (3),\n.BR lw_sem (3),\n\
-             .BR lw_classic (3),\n.BR coproc (3)\n";
+             .BR lw_queue (3),\n.BR lw_region (3),\n.BR lw_classic (3),\n.BR coproc (3)\n";
     let comment =
         ".\\\" Made from the command's definitions: see crates/latchwork-cli/src/manual.rs.\n";
     comment.to_owned() + &page

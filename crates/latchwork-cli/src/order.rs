@@ -22,23 +22,23 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show the edges, and potential deadlock cycles across these runs
+    /// Show the edges of all files together, and the cycles that they form: potential deadlocks
     Show {
         /// Order files (`run --report DIR` writes DIR/order)
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Write the edges of all files, each once
+    /// Write the edges of all files, and each edge only once
     Merge {
         /// Order files (`run --report DIR` writes DIR/order)
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the edges that are new, and fail if there is any
+    /// Print the edges of NEW that OLD does not have; exit with 1 if there is such an edge
     Diff {
         /// The order file of the known edges
         old: PathBuf,
-        /// The order file to compare with it
+        /// The order file to compare with OLD
         new: PathBuf,
     },
 }
@@ -70,10 +70,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure
             for edge in now.edges().filter(|edge| !known.has(edge)) {
                 writeln!(out, "new edge {}", line(edge))?;
                 if known.leads(&edge.to, &edge.from) {
-                    writeln!(
-                        out,
-                        "  and the other way round is known: a potential deadlock"
-                    )?;
+                    writeln!(out, "  OLD has the opposite order: a potential deadlock")?;
                 }
                 code = ExitCode::FAILURE;
             }

@@ -126,7 +126,7 @@ impl View<'_> {
             return writeln!(
                 out,
                 "  {}",
-                Cell::new(style::FAINT, "no visible process has it open")
+                Cell::new(style::FAINT, "no visible process has this region open")
             );
         }
         let mut table = Table::new(&[
@@ -246,14 +246,14 @@ fn remarks(contents: &Contents) -> Vec<String> {
     let mut remarks = Vec::new();
     if !contents.pid_namespace_is_ours {
         remarks.push(format!(
-            "its tasks are of PID namespace {}: their processes are not visible from this one",
+            "its tasks belong to PID namespace {}: their processes are not visible from the PID namespace of this command",
             contents.pid_namespace
         ));
     }
     for lock in &contents.locks {
         match lock.state {
             LockState::OwnerDied => remarks.push(format!(
-                "its {} lock was held by a task that died; the next owner repairs the data",
+                "the owner of its {} lock died; the next owner of this lock repairs the data",
                 lock.name
             )),
             LockState::Held { thread } => {
@@ -270,7 +270,7 @@ fn remarks(contents: &Contents) -> Vec<String> {
     if dead > 0 {
         let tasks = style::count(dead, "task died", "tasks died");
         remarks.push(format!(
-            "{tasks}, and the next task that attaches or waits will clean up"
+            "{tasks}; the next task that attaches this region or waits in it will clean up"
         ));
     }
     remarks

@@ -23,37 +23,39 @@ pub(crate) struct Args {
     /// Replace the program's mutexes with this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
-    /// Check how the program uses its locks, and report errors (stacks of threads below 128 KiB are enlarged by 64
+    /// Check how the program uses its locks, and report errors (thread stacks smaller than 128 KiB are enlarged by 64
     /// KiB)
     #[arg(long, conflicts_with = "mutex")]
     check: bool,
     /// Write findings and the summary as JSON, one object per line
     #[arg(long, requires = "check")]
     json: bool,
-    /// Also append findings to DIR/findings.jsonl, and the lock order to DIR/order
+    /// Also append the findings to DIR/findings.jsonl, and the lock order to DIR/order
     #[arg(long, value_name = "DIR", requires = "check")]
     report: Option<PathBuf>,
-    /// Abort the program at the first finding, even if that is only suspected. Without this option the exit status is
-    /// the program's
+    /// Abort the program at the first finding, even if the finding is only suspected. Without this option, findings do
+    /// not change the exit status of the program
     #[arg(long, requires = "check")]
     fatal: bool,
-    /// Report, at its release, each lock that was held for longer than MS milliseconds [default: 0, which means none]
+    /// Report each lock that was held for longer than MS milliseconds, when the lock is released; 0 means none [default:
+    /// 0]
     #[arg(long, value_name = "MS", requires = "check")]
     long_hold: Option<u64>,
-    /// Also give hints: a condition variable that is notified without the mutex of its waiters
+    /// Also report hints. There is one kind of hint: a task notifies a condition variable without holding the mutex that
+    /// the waiters use
     #[arg(long, requires = "check")]
     hints: bool,
     /// Also report locks that are held when the process ends
     #[arg(long, requires = "check")]
     exit_holding: bool,
-    /// Let a call that would complete a wait-for cycle fail with EDEADLK
+    /// If a lock call would close a wait-for cycle, make the call fail with EDEADLK
     #[arg(long, requires = "check")]
     refuse: bool,
     /// Suppress findings whose suppression lines are in FILE
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
-    /// Do not report this rule (repeatable). Example: one-task-order, which reports that a single task takes locks in
-    /// two orders
+    /// Do not report breaches of this rule (repeatable). Example: one-task-order; a single task breaches it if it takes
+    /// locks in two orders
     #[arg(long, value_name = "RULE", requires = "check", value_parser = rule)]
     without: Vec<Rule>,
     /// Report waits that last longer than MS milliseconds; 0 means none [default: 10,000]
@@ -78,14 +80,14 @@ fn rule(name: &str) -> Result<Rule, String> {
 /// A lock of this library's, or glibc's.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Mutex {
-    /// Throughput: most work done with many threads
+    /// Throughput: the most work is done if there are many threads
     Tp,
-    /// Wait-wake: the plain mutex; its waiters sleep, and a release wakes one of them
+    /// Wait-wake: the plain mutex; waiters poll for a moment and then sleep, and a release wakes one of them
     WaitWake,
-    /// Inheriting: the owner runs at the priority of its waiters. A mutex that a thread other than its owner releases
-    /// no longer inherits, which is reported
+    /// Inheriting: the owner runs at the priority of its waiters. If a thread other than the owner releases a mutex, that
+    /// is reported, and later owners of this mutex inherit no priority
     Pi,
-    /// The program's own, for comparison
+    /// The program's own mutexes, for comparison
     Glibc,
 }
 
@@ -103,20 +105,20 @@ impl Mutex {
 /// Why a program was not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("run: one option is missing: --check, or --mutex=tp")]
+    #[error("run: give one of the options --check and --mutex=KIND, for example --mutex=tp")]
     NothingToDo,
     #[error("run: cannot use {path:?}: {error}")]
     Report { path: PathBuf, error: io::Error },
-    #[error("run: {0:?}: a path with a comma cannot be passed to the checker")]
+    #[error("run: cannot pass the path {0:?} to the checker: it contains a comma")]
     Comma(PathBuf),
     #[error(
-        "run: cannot find {name}, which `cargo install` does not install: crates/latchwork-cli/install.sh does \
-         (with `--prefix ~/.cargo`, for instance); not found at {places}"
+        "run: cannot find {name} (looked at {places}). `cargo install` does not install it; \
+         crates/latchwork-cli/install.sh does, for example with `--prefix ~/.cargo`"
     )]
     NoLibrary { name: &'static str, places: String },
     #[error(
-        "run: the dynamic linker cannot load {0:?}: its path has a space or a colon, which separate \
-         libraries there"
+        "run: the dynamic linker cannot load {0:?}: the path has a space or a colon, and these characters \
+         separate libraries in LD_PRELOAD"
     )]
     Path(PathBuf),
     #[error("run: {0}")]

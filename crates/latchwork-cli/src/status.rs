@@ -8,12 +8,12 @@ use std::process::ExitCode;
 pub(crate) const RULE: &str = "\
 Exit status:
   0  Success.
-  1  A named process, region or file does not exist or is not accessible, or an operation failed. Standard \
-error has a line for each failure; the other operations were carried out. Also if `order show` finds a cycle, \
-`order diff` a new edge, or `doctor` that something required is missing.
+  1  A process, region or file that the command line names does not exist or is not accessible, or an operation \
+failed. Standard error has a line for each failure; the other operations were carried out. The status is also 1 if `order show` finds \
+a cycle, if `order diff` finds a new edge, or if `doctor` finds that something required is missing.
   2  The command line is invalid.
-`run` exits with the program's status; or with 127 if there is no such program, 126 if it cannot be run, 125 for any \
-other error.";
+`run` exits with the program's status. If there is no such program, it exits with 127; if the program cannot be run, \
+with 126; and after any other error, with 125.";
 
 /// What a verb could not show or do, collected as it runs.
 pub(crate) struct Problems {

@@ -34,19 +34,19 @@ pub(crate) struct Args {
     /// Seconds between samples
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::locks::seconds)]
     interval: Duration,
-    /// Begin with this pane
+    /// Show this pane first
     #[arg(long, value_enum, default_value_t = Pane::Locks)]
     pane: Pane,
     /// Show only rows that contain this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Show all tasks and waits, not only those of locks and regions
+    /// Show all tasks and all waits, not only those that concern locks or regions
     #[arg(long)]
     all: bool,
     /// Print one frame as text and exit
     #[arg(long)]
     once: bool,
-    /// The frame's columns and lines (with --once)
+    /// Width and height of the frame, in columns and lines (with --once)
     #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "80x24", value_parser = size)]
     size: (u16, u16),
 }

@@ -45,7 +45,10 @@ fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppress
         "{text}"
     );
     assert!(text.contains("check_report.rs:"), "{text}");
-    assert!(text.contains("how it would come about:"), "{text}");
+    assert!(
+        text.contains("how the deadlock would come about:"),
+        "{text}"
+    );
     assert!(
         text.ends_with(&format!("to suppress: one-order {id:016x}\n")),
         "{text}"

@@ -16,7 +16,7 @@ fn doctor_accepts_the_machine_of_its_tests() {
         "Privileges",
         "Limits",
         "futex_waitv",
-        "Everything required is here.",
+        "This system has everything that Latchwork requires.",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

@@ -67,7 +67,7 @@ fn a_rule_can_be_excluded_and_a_potential_deadlock_is_a_finding() {
     let told = errors(&found);
     assert!(told.contains("ONE TASK SO FAR [one-task-order]"), "{told}");
     assert!(
-        told.contains("(suspected: possible if a second task does the same)"),
+        told.contains("(suspected: possible if a second task takes these locks)"),
         "{told}"
     );
     assert!(found.status.success(), "{}", found.status);
@@ -101,7 +101,7 @@ fn a_program_that_cannot_be_run_is_named_with_the_reason() {
     let output = run(&["true"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
-        errors(&output).contains("--check, or --mutex=tp"),
+        errors(&output).contains("--check and --mutex=KIND"),
         "{}",
         errors(&output)
     );

@@ -64,8 +64,8 @@ extern "C" fn at_exit() {
     } else {
         writeln!(
             text,
-            "latchwork: {} locks checked, {} process-shared and {} for want of room passed through; {} waits, \
-             the longest {}; longest hold {}; {} findings",
+            "latchwork: {} locks checked; {} process-shared locks and {} others, for which there was no room, not \
+             checked; {} waits, the longest {}; longest hold {}; {} findings",
             totals.locks,
             shared,
             totals.unchecked,

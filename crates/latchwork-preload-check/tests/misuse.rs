@@ -43,6 +43,8 @@ fn a_call_that_fails_is_reported_once_for_each_place() {
     let outcome = run_case(&program, "fails_often", "quiet,long=0");
     assert_eq!(outcome.each("rule"), ["no-failed-call"; 2]);
     let summaries = outcome.each("summary");
-    let is_right = |text: &String| text.contains("failed with EDEADLK in pthread_mutex_lock");
+    let is_right = |text: &String| {
+        text.contains("called pthread_mutex_lock on") && text.contains("and got EDEADLK")
+    };
     assert!(summaries.iter().all(is_right), "{summaries:?}");
 }

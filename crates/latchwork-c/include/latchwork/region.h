@@ -137,7 +137,7 @@ int lw_region_heap_stats(const lw_region_t *region, struct lw_heap_stats *stats)
  *
  * "type" is a number that says what the object is: programs of one type, and one version of it, use the same number,
  * such as the type's name and version in ASCII, or LW_TYPE("org.example.accounts 2"). EEXIST: the object of this name
- * has another type or size. ENOSPC: all names of the region are in use. ENOMEM. EINVAL: the name is longer than 63
+ * has another type or size. ENOSPC: all names of the region are in use. ENOMEM. EINVAL: the name is longer than 64
  * bytes, or empty.
  */
 int lw_region_object(lw_region_t *region, const char *name, uint64_t type, size_t bytes,
@@ -165,8 +165,8 @@ LW_INLINE uint64_t lw_type(const char *name)
 #endif
 
 /*
- * Why the calling thread's last call of this header or of latchwork/queue.h failed, in words. Valid until the thread's
- * next such call. Empty if none has failed.
+ * Why the calling thread's last failed call of this header or of latchwork/queue.h failed, in words. Valid until the
+ * thread's next call that fails. Empty if none has failed.
  */
 const char *lw_error_text(void);
 

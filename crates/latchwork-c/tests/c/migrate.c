@@ -204,7 +204,7 @@ static void rules(void)
 	CHECK_IS(mutex_trylock(&other), 0);
 	TOLD("overwritten memory");
 	sema_init(&other, 3);
-	TOLD("to a count that no mutex has");
+	TOLD("uses a count other than 0 and 1 to initialise");
 	init_MUTEX_LOCKED(&other);
 	CHECK_IS(down_trylock(&other), 1);
 	/* Initialised as locked, without an owner: any task may release it. */

@@ -19,14 +19,17 @@ pub(super) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
         print_cycle(picture, cycle, out)?;
     }
     if picture.locks.is_empty() {
-        writeln!(out, "No lock is seen to be held or waited for.")?;
+        writeln!(
+            out,
+            "As far as the command can see, no task holds a lock or waits for one."
+        )?;
     } else {
         print_table(picture, out)?;
         print_chains(picture, out)?;
     }
     if picture.hidden_processes > 0 {
         let hidden = style::count(picture.hidden_processes, "process is", "processes are");
-        let remark = format!("{hidden} hidden: seeing them needs the rights to trace them.");
+        let remark = format!("{hidden} hidden: the command needs the permission to trace them.");
         writeln!(out, "{}", Cell::new(style::FAINT, remark))?;
     }
     Ok(())

@@ -20,16 +20,18 @@ const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 const HELP: &[(&str, &str)] = &[
     ("1 … 6, Tab", "switch panes"),
-    ("s S", "sort by the next column, by the one before"),
+    ("s", "sort by the next column"),
+    ("S", "sort by the previous column"),
     ("r", "reverse the order"),
-    ("/", "show only what contains a text; Esc ends that"),
-    ("a", "show all tasks and waits, or those that matter"),
+    ("/", "show only the rows that contain a text; Esc: all rows"),
+    ("a", "switch: all rows, or those about locks or regions"),
     ("↑ ↓ PgUp PgDn g G", "move"),
-    ("Enter", "open a row: all of a finding; Esc goes back"),
-    ("Space", "pause, resume"),
-    ("q, Ctrl-Z", "quit, suspend"),
+    ("Enter", "show the selected row in full; Esc: back"),
+    ("Space", "pause or resume"),
+    ("q", "quit"),
+    ("Ctrl-Z", "suspend"),
     ("", ""),
-    ("~", "a time that is an estimate"),
+    ("~", "before a time: the time is an estimate"),
     ("FIFO:5^80", "own priority 5, inherited priority 80"),
 ];
 
@@ -152,7 +154,7 @@ fn pane(frame: &mut Frame<'_>, app: &mut App, sheet: &Sheet, area: Rect) {
         let text = match (&app.view, app.filter.is_empty()) {
             (None, _) => "",
             (Some(_), true) => "Nothing to show.",
-            (Some(_), false) => "Nothing contains that text.",
+            (Some(_), false) => "No row contains that text.",
         };
         let middle = Paragraph::new(text)
             .style(FAINT)

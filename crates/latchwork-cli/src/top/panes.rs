@@ -338,9 +338,7 @@ fn region_row(region: &RegionReport) -> Vec<Value> {
     let remark = match (dead, &region.path) {
         (0, Some(_)) => Value::default(),
         (0, None) => Value::text("anonymous").styled(FAINT),
-        (dead, _) => {
-            Value::text(style::count(dead, "unsettled death", "unsettled deaths")).styled(BAD)
-        }
+        (dead, _) => Value::text(style::count(dead, "dead task", "dead tasks")).styled(BAD),
     };
     vec![
         Value::text(&region.name),

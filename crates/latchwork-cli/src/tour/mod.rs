@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// Count the words of a tree of text files with processes, one of which is killed on the way
+/// Count the words of a tree of text files by several processes, and kill one of them meanwhile
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The directory whose text files are read [default: this project's sources, else the current
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     }
     if places.len() < 2 {
         return Err(format!(
-            "{} holds too little text for a tour: choose another --path",
+            "{} has too little text for a tour: choose another --path",
             root.display()
         )
         .into());
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     let mut candidates = (third..places.len()).chain(0..third);
     let Some(trap) = candidates.find(|piece| has_words[*piece]) else {
         return Err(format!(
-            "{} holds no words to count: choose another --path",
+            "{} has no words to count: choose another --path",
             root.display()
         )
         .into());
@@ -252,7 +252,7 @@ fn with_coprocs(
             show.event(
                 FAINT,
                 &format!(
-                    "{NAMES}-{}, process {pid}, takes its place",
+                    "{NAMES}-{}, process {pid}, takes the place of the killed worker",
                     pool.workers.len()
                 ),
             );
@@ -260,7 +260,7 @@ fn with_coprocs(
         let recovered_by = board.recovered_by.load(SeqCst);
         if recovered_by != 0 && !recovery_reported {
             recovery_reported = true;
-            show.event(GOOD, &format!("{NAMES}-{recovered_by} got the mutex from the dead, and rolled its half-done changes back"));
+            show.event(GOOD, &format!("{NAMES}-{recovered_by} acquired the mutex of the dead worker, and rolled back its half-done changes"));
         }
         pool.refresh(&mut report, &board, &show, TICK)?;
         show.whole(pieces_done(&board));
@@ -388,16 +388,16 @@ fn conclude(
     let total: u64 = words.values().sum();
     let checks = [
         (
-            "every piece is in the index, once",
+            "every piece is in the index exactly once",
             index.pieces() as usize == report.pieces,
         ),
         (
             "the index agrees with a single loop, word by word",
             words == *alone,
         ),
-        ("threads agree with it, too", threads == alone),
+        ("a run with threads agrees with the loop", threads == alone),
         (
-            "the totals kept on the way agree with the sums",
+            "the running total of the index agrees with the sum of its counts",
             index.total.load(Relaxed) == total,
         ),
         (
@@ -405,17 +405,17 @@ fn conclude(
             report.victim != 0,
         ),
         (
-            "a survivor got the mutex, and rolled back",
+            "another worker acquired the mutex, and rolled back the half-done changes",
             report.recovered_by != 0 && report.rolled_back,
         ),
         (
-            "the message of the dead was delivered again",
+            "the message of the killed worker was delivered again",
             report.redelivered == 1 && report.done_already == 0,
         ),
-        ("all other workers ended well", report.failed.is_empty()),
-        ("the region's heap is sound", region.check_heap().is_ok()),
+        ("no other worker failed", report.failed.is_empty()),
+        ("the region's heap is intact", region.check_heap().is_ok()),
     ];
-    show::title(out, "What came of it")?;
+    show::title(out, "Results")?;
     for (text, holds) in checks {
         let (style, mark) = if holds { (GOOD, "yes") } else { (BAD, "NO") };
         writeln!(out, "  {style}{mark:>3}{style:#}  {text}")?;
@@ -461,14 +461,14 @@ fn conclude(
     } else if report.victim == 0 {
         (
             BAD,
-            "Nobody could be killed in the middle of a piece: the text changed meanwhile.",
+            "No worker was killed in the middle of a piece: the files changed while the tour ran.",
         )
     } else {
         (BAD, "The figures do not agree.")
     };
     writeln!(
         out,
-        "\n{style}{text}{style:#} {DOUBTFUL}latchwork doctor{DOUBTFUL:#} tells what this system offers, {DOUBTFUL}latchwork ps{DOUBTFUL:#} what runs on it."
+        "\n{style}{text}{style:#} {DOUBTFUL}latchwork doctor{DOUBTFUL:#} shows what this system offers, {DOUBTFUL}latchwork ps{DOUBTFUL:#} shows the regions on it."
     )?;
     Ok(if all {
         ExitCode::SUCCESS

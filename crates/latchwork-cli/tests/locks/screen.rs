@@ -43,7 +43,7 @@ fn keys_choose_sort_and_filter_what_the_terminal_shows() {
                 && rows.all(|row| row.starts_with("task 61 "))
         });
         terminal.press(b"\x1b[Z");
-        terminal.until_shown("Nothing contains that text");
+        terminal.until_shown("No row contains that text");
         terminal.press(b"2?");
         terminal.until_shown("any key goes back");
         terminal.press(b"x ");

@@ -20,7 +20,8 @@ use crate::check::detect::visible_tasks::TaskRef;
 use crate::check::record::board;
 use crate::check::record::own::{Busy, HeldEntry, Own};
 use crate::check::record::settings;
-use crate::check::report::{finding::TaskText, findings, words};
+use crate::check::report::findings::{self, Deed};
+use crate::check::report::{finding::TaskText, words};
 use crate::hook::record::{load_name, name_of, pack, store_name, unpack};
 use crate::hook::{Lock, Mode, RecordedSite, Site};
 use crate::sys::{thread, thread_end::ROUNDS};
@@ -105,7 +106,11 @@ fn ends_with(own: &Own, mine: &HeldEntry, site: Site) {
 fn report(own: &Own, mine: &HeldEntry, site: Site) {
     let (lock, mode) = mine.lock();
     let (who, taken) = (words::me(own), mine.site.into());
-    findings::ends_holding(who, lock, mode, taken, site, "ended while holding");
+    findings::ends_holding(who, lock, mode, taken, site, while_holding());
+}
+
+fn while_holding() -> Deed<'static> {
+    format_args!("ended while holding").into()
 }
 
 /// Stores an end. Returns whether there was room.
@@ -138,7 +143,7 @@ fn generation_of(lock: Lock) -> Option<u32> {
 
 /// A thread was joined: it has ended, and the process goes on.
 pub fn joined(handle: usize) {
-    report_all("ended while holding", |ended| {
+    report_all(while_holding(), |ended| {
         ended.handle.load(Ordering::Relaxed) == handle as u64
     });
 }
@@ -146,33 +151,37 @@ pub fn joined(handle: usize) {
 /// A task wants a lock that is not free.
 #[inline]
 pub(crate) fn is_wanted(lock: Lock) {
-    report_all(
-        "ended while holding a lock that another task now wants:",
-        |ended| ended.lock.load(Ordering::Relaxed) == lock.address() as u64,
-    );
+    let before = format_args!("ended while holding");
+    let what = Deed::around(before, format_args!(", which another task now wants"));
+    report_all(what, |ended| {
+        ended.lock.load(Ordering::Relaxed) == lock.address() as u64
+    });
 }
 
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
-    report_all("ended while holding (process exit)", |_| true);
+    let before = format_args!("ended while holding");
+    let after = format_args!("; reported at the end of the process");
+    report_all(Deed::around(before, after), |_| true);
     for who in TaskRef::all() {
         for held in who.record.view().held() {
             let task = words::task(who);
-            let what = "holds at process exit";
+            let after = format_args!(" when the process ends");
+            let what = Deed::around(format_args!("still holds"), after);
             findings::ends_holding(task, held.lock, held.mode, held.site, Site::UNKNOWN, what);
         }
     }
 }
 
 #[inline]
-fn report_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+fn report_all(what: Deed<'_>, is_wanted: impl Fn(&Ended) -> bool) {
     if COUNT.load(Ordering::Relaxed) > 0 {
         report_each(what, is_wanted);
     }
 }
 
 #[cold]
-fn report_each(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+fn report_each(what: Deed<'_>, is_wanted: impl Fn(&Ended) -> bool) {
     while let Some(ended) = take(&is_wanted) {
         let (lock, mode) = (ended.lock, ended.mode);
         // Unless another lock is at the address now.

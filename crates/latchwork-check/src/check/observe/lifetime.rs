@@ -9,7 +9,7 @@ use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::record::tag::Tag;
 use crate::check::record::{board, known};
-use crate::check::report::findings;
+use crate::check::report::findings::{self, Deed};
 use crate::hook::record::unpack;
 use crate::hook::{Lock, Site};
 use crate::sys::introspect;
@@ -18,7 +18,7 @@ use core::ops::Range;
 pub(crate) fn initialised(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
     own.leave_to_parent(lock.address());
     if is_known(lock) {
-        refuse_if_held(own, lock, site, "initialises again a held");
+        refuse_if_held(own, lock, site, "initialises", " again while it is held");
     }
     known::made(own, lock, name, site);
 }
@@ -36,7 +36,7 @@ pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     });
     if let Some(other) = held {
         let rule = Rule::NotRemadeWhileHeld;
-        let what = format_args!("uses a new lock in the memory of one that is still held:");
+        let what = format_args!("uses a new lock in the memory of a lock that is still held:");
         let site = known::enter_place(tag);
         findings::misuse(own, rule, lock, site, other, what);
     }
@@ -50,15 +50,15 @@ pub(crate) fn destroyed(own: &Own, lock: Lock, site: Site) {
     own.know_site(site);
     own.leave_to_parent(lock.address());
     if let Some((place, _)) = own.find(lock.address()) {
-        refuse_if_held(own, lock, site, "destroys a lock that it holds:");
+        refuse_if_held(own, lock, site, "destroys", ", which it holds itself");
         own.pop(place);
     } else {
-        refuse_if_held(own, lock, site, "destroys a held");
+        refuse_if_held(own, lock, site, "destroys", " while another task holds it");
     }
     known::ended(entry);
 }
 
-fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
+fn refuse_if_held(own: &Own, lock: Lock, site: Site, before: &str, after: &str) {
     if !lock.kind.has_owner() {
         return;
     }
@@ -66,7 +66,8 @@ fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
     let other = VisibleTasks::holder(own, lock);
     if other.is_some() || own.find(lock.address()).is_some() {
         let rule = Rule::NotRemadeWhileHeld;
-        findings::misuse(own, rule, lock, site, other, format_args!("{what}"));
+        let (before, after) = (format_args!("{before}"), format_args!("{after}"));
+        findings::misuse(own, rule, lock, site, other, Deed::around(before, after));
     }
 }
 
@@ -102,7 +103,8 @@ pub(crate) fn freed(own: &Own, range: Range<usize>, site: Site) {
             && introspect::is_shared_memory(address);
         if other.is_some() || mine.is_some() && !is_parents {
             own.know_site(site);
-            let what = format_args!("frees memory that contains a held");
+            let before = format_args!("frees memory that contains");
+            let what = Deed::around(before, format_args!(" while it is held"));
             findings::misuse(own, Rule::NoFreeHolding, lock, site, other, what);
         }
         if let Some((place, _)) = mine {
@@ -126,7 +128,7 @@ pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site
     if old.is_some()
         && let Some((held, _)) = own.find(lock.address())
     {
-        let what = format_args!("uses a new lock in the memory of one that it still holds:");
+        let what = format_args!("uses a new lock in the memory of a lock that it still holds:");
         findings::misuse(own, Rule::NotRemadeWhileHeld, lock, site, None, what);
         own.pop(held);
     }

@@ -8,10 +8,9 @@ use crate::check::record::board;
 use crate::check::record::layout::{ENDED, GONE, MADE, PLACES};
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
-use crate::check::report::findings;
+use crate::check::report::findings::{self, Deed};
 use crate::hook::{Kind, Lock, Misuse, Site};
 use crate::sys::introspect;
-use core::fmt;
 
 pub(crate) fn not_a_lock(own: &Own, lock: Lock, rule: Rule, why: &str, site: Site) {
     own.know_site(site);
@@ -39,25 +38,23 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
         Misuse::NotOwner { owned: true } | Misuse::DeleteOwned
     );
     let other = is_owned.then(|| VisibleTasks::holder(own, lock)).flatten();
-    let say = |what: fmt::Arguments<'_>| findings::misuse(own, rule, lock, site, other, what);
+    let say = |what: Deed<'_>| findings::misuse(own, rule, lock, site, other, what);
     match misuse {
         Misuse::NotOwner { owned: true } => {
-            say(format_args!("releases an object that another task owns:"));
+            say(format_args!("releases an object that another task owns:").into());
         }
         Misuse::NotOwner { owned: false } => {
-            say(format_args!("releases an object that no task owns:"));
+            say(format_args!("releases an object that no task owns:").into());
         }
-        Misuse::AfterEnd => say(format_args!("uses a destroyed")),
-        Misuse::DeleteOwned => say(format_args!("deletes an owned")),
+        Misuse::AfterEnd => say(format_args!("uses a destroyed").into()),
+        Misuse::DeleteOwned => say(format_args!("deletes an object that a task owns:").into()),
         Misuse::DeleteAwaited { waiting } => {
-            say(format_args!(
-                "deletes, while {waiting} task(s) wait for it,"
-            ));
+            let after = format_args!(" while {waiting} task(s) wait for it");
+            say(Deed::around(format_args!("deletes"), after));
         }
         Misuse::AboveCeiling { own, ceiling } => {
-            say(format_args!(
-                "has priority {own}, above the ceiling {ceiling}, and uses"
-            ));
+            let after = format_args!(" although its priority {own} is above the ceiling {ceiling}");
+            say(Deed::around(format_args!("uses"), after));
         }
     }
 }
@@ -95,7 +92,8 @@ pub(crate) fn initialised_again(own: &Own, object: Lock, sees_frees: bool, site:
         && own.find(object.address()).is_none()
     {
         own.know_site(site);
-        let what = format_args!("initialises again, without having destroyed it,");
+        let after = format_args!(" again, without having destroyed it");
+        let what = Deed::around(format_args!("initialises"), after);
         findings::misuse(own, Rule::InitialisedOnce, object, site, None, what);
     }
 }
@@ -115,7 +113,8 @@ pub(crate) fn ends_for_sleepers(own: &Own, object: Lock, bytes: usize, site: Sit
     let count = sleeping.count();
     if count > 0 {
         own.know_site(site);
-        let what = format_args!("destroys, while {count} task(s) wait for it,");
+        let after = format_args!(" while {count} task(s) wait for it");
+        let what = Deed::around(format_args!("destroys"), after);
         findings::misuse(own, Rule::NoDeleteInUse, object, site, None, what);
     }
 }
@@ -133,7 +132,8 @@ pub(crate) fn notifies_without_mutex(own: &Own, condvar: Lock, site: Site) {
         && own.unrecorded.get() == 0
     {
         own.know_site(site);
-        let what = format_args!("does not hold the waiters' mutex, and notifies");
+        let after = format_args!(" without holding the mutex that its waiters use");
+        let what = Deed::around(format_args!("notifies"), after);
         findings::misuse(own, Rule::NotifiesWithMutex, condvar, site, None, what);
     }
 }

@@ -8,7 +8,7 @@ use crate::check::detect::visible_tasks::VisibleTasks;
 use crate::check::record::own::Own;
 use crate::check::record::rule::Rule;
 use crate::check::record::{board, condition};
-use crate::check::report::findings;
+use crate::check::report::findings::{self, Deed};
 use crate::hook::record::{TIMED, pack};
 use crate::hook::{Lock, Mode, Site, Verdict};
 
@@ -24,7 +24,8 @@ pub(crate) fn condvar_begins(
         && !condition::begins(own, entry, mutex)
         && !condvar.is_shared()
     {
-        let what = format_args!("waits with a different mutex than the other waiters for");
+        let after = format_args!(" with a mutex that its other waiters do not use");
+        let what = Deed::around(format_args!("waits for"), after);
         findings::misuse(own, Rule::OneMutexPerCondition, condvar, site, None, what);
     }
     let released = release_mine(own, mutex, site) || own.unrecorded.get() > 0 || !is_known(mutex);

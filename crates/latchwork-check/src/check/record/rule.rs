@@ -48,18 +48,19 @@ rules! {
     NoRecursion = "no-recursion", "a task must not acquire a lock that it already holds";
     /// It is initialised by the interface: not by zeroing memory, and not used after its destruction.
     InitialisedByInterface = "initialised-by-interface",
-        "a lock must be initialised by its initialiser or init function, and not used after destruction";
+        "a checked lock must be initialised by its initialiser or initialisation function, and not be used after its \
+         destruction";
     /// It is not initialised, zeroed, or destroyed while it is held.
     NotRemadeWhileHeld = "not-remade-while-held",
         "a lock that is held must not be initialised, overwritten or destroyed";
     /// It is not copied or moved once it is in use.
-    NotCopied = "not-copied", "a lock must not be copied or moved once it was used";
+    NotCopied = "not-copied", "a checked lock must not be copied or moved after its first use";
     /// No task ends with a lock held.
-    NoExitHolding = "no-exit-holding", "a task must not end with a lock held";
+    NoExitHolding = "no-exit-holding", "a task must not end while it holds a lock";
     /// Memory that contains a held lock is not freed.
-    NoFreeHolding = "no-free-holding", "memory with a held lock in it must not be freed";
+    NoFreeHolding = "no-free-holding", "memory that contains a held lock must not be freed";
     /// All tasks that wait for a condition at the same time use the same mutex.
-    OneMutexPerCondition = "one-mutex-per-condition", "all waiters of a condition variable must use the same mutex";
+    OneMutexPerCondition = "one-mutex-per-condition", "all tasks that wait for a condition variable at the same time must use the same mutex";
     /// A task that waits for a condition holds the mutex.
     WaitsWithMutex = "waits-with-mutex", "a task must hold the mutex when it waits for a condition variable";
     /// No task uses a lock whose ceiling is below the task's priority.
@@ -78,13 +79,13 @@ rules! {
     NoInversion = "no-inversion",
         "a task should not wait for a lower-priority task that does not inherit the waiter's priority";
     /// No wait lasts too long.
-    NoLongWait = "no-long-wait", "a wait should not last that long";
+    NoLongWait = "no-long-wait", "a wait should not last longer than the limit";
     /// No lock is held for too long.
-    NoLongHold = "no-long-hold", "a lock should not be held for that long";
+    NoLongHold = "no-long-hold", "a lock should not be held for longer than the limit";
     /// It is initialised once, until it is destroyed.
     InitialisedOnce = "initialised-once", "an object must not be initialised again before it is destroyed";
     /// No call fails because of how it was made.
-    NoFailedCall = "no-failed-call", "a call must be valid in the object's state";
+    NoFailedCall = "no-failed-call", "a call must be one that its arguments and the object's state allow";
     /// A task that notifies a condition holds the mutex that its waiters use: a hint.
     NotifiesWithMutex = "notifies-with-mutex",
         "a condition variable should be notified by a task that holds the mutex of its waiters";

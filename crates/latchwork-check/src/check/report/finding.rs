@@ -187,9 +187,9 @@ impl fmt::Display for Finding {
             Confidence::Seen => "observed",
             Confidence::Follows => "follows from observed events",
             Confidence::Assumed => {
-                "observed; lasts unless a task releases a lock that another task holds"
+                "observed; permanent unless a task releases one of these locks although another task holds it"
             }
-            Confidence::Suspected => "suspected: possible if a second task does the same",
+            Confidence::Suspected => "suspected: possible if a second task takes these locks",
         };
         writeln!(to, "   rule: {} ({sure})", rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
@@ -204,11 +204,11 @@ impl fmt::Display for Finding {
                 &**name
             };
             let how = if released.by_guard {
-                ", when it dropped its guard; lock call:"
+                ", by dropping a guard; lock call of that guard:"
             } else {
                 ","
             };
-            writeln!(to, "   released last by {by} ({thread}){how} {at}")?;
+            writeln!(to, "   last released by {by} ({thread}){how} {at}")?;
         }
         if matches!(rule, Rule::OneOrder | Rule::OneTaskOrder) {
             self.write_interleaving(to)?;
@@ -323,7 +323,7 @@ impl Finding {
         const WIDTH: usize = 34;
         debug_assert!(self.severity() == Severity::Potential);
         let columns = if self.tasks.len() == 2 { WIDTH } else { 4 };
-        writeln!(to, "   how it would come about:")?;
+        writeln!(to, "   how the deadlock would come about:")?;
         for wants in [false, true] {
             for (number, task) in self.tasks.iter().enumerate() {
                 let of = if wants { &task.wants } else { &task.holds };

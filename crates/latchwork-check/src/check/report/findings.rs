@@ -17,6 +17,32 @@ use crate::hook::record::{load_name, name_of};
 use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
 
+/// What a task did to an object: the words before the object's name, and those after it,
+/// with the space or the comma before them.
+#[derive(Clone, Copy)]
+pub(crate) struct Deed<'a> {
+    before: fmt::Arguments<'a>,
+    after: Option<fmt::Arguments<'a>>,
+}
+
+impl<'a> Deed<'a> {
+    pub(crate) const fn around(before: fmt::Arguments<'a>, after: fmt::Arguments<'a>) -> Self {
+        Self {
+            before,
+            after: Some(after),
+        }
+    }
+}
+
+impl<'a> From<fmt::Arguments<'a>> for Deed<'a> {
+    fn from(before: fmt::Arguments<'a>) -> Self {
+        Self {
+            before,
+            after: None,
+        }
+    }
+}
+
 /// A task's priority, for display.
 struct Priority<'a>(&'a TaskText);
 
@@ -66,15 +92,16 @@ fn holder(who: TaskRef<'_>, lock: Lock) -> TaskText {
 }
 
 /// The calling task broke a rule of use; `other` holds the lock, if any task does.
-pub(crate) fn misuse(
+pub(crate) fn misuse<'a>(
     own: &Own,
     rule: Rule,
     lock: Lock,
     site: Site,
     other: Option<TaskRef<'_>>,
-    what: fmt::Arguments<'_>,
+    what: impl Into<Deed<'a>>,
 ) {
     own.broken.set(lock.address());
+    let what = what.into();
     report(rule, Confidence::Seen, |finding| {
         let me = me_using(own, lock, site);
         summarise(finding, &me, what);
@@ -92,8 +119,11 @@ pub(crate) fn misuse(
 pub(crate) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: Site) {
     report(Rule::NoFailedCall, Confidence::Seen, |finding| {
         let me = me_using(own, lock, site);
-        let what = format_args!("failed with {error} in {call} on");
-        summarise(finding, &me, what);
+        let (before, after) = (
+            format_args!("called {call} on"),
+            format_args!(", and got {error}"),
+        );
+        summarise(finding, &me, Deed::around(before, after));
         finding.tasks.push(me);
     });
 }
@@ -108,7 +138,8 @@ pub(crate) fn long_hold(own: &Own, mine: &HeldEntry, site: Site, nanoseconds: u6
         held.nanoseconds = nanoseconds;
         me.holds = Some(held);
         let milliseconds = nanoseconds / 1_000_000;
-        summarise(finding, &me, format_args!("has held for {milliseconds} ms"));
+        let after = format_args!(" after a hold of {milliseconds} ms");
+        summarise(finding, &me, Deed::around(format_args!("releases"), after));
         finding.tasks.push(me);
     });
 }
@@ -121,26 +152,31 @@ pub(crate) fn ends_holding(
     mode: Mode,
     taken: RecordedSite,
     at: Site,
-    what: &str,
+    what: Deed<'_>,
 ) {
     report(Rule::NoExitHolding, Confidence::Seen, |finding| {
         who.holds = Some(words::use_of(who.process, lock, mode, taken, 0));
         who.wants = None;
-        summarise(finding, &who, format_args!("{what}"));
+        summarise(finding, &who, what);
         if at != Site::UNKNOWN {
             let place = words::place(who.process, at);
-            finding.note = Text::new(format_args!("it ends {place}"));
+            finding.note = Text::new(format_args!("place where the task ends: {place}"));
         }
         finding.tasks.push(who);
     });
 }
 
-fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
-    let _ = write!(finding.summary, "{} {what}", Identity(me));
+fn summarise<'a>(finding: &mut Finding, me: &TaskText, what: impl Into<Deed<'a>>) {
+    let Deed { before, after } = what.into();
+    let _ = write!(finding.summary, "{} {before}", Identity(me));
     let of = me.wants.as_ref().or(me.uses.as_ref());
     if let Some(Use { lock, at, .. }) = of.or(me.holds.as_ref()) {
         let (kind, name) = (lock.kind.name(), &lock.name);
-        let _ = write!(finding.summary, " {kind} {name} ({at})");
+        let _ = write!(finding.summary, " {kind} {name}");
+        if let Some(after) = after {
+            let _ = write!(finding.summary, "{after}");
+        }
+        let _ = write!(finding.summary, " ({at})");
     }
 }
 
@@ -159,19 +195,22 @@ pub(crate) fn recursion(
     report(Rule::NoRecursion, confidence_in(timed, holds), |finding| {
         let mut me = me_at(own, lock, mode, site);
         me.holds = Some(use_of_mine(own, mine));
-        let how = match (mine.lock().1, mode) {
-            (Mode::Shared, Mode::Exclusive) => "holds for reading and now requests for writing",
-            _ => "requests again a lock that it holds:",
+        let (before, after) = match (mine.lock().1, mode) {
+            (Mode::Shared, Mode::Exclusive) => {
+                ("holds", " for reading, and requests it for writing")
+            }
+            _ => ("requests", ", which it holds already"),
         };
-        summarise(finding, &me, format_args!("{how}"));
+        let (before, after) = (format_args!("{before}"), format_args!("{after}"));
+        summarise(finding, &me, Deed::around(before, after));
         let held = own.locks().count();
         let end = if timed {
-            ", and its wait ends at a deadline"
+            ". Its wait ends at a deadline"
         } else {
             ""
         };
         finding.note = Text::new(format_args!(
-            "it waits for itself; it holds {held} lock(s) in all{end}"
+            "the task waits for itself, and holds {held} lock(s) in all{end}"
         ));
         finding.tasks.push(me);
         add_others_of_mine(own, lock, finding);
@@ -182,10 +221,10 @@ pub(crate) fn recursion(
 pub(crate) fn unsignallable_wait(own: &Own, object: Lock, site: Site) {
     report(Rule::NoLoneWait, Confidence::Follows, |finding| {
         let me = me_at(own, object, Mode::Exclusive, site);
-        let what = format_args!("waits, although no other task exists, for");
-        summarise(finding, &me, what);
+        let after = format_args!(", although no other task exists");
+        summarise(finding, &me, Deed::around(format_args!("waits for"), after));
         finding.note = Text::new(format_args!(
-            "no other thread, child process or task of the region exists that could signal it"
+            "there is no other thread, child process or task of the region that could end this wait"
         ));
         finding.tasks.push(me);
         add_others_of_mine(own, object, finding);
@@ -194,9 +233,11 @@ pub(crate) fn unsignallable_wait(own: &Own, object: Lock, site: Site) {
 
 /// Adds the other locks that the calling task holds, as far as there is room.
 fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
-    for mine in own.locks().filter(|mine| mine.address != but.address()) {
+    let others = own.locks().filter(|mine| mine.address != but.address());
+    for (index, mine) in others.enumerate() {
         let of = use_of_mine(own, &mine);
-        let _ = write!(finding.note, "; {} ({})", of.lock.name, of.at);
+        let before = if index > 0 { "," } else { ". It also holds" };
+        let _ = write!(finding.note, "{before} {} ({})", of.lock.name, of.at);
     }
 }
 
@@ -273,7 +314,8 @@ fn report_cycle<'f>(
             ""
         };
         finding.note = Text::new(format_args!(
-            "each of these {count} tasks waits for a lock that the next one holds. The last waits for the first{end}"
+            "each of these {count} tasks waits for a lock that the next task holds, and the last task waits for the \
+             first{end}"
         ));
     });
 }
@@ -310,15 +352,17 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
             let arrow = if index > 0 { " -> " } else { "" };
             let _ = write!(summary, "{arrow}{}", holds.lock.name);
         }
-        let (before, after) = match cycle.is_of_one_task {
-            true => ("so far, one task has taken the locks in these ", "orders"),
-            false => ("", "different tasks"),
-        };
         let count = tasks.len();
-        finding.note = Text::new(format_args!(
-            "{before}{count} {after}; no further lock excludes any two of these acquisitions from each other, and the \
-             lock modes conflict"
-        ));
+        finding.note = match cycle.is_of_one_task {
+            true => Text::new(format_args!(
+                "so far, one task has taken these locks in {count} contradictory orders. No other lock would prevent \
+                 a second task from doing so at the same time, and the lock modes conflict"
+            )),
+            false => Text::new(format_args!(
+                "{count} different tasks have taken these locks in contradictory orders. No other lock prevents any \
+                 two of them from doing so at the same time, and the lock modes conflict"
+            )),
+        };
     });
 }
 
@@ -335,10 +379,15 @@ pub(crate) fn inversion(own: &Own, wait: &Wait, blocker: &Blocker, nanoseconds: 
         me.priority = blocker.mine.kernel;
         let [mine, its] = [&me, &other].map(Identity);
         let [high, low] = [&me, &other].map(Priority);
-        let _ = write!(finding.summary, "{mine} of {high} waits for {its} of {low}");
+        let _ = write!(finding.summary, "{mine}, {high}, waits for {its}, {low}");
+        if me.recorded != 0 {
+            let _ = finding
+                .summary
+                .write_str(" (of recorded priorities, 1 is the highest)");
+        }
         let microseconds = nanoseconds / 1000;
         finding.note = Text::new(format_args!(
-            "for {microseconds} µs so far, and the lock's protocol has neither priority inheritance nor a ceiling"
+            "the wait has lasted for {microseconds} µs so far. The lock has neither priority inheritance nor a ceiling"
         ));
         finding.tasks.push(me);
         finding.tasks.push(other);
