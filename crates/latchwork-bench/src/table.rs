@@ -39,8 +39,6 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
         .rows
         .iter()
         .flat_map(|row| row.extra.keys())
-        // Meant for programs, not people: a dozen more columns.
-        .filter(|name| !name.starts_with("histogram_"))
         .collect();
     extras.sort();
     extras.dedup();

@@ -78,10 +78,10 @@ fn busy_accounts_for_all_contestants() {
     for row in &result.rows {
         let extra = |name: &str| row.extra[name];
         assert!(
-            extra("ops_per_cpu_second") > 0.0 && extra("median_ns") > 0.0,
+            extra("ops_per_cpu_second") > 0.0 && extra("operation_p50_ns") > 0.0,
             "{row:?}"
         );
-        assert!(extra("median_ns") <= row.figure.max, "{row:?}");
+        assert!(extra("operation_p50_ns") <= row.figure.max, "{row:?}");
         assert!(row.params.beside.is_some() != row.params.quota_pct.is_some());
     }
     let beside = |count| {

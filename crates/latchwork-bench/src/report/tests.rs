@@ -30,6 +30,7 @@ pub(crate) fn row(contestant: &str, median: f64, ratio: Option<f64>) -> Row {
         }),
         extra: BTreeMap::new(),
         each: Vec::new(),
+        durations: None,
     }
 }
 

@@ -140,6 +140,7 @@ fn measure<B: Condvars + Default>(waiters: u32, time: Duration) -> io::Result<Sa
                 "sleeps_per_release",
                 sleeps as f64 / (releases + 2.0 * f64::from(waiters)),
             )],
+            timed: None,
         })
     })
 }

@@ -134,6 +134,7 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) 
                 Ok(Sample {
                     figure: (lap / f64::from(tasks) - overhead) / 1000.0,
                     extra: vec![("overhead_us", overhead / 1000.0)],
+                    timed: None,
                 })
             })
         }),

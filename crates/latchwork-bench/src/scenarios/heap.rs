@@ -164,6 +164,7 @@ fn measured<H: heap::Heap>(
             Ok(Sample {
                 figure,
                 extra: vec![("page_faults", faults)],
+                timed: None,
             })
         }),
     }

@@ -189,6 +189,7 @@ impl Workload {
                     ("cpu_percent", percent),
                     ("loops_per_cpu_percent", per_second / percent.max(0.01)),
                 ],
+                timed: None,
             })
         })
     }
