@@ -1,10 +1,12 @@
-//! The report of a run: a directory with a text for people, and a chart and the results of each scenario.
+//! The report of a run: a directory with a text for people, and a chart and the results of each scenario; for a scenario
+//! that records durations also histograms of them.
 //!
 //! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
 //! of other scenarios included, are not changed.
 
 mod chart;
 mod layout;
+mod panels;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -38,7 +40,7 @@ impl Report {
             sections: Vec::new(),
         };
         let names = scenarios.iter().map(|scenario| scenario.name());
-        let files = names.flat_map(|name| [chart_of(name), results_of(name)]);
+        let files = names.flat_map(|name| [chart_of(name), panels_of(name), results_of(name)]);
         for file in files.chain([TEXT.to_owned()]) {
             let path = report.directory.join(file);
             check_writable(&path).map_err(failed(&path))?;
@@ -57,8 +59,13 @@ impl Report {
         self.write(&results_of(name), &(result.to_json() + "\n"))?;
         let chart = chart::draw(result).map_err(failed(&self.directory.join(chart_of(name))))?;
         self.write(&chart_of(name), &chart)?;
+        let panels = panels::draw(result).map_err(failed(&self.directory.join(panels_of(name))))?;
+        if let Some(panels) = &panels {
+            self.write(&panels_of(name), panels)?;
+        }
         self.sections.retain(|(earlier, _)| earlier != name);
-        self.sections.push((name.clone(), section(about, result)));
+        self.sections
+            .push((name.clone(), section(about, result, panels.is_some())));
         let mut text = format!(
             "# Benchmark report\n\nMeasured by Latchwork {}.\n",
             env!("CARGO_PKG_VERSION")
@@ -75,6 +82,11 @@ impl Report {
 
 fn chart_of(scenario: &str) -> String {
     format!("{scenario}.svg")
+}
+
+/// The histograms of durations, for a scenario that records durations.
+fn panels_of(scenario: &str) -> String {
+    format!("{scenario}-durations.svg")
 }
 
 fn results_of(scenario: &str) -> String {
@@ -111,7 +123,7 @@ fn check_writable(path: &Path) -> io::Result<()> {
 }
 
 /// The text's section on a scenario.
-fn section(about: &str, result: &ScenarioResult) -> String {
+fn section(about: &str, result: &ScenarioResult, has_panels: bool) -> String {
     let name = escape(&result.scenario);
     let mut text = format!(
         "\n## {name}\n\n{}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
@@ -122,6 +134,14 @@ fn section(about: &str, result: &ScenarioResult) -> String {
         results_of(&result.scenario),
         chart_of(&result.scenario),
     );
+    if has_panels {
+        text += &format!(
+            "![{name}: histograms of durations]({})\n\nThe durations of all rounds, on logarithmic axes: of the base \
+             where its longest is shortest, of the base where it is longest, and of the best contestant there; the \
+             line marks the longest.\n\n",
+            panels_of(&result.scenario)
+        );
+    }
     let cells = table::cells(result);
     for (index, line) in cells.iter().enumerate() {
         let line: Vec<String> = line.iter().map(|cell| escape(cell)).collect();

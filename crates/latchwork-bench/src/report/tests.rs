@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::result::{Better, Machine, Params, Row, SCHEMA, Spread, Unit, Warning};
+use crate::result::{Better, Distribution, Machine, Params, Row, SCHEMA, Spread, Unit, Warning};
 use crate::scenarios;
 
 /// A row whose rounds lie within 5 % of the median.
@@ -202,6 +202,102 @@ fn every_chart_is_well_formed_and_stays_inside() {
             }
             for size in ["width", "height"] {
                 assert!(number(&node, size).is_none_or(|size| size >= 0.0), "{svg}");
+            }
+        }
+    }
+}
+
+/// A row whose durations are these, each of them so many times.
+fn timed(contestant: &str, ratio: f64, tasks: u32, durations: &[(u64, u64)]) -> Row {
+    let mut row = row(contestant, 1.0, Some(ratio));
+    row.params.tasks = Some(tasks);
+    let durations = durations.iter().copied().collect();
+    row.durations = Distribution::new("interval", &durations);
+    row
+}
+
+#[test]
+fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
+    let millisecond = 1_000_000;
+    let rows = vec![
+        timed(
+            "no protocol",
+            1.0,
+            2,
+            &[(5 * millisecond, 200), (16 * millisecond, 3)],
+        ),
+        timed("latchwork inherit", 0.9, 2, &[(5 * millisecond, 200)]),
+        timed(
+            "no protocol",
+            1.0,
+            3,
+            &[(5 * millisecond, 90), (805 * millisecond, 1)],
+        ),
+        timed(
+            "latchwork inherit",
+            0.1,
+            3,
+            &[(5 * millisecond, 200), (23 * millisecond, 2)],
+        ),
+        timed("latchwork wait-wake", 1.1, 3, &[(900 * millisecond, 2)]),
+        timed("other PI", 0.1, 3, &[(5 * millisecond, 2)]),
+    ];
+    let mut result = result("no protocol", rows);
+    let svg = panels::draw(&result).unwrap().unwrap();
+    let shown = texts(&svg);
+    for said in [
+        "heap: interval",
+        "tasks 2",
+        "tasks 3",
+        "max 16 ms, p99.9 16 ms, 203 in all",
+        "max 805 ms, p99.9 805 ms, 91 in all",
+        "latchwork inherit",
+        "max 23 ms, p99.9 23 ms, 202 in all",
+    ] {
+        assert!(shown.iter().any(|text| text == said), "{said}: {shown:?}");
+    }
+    assert!(!svg.contains("wait-wake") && !svg.contains("other PI"));
+
+    let scratch = Scratch::new("histograms");
+    open(&scratch.0).unwrap().add("what runs", &result).unwrap();
+    assert_eq!(scratch.read("heap-durations.svg"), svg);
+    let text = scratch.read("report.md");
+    assert!(text.contains("](heap-durations.svg)"), "{text}");
+
+    // One case: no first panel. A disturbed base: nothing to compare with.
+    result.rows.retain(|row| row.params.tasks == Some(3));
+    let shown = texts(&panels::draw(&result).unwrap().unwrap());
+    assert!(!shown.iter().any(|text| text.starts_with("max 16 ms")));
+    result.rows[0].extra.insert("disturbed_rounds".into(), 5.0);
+    assert_eq!(panels::draw(&result).unwrap(), None);
+}
+
+#[test]
+fn histograms_of_few_or_extreme_durations_are_well_formed() {
+    for durations in [
+        &[(0, 1)][..],
+        &[(u64::MAX, 1)],
+        &[(3, 1), (60_000_000_000, u64::MAX / 2)],
+        &[(1_000_000, 5)],
+    ] {
+        let long = "<long> ".repeat(40);
+        let rows = vec![
+            timed(&long, 1.0, 1, durations),
+            timed("other", 2.0, 1, &[(10, 1)]),
+        ];
+        let svg = panels::draw(&result(&long, rows)).unwrap().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        for node in document.descendants() {
+            for (name, most) in [
+                ("x", 900.0),
+                ("y", 330.0),
+                ("width", 900.0),
+                ("height", 330.0),
+            ] {
+                if let Some(place) = node.attribute(name) {
+                    let place: f64 = place.parse().unwrap();
+                    assert!((0.0..=most).contains(&place), "{name} {place} in {svg}");
+                }
             }
         }
     }
