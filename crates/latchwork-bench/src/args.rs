@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 
+use crate::Load;
+
 /// `latchwork bench`: run scenarios, or list them.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -38,6 +40,15 @@ pub struct Options {
     /// Task counts, for scenarios that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
+    /// Work inside the critical sections of futex-lock: numbers of pause instructions, or `sleep` for a microsecond's
+    /// sleep. Each of them is then measured with every task count. Without this option, 10 is; 1, 5, 20, 30, 40, 50,
+    /// 100 and sleeps only with the most threads, and with --quick hardly any of these
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub load: Vec<Load>,
+    /// Length of a sample of futex-lock in milliseconds [default: 500, with --quick 40]. A complete run of futex-lock
+    /// takes about 25 minutes on 2 CPUs, in proportion to this length
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub window: Option<u32>,
     /// Run only these contestants, and the baseline, with which the ratios compare
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,

@@ -24,6 +24,7 @@ mod contestant;
 mod disturbance;
 mod error;
 mod histogram;
+mod load;
 mod machine;
 mod measure;
 mod peers;
@@ -43,6 +44,7 @@ use std::path::{Path, PathBuf};
 
 pub use args::{Args, Options, Verb};
 pub use error::Error;
+pub use load::{Load, ParseLoadError};
 
 use measure::Case;
 use peers::background::Spinners;

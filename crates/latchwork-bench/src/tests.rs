@@ -325,6 +325,55 @@ fn task_counts_are_refused_where_they_would_do_nothing() {
 }
 
 #[test]
+fn loads_and_windows_are_refused_where_they_would_do_nothing() {
+    for (line, refused) in [
+        ("bench call-overhead --load 1,sleep", "--load"),
+        ("bench heap spawn --window 20", "--window"),
+    ] {
+        let Args { options, .. } = parse(line);
+        let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
+        assert!(
+            matches!(error, Error::NothingOfLoads { option } if option == refused),
+            "{error}"
+        );
+    }
+    for wrong in [
+        "bench futex-lock --load 0",
+        "bench futex-lock --load 1,nap",
+        "bench futex-lock --window 0",
+    ] {
+        assert!(
+            Command::try_parse_from(wrong.split(' ')).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn chosen_loads_and_windows_are_measured() {
+    let Args { options, .. } = parse(
+        "bench futex-lock --quick --rounds 1 --tasks 2 --only std --load 7,sleep,7 --window 3",
+    );
+    let result = measure("futex-lock", &options).unwrap();
+    assert_eq!(
+        result
+            .warnings
+            .iter()
+            .find(|warning| matches!(warning, Warning::Failed { .. })),
+        None
+    );
+    let mut works = BTreeSet::new();
+    for row in &result.rows {
+        works.insert((row.params.load.unwrap(), row.params.sleeps.unwrap()));
+        assert!(row.extra["window_ms"] >= 3.0, "{row:?}");
+        assert_eq!(row.durations.as_ref().unwrap().of, "wait");
+    }
+    assert_eq!(Vec::from_iter(works), [(7, 0), (10, 1024)]);
+    // glibc with threads and processes, std with threads.
+    assert_eq!(result.rows.len(), 2 * 3);
+}
+
+#[test]
 fn an_unwritable_file_is_detected_before_measuring() {
     let Args { options, .. } = parse("bench heap --json /nonexistent/results.json");
     let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();

@@ -27,6 +27,11 @@ pub(crate) trait Scenario: Sync {
         false
     }
 
+    /// Whether `--load` and `--window` apply.
+    fn varies_loads(&self) -> bool {
+        false
+    }
+
     /// The mutual-exclusion locks that it compares, if any.
     fn locks(&self) -> &'static [&'static Peer] {
         &[]
