@@ -40,7 +40,8 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
         .iter()
         .flat_map(|row| row.extra.keys())
         .collect();
-    extras.sort();
+    // By words, so that p99 stands before p999.
+    extras.sort_by_cached_key(|name| name.replace('_', " "));
     extras.dedup();
 
     let mut head = vec!["contestant".to_owned()];
@@ -197,6 +198,22 @@ fn print_columns(lines: &[Vec<String>], left: usize, out: &mut impl Write) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_figures_are_in_the_order_of_their_words() {
+        use crate::report::tests::{result, row};
+
+        let mut row = row("std", 1.0, None);
+        for name in ["wait_p999_ns", "wait_p50_ns", "wait_p99_ns", "sleeps"] {
+            row.extra.insert(name.to_owned(), 1.0);
+        }
+        let cells = cells(&result("std", vec![row]));
+        let last = &cells[0][cells[0].len() - 4..];
+        assert_eq!(
+            last,
+            ["sleeps", "wait p50 ns", "wait p99 ns", "wait p999 ns"]
+        );
+    }
 
     #[test]
     fn figures_are_short_at_every_size() {
