@@ -21,7 +21,7 @@ pub struct Args {
 /// What to do other than run.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Verb {
-    /// List the scenarios and their contestants, and how to install missing ones
+    /// List the scenarios, what they repeat, and their contestants, and how to install missing ones
     List,
 }
 
@@ -62,8 +62,8 @@ pub struct Options {
     /// each case, with an array of the tasks' operations per second for each task count
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
-    /// Also write a report to DIR, which is created if necessary: report.md, and for each scenario a
-    /// chart (SVG) and the results (JSON)
+    /// Also write a report to DIR, which is created if necessary: report.md, and for each scenario a chart (SVG), the
+    /// results (JSON), and histograms of durations (SVG) if it records durations
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }

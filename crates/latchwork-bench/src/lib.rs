@@ -101,7 +101,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         }
         // After every scenario, so that a later failure does not lose the results.
         if let Some(report) = &mut report {
-            report.add(scenario.about(), &result)?;
+            report.add(scenario.about(), scenario.source(), &result)?;
         }
     }
     if let Some(report) = report {

@@ -71,6 +71,7 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
 pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> io::Result<()> {
     for scenario in scenarios {
         writeln!(out, "{}: {}", scenario.name(), scenario.about())?;
+        writeln!(out, "  {}", origin(scenario.source()))?;
         let lines: Vec<Vec<String>> = scenario
             .contestants()
             .iter()
@@ -91,6 +92,14 @@ pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> i
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// Which published experiment a scenario repeats, as text.
+pub(crate) fn origin(source: Option<&str>) -> String {
+    match source {
+        Some(source) => format!("repeats {source}"),
+        None => "repeats no published experiment".to_owned(),
+    }
 }
 
 /// A parameter: its name, and its value where it applies.

@@ -249,6 +249,9 @@ fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
     let text = String::from_utf8(out).unwrap();
     for scenario in scenarios::ALL {
         assert!(text.contains(scenario.name()));
+        if let Some(source) = scenario.source() {
+            assert!(text.contains(source), "{source} is not in {text}");
+        }
         for contestant in scenario.contestants() {
             let line = text
                 .lines()
@@ -263,6 +266,23 @@ fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
             .iter()
             .any(|one| one.name == scenario.base());
         assert!(base, "the base of {} is no contestant", scenario.name());
+    }
+}
+
+#[test]
+fn a_scenario_names_the_publication_that_it_repeats() {
+    let source = |name| find(name).unwrap().source();
+    assert!(source("inversion").unwrap().ends_with("pages 9 and 10"));
+    assert!(source("spawn").unwrap().ends_with("page 7"));
+    assert_eq!(source("busy"), None);
+    for scenario in scenarios::ALL {
+        // A sentence of the report begins before it and ends after it.
+        let is_one_line = |source: &str| !source.contains('\n') && !source.ends_with('.');
+        assert!(
+            scenario.source().is_none_or(is_one_line),
+            "{}",
+            scenario.name()
+        );
     }
 }
 

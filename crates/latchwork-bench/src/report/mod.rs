@@ -54,7 +54,12 @@ impl Report {
     }
 
     /// Writes the files of a scenario, and the text with it. A second result of the same scenario replaces the first.
-    pub(crate) fn add(&mut self, about: &str, result: &ScenarioResult) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        about: &str,
+        source: Option<&str>,
+        result: &ScenarioResult,
+    ) -> Result<(), Error> {
         let name = &result.scenario;
         self.write(&results_of(name), &(result.to_json() + "\n"))?;
         let chart = chart::draw(result).map_err(failed(&self.directory.join(chart_of(name))))?;
@@ -64,8 +69,10 @@ impl Report {
             self.write(&panels_of(name), panels)?;
         }
         self.sections.retain(|(earlier, _)| earlier != name);
-        self.sections
-            .push((name.clone(), section(about, result, panels.is_some())));
+        self.sections.push((
+            name.clone(),
+            section(about, source, result, panels.is_some()),
+        ));
         let mut text = format!(
             "# Benchmark report\n\nMeasured by Latchwork {}.\n",
             env!("CARGO_PKG_VERSION")
@@ -123,12 +130,13 @@ fn check_writable(path: &Path) -> io::Result<()> {
 }
 
 /// The text's section on a scenario.
-fn section(about: &str, result: &ScenarioResult, has_panels: bool) -> String {
+fn section(about: &str, source: Option<&str>, result: &ScenarioResult, has_panels: bool) -> String {
     let name = escape(&result.scenario);
     let mut text = format!(
-        "\n## {name}\n\n{}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
+        "\n## {name}\n\n{}.\n\nIt {}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
          ranges]({})\n\n",
         escape(about),
+        escape(&table::origin(source)),
         escape(&machine::headline(&result.machine)),
         escape(&table::meaning(result)),
         results_of(&result.scenario),

@@ -26,7 +26,7 @@ const NUMBERS: i32 = 46;
 const AXIS: i32 = 28;
 const GAP: i32 = 12;
 /// A panel's title has at most so many characters.
-const MOST: usize = 36;
+const MOST: usize = 40;
 /// Where bars begin, which have no zero on a logarithmic axis.
 const FLOOR: f64 = 0.7;
 
@@ -113,7 +113,7 @@ fn draw_panel(
     (times, counts): (&Range<f64>, &Range<f64>),
 ) -> Drawn {
     let summary = format!(
-        "max {}, p99.9 {}, {} in all",
+        "max {}, p99.9 {}, n {}",
         time(durations.longest_ns as f64),
         time(durations.p999_ns as f64),
         durations.count

@@ -117,13 +117,16 @@ fn a_report_holds_all_that_was_measured() {
     let directory = scratch.0.join("some").join("where");
     let mut report = open(&directory).unwrap();
     let result = hostile();
-    report.add("what runs", &result).unwrap();
+    report
+        .add("what runs", Some("a talk, page 9"), &result)
+        .unwrap();
     assert_eq!(report.path(), directory.join("report.md"));
 
     let text = fs::read_to_string(report.path()).unwrap();
     for said in [
         "## heap",
         "what runs",
+        "It repeats a talk, page 9.",
         r"a \| CPU, 2 CPUs, Linux 6.18.0, glibc 2.36",
         "5 rounds, median and range; ratio to",
         "| latchwork heap | ns | 900 | 855 – 945 | 90.00 | 85.50 – 94.50 | 3.00 | 0.50 |",
@@ -157,7 +160,7 @@ fn names_are_shown_as_they_are() {
     let scratch = Scratch::new("escaped");
     open(&scratch.0)
         .unwrap()
-        .add("what runs", &hostile())
+        .add("what runs", Some("a talk, page 9"), &hostile())
         .unwrap();
     let text = scratch.read("report.md");
     assert!(
@@ -249,17 +252,20 @@ fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
         "heap: interval",
         "tasks 2",
         "tasks 3",
-        "max 16 ms, p99.9 16 ms, 203 in all",
-        "max 805 ms, p99.9 805 ms, 91 in all",
+        "max 16 ms, p99.9 16 ms, n 203",
+        "max 805 ms, p99.9 805 ms, n 91",
         "latchwork inherit",
-        "max 23 ms, p99.9 23 ms, 202 in all",
+        "max 23 ms, p99.9 23 ms, n 202",
     ] {
         assert!(shown.iter().any(|text| text == said), "{said}: {shown:?}");
     }
     assert!(!svg.contains("wait-wake") && !svg.contains("other PI"));
 
     let scratch = Scratch::new("histograms");
-    open(&scratch.0).unwrap().add("what runs", &result).unwrap();
+    open(&scratch.0)
+        .unwrap()
+        .add("what runs", Some("a talk, page 9"), &result)
+        .unwrap();
     assert_eq!(scratch.read("heap-durations.svg"), svg);
     let text = scratch.read("report.md");
     assert!(text.contains("](heap-durations.svg)"), "{text}");
@@ -309,7 +315,10 @@ fn a_second_run_overwrites_its_own_files_alone() {
     fs::write(scratch.0.join("notes.md"), "mine").unwrap();
     fs::write(scratch.0.join("spawn.json"), "of another run").unwrap();
     let mut first = hostile();
-    open(&scratch.0).unwrap().add("what runs", &first).unwrap();
+    open(&scratch.0)
+        .unwrap()
+        .add("what runs", Some("a talk, page 9"), &first)
+        .unwrap();
     let files = scratch.files();
     assert_eq!(
         files,
@@ -326,8 +335,12 @@ fn a_second_run_overwrites_its_own_files_alone() {
     let mut report = open(&scratch.0).unwrap();
     // Old files stay until there is something new.
     assert!(scratch.read("report.md").contains("latchwork heap"));
-    report.add("what runs", &first).unwrap();
-    report.add("what runs", &first).unwrap();
+    report
+        .add("what runs", Some("a talk, page 9"), &first)
+        .unwrap();
+    report
+        .add("what runs", Some("a talk, page 9"), &first)
+        .unwrap();
     assert_eq!(scratch.files(), files);
     assert_eq!(scratch.read("notes.md"), "mine");
     assert_eq!(scratch.read("spawn.json"), "of another run");

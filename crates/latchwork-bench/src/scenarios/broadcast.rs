@@ -45,6 +45,10 @@ impl Scenario for Broadcast {
         "many threads wait for a condition, one tells them all; ns per waiter released"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        None
+    }
+
     fn base(&self) -> &'static str {
         BASE
     }

@@ -65,6 +65,10 @@ impl Scenario for Donation {
          its CPU; us until that one runs"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        None
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC_PI.name
     }

@@ -88,6 +88,13 @@ impl Scenario for FutexLock {
          evenly they are shared"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"TP-futex, doc: Add TP futexes documentation\" (W. Long, patch 15 of 22, version 6, \
+             linux-kernel, 2017): the tables of 36 threads",
+        )
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC.name
     }

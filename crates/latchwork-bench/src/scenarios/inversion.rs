@@ -69,6 +69,13 @@ impl Scenario for Inversion {
          load disturbs; the longest interval in us"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
+             pages 9 and 10",
+        )
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC.name
     }

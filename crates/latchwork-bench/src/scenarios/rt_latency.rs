@@ -60,6 +60,10 @@ impl Scenario for RtLatency {
          late"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some("cyclictest (the package rt-tests): the lateness of periodic wake-ups")
+    }
+
     fn base(&self) -> &'static str {
         SLEEP
     }
