@@ -40,9 +40,9 @@ pub struct Options {
     /// Task counts, for scenarios that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
-    /// Work inside the critical sections of futex-lock: numbers of pause instructions, or `sleep` for a microsecond's
-    /// sleep. Each of them is then measured with every task count. Without this option, 10 is; 1, 5, 20, 30, 40, 50,
-    /// 100 and sleeps only with the most threads, and with --quick hardly any of these
+    /// Work inside the critical sections of futex-lock, in pause instructions, or `sleep` for a microsecond's sleep;
+    /// each load is measured with every task count [default: 10, and with the most threads alone also 1, 5, 20, 30, 40,
+    /// 50, 100 and sleep, which --quick leaves out]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub load: Vec<Load>,
     /// Length of a sample of futex-lock in milliseconds [default: 500, with --quick 40]. A complete run of futex-lock

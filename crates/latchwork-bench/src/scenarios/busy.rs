@@ -4,8 +4,8 @@
 //! The figure is the 99th percentile of the time of an operation, as one task measures it: a lock acquired and
 //! released, a block of 1 KiB allocated and freed, or a message sent and one received. Further figures are the
 //! distribution over all rounds (about as few operations as are beyond the 99.99th percentile meet the end of a time
-//! slice), operations per second, and operations per second of processor time: a lock whose waiters spin is fast on a quiet machine, and here consumes
-//! time that others could have used.
+//! slice), operations per second, and operations per second of processor time: a lock whose waiters spin is fast on a
+//! quiet machine, and here consumes time that others could have used.
 //!
 //! The spinning programs are children of this process (see `background.rs`), and end with each sample.
 

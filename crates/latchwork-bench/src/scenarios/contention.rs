@@ -1,10 +1,10 @@
 //! Tasks that acquire one lock again and again: the common part of `futex-lock` and `futex-rwlock`.
 //!
 //! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a short warm-up, the
-//! operations of one *window* are counted: a second, which fairness needs to be meaningful, or less with `--quick`. The
-//! critical section and the time between sections consist of pause instructions, and are part of the figure: nothing is
-//! subtracted. Waits are timed in a separate run, since reading the clock twice would take as long as a large part of a
-//! section.
+//! operations of one *window* are counted: a second in `futex-rwlock`, half of it in `futex-lock`, less with `--quick`;
+//! fairness needs such a time to be meaningful. The critical section and the time between sections consist of pause
+//! instructions, and are part of the figure: nothing is subtracted. Waits are timed in a separate run, since reading
+//! the clock twice would take as long as a large part of a section.
 
 #[cfg(test)]
 mod tests;
