@@ -65,8 +65,10 @@ impl Report {
         let chart = chart::draw(result).map_err(failed(&self.directory.join(chart_of(name))))?;
         self.write(&chart_of(name), &chart)?;
         let panels = panels::draw(result).map_err(failed(&self.directory.join(panels_of(name))))?;
-        if let Some(panels) = &panels {
-            self.write(&panels_of(name), panels)?;
+        match &panels {
+            Some(panels) => self.write(&panels_of(name), panels)?,
+            // One of an earlier run would not belong to these results.
+            None => self.remove(&panels_of(name))?,
         }
         self.sections.retain(|(earlier, _)| earlier != name);
         self.sections.push((
@@ -79,6 +81,15 @@ impl Report {
         );
         text.extend(self.sections.iter().map(|(_, section)| section.as_str()));
         self.write(TEXT, &text)
+    }
+
+    /// Removes a file, if there is one.
+    fn remove(&self, file: &str) -> Result<(), Error> {
+        let path = self.directory.join(file);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path)(error)),
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, file: &str, content: &str) -> Result<(), Error> {

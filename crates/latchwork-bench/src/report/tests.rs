@@ -276,6 +276,10 @@ fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
     assert!(!shown.iter().any(|text| text.starts_with("max 16 ms")));
     result.rows[0].extra.insert("disturbed_rounds".into(), 5.0);
     assert_eq!(panels::draw(&result).unwrap(), None);
+    let mut report = open(&scratch.0).unwrap();
+    report.add("what runs", None, &result).unwrap();
+    assert_eq!(scratch.files(), ["heap.json", "heap.svg", "report.md"]);
+    assert!(!scratch.read("report.md").contains("durations.svg"));
 }
 
 #[test]
