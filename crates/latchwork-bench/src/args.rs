@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 
+use crate::Load;
+
 /// `latchwork bench`: run scenarios, or list them.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -19,7 +21,7 @@ pub struct Args {
 /// What to do other than run.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Verb {
-    /// List the scenarios and their contestants, and show how to install missing contestants
+    /// List the scenarios with their sources and contestants, and show how to install missing contestants
     List,
 }
 
@@ -38,6 +40,15 @@ pub struct Options {
     /// Task counts, for scenarios that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
+    /// Work inside the critical sections of futex-lock, in pause instructions, or `sleep` for a microsecond's sleep;
+    /// each load is measured with every task count [default: 10, and with the most threads alone also 1, 5, 20, 30, 40,
+    /// 50, 100 and sleep, which --quick leaves out]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub load: Vec<Load>,
+    /// Length of a sample of futex-lock in milliseconds [default: 500, with --quick 40]. A complete run of futex-lock
+    /// takes about 25 minutes on 2 CPUs, in proportion to this length
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub window: Option<u32>,
     /// Run only these contestants and the baseline; the ratios are relative to the baseline
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -52,8 +63,8 @@ pub struct Options {
     /// of each task
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
-    /// Also write a report to DIR: report.md, and for each scenario a chart (SVG) and the results (JSON). DIR is created if
-    /// necessary
+    /// Also write a report to DIR: report.md, and for each scenario a chart (SVG), the results (JSON), and histograms of
+    /// durations (SVG) if the scenario records durations. DIR is created if necessary
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }

@@ -34,6 +34,12 @@ pub enum Error {
         /// The scenario.
         scenario: &'static str,
     },
+    /// `--load` or `--window` was given without `futex-lock`.
+    #[error("{option} is for futex-lock, which is not among the scenarios")]
+    NothingOfLoads {
+        /// The option.
+        option: &'static str,
+    },
     /// `--rtems-json` was given without a scenario of RTEMS's.
     #[error("--rtems-json is for fine-grained, which is not among the scenarios")]
     NothingOfRtems,

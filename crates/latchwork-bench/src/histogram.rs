@@ -1,34 +1,11 @@
-//! A histogram of durations, and the summary of it in a result.
+//! Durations: recorded in a sample, and merged over the rounds.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 
 use hdrhistogram::Histogram;
 
-/// The bounds that results name, in nanoseconds; longer durations count to the last.
-const BOUNDS: [(&str, u64); 22] = [
-    ("histogram_100_ns", 100),
-    ("histogram_200_ns", 200),
-    ("histogram_500_ns", 500),
-    ("histogram_1_us", 1_000),
-    ("histogram_2_us", 2_000),
-    ("histogram_5_us", 5_000),
-    ("histogram_10_us", 10_000),
-    ("histogram_20_us", 20_000),
-    ("histogram_50_us", 50_000),
-    ("histogram_100_us", 100_000),
-    ("histogram_200_us", 200_000),
-    ("histogram_500_us", 500_000),
-    ("histogram_1_ms", 1_000_000),
-    ("histogram_2_ms", 2_000_000),
-    ("histogram_5_ms", 5_000_000),
-    ("histogram_10_ms", 10_000_000),
-    ("histogram_20_ms", 20_000_000),
-    ("histogram_50_ms", 50_000_000),
-    ("histogram_100_ms", 100_000_000),
-    ("histogram_200_ms", 200_000_000),
-    ("histogram_500_ms", 500_000_000),
-    ("histogram_1_s", u64::MAX),
-];
+use crate::result::{Distribution, Unit};
 
 /// The longest duration that is distinguished from longer ones: 60 s.
 const LONGEST: u64 = 60_000_000_000;
@@ -86,15 +63,61 @@ impl Durations {
     pub(crate) fn longest(&self) -> f64 {
         self.0.max() as f64
     }
+}
 
-    /// The count in each range, by the ranges' names in results.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let mut below = 0;
-        BOUNDS.into_iter().map(move |(name, bound)| {
-            let count = self.0.count_between(below, bound.min(LONGEST));
-            below = bound.saturating_add(1);
-            (name, count as f64)
-        })
+/// Durations of a kind, such as waits.
+pub(crate) struct Timed {
+    pub(crate) durations: Durations,
+    /// What they are, in the names of figures.
+    pub(crate) of: &'static str,
+    /// The unit of their percentiles.
+    pub(crate) unit: Unit,
+}
+
+/// The durations of several samples. It takes less memory than [`Durations`], since there is one for each row.
+pub(crate) struct Merged {
+    of: &'static str,
+    unit: Unit,
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Merged {
+    /// Adds a sample's durations, which are of the same kind in each sample of a case, to those of earlier samples.
+    pub(crate) fn add(merged: &mut Option<Self>, sample: &Timed) {
+        let merged = merged.get_or_insert_with(|| Self {
+            of: sample.of,
+            unit: sample.unit,
+            counts: BTreeMap::new(),
+        });
+        for range in sample.durations.0.iter_recorded() {
+            let count = merged.counts.entry(range.value_iterated_to()).or_default();
+            *count += range.count_at_value();
+        }
+    }
+
+    /// The distribution, and its percentiles as figures of a row.
+    pub(crate) fn results(&self) -> Option<(Distribution, Vec<(String, f64)>)> {
+        let distribution = Distribution::new(self.of, &self.counts)?;
+        let (of, unit) = (self.of, self.unit);
+        let factor = if unit == Unit::Us { 1000.0 } else { 1.0 };
+        let figure = |name: &str, nanoseconds: u64| {
+            (format!("{of}_{name}_{unit}"), nanoseconds as f64 / factor)
+        };
+        let mut figures = vec![
+            figure("p50", distribution.p50_ns),
+            figure("p90", distribution.p90_ns),
+            figure("p99", distribution.p99_ns),
+            figure("p999", distribution.p999_ns),
+            (
+                format!("longest_{of}_us"),
+                distribution.longest_ns as f64 / 1000.0,
+            ),
+        ];
+        // Of fewer it would be the longest.
+        if distribution.count > 10_000 {
+            figures.push(figure("p9999", distribution.p9999_ns));
+        }
+        Some((distribution, figures))
     }
 }
 
@@ -103,19 +126,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_duration_is_in_one_range() {
-        let mut durations = Durations::new().unwrap();
-        // Far from the bounds, where a precision of three digits might change the range.
-        for nanoseconds in [0, 50, 150, 1_500_000, 900_000_000, u64::MAX] {
-            durations.add(nanoseconds);
+    fn merged_samples_are_the_same_as_one() {
+        let of = |steps: std::ops::Range<u64>| {
+            let mut durations = Durations::new().unwrap();
+            for step in steps {
+                durations.add(step * step);
+            }
+            Timed {
+                durations,
+                of: "wait",
+                unit: Unit::Us,
+            }
+        };
+        let mut several = None;
+        Merged::add(&mut several, &of(0..20_000));
+        Merged::add(&mut several, &of(20_000..30_000));
+        let mut one = None;
+        Merged::add(&mut one, &of(0..30_000));
+        let results = [several, one].map(|merged| merged.unwrap().results().unwrap());
+        assert_eq!(results[0], results[1]);
+        let (distribution, figures) = &results[0];
+        let all = of(0..30_000).durations;
+        assert_eq!(distribution.count, all.len());
+        for (name, figure) in [
+            ("wait_p50_us", all.percentile(50.0)),
+            ("wait_p90_us", all.percentile(90.0)),
+            ("wait_p99_us", all.percentile(99.0)),
+            ("wait_p999_us", all.percentile(99.9)),
+            ("wait_p9999_us", all.percentile(99.99)),
+            ("longest_wait_us", all.longest()),
+        ] {
+            let named = figures.iter().find(|(known, _)| known == name).unwrap();
+            assert_eq!(named.1, figure / 1000.0, "{name}");
         }
-        let of = |name| durations.ranges().find(|range| range.0 == name).unwrap().1;
-        assert_eq!(of("histogram_100_ns"), 2.0);
-        assert_eq!(of("histogram_200_ns"), 1.0);
-        assert_eq!(of("histogram_2_ms"), 1.0);
-        assert_eq!(of("histogram_1_s"), 2.0);
-        let all: f64 = durations.ranges().map(|(_, count)| count).sum();
-        assert_eq!(all, durations.len() as f64);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod contestant;
 mod disturbance;
 mod error;
 mod histogram;
+mod load;
 mod machine;
 mod measure;
 mod peers;
@@ -43,6 +44,7 @@ use std::path::{Path, PathBuf};
 
 pub use args::{Args, Options, Verb};
 pub use error::Error;
+pub use load::{Load, ParseLoadError};
 
 use measure::Case;
 use peers::background::Spinners;
@@ -99,7 +101,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         }
         // After every scenario, so that a later failure does not lose the results.
         if let Some(report) = &mut report {
-            report.add(scenario.about(), &result)?;
+            report.add(scenario.about(), scenario.source(), &result)?;
         }
     }
     if let Some(report) = report {

@@ -14,6 +14,7 @@ mod repeat;
 use std::collections::BTreeMap;
 
 use crate::disturbance::{TOLERATED, Watch};
+use crate::histogram::Merged;
 use crate::progress::Progress;
 use crate::result::{Params, Row, Spread, Warning};
 
@@ -43,6 +44,7 @@ pub(crate) fn run_rounds(
     let progress = Progress::new(scenario, cases.len() * rounds as usize);
     let mut warnings = Vec::new();
     let mut taken: Vec<Vec<Sample>> = cases.iter().map(|_| Vec::new()).collect();
+    let mut merged: Vec<Option<Merged>> = cases.iter().map(|_| None).collect();
     let mut failed = vec![false; cases.len()];
     // A limit on repeated samples, for a disturbance that lasts.
     let mut spare = cases.len() * rounds as usize / 2;
@@ -56,7 +58,10 @@ pub(crate) fn run_rounds(
                 }
                 progress.begin(cases[index].contestant);
                 match take(&mut cases[index], watch, &mut spare) {
-                    Ok((sample, share)) => {
+                    Ok((mut sample, share)) => {
+                        if let Some(timed) = sample.timed.take() {
+                            Merged::add(&mut merged[index], &timed);
+                        }
                         taken[index].push(sample);
                         disturbed[index] += u32::from(share > TOLERATED);
                     }
@@ -87,6 +92,11 @@ pub(crate) fn run_rounds(
             let base = sound_base.filter(|_| is_sound(index));
             let base = base.map(|base| &taken[*base]);
             let mut row = row(&cases[*index], &taken[*index], base);
+            let results = merged[*index].as_ref().and_then(Merged::results);
+            if let Some((distribution, figures)) = results {
+                row.extra.extend(figures);
+                row.durations = Some(distribution);
+            }
             if disturbed[*index] > 0 {
                 let count = f64::from(disturbed[*index]);
                 row.extra.insert(DISTURBED_ROUNDS.to_owned(), count);
@@ -136,6 +146,7 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
             })
             .collect(),
         each: each_in_the_middle(samples),
+        durations: None,
     }
 }
 
@@ -215,6 +226,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::disturbance::Blind;
+    use crate::histogram::{Durations, Timed};
     use crate::result::Unit;
 
     pub(crate) fn case(
@@ -276,11 +288,53 @@ pub(crate) mod tests {
         let sampler: Sampler = Box::new(move || {
             let (figure, each) = rounds.remove(0);
             let extra = each.map(|figure| (EACH, figure)).to_vec();
-            Ok(Sample { figure, extra })
+            Ok(Sample::new(figure, extra))
         });
         let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 3, &mut Blind);
         assert_eq!(rows[0].each, [1.0, 2.0]);
         assert!(rows[0].extra.is_empty());
+    }
+
+    #[test]
+    fn a_tail_of_two_rounds_is_in_the_merged_durations() {
+        // In the second and the fourth of five rounds, 2 of 100 waits take a hundred milliseconds.
+        let mut round = 0;
+        let sampler: Sampler = Box::new(move || {
+            round += 1;
+            let mut durations = Durations::new()?;
+            let tail = if round % 2 == 0 { 2 } else { 0 };
+            (tail..100).for_each(|_| durations.add(1_000));
+            (0..tail).for_each(|_| durations.add(100_000_000));
+            Ok(Sample {
+                timed: Some(Timed {
+                    durations,
+                    of: "wait",
+                    unit: Unit::Us,
+                }),
+                ..Sample::from(1.0)
+            })
+        });
+        let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 5, &mut Blind);
+        let merged = rows[0].durations.as_ref().unwrap();
+        assert_eq!(
+            (merged.count, merged.p50_ns, merged.p99_ns),
+            (500, 1000, 1000)
+        );
+        assert!(merged.p999_ns >= 100_000_000, "{merged:?}");
+        assert!(merged.longest_ns >= 100_000_000, "{merged:?}");
+        let tail: u64 = merged
+            .bins
+            .iter()
+            .filter(|bin| bin.above_ns > 1_000_000)
+            .map(|bin| bin.count)
+            .sum();
+        assert_eq!(tail, 4);
+        for name in ["wait_p999_us", "longest_wait_us"] {
+            assert!(rows[0].extra[name] >= 100_000.0, "{name}: {rows:?}");
+        }
+        assert_eq!(rows[0].extra["wait_p50_us"], 1.0);
+        // The figure remains one of each round.
+        assert_eq!(rows[0].figure.median, 1.0);
     }
 
     #[test]

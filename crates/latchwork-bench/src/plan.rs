@@ -2,12 +2,23 @@
 
 use std::time::Duration;
 
-use crate::Error;
 use crate::args::Options;
 use crate::disturbance::{Blind, Others, Watch};
+use crate::{Error, Load};
 
 /// With fewer rounds, a median and a range mean little.
 const FEWEST_ROUNDS: u32 = 5;
+
+/// The loads without repetitions.
+fn each_once(loads: &[Load]) -> Vec<Load> {
+    let mut once = Vec::new();
+    for load in loads {
+        if !once.contains(load) {
+            once.push(*load);
+        }
+    }
+    once
+}
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
@@ -20,6 +31,10 @@ pub(crate) struct Plan {
     pub(crate) window: Duration,
     /// Task counts that the user has chosen; empty for the scenario's own.
     pub(crate) tasks: Vec<u32>,
+    /// Work inside critical sections that the user has chosen, each once; empty for the scenario's own.
+    pub(crate) loads: Vec<Load>,
+    /// The window that the user has chosen, for a scenario that takes one.
+    pub(crate) chosen_window: Option<Duration>,
     /// Resident sizes of the parent in `spawn`.
     pub(crate) parents_mib: &'static [u64],
     /// How many other programs spin during the run, except in scenarios that have their own.
@@ -42,6 +57,10 @@ impl Plan {
             sample: Duration::from_millis(if options.quick { 20 } else { 40 }),
             window: Duration::from_millis(if options.quick { 80 } else { 1000 }),
             tasks: options.tasks.clone(),
+            loads: each_once(&options.load),
+            chosen_window: options
+                .window
+                .map(|milliseconds| Duration::from_millis(milliseconds.into())),
             parents_mib: if options.quick {
                 &[10, 1024]
             } else {
@@ -96,6 +115,8 @@ impl Plan {
             sample: Duration::from_micros(100),
             window: Duration::from_millis(2),
             tasks: Vec::new(),
+            loads: Vec::new(),
+            chosen_window: None,
             parents_mib: &[1, 2],
             beside: None,
             only: Vec::new(),

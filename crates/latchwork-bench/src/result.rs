@@ -4,6 +4,7 @@
 //! omitted. Figures have three decimals, ratios four: more would be noise, and short decimals survive conversion to
 //! text and back unchanged.
 
+mod distribution;
 mod params;
 mod warning;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use distribution::{Bin, Distribution};
 pub use params::{Better, Kind, Mode, Params, Placement, Sched, Switch, Unit, Variant};
 pub use warning::Warning;
 
@@ -67,9 +69,8 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Spread>,
     /// Further figures of the row: counters, and published figures for comparison. Each name ends in its unit if it has
-    /// one. A figure is the median over the rounds; if the name begins with `longest_`, it is the largest.
-    /// `histogram_N` is the number of values up to N and above the next lower bound, for instance `histogram_500_us`
-    /// and `histogram_200_us`. `disturbed_rounds` is the number of rounds in which other programs had the CPUs, even
+    /// one. A figure is the median over the rounds; if the name begins with `longest_`, it is the largest. Percentiles
+    /// of `durations`, such as `wait_p99_ns`, are of all rounds together. `disturbed_rounds` is the number of rounds in which other programs had the CPUs, even
     /// after the sample was repeated; omitted if there are none.
     #[serde(default)]
     pub extra: BTreeMap<String, f64>,
@@ -77,6 +78,9 @@ pub struct Row {
     /// rounds, the lower one in the middle); omitted if a scenario does not distinguish them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
+    /// The durations of all rounds, if the scenario records durations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durations: Option<Distribution>,
 }
 
 /// Median and range over the rounds.
@@ -186,6 +190,21 @@ mod tests {
                 }),
                 extra: BTreeMap::from([("unlock_slow_paths".to_owned(), 0.0)]),
                 each: vec![17.5, 16.75],
+                durations: Some(Distribution {
+                    of: "wait".into(),
+                    count: 3,
+                    p50_ns: 20,
+                    p90_ns: 900,
+                    p99_ns: 900,
+                    p999_ns: 900,
+                    p9999_ns: 900,
+                    longest_ns: 900,
+                    bins: vec![Bin {
+                        above_ns: 800,
+                        up_to_ns: 1000,
+                        count: 3,
+                    }],
+                }),
             }],
             warnings: vec![Warning::Noisy {
                 text: "close other programs".into(),
@@ -214,7 +233,10 @@ mod tests {
                       "params": {"tasks": 1, "placement": "same-cpu", "kind": "threads"},
                       "unit": "ns", "better": "lower", "median": 17.123, "min": 16.9, "max": 20.001,
                       "ratio": {"median": 0.8734, "min": 0.8, "max": 0.9},
-                      "extra": {"unlock_slow_paths": 0.0}, "each": [17.5, 16.75]}],
+                      "extra": {"unlock_slow_paths": 0.0}, "each": [17.5, 16.75],
+                      "durations": {"of": "wait", "count": 3, "p50_ns": 20, "p90_ns": 900, "p99_ns": 900,
+                                    "p999_ns": 900, "p9999_ns": 900, "longest_ns": 900,
+                                    "bins": [{"above_ns": 800, "up_to_ns": 1000, "count": 3}]}}],
             "warnings": [{"kind": "noisy", "text": "close other programs"}]
         });
         assert_eq!(value, expected);

@@ -39,10 +39,9 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
         .rows
         .iter()
         .flat_map(|row| row.extra.keys())
-        // Meant for programs, not people: a dozen more columns.
-        .filter(|name| !name.starts_with("histogram_"))
         .collect();
-    extras.sort();
+    // By words, so that p99 stands before p999.
+    extras.sort_by_cached_key(|name| name.replace('_', " "));
     extras.dedup();
 
     let mut head = vec!["contestant".to_owned()];
@@ -72,6 +71,7 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
 pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> io::Result<()> {
     for scenario in scenarios {
         writeln!(out, "{}: {}", scenario.name(), scenario.about())?;
+        writeln!(out, "  {}", origin(scenario.source()))?;
         let lines: Vec<Vec<String>> = scenario
             .contestants()
             .iter()
@@ -92,6 +92,14 @@ pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> i
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// Which published experiment a scenario repeats, as text.
+pub(crate) fn origin(source: Option<&str>) -> String {
+    match source {
+        Some(source) => format!("repeats {source}"),
+        None => "repeats no published experiment".to_owned(),
+    }
 }
 
 /// A parameter: its name, and its value where it applies.
@@ -199,6 +207,22 @@ fn print_columns(lines: &[Vec<String>], left: usize, out: &mut impl Write) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_figures_are_in_the_order_of_their_words() {
+        use crate::report::tests::{result, row};
+
+        let mut row = row("std", 1.0, None);
+        for name in ["wait_p999_ns", "wait_p50_ns", "wait_p99_ns", "sleeps"] {
+            row.extra.insert(name.to_owned(), 1.0);
+        }
+        let cells = cells(&result("std", vec![row]));
+        let last = &cells[0][cells[0].len() - 4..];
+        assert_eq!(
+            last,
+            ["sleeps", "wait p50 ns", "wait p99 ns", "wait p999 ns"]
+        );
+    }
 
     #[test]
     fn figures_are_short_at_every_size() {

@@ -78,10 +78,10 @@ fn busy_accounts_for_all_contestants() {
     for row in &result.rows {
         let extra = |name: &str| row.extra[name];
         assert!(
-            extra("ops_per_cpu_second") > 0.0 && extra("median_ns") > 0.0,
+            extra("ops_per_cpu_second") > 0.0 && extra("operation_p50_ns") > 0.0,
             "{row:?}"
         );
-        assert!(extra("median_ns") <= row.figure.max, "{row:?}");
+        assert!(extra("operation_p50_ns") <= row.figure.max, "{row:?}");
         assert!(row.params.beside.is_some() != row.params.quota_pct.is_some());
     }
     let beside = |count| {
@@ -249,6 +249,9 @@ fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
     let text = String::from_utf8(out).unwrap();
     for scenario in scenarios::ALL {
         assert!(text.contains(scenario.name()));
+        if let Some(source) = scenario.source() {
+            assert!(text.contains(source), "{source} is not in {text}");
+        }
         for contestant in scenario.contestants() {
             let line = text
                 .lines()
@@ -263,6 +266,23 @@ fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
             .iter()
             .any(|one| one.name == scenario.base());
         assert!(base, "the base of {} is no contestant", scenario.name());
+    }
+}
+
+#[test]
+fn a_scenario_names_the_publication_that_it_repeats() {
+    let source = |name| find(name).unwrap().source();
+    assert!(source("inversion").unwrap().ends_with("pages 9 and 10"));
+    assert!(source("spawn").unwrap().ends_with("page 7"));
+    assert_eq!(source("busy"), None);
+    for scenario in scenarios::ALL {
+        // A sentence of the report begins before it and ends after it.
+        let is_one_line = |source: &str| !source.contains('\n') && !source.ends_with('.');
+        assert!(
+            scenario.source().is_none_or(is_one_line),
+            "{}",
+            scenario.name()
+        );
     }
 }
 
@@ -322,6 +342,55 @@ fn task_counts_are_refused_where_they_would_do_nothing() {
             scenario: "call-overhead"
         }
     ));
+}
+
+#[test]
+fn loads_and_windows_are_refused_where_they_would_do_nothing() {
+    for (line, refused) in [
+        ("bench call-overhead --load 1,sleep", "--load"),
+        ("bench heap spawn --window 20", "--window"),
+    ] {
+        let Args { options, .. } = parse(line);
+        let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
+        assert!(
+            matches!(error, Error::NothingOfLoads { option } if option == refused),
+            "{error}"
+        );
+    }
+    for wrong in [
+        "bench futex-lock --load 0",
+        "bench futex-lock --load 1,nap",
+        "bench futex-lock --window 0",
+    ] {
+        assert!(
+            Command::try_parse_from(wrong.split(' ')).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn chosen_loads_and_windows_are_measured() {
+    let Args { options, .. } = parse(
+        "bench futex-lock --quick --rounds 1 --tasks 2 --only std --load 7,sleep,7 --window 3",
+    );
+    let result = measure("futex-lock", &options).unwrap();
+    assert_eq!(
+        result
+            .warnings
+            .iter()
+            .find(|warning| matches!(warning, Warning::Failed { .. })),
+        None
+    );
+    let mut works = BTreeSet::new();
+    for row in &result.rows {
+        works.insert((row.params.load.unwrap(), row.params.sleeps.unwrap()));
+        assert!(row.extra["window_ms"] >= 3.0, "{row:?}");
+        assert_eq!(row.durations.as_ref().unwrap().of, "wait");
+    }
+    assert_eq!(Vec::from_iter(works), [(7, 0), (10, 1024)]);
+    // glibc with threads and processes, std with threads.
+    assert_eq!(result.rows.len(), 2 * 3);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::histogram::Timed;
 use crate::result::{Params, Unit};
 
 /// One sample: the figure, and what else was counted.
@@ -9,6 +10,19 @@ pub(crate) struct Sample {
     pub(crate) figure: f64,
     /// By name; a figure that is called [`EACH`] occurs once for each task.
     pub(crate) extra: Vec<(&'static str, f64)>,
+    /// The durations that it recorded, if it records any; the row has those of all rounds.
+    pub(crate) timed: Option<Timed>,
+}
+
+impl Sample {
+    /// A sample without durations.
+    pub(crate) fn new(figure: f64, extra: Vec<(&'static str, f64)>) -> Self {
+        Self {
+            figure,
+            extra,
+            timed: None,
+        }
+    }
 }
 
 /// The name of a task's own figure.
@@ -16,10 +30,7 @@ pub(crate) const EACH: &str = "each";
 
 impl From<f64> for Sample {
     fn from(figure: f64) -> Self {
-        Self {
-            figure,
-            extra: Vec::new(),
-        }
+        Self::new(figure, Vec::new())
     }
 }
 

@@ -100,8 +100,7 @@ impl Peer {
 pub(crate) const WAIT_WAKE: &Peer = &Peer::new("latchwork wait-wake", Make::WaitWake);
 pub(crate) const THROUGHPUT: &Peer = &Peer::new("latchwork throughput", Make::Throughput);
 /// The same with counters, which have a cost.
-pub(crate) const THROUGHPUT_COUNTED: &Peer =
-    &Peer::new("latchwork throughput", Make::ThroughputCounted);
+const THROUGHPUT_COUNTED: &Peer = &Peer::new("latchwork throughput", Make::ThroughputCounted);
 pub(crate) const SPIN: &Peer = &Peer::new("latchwork spinlock", Make::Spin);
 pub(crate) const CHECKED_WAIT_WAKE: &Peer =
     &Peer::new("latchwork checked wait-wake", Make::CheckedWaitWake);
@@ -245,6 +244,11 @@ pub(crate) enum Between {
 }
 
 impl Peer {
+    /// The same lock with counters, if it can count.
+    pub(crate) fn counted(&self) -> Option<&'static Self> {
+        matches!(self.make, Make::Throughput).then_some(THROUGHPUT_COUNTED)
+    }
+
     /// Calls `visitor` with the lock, or returns the reason why there is none.
     pub(crate) fn visit<V: Visitor>(
         &self,

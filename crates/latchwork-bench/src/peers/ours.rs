@@ -104,6 +104,8 @@ impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S, Counters>> {
             ("stolen_per_1000", Event::Stolen),
             ("top_waiter_per_1000", Event::TopWaiter),
             ("handed_off_per_1000", Event::HandedOff),
+            ("queue_sleeps_per_1000", Event::QueueSleep),
+            ("top_waiter_sleeps_per_1000", Event::TopSleep),
         ];
         let counts = names.map(|(name, event)| (name, counters.of(event)));
         counts.to_vec()

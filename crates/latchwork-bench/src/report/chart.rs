@@ -41,12 +41,12 @@ const RATIO_END: i32 = WIDTH - MARGIN;
 const CHARACTER: i32 = 7;
 
 /// Font sizes, which plotters takes as 1.24 times what they become.
-const SMALL: f64 = 15.0;
-const LARGE: f64 = 23.0;
+pub(super) const SMALL: f64 = 15.0;
+pub(super) const LARGE: f64 = 23.0;
 
-const INK: RGBColor = RGBColor(0x21, 0x25, 0x29);
-const FAINT: RGBColor = RGBColor(0x5f, 0x67, 0x6f);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe5);
+pub(super) const INK: RGBColor = RGBColor(0x21, 0x25, 0x29);
+pub(super) const FAINT: RGBColor = RGBColor(0x5f, 0x67, 0x6f);
+pub(super) const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe5);
 const PUBLISHED: [RGBColor; 3] = [
     RGBColor(0xc9, 0x2a, 0x2a),
     RGBColor(0x86, 0x2e, 0x9c),
@@ -61,8 +61,8 @@ const SIDES: [(Side, RGBColor, &str); 4] = [
     (Side::Floor, RGBColor(0xf0, 0xcf, 0x7b), "floor"),
 ];
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
 
 /// The chart of a result, as SVG, without the rows that were disturbed.
 pub(super) fn draw(result: &ScenarioResult) -> io::Result<String> {
@@ -244,9 +244,7 @@ impl<'a> Chart<'a> {
             (ends[0].min(ends[1]), middle - BAR / 2),
             (ends[0].max(ends[1]), middle + BAR / 2),
         ];
-        let colour = SIDES.iter().find(|(known, ..)| *known == side);
-        let colour = colour.map_or(INK, |(_, colour, _)| *colour);
-        area.draw(&Rectangle::new(bar, colour.filled()))?;
+        area.draw(&Rectangle::new(bar, colour_of(side).filled()))?;
 
         let [from, to] = [row.figure.min * own, row.figure.max * own];
         let whisker = vec![(pixel(from), middle), (pixel(to), middle)];
@@ -287,6 +285,12 @@ impl<'a> Chart<'a> {
     }
 }
 
+/// The colour of a side's bars.
+pub(super) fn colour_of(side: Side) -> RGBColor {
+    let colour = SIDES.iter().find(|(known, ..)| *known == side);
+    colour.map_or(INK, |(_, colour, _)| *colour)
+}
+
 fn is_of(line: &Line<'_>, wanted: Side) -> bool {
     matches!(line, Line::Row { side, .. } if *side == wanted)
 }
@@ -303,11 +307,11 @@ fn width(text: &str) -> i32 {
     i32::try_from(text.chars().count()).map_or(i32::MAX, |count| count.saturating_mul(CHARACTER))
 }
 
-fn small(colour: &'static RGBColor, side: HPos) -> TextStyle<'static> {
+pub(super) fn small(colour: &'static RGBColor, side: HPos) -> TextStyle<'static> {
     style(SMALL, FontStyle::Normal, colour, side)
 }
 
-fn style(
+pub(super) fn style(
     size: f64,
     weight: FontStyle,
     colour: &'static RGBColor,

@@ -18,7 +18,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    fn of(row: &Row, result: &ScenarioResult) -> Self {
+    pub(super) fn of(row: &Row, result: &ScenarioResult) -> Self {
         let ours = row.contestant.starts_with("latchwork");
         if is_base(row, result) {
             Self::Base
@@ -63,6 +63,16 @@ pub(super) fn common(result: &ScenarioResult) -> String {
         .rows
         .first()
         .map_or(String::new(), |row| describe(&common, row))
+}
+
+/// The parameters of `row` by which `rows` differ, as text.
+pub(super) fn described(row: &Row, rows: &[&Row]) -> String {
+    let differ: Vec<Param> = PARAMS
+        .iter()
+        .filter(|param| varies(param, &mut rows.iter().copied()))
+        .copied()
+        .collect();
+    describe(&differ, row)
 }
 
 /// The rows, group by group: the rows of one group have a common base and are compared with one another.

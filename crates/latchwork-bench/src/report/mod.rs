@@ -1,10 +1,12 @@
-//! The report of a run: a directory with a text for people, and a chart and the results of each scenario.
+//! The report of a run: a directory with a text for people, and a chart and the results of each scenario; for a scenario
+//! that records durations also histograms of them.
 //!
 //! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
 //! of other scenarios included, are not changed.
 
 mod chart;
 mod layout;
+mod panels;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -38,7 +40,7 @@ impl Report {
             sections: Vec::new(),
         };
         let names = scenarios.iter().map(|scenario| scenario.name());
-        let files = names.flat_map(|name| [chart_of(name), results_of(name)]);
+        let files = names.flat_map(|name| [chart_of(name), panels_of(name), results_of(name)]);
         for file in files.chain([TEXT.to_owned()]) {
             let path = report.directory.join(file);
             check_writable(&path).map_err(failed(&path))?;
@@ -52,19 +54,42 @@ impl Report {
     }
 
     /// Writes the files of a scenario, and the text with it. A second result of the same scenario replaces the first.
-    pub(crate) fn add(&mut self, about: &str, result: &ScenarioResult) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        about: &str,
+        source: Option<&str>,
+        result: &ScenarioResult,
+    ) -> Result<(), Error> {
         let name = &result.scenario;
         self.write(&results_of(name), &(result.to_json() + "\n"))?;
         let chart = chart::draw(result).map_err(failed(&self.directory.join(chart_of(name))))?;
         self.write(&chart_of(name), &chart)?;
+        let panels = panels::draw(result).map_err(failed(&self.directory.join(panels_of(name))))?;
+        match &panels {
+            Some(panels) => self.write(&panels_of(name), panels)?,
+            // One of an earlier run would not belong to these results.
+            None => self.remove(&panels_of(name))?,
+        }
         self.sections.retain(|(earlier, _)| earlier != name);
-        self.sections.push((name.clone(), section(about, result)));
+        self.sections.push((
+            name.clone(),
+            section(about, source, result, panels.is_some()),
+        ));
         let mut text = format!(
             "# Benchmark report\n\nMeasured by Latchwork {}.\n",
             env!("CARGO_PKG_VERSION")
         );
         text.extend(self.sections.iter().map(|(_, section)| section.as_str()));
         self.write(TEXT, &text)
+    }
+
+    /// Removes a file, if there is one.
+    fn remove(&self, file: &str) -> Result<(), Error> {
+        let path = self.directory.join(file);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path)(error)),
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, file: &str, content: &str) -> Result<(), Error> {
@@ -75,6 +100,11 @@ impl Report {
 
 fn chart_of(scenario: &str) -> String {
     format!("{scenario}.svg")
+}
+
+/// The histograms of durations, for a scenario that records durations.
+fn panels_of(scenario: &str) -> String {
+    format!("{scenario}-durations.svg")
 }
 
 fn results_of(scenario: &str) -> String {
@@ -111,17 +141,26 @@ fn check_writable(path: &Path) -> io::Result<()> {
 }
 
 /// The text's section on a scenario.
-fn section(about: &str, result: &ScenarioResult) -> String {
+fn section(about: &str, source: Option<&str>, result: &ScenarioResult, has_panels: bool) -> String {
     let name = escape(&result.scenario);
     let mut text = format!(
-        "\n## {name}\n\n{}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
+        "\n## {name}\n\n{}.\n\nIt {}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
          ranges]({})\n\n",
         escape(about),
+        escape(&table::origin(source)),
         escape(&machine::headline(&result.machine)),
         escape(&table::meaning(result)),
         results_of(&result.scenario),
         chart_of(&result.scenario),
     );
+    if has_panels {
+        text += &format!(
+            "![{name}: histograms of durations]({})\n\nThe durations of all rounds, on logarithmic axes: of the base \
+             where its longest is shortest, of the base where it is longest, and of the best contestant there; the \
+             line marks the longest.\n\n",
+            panels_of(&result.scenario)
+        );
+    }
     let cells = table::cells(result);
     for (index, line) in cells.iter().enumerate() {
         let line: Vec<String> = line.iter().map(|cell| escape(cell)).collect();

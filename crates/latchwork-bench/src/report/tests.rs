@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::result::{Better, Machine, Params, Row, SCHEMA, Spread, Unit, Warning};
+use crate::result::{Better, Distribution, Machine, Params, Row, SCHEMA, Spread, Unit, Warning};
 use crate::scenarios;
 
 /// A row whose rounds lie within 5 % of the median.
@@ -30,6 +30,7 @@ pub(crate) fn row(contestant: &str, median: f64, ratio: Option<f64>) -> Row {
         }),
         extra: BTreeMap::new(),
         each: Vec::new(),
+        durations: None,
     }
 }
 
@@ -116,13 +117,16 @@ fn a_report_holds_all_that_was_measured() {
     let directory = scratch.0.join("some").join("where");
     let mut report = open(&directory).unwrap();
     let result = hostile();
-    report.add("what runs", &result).unwrap();
+    report
+        .add("what runs", Some("a talk, page 9"), &result)
+        .unwrap();
     assert_eq!(report.path(), directory.join("report.md"));
 
     let text = fs::read_to_string(report.path()).unwrap();
     for said in [
         "## heap",
         "what runs",
+        "It repeats a talk, page 9.",
         r"a \| CPU, 2 CPUs, Linux 6.18.0, glibc 2.36",
         "5 rounds, median and range; ratio to",
         "| latchwork heap | ns | 900 | 855 – 945 | 90.00 | 85.50 – 94.50 | 3.00 | 0.50 |",
@@ -156,7 +160,7 @@ fn names_are_shown_as_they_are() {
     let scratch = Scratch::new("escaped");
     open(&scratch.0)
         .unwrap()
-        .add("what runs", &hostile())
+        .add("what runs", Some("a talk, page 9"), &hostile())
         .unwrap();
     let text = scratch.read("report.md");
     assert!(
@@ -206,13 +210,119 @@ fn every_chart_is_well_formed_and_stays_inside() {
     }
 }
 
+/// A row whose durations are these, each of them so many times.
+fn timed(contestant: &str, ratio: f64, tasks: u32, durations: &[(u64, u64)]) -> Row {
+    let mut row = row(contestant, 1.0, Some(ratio));
+    row.params.tasks = Some(tasks);
+    let durations = durations.iter().copied().collect();
+    row.durations = Distribution::new("interval", &durations);
+    row
+}
+
+#[test]
+fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
+    let millisecond = 1_000_000;
+    let rows = vec![
+        timed(
+            "no protocol",
+            1.0,
+            2,
+            &[(5 * millisecond, 200), (16 * millisecond, 3)],
+        ),
+        timed("latchwork inherit", 0.9, 2, &[(5 * millisecond, 200)]),
+        timed(
+            "no protocol",
+            1.0,
+            3,
+            &[(5 * millisecond, 90), (805 * millisecond, 1)],
+        ),
+        timed(
+            "latchwork inherit",
+            0.1,
+            3,
+            &[(5 * millisecond, 200), (23 * millisecond, 2)],
+        ),
+        timed("latchwork wait-wake", 1.1, 3, &[(900 * millisecond, 2)]),
+        timed("other PI", 0.1, 3, &[(5 * millisecond, 2)]),
+    ];
+    let mut result = result("no protocol", rows);
+    let svg = panels::draw(&result).unwrap().unwrap();
+    let shown = texts(&svg);
+    for said in [
+        "heap: interval",
+        "tasks 2",
+        "tasks 3",
+        "max 16 ms, p99.9 16 ms, n 203",
+        "max 805 ms, p99.9 805 ms, n 91",
+        "latchwork inherit",
+        "max 23 ms, p99.9 23 ms, n 202",
+    ] {
+        assert!(shown.iter().any(|text| text == said), "{said}: {shown:?}");
+    }
+    assert!(!svg.contains("wait-wake") && !svg.contains("other PI"));
+
+    let scratch = Scratch::new("histograms");
+    open(&scratch.0)
+        .unwrap()
+        .add("what runs", Some("a talk, page 9"), &result)
+        .unwrap();
+    assert_eq!(scratch.read("heap-durations.svg"), svg);
+    let text = scratch.read("report.md");
+    assert!(text.contains("](heap-durations.svg)"), "{text}");
+
+    // One case: no first panel. A disturbed base: nothing to compare with.
+    result.rows.retain(|row| row.params.tasks == Some(3));
+    let shown = texts(&panels::draw(&result).unwrap().unwrap());
+    assert!(!shown.iter().any(|text| text.starts_with("max 16 ms")));
+    result.rows[0].extra.insert("disturbed_rounds".into(), 5.0);
+    assert_eq!(panels::draw(&result).unwrap(), None);
+    let mut report = open(&scratch.0).unwrap();
+    report.add("what runs", None, &result).unwrap();
+    assert_eq!(scratch.files(), ["heap.json", "heap.svg", "report.md"]);
+    assert!(!scratch.read("report.md").contains("durations.svg"));
+}
+
+#[test]
+fn histograms_of_few_or_extreme_durations_are_well_formed() {
+    for durations in [
+        &[(0, 1)][..],
+        &[(u64::MAX, 1)],
+        &[(3, 1), (60_000_000_000, u64::MAX / 2)],
+        &[(1_000_000, 5)],
+    ] {
+        let long = "<long> ".repeat(40);
+        let rows = vec![
+            timed(&long, 1.0, 1, durations),
+            timed("other", 2.0, 1, &[(10, 1)]),
+        ];
+        let svg = panels::draw(&result(&long, rows)).unwrap().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        for node in document.descendants() {
+            for (name, most) in [
+                ("x", 900.0),
+                ("y", 330.0),
+                ("width", 900.0),
+                ("height", 330.0),
+            ] {
+                if let Some(place) = node.attribute(name) {
+                    let place: f64 = place.parse().unwrap();
+                    assert!((0.0..=most).contains(&place), "{name} {place} in {svg}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_second_run_overwrites_its_own_files_alone() {
     let scratch = Scratch::new("again");
     fs::write(scratch.0.join("notes.md"), "mine").unwrap();
     fs::write(scratch.0.join("spawn.json"), "of another run").unwrap();
     let mut first = hostile();
-    open(&scratch.0).unwrap().add("what runs", &first).unwrap();
+    open(&scratch.0)
+        .unwrap()
+        .add("what runs", Some("a talk, page 9"), &first)
+        .unwrap();
     let files = scratch.files();
     assert_eq!(
         files,
@@ -229,8 +339,12 @@ fn a_second_run_overwrites_its_own_files_alone() {
     let mut report = open(&scratch.0).unwrap();
     // Old files stay until there is something new.
     assert!(scratch.read("report.md").contains("latchwork heap"));
-    report.add("what runs", &first).unwrap();
-    report.add("what runs", &first).unwrap();
+    report
+        .add("what runs", Some("a talk, page 9"), &first)
+        .unwrap();
+    report
+        .add("what runs", Some("a talk, page 9"), &first)
+        .unwrap();
     assert_eq!(scratch.files(), files);
     assert_eq!(scratch.read("notes.md"), "mine");
     assert_eq!(scratch.read("spawn.json"), "of another run");

@@ -45,6 +45,10 @@ impl Scenario for Broadcast {
         "many threads wait for a condition, one tells them all; ns per waiter released"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        None
+    }
+
     fn base(&self) -> &'static str {
         BASE
     }
@@ -140,6 +144,7 @@ fn measure<B: Condvars + Default>(waiters: u32, time: Duration) -> io::Result<Sa
                 "sleeps_per_release",
                 sleeps as f64 / (releases + 2.0 * f64::from(waiters)),
             )],
+            timed: None,
         })
     })
 }

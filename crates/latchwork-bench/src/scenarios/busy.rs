@@ -2,10 +2,10 @@
 //! many, or a quota of half a processor.
 //!
 //! The figure is the 99th percentile of the time of an operation, as one task measures it: a lock acquired and
-//! released, a block of 1 KiB allocated and freed, or a message sent and one received. Further figures are the median,
-//! the 99.99th percentile (about as few operations meet the end of a time slice), the maximum, operations per second,
-//! and operations per second of processor time: a lock whose waiters spin is fast on a quiet machine, and here consumes
-//! time that others could have used.
+//! released, a block of 1 KiB allocated and freed, or a message sent and one received. Further figures are the
+//! distribution over all rounds (about as few operations as are beyond the 99.99th percentile meet the end of a time
+//! slice), operations per second, and operations per second of processor time: a lock whose waiters spin is fast on a
+//! quiet machine, and here consumes time that others could have used.
 //!
 //! The spinning programs are children of this process (see `background.rs`), and end with each sample.
 
@@ -41,6 +41,10 @@ impl Scenario for Busy {
 
     fn about(&self) -> &'static str {
         "locks, heaps and queues beside programs that spin, or with half a processor; ns that 99 of 100 operations take at most"
+    }
+
+    fn source(&self) -> Option<&'static str> {
+        None
     }
 
     fn base(&self) -> &'static str {

@@ -40,6 +40,10 @@ impl Scenario for CheckOverhead {
          whole programs, against themselves as they are: work per second"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        None
+    }
+
     fn base(&self) -> &'static str {
         locks::WAIT_WAKE.name
     }

@@ -1,10 +1,10 @@
 //! Tasks that acquire one lock again and again: the common part of `futex-lock` and `futex-rwlock`.
 //!
 //! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a short warm-up, the
-//! operations of one *window* are counted: a second, which fairness needs to be meaningful, or less with `--quick`. The
-//! critical section and the time between sections consist of pause instructions, and are part of the figure: nothing is
-//! subtracted. Waits are timed in a separate run, since reading the clock twice would take as long as a large part of a
-//! section.
+//! operations of one *window* are counted: a second in `futex-rwlock`, half of it in `futex-lock`, less with `--quick`;
+//! fairness needs such a time to be meaningful. The critical section and the time between sections consist of pause
+//! instructions, and are part of the figure: nothing is subtracted. Waits are timed in a separate run, since reading
+//! the clock twice would take as long as a large part of a section.
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::start::Start;
-use crate::histogram::Durations;
+use crate::histogram::{Durations, Timed};
 use crate::machine;
 use crate::measure::Sample;
 use crate::peers::process::{self, Child};
 use crate::peers::{SharedPage, cpu_time, voluntary_switches};
 use crate::plan::Plan;
-use crate::result::{Kind, Warning};
+use crate::result::{Kind, Unit, Warning};
 
 use worker::{Stopwatch, Untimed, pause};
 pub(super) use worker::{Turn, WaitTimer, Work, Worker};
@@ -87,12 +87,11 @@ pub(super) fn measure(
         log.rewind()?;
         waits.merge_from(log)?;
     }
-    sample.extra.extend([
-        ("wait_p50_ns", waits.percentile(50.0)),
-        ("wait_p99_ns", waits.percentile(99.0)),
-        ("longest_wait_us", waits.longest() / 1000.0),
-    ]);
-    sample.extra.extend(waits.ranges());
+    sample.timed = Some(Timed {
+        durations: waits,
+        of: "wait",
+        unit: Unit::Ns,
+    });
     Ok(sample)
 }
 
@@ -164,6 +163,7 @@ impl Counted {
                     1000.0 * sleeps as f64 / operations.max(1) as f64,
                 ),
             ],
+            timed: None,
         };
         sample.extra.extend(of_cpu);
         sample

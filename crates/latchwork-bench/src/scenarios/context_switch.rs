@@ -9,8 +9,8 @@
 //! too, have their arrays in private memory, though a program would have its data in the region: processes and coprocs
 //! then differ only in the way in which they were created, and neither profits from another kind of pages.
 //!
-//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux Conference Europe 2009)
-//! published for threads and processes are shown beside the measured ones.
+//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux Conference Europe 2009,
+//! pages 12 to 22) published for threads and processes are shown beside the measured ones.
 
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -56,6 +56,13 @@ impl Scenario for ContextSwitch {
     fn about(&self) -> &'static str {
         "a token goes round a ring of pipes, each task sums an array; µs per switch, net of the \
          work; ratio to threads"
+    }
+
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"On Threads, Processes and Co-Processes\" (G. Ben-Yossef, CELF Embedded Linux \
+             Conference Europe 2009), pages 12 to 22",
+        )
     }
 
     fn base(&self) -> &'static str {
@@ -134,6 +141,7 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) 
                 Ok(Sample {
                     figure: (lap / f64::from(tasks) - overhead) / 1000.0,
                     extra: vec![("overhead_us", overhead / 1000.0)],
+                    timed: None,
                 })
             })
         }),

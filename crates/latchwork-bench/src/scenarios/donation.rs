@@ -26,7 +26,7 @@ use libc::c_int;
 use super::start::Start;
 use super::{Prepared, Scenario, contestants_at};
 use crate::contestant::Contestant;
-use crate::histogram::Durations;
+use crate::histogram::{Durations, Timed};
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -63,6 +63,10 @@ impl Scenario for Donation {
     fn about(&self) -> &'static str {
         "a high-priority task waits at the end of a chain of holders, the first of which is kept from \
          its CPU; us until that one runs"
+    }
+
+    fn source(&self) -> Option<&'static str> {
+        None
     }
 
     fn base(&self) -> &'static str {
@@ -135,14 +139,14 @@ impl Visitor for Chain {
                 .map(|_| placed(make()?))
                 .collect::<io::Result<Vec<_>>>()?;
             let delays = self.run(&locks)?;
-            let mut extra = vec![
-                ("delay_p99_us", delays.percentile(99.0) / 1000.0),
-                ("longest_us", delays.longest() / 1000.0),
-            ];
-            extra.extend(delays.ranges());
             Ok(Sample {
                 figure: delays.percentile(50.0) / 1000.0,
-                extra,
+                extra: Vec::new(),
+                timed: Some(Timed {
+                    durations: delays,
+                    of: "delay",
+                    unit: Unit::Us,
+                }),
             })
         })
     }

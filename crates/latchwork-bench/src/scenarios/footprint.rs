@@ -74,6 +74,13 @@ impl Scenario for Footprint {
         "size of a lock; bytes and instructions of locking and unlocking it while it is free"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"generic mutex subsystem\" (I. Molnár, linux-kernel, 2005): the sizes of the \
+             structure and of the fast paths",
+        )
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC.name
     }

@@ -4,25 +4,28 @@
 //! pins the tasks; here the scheduler places them, since there may be many times as many tasks as CPUs. [`contention`]
 //! describes what is measured, and the units of the work.
 //!
-//! The tasks are threads or forked processes; locks for threads have no rows with processes. With `--quick`, the task
-//! counts are two processes and the largest number of threads, no task sleeps, and windows are half as long, so that
-//! both kinds end within 45 s on 2 CPUs.
+//! The tasks are threads or forked processes; locks for threads have no rows with processes. At the usual load all task
+//! counts and both kinds are measured. The other loads of Long's tables, and the shares of sections that sleep, are
+//! measured with the most threads only, so that all of it takes about 25 minutes on 2 CPUs; `--load` measures the given
+//! loads in every way. With `--quick`, only the usual load and a few sleeps are measured, processes only in the
+//! smallest and the largest number, so that both kinds end within 45 s. `--window` is the length of a sample: by default
+//! half of that of other scenarios.
 //!
 //! Further figures: operations per second of the slowest, average and fastest task; the slowest in per cent of the
 //! average; the deviation as perf computes it (in per cent of the average); how many times a task went to sleep waiting
 //! (the kernel's count of voluntary switches, minus the sleeps of sections; per 1,000 operations); and from another run
-//! the waits' median, 99th percentile and maximum. Latchwork's throughput lock can count its slow paths and how it was
-//! acquired (Long's acquisition codes), per 1,000 operations; it does so in a third run.
+//! the distribution of the waits. Latchwork's throughput lock is the one that can count: its slow paths, how it was
+//! acquired (Long's acquisition codes), and its waiters' sleeps, per 1,000 operations; it does so in a third run.
 //!
 //! Long's figures (36 threads on 36 CPUs, 10 s) are shown where the parameters are the same: his wait-wake, TP and PI
 //! futexes beside Latchwork's protocols of these kinds, his glibc beside glibc.
 
 use std::io;
-use std::ptr;
 use std::time::Duration;
 
 use super::contention::{self, Contenders, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
 use super::{Prepared, Scenario};
+use crate::Load;
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, SharedPage, placed};
@@ -51,14 +54,20 @@ const PEERS: &[&Peer] = &[
     locks::SPINNING,
 ];
 
-const LOADS: [u32; 4] = [1, 10, 50, 100];
-/// None, one in 1,024, all.
-const SLEEPS: [u32; 3] = [0, 1, 1024];
+/// Those of Long's tables.
+const LOADS: [u32; 8] = [1, 5, 10, 20, 30, 40, 50, 100];
+/// One section in 1,024, or all of them.
+const SLEEPS: [u32; 2] = [1, EVERY_SECTION];
+const EVERY_SECTION: u32 = 1024;
 
 /// Long's operations in 10 s: load, and those of wait-wake and TP futexes.
-const LONG: [(u32, f64, f64); 4] = [
+const LONG: [(u32, f64, f64); 8] = [
     (1, 49_065_154.0, 57_209_013.0),
+    (5, 40_365_507.0, 54_993_009.0),
     (10, 33_193_154.0, 47_696_618.0),
+    (20, 25_855_039.0, 37_553_477.0),
+    (30, 21_157_759.0, 31_667_873.0),
+    (40, 18_216_561.0, 27_408_570.0),
     (50, 16_103_078.0, 24_299_436.0),
     (100, 10_233_914.0, 14_375_505.0),
 ];
@@ -79,11 +88,22 @@ impl Scenario for FutexLock {
          evenly they are shared"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"TP-futex, doc: Add TP futexes documentation\" (W. Long, patch 15 of 22, version 6, \
+             linux-kernel, 2017): the tables of 36 threads",
+        )
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC.name
     }
 
     fn varies_tasks(&self) -> bool {
+        true
+    }
+
+    fn varies_loads(&self) -> bool {
         true
     }
 
@@ -95,11 +115,7 @@ impl Scenario for FutexLock {
         let mut prepared = Prepared::default();
         let tasks = contention::tasks(plan, &mut prepared.warnings);
         let peers = self.available(plan);
-        let window = if plan.quick {
-            plan.window / 2
-        } else {
-            plan.window
-        };
+        let window = plan.chosen_window.unwrap_or(plan.window / 2);
         for (work, contenders) in setups(plan, &tasks) {
             let between = match contenders.kind {
                 Kind::Threads => Between::Threads,
@@ -122,8 +138,8 @@ impl Scenario for FutexLock {
                 let Ok(mut sampler) = peer.visit(between, contend) else {
                     continue;
                 };
-                if ptr::eq(*peer, locks::THROUGHPUT)
-                    && let Ok(count) = locks::THROUGHPUT_COUNTED.visit(between, Count(contend))
+                if let Some(counted) = peer.counted()
+                    && let Ok(count) = counted.visit(between, Count(contend))
                 {
                     sampler = with_counts(sampler, count);
                 }
@@ -142,36 +158,46 @@ impl Scenario for FutexLock {
     }
 }
 
-/// Which work is measured with which tasks. The share of sleeps is varied at the usual load.
+/// Which work is measured with which tasks: each chosen load with all of them; without a choice, all of them have the
+/// usual load, and the most threads have everything else, too.
 fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Contenders)> {
     let most = tasks.iter().copied().max().unwrap_or(1);
-    let loads: &[u32] = if plan.quick { &[USUAL_LOAD] } else { &LOADS };
-    let computing = loads.iter().map(|load| Work {
-        load: *load,
-        sleeps: 0,
-    });
-    let sleeping = SLEEPS.into_iter().filter(|sleeps| *sleeps > 0);
-    let sleeping = sleeping
-        .filter(|sleeps| !plan.quick || *sleeps == 1)
-        .map(|sleeps| Work {
-            load: USUAL_LOAD,
-            sleeps,
-        });
-    let works: Vec<Work> = computing.chain(sleeping).collect();
+    let computing = |load| Work { load, sleeps: 0 };
+    let sleeping = |sleeps| Work {
+        load: USUAL_LOAD,
+        sleeps,
+    };
+    let of_load = |load: &Load| match load {
+        Load::Pauses(pauses) => computing(*pauses),
+        Load::Sleep => sleeping(EVERY_SECTION),
+    };
+    let with_all: Vec<Work> = if plan.loads.is_empty() {
+        vec![computing(USUAL_LOAD)]
+    } else {
+        plan.loads.iter().map(of_load).collect()
+    };
+    let others = LOADS.into_iter().filter(|load| *load != USUAL_LOAD);
+    let with_most: Vec<Work> = match (plan.loads.is_empty(), plan.quick) {
+        (true, true) => vec![sleeping(1)],
+        (true, false) => others
+            .map(computing)
+            .chain(SLEEPS.into_iter().map(sleeping))
+            .collect(),
+        (false, _) => Vec::new(),
+    };
+
     let mut setups = Vec::new();
     for kind in [Kind::Threads, Kind::Processes] {
-        for &work in &works {
-            let sets = tasks.iter().map(|&tasks| Contenders { kind, tasks });
-            setups.extend(sets.map(|contenders| (work, contenders)));
+        let is_quick = |tasks: &&u32| kind == Kind::Threads || [2, most].contains(tasks);
+        for &work in &with_all {
+            let counts = tasks.iter().filter(|tasks| !plan.quick || is_quick(tasks));
+            setups.extend(counts.map(|&tasks| (work, Contenders { kind, tasks })));
+        }
+        if kind == Kind::Threads {
+            let contenders = Contenders { kind, tasks: most };
+            setups.extend(with_most.iter().map(|&work| (work, contenders)));
         }
     }
-    let quickly = |(work, contenders): &(Work, Contenders)| match contenders.kind {
-        Kind::Threads => work.sleeps == 0 || contenders.tasks == most,
-        Kind::Processes | Kind::Coprocs => {
-            work.sleeps == 0 && [2, most].contains(&contenders.tasks)
-        }
-    };
-    setups.retain(|setup| !plan.quick || quickly(setup));
     setups
 }
 
@@ -184,7 +210,7 @@ fn published(contestant: &str, contenders: Contenders, work: Work) -> Vec<(&'sta
     let of_load = LONG.iter().find(|(published, ..)| *published == load);
     let columns = match sleeps {
         0 => of_load.map(|(_, wait_wake, throughput)| (*wait_wake, *throughput)),
-        1024 => Some(LONG_SLEEPING),
+        EVERY_SECTION => Some(LONG_SLEEPING),
         _ => None,
     };
     let usual = (load, sleeps) == (1, 0);
@@ -275,6 +301,7 @@ impl<L: Lock> Turn for Increment<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Options;
 
     #[test]
     fn published_figures_are_shown_with_the_measured_ones() {
@@ -284,6 +311,7 @@ mod tests {
             published.first().map(|(_, figure)| *figure)
         };
         assert_eq!(at("latchwork wait-wake", 36, 10, 0), Some(3_319_315.4));
+        assert_eq!(at("latchwork throughput", 36, 40, 0), Some(2_740_857.0));
         assert_eq!(at("glibc normal", 36, 1, 0), Some(3_966_738.9));
         assert_eq!(at("glibc normal", 36, 10, 0), None);
         assert_eq!(at("latchwork wait-wake", 36, 10, 1024), Some(17_801.8));
@@ -344,6 +372,53 @@ mod tests {
             .map(|(_, contenders)| contenders.tasks)
             .collect();
         assert_eq!(tasks, [2, 8]);
-        assert_eq!(sets(false).len(), 4 * (LOADS.len() + SLEEPS.len() - 1));
+        assert_eq!(sets(false).len(), 4);
+    }
+
+    #[test]
+    fn a_chosen_load_is_measured_in_every_way() {
+        let mut plan = Plan::tiny();
+        plan.quick = false;
+        plan.loads = vec![Load::Pauses(20), Load::Sleep];
+        let setups = setups(&plan, &[1, 8]);
+        for (load, sleeps) in [(20, 0), (USUAL_LOAD, EVERY_SECTION)] {
+            for kind in [Kind::Threads, Kind::Processes] {
+                for tasks in [1, 8] {
+                    let is_this = |(work, contenders): &&(Work, Contenders)| {
+                        (work.load, work.sleeps) == (load, sleeps)
+                            && (contenders.kind, contenders.tasks) == (kind, tasks)
+                    };
+                    assert_eq!(setups.iter().filter(is_this).count(), 1);
+                }
+            }
+        }
+        assert_eq!(setups.len(), 8);
+    }
+
+    #[test]
+    fn a_complete_run_has_all_loads_and_takes_less_than_half_an_hour() {
+        let options = Options::default();
+        let plan = Plan::new(&options).unwrap();
+        let tasks = contention::tasks(&plan, &mut Vec::new());
+        let setups = setups(&plan, &tasks);
+        for load in LOADS {
+            let is_this = |(work, contenders): &(Work, Contenders)| {
+                (work.load, work.sleeps) == (load, 0)
+                    && (contenders.kind, contenders.tasks) == (Kind::Threads, LONG_TASKS)
+            };
+            assert!(setups.iter().any(is_this), "{load}");
+        }
+        assert!(setups.iter().any(|(work, _)| work.sleeps == EVERY_SECTION));
+        let rows: usize = setups
+            .iter()
+            .map(|(_, contenders)| match contenders.kind {
+                Kind::Threads => PEERS.len(),
+                // All but those for the threads of one process.
+                _ => PEERS.len() - 4,
+            })
+            .sum();
+        // A window and half a window, each with a warm-up of an eighth of it.
+        let seconds = rows as f64 * 5.0 * (plan.window / 2).as_secs_f64() * 1.5 * 1.125;
+        assert!((1200.0..1800.0).contains(&seconds), "{seconds} s");
     }
 }

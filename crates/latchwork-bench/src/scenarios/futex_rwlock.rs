@@ -30,6 +30,13 @@ impl Scenario for FutexRwLock {
          tasks, and how evenly they are shared"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"TP-futex\" (W. Long, version 6 of the patch set, linux-kernel, 2017): `perf bench \
+             futex rwlock`",
+        )
+    }
+
     fn base(&self) -> &'static str {
         Peer::Glibc.name()
     }

@@ -39,6 +39,10 @@ impl Scenario for Heap {
         "allocate and free a block, 1 to N tasks at once; ns per pair as one task sees it"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        None
+    }
+
     fn base(&self) -> &'static str {
         "malloc"
     }
@@ -164,6 +168,7 @@ fn measured<H: heap::Heap>(
             Ok(Sample {
                 figure,
                 extra: vec![("page_faults", faults)],
+                timed: None,
             })
         }),
     }

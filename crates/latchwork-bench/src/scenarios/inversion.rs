@@ -25,7 +25,7 @@ use libc::c_int;
 use super::start::Start;
 use super::{Prepared, Scenario, contestants_at};
 use crate::contestant::Contestant;
-use crate::histogram::Durations;
+use crate::histogram::{Durations, Timed};
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -70,6 +70,13 @@ impl Scenario for Inversion {
     fn about(&self) -> &'static str {
         "a high-priority task of 5 ms period and a low-priority one share a lock, a medium-priority \
          load disturbs; the longest interval in us"
+    }
+
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
+             pages 9 and 10",
+        )
     }
 
     fn base(&self) -> &'static str {
@@ -148,15 +155,14 @@ impl Visitor for Periodic {
         Box::new(move || {
             let lock = placed(make()?)?;
             let intervals = self.run(&lock)?;
-            let mut extra = vec![
-                ("intervals", intervals.len() as f64),
-                ("interval_p50_us", intervals.percentile(50.0) / 1000.0),
-                ("interval_p99_us", intervals.percentile(99.0) / 1000.0),
-            ];
-            extra.extend(intervals.ranges());
             Ok(Sample {
                 figure: intervals.longest() / 1000.0,
-                extra,
+                extra: vec![("intervals", intervals.len() as f64)],
+                timed: Some(Timed {
+                    durations: intervals,
+                    of: "interval",
+                    unit: Unit::Us,
+                }),
             })
         })
     }

@@ -145,6 +145,13 @@ impl Scenario for MessageThroughput {
         "messages from one task to another, streaming or there and back, and among many; ns per message or round trip"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
+             pages 26 to 30",
+        )
+    }
+
     fn base(&self) -> &'static str {
         BASE
     }

@@ -60,6 +60,15 @@ pub(crate) fn plan(options: &Options, chosen: &[&dyn Scenario]) -> Result<Plan, 
             scenario: scenario.name(),
         });
     }
+    let of_loads = [
+        ("--load", !options.load.is_empty()),
+        ("--window", options.window.is_some()),
+    ];
+    if let Some((option, _)) = of_loads.iter().find(|(_, given)| *given)
+        && !chosen.iter().any(|scenario| scenario.varies_loads())
+    {
+        return Err(Error::NothingOfLoads { option });
+    }
     let mut known: Vec<&'static str> = Vec::new();
     for contestant in chosen.iter().flat_map(|scenario| scenario.contestants()) {
         if !known.contains(&contestant.name) {

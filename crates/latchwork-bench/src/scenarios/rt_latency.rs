@@ -22,7 +22,7 @@ use latchwork::time::Deadline;
 
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
-use crate::histogram::Durations;
+use crate::histogram::{Durations, Timed};
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -58,6 +58,10 @@ impl Scenario for RtLatency {
     fn about(&self) -> &'static str {
         "a task waits until the next millisecond by timed waits that time out; by how many us it is \
          late"
+    }
+
+    fn source(&self) -> Option<&'static str> {
+        Some("cyclictest (the package rt-tests): the lateness of periodic wake-ups")
     }
 
     fn base(&self) -> &'static str {
@@ -187,14 +191,14 @@ impl Timer {
             }
             Ok(late)
         })?;
-        let mut extra = vec![
-            ("late_p99_us", late.percentile(99.0) / 1000.0),
-            ("longest_us", late.longest() / 1000.0),
-        ];
-        extra.extend(late.ranges());
         Ok(Sample {
             figure: late.percentile(50.0) / 1000.0,
-            extra,
+            extra: Vec::new(),
+            timed: Some(Timed {
+                durations: late,
+                of: "lateness",
+                unit: Unit::Us,
+            }),
         })
     }
 }

@@ -19,11 +19,19 @@ pub(crate) trait Scenario: Sync {
     /// The work and the figure, in one line.
     fn about(&self) -> &'static str;
 
+    /// The published experiment that it repeats, and the pages or tables with it; `None` for one of Latchwork's own.
+    fn source(&self) -> Option<&'static str>;
+
     /// The contestant that ratios refer to.
     fn base(&self) -> &'static str;
 
     /// Whether `--tasks` applies.
     fn varies_tasks(&self) -> bool {
+        false
+    }
+
+    /// Whether `--load` and `--window` apply.
+    fn varies_loads(&self) -> bool {
         false
     }
 

@@ -47,6 +47,10 @@ impl Scenario for Vfs {
         "16 tasks create, unlink and close files of their own under one lock: semaphore against mutex; loops/s"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some("\"generic mutex subsystem\" (I. Molnár, linux-kernel, 2005): `test-mutex V 16 10`")
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC_SEM.name
     }
@@ -189,6 +193,7 @@ impl Workload {
                     ("cpu_percent", percent),
                     ("loops_per_cpu_percent", per_second / percent.max(0.01)),
                 ],
+                timed: None,
             })
         })
     }

@@ -69,6 +69,13 @@ impl Scenario for WaitWakeup {
         "two tasks hand three locks round, so that each waits for the other; ns per hand-over"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
+             pages 14 (right) and 22",
+        )
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC.name
     }

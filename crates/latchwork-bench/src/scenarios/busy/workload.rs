@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::start::Start;
-use crate::histogram::Durations;
+use crate::histogram::{Durations, Timed};
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
 use crate::peers::background::{Quota, Spinners};
@@ -182,9 +182,6 @@ impl Workload {
             Ok(Sample {
                 figure: all.percentile(99.0),
                 extra: vec![
-                    ("median_ns", all.percentile(50.0)),
-                    ("p9999_ns", all.percentile(99.99)),
-                    ("longest_us", all.longest() / 1000.0),
                     ("ops_per_second", operations / seconds),
                     ("ops_per_cpu_second", operations / used.max(1e-6)),
                     (
@@ -192,6 +189,11 @@ impl Workload {
                         100.0 * used / seconds / machine::cpus().len() as f64,
                     ),
                 ],
+                timed: Some(Timed {
+                    durations: all,
+                    of: "operation",
+                    unit: Unit::Ns,
+                }),
             })
         })
     }

@@ -160,7 +160,11 @@ fn sampler(
             Way::Check => vec![("findings", run.findings()?)],
             _ => Vec::new(),
         };
-        Ok(Sample { figure, extra })
+        Ok(Sample {
+            figure,
+            extra,
+            timed: None,
+        })
     })
 }
 

@@ -237,6 +237,13 @@ impl Scenario for FineGrained {
          giant-lock: with one lock of the benchmark's around each operation"
     }
 
+    fn source(&self) -> Option<&'static str> {
+        Some(
+            "\"One Step Towards Fine Grained Locking\" (S. Huber, RTEMS ticket 2273): the \
+             benchmark tmfine01",
+        )
+    }
+
     fn base(&self) -> &'static str {
         locks::GLIBC.name
     }

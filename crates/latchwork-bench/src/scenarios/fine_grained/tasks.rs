@@ -87,6 +87,7 @@ pub(super) fn measure<W: Work>(work: &W, task_set: TaskSet) -> io::Result<Sample
     Ok(Sample {
         figure: operations / seconds,
         extra,
+        timed: None,
     })
 }
 

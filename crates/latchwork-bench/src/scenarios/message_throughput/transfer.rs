@@ -38,6 +38,7 @@ pub(super) fn sampler<M: MessageQueue>(exchange: Exchange, sample: Duration) -> 
             Mode::Stream => Sample {
                 figure,
                 extra: vec![("mb_per_s", size as f64 / figure * 1000.0)],
+                timed: None,
             },
             Mode::RoundTrip => figure.into(),
         })
