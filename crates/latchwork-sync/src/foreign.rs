@@ -6,6 +6,7 @@
 
 use crate::TaskError;
 pub use crate::condvar::steps::{Awake, Call, Pause, nap_in_region};
+use crate::mutex::throughput::{Acquisition, Released};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
     RawError, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished, WaitMode,
@@ -191,6 +192,59 @@ pub(crate) fn robust_status(
         // This task holds it: for `Try` that is no deadlock.
         Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
         Err(error) => error.error_number(),
+    }
+}
+
+/// A throughput lock of either form: its calls say what they did.
+pub trait TracedLock: ForeignLock {
+    /// As [`ForeignLock::lock`] without a time limit; `acquisition` is written if the task has the lock.
+    fn lock_traced(&self, acquisition: &mut Acquisition) -> c_int;
+    /// As [`ForeignLock::unlock`].
+    ///
+    /// # Errors
+    /// The error number.
+    ///
+    /// # Safety
+    /// As for [`ForeignLock::unlock`].
+    unsafe fn unlock_traced(&self) -> Result<Released, c_int>;
+}
+
+impl<S: Sharing> TracedLock for Throughput<S> {
+    fn lock_traced(&self, acquisition: &mut Acquisition) -> c_int {
+        if self.is_owned_by_me() {
+            return EDEADLK;
+        }
+        *acquisition = self.acquire_traced();
+        0
+    }
+
+    unsafe fn unlock_traced(&self) -> Result<Released, c_int> {
+        if !self.is_owned_by_me() {
+            return Err(EPERM);
+        }
+        // SAFETY: the word names this task as the owner.
+        Ok(unsafe { self.release_traced() })
+    }
+}
+
+impl<S: Sharing> TracedLock for Robust<Throughput<S>> {
+    fn lock_traced(&self, acquisition: &mut Acquisition) -> c_int {
+        let mut how = *acquisition;
+        // SAFETY: a C lock does not move while it is held, as its manual requires.
+        let taken = unsafe { self.acquire_traced(&mut how) };
+        if taken.is_ok() {
+            *acquisition = how;
+        }
+        let died = taken.map(|taken| taken == Acquired::OwnerDied);
+        robust_status(died, ForeignLock::address(self), Blocking::Forever)
+    }
+
+    unsafe fn unlock_traced(&self) -> Result<Released, c_int> {
+        if !self.is_owned_by_me() {
+            return Err(EPERM);
+        }
+        // SAFETY: the word names this task as the owner.
+        Ok(unsafe { self.unlock_raw_traced() })
     }
 }
 

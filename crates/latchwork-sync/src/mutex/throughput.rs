@@ -192,5 +192,11 @@ pub use lock::Throughput;
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
-pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
-pub(super) use words::{DEFAULT, Words, is_not_in_process, release_contended, take};
+#[doc(hidden)]
+pub use trace::Tally;
+pub use trace::{Acquisition, Counting, Entry, Event, Released, Uncounted};
+#[cfg(all(feature = "foreign", not(loom)))]
+pub(super) use words::DEFAULT;
+#[cfg(not(loom))]
+pub(super) use words::stored_threshold;
+pub(super) use words::{Words, is_not_in_process, release_contended, take};

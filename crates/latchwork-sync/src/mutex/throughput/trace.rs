@@ -27,10 +27,21 @@ pub struct Acquisition {
 }
 
 impl Acquisition {
-    pub(super) const FREE: Self = Self {
+    pub(in crate::mutex) const FREE: Self = Self {
         entry: Entry::Free,
         sleeps: 0,
     };
+}
+
+/// What an unlock did for the tasks that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// No task slept on the lock: the unlock freed it. (A task that polls, or that sleeps in the queue, may take it.)
+    NoSleeper,
+    /// A task slept on the lock, or was about to: the unlock freed it, and woke all that slept there.
+    Woke,
+    /// A task had waited for too long: the unlock reserved the lock for it, past all newcomers, and woke one sleeper.
+    HandedOff,
 }
 
 /// The events that are counted.
@@ -74,6 +85,26 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     fn foreign(&self) -> Option<&Foreign> {
         None
     }
+}
+
+/// Counters of a robust lock: [`Uncounted`] or [`Counters`].
+#[doc(hidden)]
+pub trait Tally: Counting {
+    /// No event has happened.
+    const NEW: Self;
+}
+
+impl Tally for Uncounted {
+    const NEW: Self = Self;
+}
+
+#[cfg(not(loom))]
+impl Tally for Counters {
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "each use is a new value, as of a constructor"
+    )]
+    const NEW: Self = Self::new();
 }
 
 /// No counters: they take no memory and no time.
