@@ -195,14 +195,19 @@ pub(crate) fn robust_status(
     }
 }
 
-/// A throughput lock of either form: its calls say what they did.
+/// What a traced lock call has taken.
+pub struct Traced {
+    pub acquisition: Acquisition,
+    /// 0, or `EOWNERDEAD`.
+    pub status: c_int,
+}
+
+/// A throughput lock of either form: its calls say how they went. Errors are error numbers.
+#[expect(clippy::missing_errors_doc)]
 pub trait TracedLock: ForeignLock {
-    /// As [`ForeignLock::lock`] without a time limit; `acquisition` is written if the task has the lock.
-    fn lock_traced(&self, acquisition: &mut Acquisition) -> c_int;
+    /// As [`ForeignLock::lock`], without a time limit.
+    fn lock_traced(&self) -> Result<Traced, c_int>;
     /// As [`ForeignLock::unlock`].
-    ///
-    /// # Errors
-    /// The error number.
     ///
     /// # Safety
     /// As for [`ForeignLock::unlock`].
@@ -210,12 +215,16 @@ pub trait TracedLock: ForeignLock {
 }
 
 impl<S: Sharing> TracedLock for Throughput<S> {
-    fn lock_traced(&self, acquisition: &mut Acquisition) -> c_int {
+    fn lock_traced(&self) -> Result<Traced, c_int> {
         if self.is_owned_by_me() {
-            return EDEADLK;
+            return Err(EDEADLK);
         }
-        *acquisition = self.acquire_traced();
-        0
+        let acquisition = self.acquire_traced();
+        let status = 0;
+        Ok(Traced {
+            acquisition,
+            status,
+        })
     }
 
     unsafe fn unlock_traced(&self) -> Result<Released, c_int> {
@@ -228,15 +237,18 @@ impl<S: Sharing> TracedLock for Throughput<S> {
 }
 
 impl<S: Sharing> TracedLock for Robust<Throughput<S>> {
-    fn lock_traced(&self, acquisition: &mut Acquisition) -> c_int {
-        let mut how = *acquisition;
+    fn lock_traced(&self) -> Result<Traced, c_int> {
         // SAFETY: a C lock does not move while it is held, as its manual requires.
-        let taken = unsafe { self.acquire_traced(&mut how) };
-        if taken.is_ok() {
-            *acquisition = how;
-        }
+        let (taken, acquisition) = unsafe { self.acquire_traced() };
+        let is_taken = taken.is_ok();
         let died = taken.map(|taken| taken == Acquired::OwnerDied);
-        robust_status(died, ForeignLock::address(self), Blocking::Forever)
+        let status = robust_status(died, ForeignLock::address(self), Blocking::Forever);
+        is_taken
+            .then_some(Traced {
+                acquisition,
+                status,
+            })
+            .ok_or(status)
     }
 
     unsafe fn unlock_traced(&self) -> Result<Released, c_int> {

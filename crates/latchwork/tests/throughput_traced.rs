@@ -112,7 +112,16 @@ fn a_hand_off_shows_in_the_unlock_and_in_the_lock() {
 fn a_wake_up_shows_in_the_unlock_and_in_the_lock() {
     let _watchdog = Watchdog::start("wake-up".into());
     let both = (Released::Woke, Entry::TopWaiter);
-    assert_eq!(with_a_sleeper(pin!(counted(None)).as_ref()), both);
+    // A waiter whose nap ends in the middle of the unlock is handed the lock.
+    let woken = (0..20).any(|_| {
+        let seen = with_a_sleeper(pin!(counted(None)).as_ref());
+        assert!(
+            seen == both || seen == (Released::HandedOff, Entry::HandedOff),
+            "{seen:?}"
+        );
+        seen == both
+    });
+    assert!(woken, "no sleeper was woken");
     let robust = pin!(robust_counted(None));
     assert_eq!(with_a_sleeper(robust.as_ref()), both);
     assert_eq!(robust.count(Event::TopWaiter), 1);

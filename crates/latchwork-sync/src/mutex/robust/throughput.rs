@@ -266,25 +266,27 @@ impl<T: ?Sized, S: Sharing, C: Tally> RobustGuard<'_, T, Throughput<S, C>> {
 /// Without guards, for C.
 #[cfg(all(feature = "foreign", not(loom)))]
 impl<S: Sharing, C: Tally> Robust<Throughput<S, C>> {
-    /// As [`Self::acquire_in_budget`], and reports how the lock was taken.
+    /// As [`Self::acquire_in_budget`], and returns how the lock was taken, if it was.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
     pub(crate) unsafe fn acquire_traced(
         &self,
-        acquisition: &mut Acquisition,
-    ) -> super::ops::Taken<core::convert::Infallible> {
-        *acquisition = Acquisition::FREE;
+    ) -> (super::ops::Taken<core::convert::Infallible>, Acquisition) {
+        let mut acquisition = Acquisition::FREE;
         // SAFETY: the same contract.
-        unsafe {
-            if self.acquire_free().is_some() {
-                return Ok(super::Acquired::Clean);
+        let taken = unsafe {
+            match self.acquire_free() {
+                Some(_) => Ok(super::Acquired::Clean),
+                None => {
+                    self.acquire_in_budget_by(WaitMode::FOREVER, |node, counts, me, wait_mode| {
+                        acquisition = take_traced(node, counts, me, wait_mode)?;
+                        Ok(())
+                    })
+                }
             }
-            self.acquire_in_budget_by(WaitMode::FOREVER, |node, counts, me, wait_mode| {
-                *acquisition = take_traced(node, counts, me, wait_mode)?;
-                Ok(())
-            })
-        }
+        };
+        (taken, acquisition)
     }
 
     /// As [`Self::unlock_raw`], and returns what that did for the waiters.

@@ -36,11 +36,13 @@ impl Acquisition {
 /// What an unlock did for the tasks that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// No task slept on the lock: the unlock freed it. (A task that polls, or that sleeps in the queue, may take it.)
+    /// The lock was not marked: no task slept on it, and the unlock freed it. (A task that polls may take it.)
     NoSleeper,
-    /// A task slept on the lock, or was about to: the unlock freed it, and woke all that slept there.
+    /// The lock was marked as one on which tasks may sleep: the unlock freed it, and woke all that slept on it. (There
+    /// may be none: the waiter had not gone to sleep yet, or had given up; or data of a dead owner was passed on.)
     Woke,
-    /// A task had waited for too long: the unlock reserved the lock for it, past all newcomers, and woke one sleeper.
+    /// A task had waited for too long: the unlock reserved the lock for it, past all newcomers, and woke one sleeper, if
+    /// there was one.
     HandedOff,
 }
 
