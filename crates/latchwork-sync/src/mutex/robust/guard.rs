@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::failure::{LockFailure, lock_error, methods_of_owner_died};
-use super::lock::Take;
+use super::ops::Take;
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::edit::Edit;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::ops::{
-    Acquired, CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RawError, RobustProtocol, Taken,
+    Acquired, CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RawError, RobustProtocol, Take, Taken,
 };
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::mutex::throughput::{Counting, Event, Tally};
@@ -14,17 +14,6 @@ use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
-
-/// How a call takes the word of a lock: [`RobustOps::take`](super::RobustOps::take), or that and more.
-pub(super) trait Take<P: RobustProtocol>:
-    FnOnce(&Node, &P::Counts, Me, WaitMode) -> Result<(), RawError<P::Fault>>
-{
-}
-
-impl<P: RobustProtocol, F> Take<P> for F where
-    F: FnOnce(&Node, &P::Counts, Me, WaitMode) -> Result<(), RawError<P::Fault>>
-{
-}
 
 /// The robust form of a protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex).
 ///
@@ -39,6 +28,9 @@ impl<P: RobustProtocol, F> Take<P> for F where
 /// | [`Inherit`](crate::mutex::Inherit) | [`Mutex::robust_inherit`](crate::mutex::Mutex::robust_inherit) | real-time tasks: the owner runs at the priority of its waiters |
 /// | [`Protect`](crate::mutex::Protect) | [`Mutex::robust_protect`](crate::mutex::Mutex::robust_protect) | real-time tasks: the owner runs at a ceiling |
 /// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::robust_throughput`](crate::mutex::Mutex::robust_throughput) | many tasks, short critical sections |
+///
+/// A robust throughput lock has what the plain one has: [`lock_traced`](crate::mutex::Mutex#method.lock_traced), a
+/// threshold ([`hand_off_after`](Self::hand_off_after)), and counters ([`counted`](Self::counted), of 104 bytes).
 ///
 /// A failure of the protocol is reported as [`LockError::Refused`](crate::mutex::LockError::Refused).
 ///

@@ -86,6 +86,17 @@ pub unsafe trait RobustOps: Protocol {
 pub trait RobustProtocol: RobustOps {}
 impl<P: RobustOps> RobustProtocol for P {}
 
+/// How a call takes the word of a lock: [`RobustOps::take`], or that and more.
+pub(super) trait Take<P: RobustProtocol>:
+    FnOnce(&Node, &P::Counts, Me, WaitMode) -> Result<(), RawError<P::Fault>>
+{
+}
+
+impl<P: RobustProtocol, F> Take<P> for F where
+    F: FnOnce(&Node, &P::Counts, Me, WaitMode) -> Result<(), RawError<P::Fault>>
+{
+}
+
 /// How a robust lock was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
