@@ -203,7 +203,6 @@ pub struct Traced {
 }
 
 /// A throughput lock of either form: its calls say how they went. Errors are error numbers.
-#[expect(clippy::missing_errors_doc)]
 pub trait TracedLock: ForeignLock {
     /// As [`ForeignLock::lock`], without a time limit.
     fn lock_traced(&self) -> Result<Traced, c_int>;

@@ -199,6 +199,8 @@ impl<S: Sharing, C: Tally> Robust<Throughput<S, C>> {
     }
 }
 
+type TracedResult<'a, T, P> = Result<(RobustGuard<'a, T, P>, Acquisition), LockError<'a, T, P>>;
+
 impl<T: ?Sized, S: Sharing, C: Tally> Mutex<T, Robust<Throughput<S, C>>> {
     /// As [`lock`](Self::lock), and returns how the lock was taken.
     ///
@@ -218,12 +220,7 @@ impl<T: ?Sized, S: Sharing, C: Tally> Mutex<T, Robust<Throughput<S, C>>> {
     /// # Errors
     /// As of [`lock`](Self::lock). A lock that is taken from a dead owner comes without the account.
     #[track_caller]
-    pub fn lock_traced(
-        self: Pin<&Self>,
-    ) -> Result<
-        (RobustGuard<'_, T, Throughput<S, C>>, Acquisition),
-        LockError<'_, T, Throughput<S, C>>,
-    > {
+    pub fn lock_traced(self: Pin<&Self>) -> TracedResult<'_, T, Throughput<S, C>> {
         let acquisition = Cell::new(Acquisition::FREE);
         let guard = self.lock_by(|node, counts, me, wait_mode| {
             acquisition.set(take_traced(node, counts, me, wait_mode)?);
