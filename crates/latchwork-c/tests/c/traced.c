@@ -7,14 +7,14 @@
 
 #define WAITERS 0x80000000u
 
-/* What a waiter is told. It sets the bit in the word when it is about to sleep. */
+/* What a waiter is told. It sets the bit in the word when it is about to sleep, and requests a hand-off before that. */
 struct wait {
 	void *mutex;
 	struct lw_tp_acquisition how;
 	int released;
 };
 
-#define TEST(name, initializer)                                                                       \
+#define TEST(name, initializer, request)                                                              \
 	static void *name##_waits(void *argument)                                                     \
 	{                                                                                             \
 		struct wait *wait = (struct wait *)argument;                                          \
@@ -23,8 +23,8 @@ struct wait {
 		CHECK_IS(lw_mutex_unlock_traced(mutex, &wait->released), 0);                          \
 		return NULL;                                                                          \
 	}                                                                                             \
-	/* What the unlock said, with a task that waits. */                                           \
-	static int name##_unlocked(name##_t *mutex, struct wait *wait)                                \
+	/* What the unlock said, with a task that waits and, if "requests", has requested the hand-off. */ \
+	static int name##_unlocked(name##_t *mutex, struct wait *wait, uint32_t requests)             \
 	{                                                                                             \
 		struct lw_tp_acquisition how = {9, 9};                                                \
 		int released = 9;                                                                     \
@@ -35,7 +35,8 @@ struct wait {
 		CHECK_IS(how.entry, LW_TP_ENTRY_FREE);                                                \
 		CHECK_IS(how.sleeps, 0);                                                              \
 		waiter = start(name##_waits, wait);                                                   \
-		while (!(__atomic_load_n(&mutex->lw_word, __ATOMIC_RELAXED) & WAITERS))               \
+		while (!(__atomic_load_n(&mutex->lw_word, __ATOMIC_RELAXED) & WAITERS) ||             \
+		       __atomic_load_n(&mutex->request, __ATOMIC_RELAXED) != requests)                \
 			sleep_ms(1);                                                                  \
 		CHECK_IS(lw_mutex_unlock_traced(mutex, &released), 0);                                \
 		join(waiter);                                                                         \
@@ -58,13 +59,13 @@ struct wait {
 		name##_t made;                                                                        \
 		int released = 9, attempt;                                                            \
 														\
-		/* Handed off: the request is set before the bit. */                                  \
-		CHECK_IS(name##_unlocked(&at_once, &wait), LW_TP_RELEASED_HANDED_OFF);                \
+		/* Handed off, as was requested. */                                                   \
+		CHECK_IS(name##_unlocked(&at_once, &wait, 1), LW_TP_RELEASED_HANDED_OFF);             \
 		CHECK_IS(wait.how.entry, LW_TP_ENTRY_HANDED_OFF);                                     \
 		/* Woken, unless the waiter sets its bit in the middle of the unlock: then it is handed off. */ \
 		for (attempt = 0; released != LW_TP_RELEASED_WOKE; attempt++) {                       \
 			CHECK(attempt < 20);                                                          \
-			released = name##_unlocked(&never, &wait);                                    \
+			released = name##_unlocked(&never, &wait, 0);                                 \
 			CHECK(wait.how.sleeps > 0);                                                   \
 			CHECK_IS(wait.how.entry, released == LW_TP_RELEASED_WOKE ?                    \
 							 LW_TP_ENTRY_TOP_WAITER :                     \
@@ -91,9 +92,9 @@ struct wait {
 		CHECK_IS(lw_mutex_unlock_traced(&made, &released), EPERM);                            \
 		CHECK_IS(lw_mutex_destroy(&made), 0);                                                 \
 	}
-TEST(lw_tp_mutex, LW_TP_MUTEX_HAND_OFF_INITIALIZER)
-TEST(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER)
-TEST(lw_robust_tp_mutex, LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER)
+TEST(lw_tp_mutex, LW_TP_MUTEX_HAND_OFF_INITIALIZER, lw_request)
+TEST(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER, lw_request)
+TEST(lw_robust_tp_mutex, LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER, lw_extra)
 
 static lw_robust_tp_mutex_t robust = LW_ROBUST_TP_MUTEX_INITIALIZER;
 

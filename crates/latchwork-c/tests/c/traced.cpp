@@ -1,10 +1,22 @@
 // The C++ classes of throughput mutexes: traced calls, and thresholds.
 #include <cerrno>
+#include <cstdio>
 #include <thread>
 
 #include "latchwork.hpp"
 
 #include "check.h"
+
+template <class Native>
+static uint32_t requests(const Native *mutex)
+{
+	return __atomic_load_n(&mutex->lw_request, __ATOMIC_RELAXED);
+}
+template <>
+uint32_t requests(const lw_robust_tp_mutex_t *mutex)
+{
+	return __atomic_load_n(&mutex->lw_extra, __ATOMIC_RELAXED);
+}
 
 template <class Mutex>
 static void traced(Mutex &mutex)
@@ -16,8 +28,9 @@ static void traced(Mutex &mutex)
 		waited = mutex.lock_traced();
 		mutex.unlock();
 	});
-	// It requests the hand-off at once, and then sets the bit.
-	while (!(__atomic_load_n(&mutex.native_handle()->lw_word, __ATOMIC_RELAXED) & 0x80000000u))
+	// It requests the hand-off, and has set the bit that shows it.
+	while (!(__atomic_load_n(&mutex.native_handle()->lw_word, __ATOMIC_RELAXED) & 0x80000000u) ||
+	       requests(mutex.native_handle()) == 0)
 		sleep_ms(1);
 	CHECK_IS(mutex.unlock_traced(), LW_TP_RELEASED_HANDED_OFF);
 	waiter.join();
