@@ -177,7 +177,7 @@
 //!
 //! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_throughput.rs` (two and three tasks,
 //! hand-off, bound 4, deadlines, gates that are taken away, negative twins), `tests/throughput.rs` (bounds 3 and 6),
-//! `tests/mutex.rs`. The models leave out polls, turns, and the check whether the owner runs.
+//! `tests/throughput_traced.rs` (what calls say of themselves), `tests/mutex.rs`. The models leave out polls, turns, and the check whether the owner runs.
 
 mod contended;
 mod gate;
