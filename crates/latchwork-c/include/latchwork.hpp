@@ -169,7 +169,7 @@ public:
 	using native_handle_type = Native *;
 
 	constexpr basic_mutex() noexcept = default;
-	/* From an initialiser of the C header: a ceiling, for instance. */
+	/* From an initialiser of the C header: a ceiling or a threshold, for instance. */
 	constexpr explicit basic_mutex(const Native &native) noexcept : native_(native) {}
 	basic_mutex(const basic_mutex &) = delete;
 	basic_mutex &operator=(const basic_mutex &) = delete;
@@ -201,6 +201,31 @@ public:
 				return detail::check(detail::robustness<Native>::unlock_inconsistent(native_));
 		}
 		detail::check(lw_mutex_unlock(&native_));
+	}
+	/* Of throughput mutexes: lock(), and how it went. */
+	template <class Kind = Native>
+	struct lw_tp_acquisition lock_traced() LW__ATTRIBUTE(acquire_capability())
+	{
+		struct lw_tp_acquisition how = {};
+		detail::taken(native_, lw_mutex_lock_traced(static_cast<Kind *>(&native_), &how));
+		return how;
+	}
+	/*
+	 * Of throughput mutexes: unlock(), and LW_TP_RELEASED_... (If data stays inconsistent, one sleeper is woken, and
+	 * the result is LW_TP_RELEASED_WOKE.)
+	 */
+	template <class Kind = Native>
+	int unlock_traced() LW__ATTRIBUTE(release_capability())
+	{
+		int released = LW_TP_RELEASED_WOKE;
+		if constexpr (detail::robustness<Kind>::exists) {
+			if (LW__UNLIKELY(detail::robustness<Kind>::is_inconsistent(native_))) {
+				detail::check(detail::robustness<Kind>::unlock_inconsistent(native_));
+				return released;
+			}
+		}
+		detail::check(lw_mutex_unlock_traced(static_cast<Kind *>(&native_), &released));
+		return released;
 	}
 	native_handle_type native_handle() noexcept { return &native_; }
 

@@ -8,7 +8,8 @@ use core::pin::Pin;
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::condvar::Condvar;
-use latchwork::foreign::{self, Blocking, ForeignLock};
+use latchwork::foreign::{self, Blocking, ForeignLock, TracedLock};
+use latchwork::mutex::throughput::{Acquisition, Entry, Released};
 use latchwork::mutex::{
     Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, Unfinished, WaitWake,
 };
@@ -115,6 +116,91 @@ unsafe extern "C" fn lw__unlock(mutex: *mut c_void, kind: u32) -> c_int {
             Some(_) if matches!(kind & !SHARED, 0 | 6) => EPERM,
             Some(lock) => lock.unlock(),
         }
+    }
+}
+
+/// The throughput lock of this kind at an address.
+///
+/// # Safety
+/// As for [`at`].
+unsafe fn traced_at<'a>(address: *const c_void, kind: u32) -> Option<&'a dyn TracedLock> {
+    macro_rules! lock {
+        ($type:ty) => {
+            // SAFETY: by the caller's contract.
+            unsafe { at::<$type>(address) }.map(|lock| lock as &dyn TracedLock)
+        };
+    }
+    match kind {
+        1 => lock!(Throughput),
+        9 => lock!(Throughput<Shared>),
+        17 => lock!(Robust<Throughput<Shared>>),
+        _ => None,
+    }
+}
+
+/// `struct lw_tp_acquisition`.
+#[repr(C)]
+struct TpAcquisition {
+    entry: u32,
+    sleeps: u32,
+}
+
+/// Writes to `how` if the caller has the lock after the call.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__lock_traced(
+    mutex: *mut c_void,
+    kind: u32,
+    how: *mut TpAcquisition,
+) -> c_int {
+    // SAFETY: the caller passes the address of a lock of this kind.
+    let Some(lock) = (unsafe { traced_at(mutex, kind) }) else {
+        return EINVAL;
+    };
+    // SAFETY: null, or a pointer to the caller's variable.
+    let Some(how) = (unsafe { how.as_mut() }) else {
+        return EINVAL;
+    };
+    match lock.lock_traced() {
+        Ok(taken) => {
+            let Acquisition { entry, sleeps } = taken.acquisition;
+            let entry = match entry {
+                Entry::Free => 0,
+                Entry::Stolen => 1,
+                Entry::TopWaiter => 2,
+                Entry::HandedOff => 3,
+            };
+            *how = TpAcquisition { entry, sleeps };
+            taken.status
+        }
+        Err(error) => error,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__unlock_traced(
+    mutex: *mut c_void,
+    kind: u32,
+    released: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller passes the address of a lock of this kind.
+    let Some(lock) = (unsafe { traced_at(mutex, kind) }) else {
+        return EINVAL;
+    };
+    // SAFETY: null, or a pointer to the caller's variable.
+    let Some(released) = (unsafe { released.as_mut() }) else {
+        return EINVAL;
+    };
+    // SAFETY: the lock checks that the caller holds it.
+    match unsafe { lock.unlock_traced() } {
+        Ok(what) => {
+            *released = match what {
+                Released::NoSleeper => 0,
+                Released::Woke => 1,
+                Released::HandedOff => 2,
+            };
+            0
+        }
+        Err(error) => error,
     }
 }
 

@@ -85,6 +85,13 @@ fn owner_deaths_are_reported_and_forked_children_hold_no_locks() {
 }
 
 #[test]
+fn throughput_mutexes_say_how_they_are_taken_and_released() {
+    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
+    check("traced.c", &hows, GNU, "traced");
+    check("traced.cpp", &[GPP, CLANGPP], &[], "traced");
+}
+
+#[test]
 fn cpp_classes_serve_the_standard_library() {
     check("raii.cpp", &[GPP, CLANGPP], &[], "held");
 }

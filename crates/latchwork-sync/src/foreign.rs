@@ -6,6 +6,7 @@
 
 use crate::TaskError;
 pub use crate::condvar::steps::{Awake, Call, Pause, nap_in_region};
+use crate::mutex::throughput::{Acquisition, Released};
 use crate::mutex::{
     Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Protect, ProtectFault, Protocol,
     RawError, RecursiveMutex, Robust, RobustProtocol, SleepPlace, Throughput, Unfinished, WaitMode,
@@ -191,6 +192,70 @@ pub(crate) fn robust_status(
         // This task holds it: for `Try` that is no deadlock.
         Err(RawError::Deadlock) if blocking == Blocking::Try => EBUSY,
         Err(error) => error.error_number(),
+    }
+}
+
+/// What a traced lock call has taken.
+pub struct Traced {
+    pub acquisition: Acquisition,
+    /// 0, or `EOWNERDEAD`.
+    pub status: c_int,
+}
+
+/// A throughput lock of either form: its calls say how they went. Errors are error numbers.
+pub trait TracedLock: ForeignLock {
+    /// As [`ForeignLock::lock`], without a time limit.
+    fn lock_traced(&self) -> Result<Traced, c_int>;
+    /// As [`ForeignLock::unlock`].
+    ///
+    /// # Safety
+    /// As for [`ForeignLock::unlock`].
+    unsafe fn unlock_traced(&self) -> Result<Released, c_int>;
+}
+
+impl<S: Sharing> TracedLock for Throughput<S> {
+    fn lock_traced(&self) -> Result<Traced, c_int> {
+        if self.is_owned_by_me() {
+            return Err(EDEADLK);
+        }
+        let acquisition = self.acquire_traced();
+        let status = 0;
+        Ok(Traced {
+            acquisition,
+            status,
+        })
+    }
+
+    unsafe fn unlock_traced(&self) -> Result<Released, c_int> {
+        if !self.is_owned_by_me() {
+            return Err(EPERM);
+        }
+        // SAFETY: the word names this task as the owner.
+        Ok(unsafe { self.release_traced() })
+    }
+}
+
+impl<S: Sharing> TracedLock for Robust<Throughput<S>> {
+    fn lock_traced(&self) -> Result<Traced, c_int> {
+        // SAFETY: a C lock does not move while it is held, as its manual requires.
+        let (taken, acquisition) = unsafe { self.acquire_traced() };
+        let is_taken = taken.is_ok();
+        let died = taken.map(|taken| taken == Acquired::OwnerDied);
+        let status = robust_status(died, ForeignLock::address(self), Blocking::Forever);
+        is_taken
+            .then_some(Traced {
+                acquisition,
+                status,
+            })
+            .ok_or(status)
+    }
+
+    unsafe fn unlock_traced(&self) -> Result<Released, c_int> {
+        if !self.is_owned_by_me() {
+            return Err(EPERM);
+        }
+        // SAFETY: the word names this task as the owner.
+        Ok(unsafe { self.unlock_raw_traced() })
     }
 }
 

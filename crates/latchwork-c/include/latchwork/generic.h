@@ -32,6 +32,8 @@
 #define LW__ROBUST_MUTEXES(X, q, op)                                                                  \
 	X(q, lw_robust_mutex, op), X(q, lw_robust_tp_mutex, op), X(q, lw_robust_pi_mutex, op),        \
 		X(q, lw_robust_pp_mutex, op)
+#define LW__TP_MUTEXES(X, q, op)                                                                      \
+	X(q, lw_tp_mutex, op), X(q, lw_shared_tp_mutex, op), X(q, lw_robust_tp_mutex, op)
 #define LW__MUTEXES(X, q, op)                                                                         \
 	LW__INTERRUPTIBLE_MUTEXES(X, q, op), X(q, lw_pi_mutex, op), X(q, lw_shared_pi_mutex, op),     \
 		X(q, lw_plain_pi_mutex, op), X(q, lw_shared_plain_pi_mutex, op),                      \
@@ -55,6 +57,11 @@
 #define lw_mutex_unlock(m) LW__MUTEX(unlock, m, m)
 #define lw_mutex_is_locked(m)                                                                         \
 	LW__LOOK_BY_KIND(LW__MUTEXES, is_locked, "lw_mutex_is_locked() takes a pointer to a mutex", m, m)
+#define LW__TP_MUTEX(op, ...)                                                                         \
+	LW__BY_KIND(LW__TP_MUTEXES, op, "lw_mutex_" #op "() takes a pointer to a throughput mutex", __VA_ARGS__)
+#define lw_mutex_init_hand_off(m, microseconds) LW__TP_MUTEX(init_hand_off, m, m, microseconds)
+#define lw_mutex_lock_traced(m, how) LW__TP_MUTEX(lock_traced, m, m, how)
+#define lw_mutex_unlock_traced(m, released) LW__TP_MUTEX(unlock_traced, m, m, released)
 #define LW__ROBUST_MUTEX(op, m)                                                                       \
 	LW__BY_KIND(LW__ROBUST_MUTEXES, op, "lw_mutex_" #op "() takes a pointer to a robust mutex", m, m)
 #define lw_mutex_consistent(m) LW__ROBUST_MUTEX(consistent, m)

@@ -38,6 +38,11 @@
 	LW__MUTEX(setprioceiling, name, (name##_t * mutex, int ceiling, int *old), (mutex, ceiling, old), )
 #define LW__INTERRUPTED(name)                                                                         \
 	LW__MUTEX(lock_interruptible, name, (name##_t * mutex), (mutex), LW_TRY_ACQUIRE(*mutex))
+#define LW__TRACES(name)                                                                              \
+	LW__MUTEX(init_hand_off, name, (name##_t * mutex, uint32_t microseconds), (mutex, microseconds), ) \
+	LW__MUTEX(lock_traced, name, (name##_t * mutex, struct lw_tp_acquisition *how), (mutex, how), \
+		  LW_ACQUIRE(*mutex))                                                                 \
+	LW__MUTEX(unlock_traced, name, (name##_t * mutex, int *released), (mutex, released), LW_RELEASE(*mutex))
 #define LW__RECOVERS(name)                                                                            \
 	LW__MUTEX(consistent, name, (name##_t * mutex), (mutex), )                                    \
 	LW__MUTEX(unlock_inconsistent, name, (name##_t * mutex), (mutex), LW_RELEASE(*mutex))
@@ -97,6 +102,10 @@ LW__BOTH_WITH_CEILING(lw_shared_pp_mutex, LW_PROTECT + LW_SHARED)
 LW__BOTH_WITH_CEILING(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
 LW__SETS_CEILING(lw_pp_mutex)
 LW__SETS_CEILING(lw_shared_pp_mutex)
+
+LW__TRACES(lw_tp_mutex)
+LW__TRACES(lw_shared_tp_mutex)
+LW__TRACES(lw_robust_tp_mutex)
 
 LW__INTERRUPTED(lw_shared_mutex)
 LW__INTERRUPTED(lw_tp_mutex)

@@ -52,6 +52,10 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	LW_INLINE int name##_getprioceiling(const name##_t *mutex, int *ceiling);
 #define LW__DECLARE_INTERRUPTIBLE(name)                                                               \
 	LW_INLINE int name##_lock_interruptible(name##_t *mutex) LW_TRY_ACQUIRE(*mutex);
+#define LW__DECLARE_TRACED(name)                                                                      \
+	LW_INLINE int name##_init_hand_off(name##_t *mutex, uint32_t microseconds);                   \
+	LW_INLINE int name##_lock_traced(name##_t *mutex, struct lw_tp_acquisition *how) LW_ACQUIRE(*mutex); \
+	LW_INLINE int name##_unlock_traced(name##_t *mutex, int *released) LW_RELEASE(*mutex);
 #define LW__DECLARE_CONSISTENT(name)                                                                  \
 	LW_INLINE int name##_consistent(name##_t *mutex);                                             \
 	LW_INLINE int name##_unlock_inconsistent(name##_t *mutex) LW_RELEASE(*mutex);
@@ -129,6 +133,32 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 			return 0;                                                                     \
 		return lw__lock(mutex, kind, LW__INTERRUPTIBLE, 0);                                   \
 	}
+#define LW__DEFINE_TRACED(name, kind, initializer, take, give)                                        \
+	LW_INLINE LW_UNCHECKED int name##_init_hand_off(name##_t *mutex, uint32_t microseconds)       \
+	{                                                                                             \
+		const name##_t fresh = initializer(microseconds);                                     \
+		if (mutex == NULL)                                                                    \
+			return EINVAL;                                                                \
+		*mutex = fresh;                                                                       \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_lock_traced(name##_t *mutex, struct lw_tp_acquisition *how) \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && how != NULL && take(mutex))) {                        \
+			how->entry = LW_TP_ENTRY_FREE;                                                \
+			how->sleeps = 0;                                                              \
+			return 0;                                                                     \
+		}                                                                                     \
+		return lw__lock_traced(mutex, kind, how);                                             \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_unlock_traced(name##_t *mutex, int *released)               \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && released != NULL && give(mutex))) {                   \
+			*released = LW_TP_RELEASED_NO_SLEEPER;                                        \
+			return 0;                                                                     \
+		}                                                                                     \
+		return lw__unlock_traced(mutex, kind, released);                                      \
+	}
 #define LW__DEFINE_CONSISTENT(name, kind)                                                             \
 	LW_INLINE LW_UNCHECKED int name##_consistent(name##_t *mutex)                                 \
 	{                                                                                             \
@@ -143,6 +173,7 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 #define LW__DEFINE_INIT(name, initializer)
 #define LW__DEFINE_INIT_CEILING(name, initializer, field)
 #define LW__DEFINE_INTERRUPTIBLE(name, kind, take)
+#define LW__DEFINE_TRACED(name, kind, initializer, take, give)
 #define LW__DEFINE_CONSISTENT(name, kind)
 #endif
 
@@ -305,9 +336,14 @@ LW__INTERRUPTIBLE_KIND(lw_shared_mutex, LW_WAIT_WAKE + LW_SHARED, LW__TAKE_BIT, 
 LW__DECLARE_INIT(lw_tp_mutex)
 LW__DEFINE_INIT(lw_tp_mutex, LW_TP_MUTEX_INITIALIZER)
 LW__INTERRUPTIBLE_KIND(lw_tp_mutex, LW_THROUGHPUT, LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_TRACED(lw_tp_mutex)
+LW__DEFINE_TRACED(lw_tp_mutex, LW_THROUGHPUT, LW_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_TID, LW__GIVE_TID)
 LW__DECLARE_INIT(lw_shared_tp_mutex)
 LW__DEFINE_INIT(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_INITIALIZER)
 LW__INTERRUPTIBLE_KIND(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_TRACED(lw_shared_tp_mutex)
+LW__DEFINE_TRACED(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_TID,
+		  LW__GIVE_TID)
 LW__DECLARE_INIT(lw_pi_mutex)
 LW__DEFINE_INIT(lw_pi_mutex, LW_PI_MUTEX_INITIALIZER)
 LW__KIND(lw_pi_mutex, LW_INHERIT, LW__TAKE_TID, LW__GIVE_TID)
@@ -344,6 +380,10 @@ LW__DECLARE_CONSISTENT(lw_robust_tp_mutex)
 LW__DEFINE_INIT(lw_robust_tp_mutex, LW_ROBUST_TP_MUTEX_INITIALIZER)
 LW__INTERRUPTIBLE_KIND(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW__TAKE_LISTED, LW__GIVE_LISTED_TP)
 LW__DEFINE_CONSISTENT(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
+LW__DECLARE_TRACED(lw_robust_tp_mutex)
+/* The inlined unlock does not say what its slow path did. */
+LW__DEFINE_TRACED(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER, LW__TAKE_LISTED,
+		  LW__CALL)
 LW__DECLARE_CONSISTENT(lw_robust_pi_mutex)
 LW__DECLARE_INIT(lw_robust_pi_mutex)
 LW__DEFINE_INIT(lw_robust_pi_mutex, LW_ROBUST_PI_MUTEX_INITIALIZER)

@@ -128,6 +128,11 @@ public:
 		: detail::recoverable<basic_mutex<Native>>(Native LW__LISTED_INITIALIZER(0))
 	{
 	}
+	/* From an initialiser of the C header: a threshold, for instance. */
+	constexpr explicit basic_robust_mutex(const Native &native) noexcept
+		: detail::recoverable<basic_mutex<Native>>(native)
+	{
+	}
 };
 using robust_mutex = basic_robust_mutex<lw_robust_mutex_t>;
 using robust_tp_mutex = basic_robust_mutex<lw_robust_tp_mutex_t>;

@@ -50,7 +50,7 @@ enum { LW__ENDLESS = 0, LW__TRY = 1, LW__UNTIL = 2, LW__INTERRUPTIBLE = 3 };
 		uint32_t lw_queue;                                                                    \
 		uint32_t lw_extra;                                                                    \
 		uint32_t lw_kind;                                                                     \
-		uint32_t lw_unused;                                                                   \
+		uint32_t lw_setting;                                                                  \
 		uintptr_t lw_prev;                                                                    \
 		uintptr_t lw_next;                                                                    \
 	} name##_t;                                                                                   \
@@ -142,6 +142,24 @@ typedef struct lw_once_control {
 } lw_once_t;
 LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_once is frozen");
 
+/* How a lock call took a throughput mutex. */
+struct lw_tp_acquisition {
+	uint32_t entry; /* LW_TP_ENTRY_... */
+	uint32_t sleeps; /* how often the caller went to sleep */
+};
+enum {
+	LW_TP_ENTRY_FREE = 0, /* the mutex was free */
+	LW_TP_ENTRY_STOLEN = 1, /* it was held; then the caller took it ahead of the waiters in the queue */
+	LW_TP_ENTRY_TOP_WAITER = 2, /* the caller waited in the queue, and took it when it was free */
+	LW_TP_ENTRY_HANDED_OFF = 3 /* the caller had waited for too long: it was handed off, past all newcomers */
+};
+/* What an unlock of a throughput mutex did for the tasks that wait. */
+enum {
+	LW_TP_RELEASED_NO_SLEEPER = 0, /* it freed the mutex, on which no task slept */
+	LW_TP_RELEASED_WOKE = 1, /* it freed the mutex, on which tasks might sleep, and woke those that did */
+	LW_TP_RELEASED_HANDED_OFF = 2 /* it reserved the mutex for a waiter, and woke one sleeper, if there was one */
+};
+
 /* ---- static initialisers ---- */
 
 #define LW_MUTEX_INITIALIZER {0}
@@ -158,6 +176,15 @@ LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_onc
 #define LW_SHARED_TP_MUTEX_INITIALIZER {0, 0, 0, 0}
 #define LW_RECURSIVE_MUTEX_INITIALIZER {0, 0, 0}
 #define LW__LISTED_INITIALIZER(extra) {0, 0, 0, (extra), 16, 0, 0, 0}
+/* After how many microseconds a waiter gets the mutex handed off; 0 is "at once". The default is 5,000. */
+#define LW_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) {0, 0, 0, LW__THRESHOLD(microseconds)}
+#define LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) {0, 0, 0, LW__THRESHOLD(microseconds)}
+#define LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) \
+	{0, 0, 0, 0, 16, LW__THRESHOLD(microseconds), 0, 0}
+/* In a lock, 0 is the default. */
+#define LW__THRESHOLD(microseconds) ((microseconds) == 0 ? 1u : (uint32_t)(microseconds))
+/* Instead of microseconds: the mutex is never handed off, and a wait has no bound. */
+#define LW_TP_NEVER 0xffffffffu
 #define LW_ROBUST_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
 #define LW_ROBUST_TP_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
 #define LW_ROBUST_PI_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
@@ -202,6 +229,8 @@ LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_onc
 int lw__lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline);
 int lw__lock_until(void *mutex, unsigned kind, unsigned how, int clock, const struct timespec *time);
 int lw__unlock(void *mutex, unsigned kind);
+int lw__lock_traced(void *mutex, unsigned kind, struct lw_tp_acquisition *how);
+int lw__unlock_traced(void *mutex, unsigned kind, int *released);
 int lw__consistent(void *mutex, unsigned kind);
 int lw__unlock_inconsistent(void *mutex, unsigned kind);
 int lw__is_locked(const void *mutex, unsigned kind);

@@ -390,11 +390,17 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
 // SAFETY: the wrapped protocol acquires and releases the word.
 unsafe impl<P: RobustOps + Checkable> RobustOps for Checked<P, Reports> {
     type Observer = Checker;
+    type Counts = P::Counts;
     const MARK: usize = P::MARK;
     const HIDES_STATE: bool = P::HIDES_STATE;
 
-    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<P::Fault>> {
-        P::take(node, me, wait_mode)
+    fn take(
+        node: &Node,
+        counts: &P::Counts,
+        me: Me,
+        wait_mode: WaitMode,
+    ) -> Result<(), RawError<P::Fault>> {
+        P::take(node, counts, me, wait_mode)
     }
 
     fn free(node: &Node, head: &Head, before: usize) {

@@ -1,6 +1,7 @@
 //! The types whose values may be placed in a region.
 #![allow(unsafe_code)]
 
+use crate::mutex::throughput::Counters;
 use crate::mutex::{
     DataState, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
 };
@@ -191,6 +192,11 @@ macro_rules! kernel_words {
     )*};
 }
 kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);
+
+// SAFETY: as above, and numbers.
+unsafe impl Shareable for Throughput<Shared, Counters> {
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("CountedThroughput", &[]);
+}
 
 // SAFETY: only the owner accesses its links, and they contain addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {

@@ -107,14 +107,20 @@ pub(super) fn acquire_interruptible<P: Interruptible>(
     take(lock, true, Site::caller(), Ok(()), wait, Result::is_ok)
 }
 
-/// # Safety
-/// The calling task holds the lock.
+/// Reports that the lock of a guard is about to be released.
 #[inline(always)]
-pub(super) unsafe fn release<P: Protocol>(lock: &P) {
+pub(super) fn releasing<P: Protocol>(lock: &P) {
     if reports::<P>() {
         // The verdict is not needed: the guard holds the lock, whatever the observer knows of it.
         let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
     }
+}
+
+/// # Safety
+/// The calling task holds the lock.
+#[inline(always)]
+pub(super) unsafe fn release<P: Protocol>(lock: &P) {
+    releasing(lock);
     // SAFETY: the caller holds the lock, by this function's contract.
     unsafe { lock.release_of_guard() }
 }

@@ -177,7 +177,7 @@
 //!
 //! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_throughput.rs` (two and three tasks,
 //! hand-off, bound 4, deadlines, gates that are taken away, negative twins), `tests/throughput.rs` (bounds 3 and 6),
-//! `tests/mutex.rs`. The models leave out polls, turns, and the check whether the owner runs.
+//! `tests/throughput_traced.rs` (what calls say of themselves), `tests/mutex.rs`. The models leave out polls, turns, and the check whether the owner runs.
 
 mod contended;
 mod gate;
@@ -192,5 +192,11 @@ pub use lock::Throughput;
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
-pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
-pub(super) use words::{DEFAULT, Words, is_not_in_process, release_contended, take};
+#[doc(hidden)]
+pub use trace::Tally;
+pub use trace::{Acquisition, Counting, Entry, Event, Released, Uncounted};
+#[cfg(all(feature = "foreign", not(loom)))]
+pub(super) use words::DEFAULT;
+#[cfg(not(loom))]
+pub(super) use words::stored_threshold;
+pub(super) use words::{Words, is_not_in_process, release_contended, take};

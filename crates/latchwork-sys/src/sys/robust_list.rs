@@ -66,10 +66,8 @@ pub struct Node {
     pub extra: AtomicU32,
     #[cfg(not(target_env = "musl"))]
     kind: AtomicU32,
-    #[cfg(not(target_env = "musl"))]
-    spins: AtomicU32,
-    #[cfg(target_env = "musl")]
-    padding: AtomicU32,
+    /// For its protocol: a number that never changes. (Neither libc uses these bytes in a mutex of this type.)
+    pub setting: u32,
     prev: AtomicUsize,
     next: AtomicUsize,
 }
@@ -122,10 +120,7 @@ impl Node {
             queue: AtomicU32::new(0),
             extra: AtomicU32::new(extra),
             kind: AtomicU32::new(kind_of(at_end)),
-            #[cfg(not(target_env = "musl"))]
-            spins: AtomicU32::new(0),
-            #[cfg(target_env = "musl")]
-            padding: AtomicU32::new(0),
+            setting: 0,
             prev: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
         }

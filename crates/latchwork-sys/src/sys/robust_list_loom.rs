@@ -15,6 +15,7 @@ pub struct Node {
     pub state: AtomicU32,
     pub queue: AtomicU32,
     pub extra: AtomicU32,
+    pub setting: u32,
 }
 
 pub const KERNEL_LIMIT: usize = 2048;
@@ -35,6 +36,7 @@ impl Node {
             state: AtomicU32::new(0),
             queue: AtomicU32::new(0),
             extra: AtomicU32::new(extra),
+            setting: 0,
         }
     }
 

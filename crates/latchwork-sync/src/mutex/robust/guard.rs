@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::failure::{LockFailure, lock_error, methods_of_owner_died};
+use super::ops::Take;
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::edit::Edit;
 use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
@@ -159,20 +160,39 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[track_caller]
     fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         if P::Observer::IS_ON {
-            return self.lock_checked(wait_mode, Site::caller());
+            return self.lock_checked(wait_mode, Site::caller(), P::take);
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw().acquire_free() } {
             Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
-            None => self.lock_slowly(wait_mode),
+            None => self.lock_slowly(wait_mode, P::take),
+        }
+    }
+
+    /// As [`Self::lock`]; where the lock is not free, `take` takes its word.
+    #[inline]
+    #[track_caller]
+    pub(super) fn lock_by(self: Pin<&Self>, take: impl Take<P> + Copy) -> LockResult<'_, T, P> {
+        if P::Observer::IS_ON {
+            return self.lock_checked(WaitMode::FOREVER, Site::caller(), take);
+        }
+        // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
+        match unsafe { self.raw().acquire_free() } {
+            Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
+            None => self.lock_slowly(WaitMode::FOREVER, take),
         }
     }
 
     /// As [`Self::lock_with`], and reports each step to the checker.
-    fn lock_checked(self: Pin<&Self>, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
+    fn lock_checked(
+        self: Pin<&Self>,
+        wait_mode: WaitMode,
+        site: Site,
+        take: impl Take<P> + Copy,
+    ) -> LockResult<'_, T, P> {
         let lock = lock_of(self.raw());
         let report_taken = |how| P::Observer::taken(lock, Mode::Exclusive, how, site);
-        let at_once = self.lock_slowly(WaitMode::TRY);
+        let at_once = self.lock_slowly(WaitMode::TRY, take);
         let is_try = wait_mode.is_try();
         if is_try || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
@@ -185,7 +205,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
             P::Observer::gave_up(lock);
             return Err(LockError::Deadlock);
         }
-        let taken = self.lock_slowly(wait_mode);
+        let taken = self.lock_slowly(wait_mode, take);
         if has_lock(&taken) {
             report_taken(How::Locked);
         } else {
@@ -196,10 +216,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
+    fn lock_slowly(
+        self: Pin<&Self>,
+        wait_mode: WaitMode,
+        take: impl Take<P>,
+    ) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
-        let result = unsafe { mutex.raw.acquire_in_budget(wait_mode) };
+        let result = unsafe { mutex.raw.acquire_in_budget_by(wait_mode, take) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         match result {
             Ok(Acquired::Clean) => Ok(guard()),
@@ -288,11 +312,18 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     /// Releases the lock. Its data counts as whole even during a panic: the caller goes on after this.
     #[cfg(not(loom))]
     pub(crate) fn release(this: Self) {
+        let (raw, _) = Self::into_held(this);
+        // SAFETY: the guard held the lock, and is gone.
+        unsafe { raw.unlock_raw() }
+    }
+
+    /// The lock, which the calling task goes on holding, without the guard; reports that the lock is about to be
+    /// released.
+    pub(super) fn into_held(this: Self) -> (&'a Robust<P>, Me) {
         let this = ManuallyDrop::new(this);
-        owner_of_guard(this.owner);
+        let me = owner_of_guard(this.owner);
         this.report_releasing();
-        // SAFETY: the guard holds the lock, and is never used again.
-        unsafe { this.mutex.raw.unlock_raw() }
+        (this.mutex.raw(), me)
     }
 }
 

@@ -46,6 +46,7 @@ use super::{OWNER_DIED, RawError, Robust, RobustOps};
 use crate::atomic::{Ordering, unless_fault};
 use crate::hook::ByFeature;
 use crate::mutex::inherit::{PiGate, Word, lock_slowly, release_by_kernel};
+use crate::mutex::throughput::Uncounted;
 use crate::mutex::{Inherit, InheritFault, WaitMode, constructors};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::robust_list::{Head, Node, PI};
@@ -54,10 +55,16 @@ use crate::task::Me;
 // SAFETY: the word of the node names one owner, which the kernel or a compare-and-swap enters.
 unsafe impl<S: Sharing> RobustOps for Inherit<S> {
     type Observer = ByFeature;
+    type Counts = Uncounted;
     const MARK: usize = if cfg!(target_env = "musl") { 0 } else { PI };
     const HIDES_STATE: bool = true;
 
-    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<InheritFault>> {
+    fn take(
+        node: &Node,
+        _: &Uncounted,
+        me: Me,
+        wait_mode: WaitMode,
+    ) -> Result<(), RawError<InheritFault>> {
         let word = Word::<true>(&node.word);
         let taken = if wait_mode.is_try() {
             word.take_at_once::<S>(me.tid())

@@ -3,9 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::ops::{
-    Acquired, CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RawError, RobustProtocol, Taken,
+    Acquired, CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, RawError, RobustProtocol, Take, Taken,
 };
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::mutex::throughput::{Counting, Event, Tally};
 use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::sys::robust_list::{AtEnd, Head, Node};
@@ -28,6 +29,9 @@ use core::marker::{PhantomData, PhantomPinned};
 /// | [`Protect`](crate::mutex::Protect) | [`Mutex::robust_protect`](crate::mutex::Mutex::robust_protect) | real-time tasks: the owner runs at a ceiling |
 /// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::robust_throughput`](crate::mutex::Mutex::robust_throughput) | many tasks, short critical sections |
 ///
+/// A robust throughput lock has what the plain one has: [`lock_traced`](crate::mutex::Mutex#method.lock_traced), a
+/// threshold ([`hand_off_after`](Self::hand_off_after)), and counters ([`counted`](Self::counted), of 104 bytes).
+///
 /// A failure of the protocol is reported as [`LockError::Refused`](crate::mutex::LockError::Refused).
 ///
 /// Dropping the mutex drops its data, and [`get_mut`](crate::mutex::Mutex::get_mut) lends it, only if it is whole; torn
@@ -48,6 +52,7 @@ use core::marker::{PhantomData, PhantomPinned};
 #[repr(C)]
 pub struct Robust<P: RobustProtocol = WaitWake<Shared>> {
     pub(super) node: Node,
+    pub(super) counts: P::Counts,
     protocol: PhantomData<P>,
     pinned: PhantomPinned,
 }
@@ -73,7 +78,8 @@ impl<P: RobustProtocol> Robust<P> {
         /// An unlocked lock; `extra` is what its protocol keeps in the node.
         pub(super) fn with_extra(extra: u32) -> Self {
             let at_end = if P::HIDES_STATE { AtEnd::Lose } else { AtEnd::Keep };
-            Self { node: Node::new(extra, at_end), protocol: PhantomData, pinned: PhantomPinned }
+            let node = Node::new(extra, at_end);
+            Self { node, counts: P::Counts::NEW, protocol: PhantomData, pinned: PhantomPinned }
         }
     }
 
@@ -165,7 +171,7 @@ impl<P: RobustProtocol> Robust<P> {
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
             // SAFETY: the same contract.
-            None => unsafe { self.acquire_slowly(wait_mode) },
+            None => unsafe { self.acquire_slowly(wait_mode, P::take) },
         }
     }
 
@@ -174,24 +180,44 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     pub(crate) unsafe fn acquire_in_budget(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
+        // SAFETY: the same contract.
+        unsafe { self.acquire_in_budget_by(wait_mode, P::take) }
+    }
+
+    /// As [`Self::acquire_in_budget`]; `take` is `P::take`, or does what that does and more.
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[inline]
+    pub(super) unsafe fn acquire_in_budget_by(
+        &self,
+        wait_mode: WaitMode,
+        take: impl Take<P>,
+    ) -> Taken<P::Fault> {
+        let is_known = Me::current_or_none().tid() != 0;
         let me = Me::get().map_err(RawError::Unavailable)?;
+        // A thread's first lock call comes here although the lock may be free.
+        // SAFETY: the lock stays where it is, by this function's contract.
+        if !is_known && unsafe { self.acquire_free() }.is_some() {
+            return Ok(Acquired::Clean);
+        }
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
         }
         // SAFETY: the lock stays where it is, by this function's contract.
-        unsafe { self.acquire_slowly(wait_mode) }
+        unsafe { self.acquire_slowly(wait_mode, take) }
     }
 
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
+    unsafe fn acquire_slowly(&self, wait_mode: WaitMode, take: impl Take<P>) -> Taken<P::Fault> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         P::enter(&self.node, wait_mode)?;
         // SAFETY: the list is used in this call alone; the lock stays where it is, by the contract.
         let head = unsafe { me.head() };
         let before = head.announce(&self.node, P::MARK);
-        if let Err(error) = P::take(&self.node, me, wait_mode) {
+        if let Err(error) = take(&self.node, &self.counts, me, wait_mode) {
             head.settle(before);
             return Err(error);
         }
@@ -225,7 +251,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// `me` is the calling task, and holds the lock.
     #[inline(always)]
-    unsafe fn unlink(&self, me: Me) -> (&'static Head, usize) {
+    pub(super) unsafe fn unlink(&self, me: Me) -> (&'static Head, usize) {
         // SAFETY: each caller uses the list in its call alone; the lock, which is held, stays where it is.
         let head = unsafe { me.head() };
         let before = head.announce(&self.node, P::MARK);
@@ -251,19 +277,24 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     fn release_word(&self, tid: u32, head: &Head, before: usize) {
         let ceiling = P::ceiling(&self.node);
-        // Release: pairs with the Acquire of the next taker.
-        let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
-        if self
-            .node
-            .word
-            .compare_exchange(tid, 0, release, Ordering::Relaxed)
-            .is_err()
-        {
+        if !self.give(tid) {
+            self.counts.count(Event::UnlockSlowPath);
             P::free(&self.node, head, before);
         } else {
             head.settle(before);
         }
         P::leave(ceiling);
+    }
+
+    /// Frees a word that is exactly the ID of the calling task; returns whether it was.
+    #[inline(always)]
+    pub(super) fn give(&self, tid: u32) -> bool {
+        // Release: pairs with the Acquire of the next taker.
+        let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
+        self.node
+            .word
+            .compare_exchange(tid, 0, release, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Releases the lock of a guard that was made for `owner`. The usual case is: this process acquired the lock, the

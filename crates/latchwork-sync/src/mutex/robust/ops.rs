@@ -4,6 +4,7 @@
 use super::{OWNER_DIED, WAITERS};
 use crate::atomic::{Ordering, unless_fault};
 use crate::hook::Observer;
+use crate::mutex::throughput::Tally;
 use crate::mutex::{Protocol, Unfinished, WaitMode};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::{Head, Node};
@@ -26,7 +27,12 @@ pub unsafe trait RobustOps: Protocol {
 
     /// Takes the word, and calls `owner_died` if the word was a dead owner's. If the call fails, it has left what was
     /// [entered](RobustOps::enter).
-    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<Self::Fault>>;
+    fn take(
+        node: &Node,
+        counts: &Self::Counts,
+        me: Me,
+        wait_mode: WaitMode,
+    ) -> Result<(), RawError<Self::Fault>>;
 
     /// Releases a word that is not exactly the ID of the calling task, and settles (ends the announcement). By default
     /// for a word with `WAITERS` that only the owner changes.
@@ -71,11 +77,25 @@ pub unsafe trait RobustOps: Protocol {
 
     /// The observer to which the robust form reports.
     type Observer: Observer;
+
+    /// The counters behind the node.
+    type Counts: Tally;
 }
 
 /// The protocols that have a robust form.
 pub trait RobustProtocol: RobustOps {}
 impl<P: RobustOps> RobustProtocol for P {}
+
+/// How a call takes the word of a lock: [`RobustOps::take`], or that and more.
+pub(super) trait Take<P: RobustProtocol>:
+    FnOnce(&Node, &P::Counts, Me, WaitMode) -> Result<(), RawError<P::Fault>>
+{
+}
+
+impl<P: RobustProtocol, F> Take<P> for F where
+    F: FnOnce(&Node, &P::Counts, Me, WaitMode) -> Result<(), RawError<P::Fault>>
+{
+}
 
 /// How a robust lock was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

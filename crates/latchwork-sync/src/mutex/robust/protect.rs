@@ -14,6 +14,7 @@ use super::{RawError, Robust, RobustOps, TID_MASK};
 use crate::atomic::Ordering;
 use crate::hook::ByFeature;
 use crate::mutex::protect::check;
+use crate::mutex::throughput::Uncounted;
 use crate::mutex::{Mutex, Protect, ProtectFault, WaitMode};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -23,7 +24,13 @@ use crate::task::{Ceilings, HIGHEST, Me};
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
 unsafe impl<S: Sharing> RobustOps for Protect<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError<ProtectFault>> {
+    type Counts = Uncounted;
+    fn take(
+        node: &Node,
+        _: &Uncounted,
+        me: Me,
+        wait_mode: WaitMode,
+    ) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);
         let mut is_inside = true;
         let taken = take_by(node, me, wait_mode, |expected| {

@@ -6,6 +6,7 @@ use super::{OWNER_DIED, RawError, RobustOps, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::ByFeature;
+use crate::mutex::throughput::Uncounted;
 use crate::mutex::wait_mode::check_end;
 #[cfg(not(loom))]
 use crate::mutex::wait_mode::end_of_nap;
@@ -18,7 +19,8 @@ use crate::task::Me;
 // SAFETY: the word of the node names one owner, which a compare-and-swap enters.
 unsafe impl<S: Sharing> RobustOps for WaitWake<S> {
     type Observer = ByFeature;
-    fn take(node: &Node, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
+    type Counts = Uncounted;
+    fn take(node: &Node, _: &Uncounted, me: Me, wait_mode: WaitMode) -> Result<(), RawError> {
         take_by(node, me, wait_mode, |expected| {
             Ok(sleep(&node.word, expected, wait_mode)?)
         })

@@ -4,9 +4,9 @@
 use super::gate::Gate;
 #[cfg(not(loom))]
 use super::trace::Counters;
-use super::trace::{Acquisition, Counting, Event, Uncounted};
+use super::trace::{Acquisition, Counting, Event, Released, Uncounted};
 #[cfg(not(loom))]
-use super::words::NEVER;
+use super::words::stored_threshold;
 use super::words::{Words, release_contended, take};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
@@ -19,6 +19,7 @@ use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 
 /// The calling task's ID. (If the thread's record cannot be made, each call asks the kernel.)
 fn task_id() -> u32 {
@@ -102,20 +103,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     #[cfg(not(loom))]
     #[must_use]
     pub const fn hand_off_after(mut self, threshold: Option<core::time::Duration>) -> Self {
-        self.threshold = match threshold {
-            None => NEVER,
-            Some(threshold) => {
-                let micros = threshold.as_micros();
-                // 0 means the default, and the largest number means "never".
-                if micros == 0 {
-                    1
-                } else if micros >= NEVER as u128 {
-                    NEVER - 1
-                } else {
-                    micros as u32
-                }
-            }
-        };
+        self.threshold = stored_threshold(threshold);
         self
     }
 
@@ -186,7 +174,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     /// The calling task holds the lock, unless it is the child of a fork.
     #[cold]
     #[inline(never)]
-    unsafe fn unlock_contended(&self) {
+    unsafe fn unlock_contended(&self) -> Released {
         let me = task_id();
         if self.owner() != Some(me) {
             crate::fatal(format_args!(
@@ -194,7 +182,47 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             ));
         }
         self.counts.count(Event::UnlockSlowPath);
-        release_contended::<S, false>(&self.word, &self.request);
+        release_contended::<S, false>(&self.word, &self.request)
+    }
+
+    /// Frees a word that has no sleepers; returns whether it did.
+    #[inline(always)]
+    fn give(&self) -> bool {
+        let tid = Me::current_or_none().tid();
+        // Release: pairs with the Acquire in `take`. A thread without a record, such as the child of a fork, has the ID
+        // 0: the compare-and-swap then changes nothing, and the slow path finds out whose lock it is.
+        let release = unless_fault!(
+            ThroughputUnlockRelaxed,
+            Ordering::Release,
+            Ordering::Relaxed
+        );
+        self.word
+            .compare_exchange(tid, 0, release, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// As `lock`, and returns how the lock was taken.
+    #[inline]
+    pub(crate) fn acquire_traced(&self) -> Acquisition {
+        if self.take_free() {
+            return Acquisition::FREE;
+        }
+        // Without a deadline only success ends it.
+        self.lock_contended(WaitMode::FOREVER)
+            .unwrap_or(Acquisition::FREE)
+    }
+
+    /// As `unlock`, and returns what it did for the waiters.
+    ///
+    /// # Safety
+    /// As for `unlock`.
+    #[inline]
+    pub(crate) unsafe fn release_traced(&self) -> Released {
+        if self.give() {
+            return Released::NoSleeper;
+        }
+        // SAFETY: the same contract.
+        unsafe { self.unlock_contended() }
     }
 }
 
@@ -222,19 +250,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
 
     #[inline]
     unsafe fn unlock(&self) {
-        let tid = Me::current_or_none().tid();
-        // Release: pairs with the Acquire in `take`. A thread without a record, such as the child of a fork, has the ID
-        // 0: the compare-and-swap then changes nothing, and the slow path finds out whose lock it is.
-        let release = unless_fault!(
-            ThroughputUnlockRelaxed,
-            Ordering::Release,
-            Ordering::Relaxed
-        );
-        if self
-            .word
-            .compare_exchange(tid, 0, release, Ordering::Relaxed)
-            .is_err()
-        {
+        if !self.give() {
             // SAFETY: the caller holds the lock, by the contract of `unlock`.
             unsafe { self.unlock_contended() };
         }
@@ -259,14 +275,8 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
     #[inline]
     #[track_caller]
     pub fn lock_traced(&self) -> (MutexGuard<'_, T, Throughput<S, C>>, Acquisition) {
-        let acquisition = report::acquire_by(self.raw(), Acquisition::FREE, |raw| {
-            if raw.take_free() {
-                return Acquisition::FREE;
-            }
-            // Without a deadline only success ends it.
-            raw.lock_contended(WaitMode::FOREVER)
-                .unwrap_or(Acquisition::FREE)
-        });
+        let acquisition =
+            report::acquire_by(self.raw(), Acquisition::FREE, Throughput::acquire_traced);
         (MutexGuard::new(self), acquisition)
     }
 
@@ -274,6 +284,28 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
     #[must_use]
     pub fn protocol(&self) -> &Throughput<S, C> {
         self.raw()
+    }
+}
+
+impl<T: ?Sized, S: Sharing, C: Counting> MutexGuard<'_, T, Throughput<S, C>> {
+    /// Releases the lock, and returns what that did for the tasks that wait. It takes the path of a drop, and aborts
+    /// where a drop does.
+    ///
+    /// ```
+    /// use latchwork::mutex::throughput::Released;
+    /// use latchwork::mutex::{Mutex, MutexGuard};
+    ///
+    /// let mutex = Mutex::throughput(0);
+    /// let mut hits = mutex.lock();
+    /// *hits += 1;
+    /// assert_eq!(MutexGuard::unlock_traced(hits), Released::NoSleeper);
+    /// ```
+    #[inline]
+    pub fn unlock_traced(this: Self) -> Released {
+        let this = ManuallyDrop::new(this);
+        report::releasing(Self::raw(&this));
+        // SAFETY: the guard holds the lock, and is never used again.
+        unsafe { Self::raw(&this).release_traced() }
     }
 }
 

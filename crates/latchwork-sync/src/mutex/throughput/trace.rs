@@ -27,10 +27,23 @@ pub struct Acquisition {
 }
 
 impl Acquisition {
-    pub(super) const FREE: Self = Self {
+    pub(in crate::mutex) const FREE: Self = Self {
         entry: Entry::Free,
         sleeps: 0,
     };
+}
+
+/// What an unlock did for the tasks that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lock was not marked: no task slept on it, and the unlock freed it. (A task that polls may take it.)
+    NoSleeper,
+    /// The lock was marked as one on which tasks may sleep: the unlock freed it, and woke all that slept on it. (There
+    /// may be none: the waiter had not gone to sleep yet, or had given up; or data of a dead owner was passed on.)
+    Woke,
+    /// A task had waited for too long: the unlock reserved the lock for it, past all newcomers, and woke one sleeper, if
+    /// there was one.
+    HandedOff,
 }
 
 /// The events that are counted.
@@ -74,6 +87,26 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     fn foreign(&self) -> Option<&Foreign> {
         None
     }
+}
+
+/// Counters of a robust lock: [`Uncounted`] or [`Counters`].
+#[doc(hidden)]
+pub trait Tally: Counting {
+    /// No event has happened.
+    const NEW: Self;
+}
+
+impl Tally for Uncounted {
+    const NEW: Self = Self;
+}
+
+#[cfg(not(loom))]
+impl Tally for Counters {
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "each use is a new value, as of a constructor"
+    )]
+    const NEW: Self = Self::new();
 }
 
 /// No counters: they take no memory and no time.

@@ -2,7 +2,7 @@
 //! how a dead task is detected.
 
 use super::gate::Gate;
-use super::trace::{Counting, Foreign};
+use super::trace::{Counting, Foreign, Released};
 use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
 use crate::backoff::Budget;
 use crate::mutex::{TID_MASK, WAITERS};
@@ -46,7 +46,7 @@ pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
 pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
     word: &AtomicU32,
     request: &AtomicU32,
-) {
+) -> Released {
     // After the swap the memory may be gone.
     let address = core::ptr::from_ref(word);
     // Release: pairs with the Acquire in `take`.
@@ -75,11 +75,16 @@ pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
             word.swap(WAITERS, release);
             let count = unless_fault!(ThroughputHandOffWakesNobody, 1, 0);
             futex::wake(address, count, S::FLAG);
-            return;
+            return Released::HandedOff;
         }
         if ROBUST {
             futex::clear_and_wake_all(word, S::FLAG);
-            return;
+            // The word of a lock that was taken from a dead owner comes here without sleepers, too.
+            return if seen & WAITERS == 0 {
+                Released::NoSleeper
+            } else {
+                Released::Woke
+            };
         }
         sleepers |= seen & WAITERS != 0;
         // The bit is removed, and the request read once more, before the word is freed: a request that comes too late
@@ -99,6 +104,28 @@ pub(in crate::mutex) fn release_contended<S: Sharing, const ROBUST: bool>(
     if sleepers {
         let count = unless_fault!(ThroughputUnlockWakesNobody, u32::MAX, 0);
         futex::wake(address, count, S::FLAG);
+        Released::Woke
+    } else {
+        Released::NoSleeper
+    }
+}
+
+/// How a lock keeps its threshold: as `top_waiter::micros` reads it.
+#[cfg(not(loom))]
+pub(in crate::mutex) const fn stored_threshold(threshold: Option<core::time::Duration>) -> u32 {
+    match threshold {
+        None => NEVER,
+        Some(threshold) => {
+            let micros = threshold.as_micros();
+            // 0 means the default, and the largest number means "never".
+            if micros == 0 {
+                1
+            } else if micros >= NEVER as u128 {
+                NEVER - 1
+            } else {
+                micros as u32
+            }
+        }
     }
 }
 
