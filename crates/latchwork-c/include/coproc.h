@@ -83,6 +83,29 @@ int coproc_init(size_t shm_max_size);
 pid_t coproc_create(const char *coproc_name, struct coproc_attributes *attrib, int flags,
 		    int (*start_routine)(void *), void *arg);
 
+/* Latchwork's extensions of the attributes. Zero in a field sets nothing: memset() all of it first. */
+struct coproc_extras {
+	/* The directory of the control group to start it in; NULL: the creator's group */
+	const char *cgroup;
+	/* Descriptors of which the coproc gets copies; they stay open in the creator. At most 32, 31 with a cgroup */
+	const int *descriptors;
+	/* How many descriptors there are */
+	size_t descriptor_count;
+};
+
+/*
+ * As coproc_create(), with these, too; "extras" may be NULL. The attributes that it may fail for are also "cgroup" and
+ * "descriptors": EBADF, one of them is not open; E2BIG, they are too many; EINVAL, the pointer is NULL.
+ */
+pid_t coproc_create_with(const char *coproc_name, struct coproc_attributes *attrib,
+			 const struct coproc_extras *extras, int flags, int (*start_routine)(void *), void *arg);
+
+/*
+ * In a coproc: the number of the copy that it got of descriptors[place]. It is closed by exec, and the coproc may close
+ * it. EBADF: it was passed fewer, or the caller is no coproc.
+ */
+int coproc_descriptor(size_t place);
+
 /* The attribute that made the calling thread's last coproc_create() fail; NULL if it did not fail for an attribute. */
 const char *coproc_failed_attribute(void);
 

@@ -24,6 +24,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace lw {
 
@@ -69,7 +70,7 @@ coproc_ptr<T> coproc_make(Arguments &&...arguments)
 	}
 }
 
-/* The options of a coproc: flags and attributes of coproc.h. */
+/* The options of a coproc: flags, attributes and extras of coproc.h. */
 class coproc_options {
 public:
 	coproc_options &address_space_size(rlim_t bytes)
@@ -104,7 +105,28 @@ public:
 	coproc_options &share_sysvsem() { return with(COPROC_SHARE_SYSVSEM); }
 	coproc_options &snapshot() { return with(COPROC_SNAPSHOT); }
 	coproc_options &die_with_parent() { return with(COPROC_DIE_WITH_PARENT); }
+	/* The directory of the control group to start it in. */
+	coproc_options &cgroup(std::string directory)
+	{
+		cgroup_ = std::move(directory);
+		return *this;
+	}
+	/* Passes a copy of an open descriptor; may be called several times. See coproc_descriptor(). */
+	coproc_options &descriptor(int number)
+	{
+		descriptors_.push_back(number);
+		return *this;
+	}
 
+	/* Valid as long as these options are, and unchanged. */
+	struct ::coproc_extras extras() const noexcept
+	{
+		struct ::coproc_extras extras = {};
+		extras.cgroup = cgroup_.empty() ? nullptr : cgroup_.c_str();
+		extras.descriptors = descriptors_.data();
+		extras.descriptor_count = descriptors_.size();
+		return extras;
+	}
 	const struct ::coproc_attributes &attributes() const noexcept { return attributes_; }
 	int flags() const noexcept { return flags_; }
 
@@ -123,6 +145,8 @@ private:
 
 	struct ::coproc_attributes attributes_ = {};
 	int flags_ = 0;
+	std::string cgroup_;
+	std::vector<int> descriptors_;
 };
 
 /* How a coproc ended. */
@@ -217,7 +241,8 @@ private:
 	{
 		struct ::coproc_attributes attributes = options.attributes();
 		auto *address = const_cast<std::remove_cv_t<T> *>(argument);
-		pid_t pid = coproc_create(name, &attributes, options.flags() | flags, routine, address);
+		const struct ::coproc_extras extras = options.extras();
+		pid_t pid = coproc_create_with(name, &attributes, &extras, options.flags() | flags, routine, address);
 		if (pid < 0) {
 			int error = errno;
 			const char *attribute = coproc_failed_attribute();

@@ -16,6 +16,11 @@
  * LATCHWORK_DEBUG_MUTEX_FULL, defined before the include, makes each struct semaphore a mutex that checks its rules;
  * only the arch_ ones stay semaphores. LATCHWORK_DEBUG_MUTEXES makes each struct mutex check its rules, too.
  *
+ * The last step, when each semaphore is one of the three: define LATCHWORK_MIGRATED, and give what stays a semaphore its
+ * plain names back (struct arch_semaphore becomes struct semaphore, arch_down() down() ...). The types and names that
+ * served the migration are then gone: what still uses struct arch_semaphore, struct mutex_debug or an arch_ call does
+ * not compile. Sizes and initial values of mutexes, semaphores and completions are the same before and after.
+ *
  * The rules: one task holds a mutex at a time, and only it unlocks it, once; it does not lock it again while it holds
  * it; a mutex is initialised by the calls here, and neither copied nor overwritten while it is in use; a task does not
  * end while it holds one, and memory that contains a held one is not freed (mutex_debug_check_free()); tasks lock
@@ -33,6 +38,10 @@
 #define LATCHWORK_MIGRATE_H
 
 #include "latchwork.h"
+
+#if defined(LATCHWORK_MIGRATED) && defined(LATCHWORK_DEBUG_MUTEX_FULL)
+#error "after the migration (LATCHWORK_MIGRATED) each struct semaphore counts, so LATCHWORK_DEBUG_MUTEX_FULL is wrong"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -79,9 +88,11 @@ struct mutex {
 #endif
 };
 
+#ifndef LATCHWORK_MIGRATED
 struct arch_semaphore {
 	lw_sem_t lw_sem;
 };
+#endif
 
 struct semaphore {
 #ifdef LATCHWORK_DEBUG_MUTEX_FULL
@@ -99,7 +110,6 @@ struct completion {
 	{                                                                                             \
 		{word}, LW__MAGIC, state, __LINE__, self, #name, __FILE__                             \
 	}
-#define __MUTEX_DEBUG_INITIALIZER(name) LW__DEBUG_INITIALIZER(name, &(name), 0, 0)
 #ifdef LATCHWORK_DEBUG_MUTEXES
 #define __MUTEX_INITIALIZER(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, 0, 0)}
 #else
@@ -112,15 +122,18 @@ struct completion {
 #define LW__SEMAPHORE_MUTEX(name) {LW_SEM_INITIALIZER(1)}
 #define LW__SEMAPHORE_LOCKED(name) {LW_SEM_INITIALIZER(0)}
 #endif
-#define __ARCH_SEMAPHORE_INITIALIZER(name, count) {LW_SEM_INITIALIZER(count)}
 #define __COMPLETION_INITIALIZER(name) {LW_COMPLETION_INITIALIZER}
 
 #define DEFINE_MUTEX(name) struct mutex name = __MUTEX_INITIALIZER(name)
-#define DEFINE_MUTEX_DEBUG(name) struct mutex_debug name = __MUTEX_DEBUG_INITIALIZER(name)
 #define DECLARE_MUTEX(name) struct semaphore name = LW__SEMAPHORE_MUTEX(name)
 #define DECLARE_MUTEX_LOCKED(name) struct semaphore name = LW__SEMAPHORE_LOCKED(name)
+#ifndef LATCHWORK_MIGRATED
+#define __MUTEX_DEBUG_INITIALIZER(name) LW__DEBUG_INITIALIZER(name, &(name), 0, 0)
+#define DEFINE_MUTEX_DEBUG(name) struct mutex_debug name = __MUTEX_DEBUG_INITIALIZER(name)
+#define __ARCH_SEMAPHORE_INITIALIZER(name, count) {LW_SEM_INITIALIZER(count)}
 #define DECLARE_ARCH_MUTEX(name) struct arch_semaphore name = __ARCH_SEMAPHORE_INITIALIZER(name, 1)
 #define DECLARE_ARCH_MUTEX_LOCKED(name) struct arch_semaphore name = __ARCH_SEMAPHORE_INITIALIZER(name, 0)
+#endif
 #define DECLARE_COMPLETION(name) struct completion name = __COMPLETION_INITIALIZER(name)
 
 /* <sys/param.h> defines another one. */
@@ -241,6 +254,7 @@ static inline void lw__debug_init(struct mutex_debug *mutex, const char *name, L
 }
 static inline int lw__debug_count(const struct mutex_debug *mutex) { return !mutex_debug_is_locked(mutex); }
 
+#ifndef LATCHWORK_MIGRATED
 /* struct arch_semaphore */
 static inline void lw__arch_down(struct arch_semaphore *sem, LW__PLACE)
 {
@@ -268,6 +282,7 @@ static inline void lw__arch_sema_init(struct arch_semaphore *sem, const char *na
 	(void)name, (void)file, (void)line;
 	lw__sema_init(&sem->lw_sem, count);
 }
+#endif
 
 /* struct semaphore */
 #ifdef LATCHWORK_DEBUG_MUTEX_FULL
@@ -320,6 +335,7 @@ static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, in
 
 /* ---- arch_ calls: of arch_semaphores, always ---- */
 
+#ifndef LATCHWORK_MIGRATED
 static inline void arch_sema_init(struct arch_semaphore *sem, int val) { lw__sema_init(&sem->lw_sem, val); }
 static inline void arch_init_MUTEX(struct arch_semaphore *sem) { lw__sema_init(&sem->lw_sem, 1); }
 static inline void arch_init_MUTEX_LOCKED(struct arch_semaphore *sem) { lw__sema_init(&sem->lw_sem, 0); }
@@ -335,6 +351,7 @@ static inline int arch_sem_is_locked(const struct arch_semaphore *sem)
 	return lw__sema_count(&sem->lw_sem) == 0;
 }
 static inline int arch_sema_count(const struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
+#endif
 
 /* ---- completions ---- */
 

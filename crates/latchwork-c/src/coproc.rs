@@ -22,7 +22,7 @@
 mod attributes;
 
 use crate::region::TABLES;
-use attributes::{CoprocAttributes, attributes_of, c_name_of, flag};
+use attributes::{CoprocAttributes, CoprocExtras, attributes_of, c_name_of, flag, with_extras};
 use core::alloc::Layout;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -31,11 +31,13 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{
     Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Signal, SpawnError, StartError,
+    descriptors,
 };
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::time::Deadline;
-use libc::{EAGAIN, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, EPERM, pid_t, size_t};
+use libc::{EAGAIN, EBADF, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, EPERM, pid_t, size_t};
+use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::Arc;
 
 /// How long `coproc_exit` waits for coprocs to end by themselves.
@@ -52,6 +54,8 @@ struct State {
     region: Region,
     server: Mutex<Server>,
     running: Mutex<Running>,
+    /// The descriptors that this process was passed at its start.
+    passed: Vec<RawFd>,
 }
 
 enum Server {
@@ -110,12 +114,13 @@ fn state() -> Option<&'static State> {
     unsafe { STATE.load(Ordering::Acquire).as_ref() }
 }
 
-fn install(region: Region, server: Server) {
+fn install(region: Region, server: Server, passed: Vec<RawFd>) {
     let state = Box::leak(Box::new(State {
         process: std::process::id(),
         region,
         server: Mutex::new(server),
         running: Mutex::default(),
+        passed,
     }));
     // Release: pairs with the Acquire of `state`. In a coproc the previous pointer was its creator's.
     STATE.store(state, Ordering::Release);
@@ -165,7 +170,7 @@ fn init(bytes: u64) -> Result<(), c_int> {
     let region = region.map_err(|_| ENOMEM)?;
     // SAFETY: a program in C is responsible for which copied objects its coprocs use.
     let server = unsafe { Coprocs::new(&region) }.map_err(|error| of_start(&error))?;
-    install(region, Server::Started(server));
+    install(region, Server::Started(server), Vec::new());
     Ok(())
 }
 
@@ -194,7 +199,10 @@ unsafe extern "C" {
 }
 
 fn run(region: &Region, routine: Routine) -> i32 {
-    install(region.clone(), Server::Unstarted);
+    // They are the program's to close.
+    let passed = descriptors();
+    let passed = passed.into_iter().map(IntoRawFd::into_raw_fd).collect();
+    install(region.clone(), Server::Unstarted, passed);
     let argument = ptr::with_exposed_provenance_mut(routine.argument);
     // SAFETY: the caller gave `coproc_create` a function of this type, which is at this address in the copy, too.
     unsafe {
@@ -211,20 +219,47 @@ unsafe extern "C" fn coproc_create(
     start: Option<Start>,
     argument: *mut c_void,
 ) -> pid_t {
+    // SAFETY: this function's contract.
+    unsafe { coproc_create_with(name, attributes, ptr::null(), flags, start, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn coproc_create_with(
+    name: *const c_char,
+    attributes: *const CoprocAttributes,
+    extras: *const CoprocExtras,
+    flags: c_int,
+    start: Option<Start>,
+    argument: *mut c_void,
+) -> pid_t {
     FAILED_ATTRIBUTE.set(None);
-    // SAFETY: the caller passes a string and attributes, or null.
-    let (name, attributes) = unsafe {
+    // SAFETY: the caller passes a string, attributes and extras, or null.
+    let (name, attributes, extras) = unsafe {
         let name = (!name.is_null()).then(|| CStr::from_ptr(name));
-        (name, attributes.as_ref())
+        (name, attributes.as_ref(), extras.as_ref())
     };
-    let created = attributes_of(name, attributes, flags).and_then(|attributes| {
+    let created = attributes_of(name, attributes, flags).and_then(|mut attributes| {
         let routine = Routine {
             start: start.ok_or(EINVAL)? as usize,
             argument: argument.expose_provenance(),
         };
+        if let Some(extras) = extras {
+            // SAFETY: this function's contract.
+            attributes =
+                unsafe { with_extras(attributes, extras) }.map_err(|(attribute, error)| {
+                    FAILED_ATTRIBUTE.set(Some(attribute));
+                    error
+                })?;
+        }
         create(routine, &attributes, flags & flag::DETACHED != 0)
     });
     answer(created)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn coproc_descriptor(place: size_t) -> c_int {
+    let passed = state().and_then(|state| state.passed.get(place));
+    answer(passed.copied().ok_or(EBADF))
 }
 
 fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<pid_t, c_int> {

@@ -120,6 +120,14 @@ fn coprocs_have_their_attributes_and_end_as_they_should() {
     check("coproc.c", &[GPP], &[], "joined");
 }
 
+/// System V adjustments, stacks, deaths of creators, control groups, passed descriptors.
+#[test]
+fn what_coprocs_share_and_are_given_takes_effect() {
+    let hows = [GCC, CLANG_OPTIMISED.statically()];
+    check("coproc_effects.c", &hows, GNU, "took effect");
+    check("coproc_effects.c", &[GPP], &[], "took effect");
+}
+
 #[test]
 fn semaphores_become_mutexes_type_by_type() {
     check("migrate.c", &[GCC_OPTIMISED, CLANG], GNU, "migrated");

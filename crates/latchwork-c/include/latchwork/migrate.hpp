@@ -10,28 +10,39 @@ inline constexpr bool never = false;
 #define LW__HERE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 #define LW__CALL_1(returned, call, type, does)                                                        \
 	inline returned call(type *object, LW__HERE) { return does(object, file, line); }
+/* The types that serve the migration have calls until LATCHWORK_MIGRATED says that it is over. */
+#ifdef LATCHWORK_MIGRATED
+#define LW__TO_MUTEX ""
+#define LW__TO_BOTH ""
+#define LW__DEBUG(returned, call, debug)
+#define LW__ARCH(returned, call, arch)
+#else
+#define LW__TO_MUTEX ", or change its type to struct mutex_debug, then struct mutex"
+#define LW__TO_BOTH ", or change its type to struct mutex_debug, which takes both"
+#define LW__DEBUG(returned, call, debug) LW__CALL_1(returned, call, struct mutex_debug, debug)
+#define LW__ARCH(returned, call, arch) LW__CALL_1(returned, call, struct arch_semaphore, arch)
+#endif
 #define LW__MUTEX_CALL(returned, call, plain, debug)                                                  \
 	LW__CALL_1(returned, call, struct mutex, plain)                                               \
-	LW__CALL_1(returned, call, struct mutex_debug, debug)                                         \
+	LW__DEBUG(returned, call, debug)                                                              \
 	template <class T>                                                                            \
 	returned call(T *)                                                                            \
 	{                                                                                             \
 		static_assert(latchwork_detail::never<T>,                                             \
 			      #call "() takes a struct mutex, and this is something else: use down() and up() " \
-				    "for a semaphore, or change its type to struct mutex_debug, then struct mutex"); \
+				    "for a semaphore" LW__TO_MUTEX);                                  \
 		return returned();                                                                    \
 	}
 #define LW__SEMAPHORE_CALL(returned, call, plain, arch, debug)                                        \
 	LW__CALL_1(returned, call, struct semaphore, plain)                                           \
-	LW__CALL_1(returned, call, struct arch_semaphore, arch)                                       \
-	LW__CALL_1(returned, call, struct mutex_debug, debug)                                         \
+	LW__ARCH(returned, call, arch)                                                                \
+	LW__DEBUG(returned, call, debug)                                                              \
 	template <class T>                                                                            \
 	returned call(T *)                                                                            \
 	{                                                                                             \
 		static_assert(latchwork_detail::never<T>,                                             \
 			      #call "() takes a semaphore, and this is something else: use mutex_lock() and " \
-				    "mutex_unlock() for a mutex, or change its type to struct mutex_debug, " \
-				    "which takes both");                                              \
+				    "mutex_unlock() for a mutex" LW__TO_BOTH);                        \
 		return returned();                                                                    \
 	}
 
@@ -46,10 +57,12 @@ LW__SEMAPHORE_CALL(int, down_interruptible, lw__sem_down_interruptible, lw__arch
 		   lw__debug_interruptible)
 
 inline int mutex_is_locked(const struct mutex *mutex) { return lw__mutex_is_locked(mutex); }
-inline int mutex_is_locked(const struct mutex_debug *mutex) { return mutex_debug_is_locked(mutex); }
 inline int sema_count(const struct semaphore *sem) { return lw__sem_count(sem); }
+#ifndef LATCHWORK_MIGRATED
+inline int mutex_is_locked(const struct mutex_debug *mutex) { return mutex_debug_is_locked(mutex); }
 inline int sema_count(const struct arch_semaphore *sem) { return lw__arch_count(sem); }
 inline int sema_count(const struct mutex_debug *sem) { return lw__debug_count(sem); }
+#endif
 template <class T>
 int sem_is_locked(const T *sem)
 {
@@ -59,13 +72,14 @@ inline void lw__init_mutex(struct mutex *mutex, const char *name, LW__HERE)
 {
 	lw__mutex_init(mutex, name, file, line);
 }
-inline void lw__init_mutex(struct mutex_debug *mutex, const char *name, LW__HERE)
-{
-	lw__debug_init(mutex, name, file, line);
-}
 inline void lw__init_sema(struct semaphore *sem, const char *name, int count, LW__HERE)
 {
 	lw__sem_sema_init(sem, name, count, file, line);
+}
+#ifndef LATCHWORK_MIGRATED
+inline void lw__init_mutex(struct mutex_debug *mutex, const char *name, LW__HERE)
+{
+	lw__debug_init(mutex, name, file, line);
 }
 inline void lw__init_sema(struct arch_semaphore *sem, const char *name, int count, LW__HERE)
 {
@@ -75,6 +89,7 @@ inline void lw__init_sema(struct mutex_debug *sem, const char *name, int count, 
 {
 	mutex_debug_sema_init(sem, name, count, file, line);
 }
+#endif
 #define mutex_init(x) lw__init_mutex(x, #x)
 #define sema_init(x, count) lw__init_sema(x, #x, count)
 #define init_MUTEX(x) sema_init(x, 1)

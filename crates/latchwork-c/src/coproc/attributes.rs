@@ -1,9 +1,12 @@
 //! The attributes and flags of `coproc_create`.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use latchwork::coproc::{Attributes, Scheduling};
-use libc::{EINVAL, ENOTSUP, cpu_set_t, rlim_t};
+use libc::{E2BIG, EBADF, EINVAL, ENOTSUP, cpu_set_t, rlim_t, size_t};
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// The flags of `coproc.h`.
 pub(super) mod flag {
@@ -33,6 +36,52 @@ pub(super) struct CoprocAttributes {
     scheduling_param: c_int,
     cpu_affinity_mask: cpu_set_t,
 }
+
+/// What the library of 2009 did not have.
+#[repr(C)]
+pub(super) struct CoprocExtras {
+    cgroup: *const c_char,
+    descriptors: *const c_int,
+    descriptor_count: size_t,
+}
+
+/// Adds them. An error is that of the attribute whose name comes with it.
+///
+/// # Safety
+/// The pointers are null or as `coproc.h` says.
+pub(super) unsafe fn with_extras(
+    mut attributes: Attributes,
+    extras: &CoprocExtras,
+) -> Result<Attributes, (&'static CStr, c_int)> {
+    if !extras.cgroup.is_null() {
+        // SAFETY: the caller passes a string.
+        let path = unsafe { CStr::from_ptr(extras.cgroup) };
+        attributes = attributes.cgroup(OsStr::from_bytes(path.to_bytes()));
+    }
+    let failed = |error| (DESCRIPTORS, error);
+    if extras.descriptor_count > MAX_DESCRIPTORS {
+        return Err(failed(E2BIG));
+    }
+    for place in 0..extras.descriptor_count {
+        if extras.descriptors.is_null() {
+            return Err(failed(EINVAL));
+        }
+        // SAFETY: the caller's array has that many numbers.
+        let number = unsafe { *extras.descriptors.add(place) };
+        if number < 0 {
+            return Err(failed(EBADF));
+        }
+        // SAFETY: the caller keeps it open during the call. If it is not open, the kernel refuses to copy it.
+        let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
+        let copy = copy.map_err(|error| failed(error.raw_os_error().unwrap_or(EBADF)))?;
+        attributes = attributes.descriptor(copy);
+    }
+    Ok(attributes)
+}
+
+const DESCRIPTORS: &CStr = c"descriptors";
+/// More are not even copied; the start of a coproc with a control group refuses this many, too.
+const MAX_DESCRIPTORS: usize = 32;
 
 pub(super) fn attributes_of(
     name: Option<&CStr>,
@@ -115,6 +164,8 @@ pub(super) fn c_name_of(attribute: &str) -> Option<&'static CStr> {
         "affinity" => c"cpu_affinity_mask",
         "name" => c"coproc_name",
         "region" => c"shm_max_size",
+        "cgroup" => c"cgroup",
+        "descriptor" => DESCRIPTORS,
         "process" => return None,
         _ => c"flags",
     })

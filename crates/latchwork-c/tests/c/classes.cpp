@@ -148,6 +148,14 @@ static int look(job &job)
 	return 0;
 }
 
+static int count_passed(job &)
+{
+	size_t count = 0;
+	while (coproc_descriptor(count) >= 0)
+		count++;
+	return (int)count;
+}
+
 static int read_only(const job &job)
 {
 	return (int)job.sum;
@@ -202,6 +210,17 @@ static void coprocs()
 		} catch (const std::system_error &error) {
 			CHECK(std::string(error.what()).find("scheduling_policy") != std::string::npos);
 		}
+
+		options = lw::coproc_options().cgroup("/nowhere/at/all");
+		try {
+			(void)lw::coproc::start<look>("grouped", *job, options);
+			CHECK(false);
+		} catch (const std::system_error &error) {
+			CHECK_IS(error.code().value(), ENOENT);
+			CHECK(std::string(error.what()).find("cgroup") != std::string::npos);
+		}
+		options = lw::coproc_options().descriptor(2).descriptor(0);
+		CHECK_IS(lw::coproc::start<count_passed>("passed", *job, options).join().exit_code(), 2);
 
 		lw::coproc killed = lw::coproc::start<stay>("killed", *job, lw::coproc_options().die_with_parent());
 		job->begun.wait();

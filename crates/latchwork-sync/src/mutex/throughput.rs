@@ -159,8 +159,9 @@
 //! *Real-time tasks* poll as newcomers, and then sleep on the word in the order of their priorities. They are overdue
 //! at once, unless hand-off is switched off. An ordinary top waiter that is awake may take the word before them.
 //!
-//! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever;
-//! [`Throughput::owner_is_gone`] reports it. The death or stop of a top waiter delays the waiters behind it by one nap.
+//! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever. A top
+//! waiter says so once, on standard error, after its next nap, or when it gives up (`dead_owner.rs`, which also says why
+//! no waiter takes the lock); [`Throughput::owner_is_gone`] answers on request. The death or stop of a top waiter delays the waiters behind it by one nap.
 //! While a top waiter is stopped, or dead and not yet waited for by its parent, `try_lock` and waits shorter than a nap
 //! do not get a word that was reserved for it; nor do they if the ID of a dead top waiter was given to another task
 //! that lives. (A task that finds its own ID there takes the word.)
@@ -170,16 +171,18 @@
 //! locked it itself would release its own lock.) Locking again aborts for [`Private`](crate::sharing::Private), and
 //! waits for ever for [`Shared`](crate::sharing::Shared). Tasks of two PID namespaces may have the same TID. Mutual
 //! exclusion does not depend on TIDs being different; but a task may then release the gate of another with the same
-//! TID, `try_lock` may take a reserved word, and `owner_is_gone` is wrong. A signal handler must not take a lock that
+//! TID, `try_lock` may take a reserved word, and `owner_is_gone` and the report are wrong. A signal handler must not take a lock that
 //! the code it interrupts may hold.
 //!
 //! *Frozen:* word, gate, request, threshold, each 4 bytes; size 16, alignment 4; zero = unlocked.
 //!
 //! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_throughput.rs` (two and three tasks,
 //! hand-off, bound 4, deadlines, gates that are taken away, negative twins), `tests/throughput.rs` (bounds 3 and 6),
-//! `tests/throughput_traced.rs` (what calls say of themselves), `tests/mutex.rs`. The models leave out polls, turns, and the check whether the owner runs.
+//! `tests/throughput_traced.rs` (what calls say of themselves), `tests/throughput_dead_owner.rs`, `tests/mutex.rs`. The
+//! models leave out polls, turns, and the check whether the owner runs.
 
 mod contended;
+mod dead_owner;
 mod gate;
 mod lock;
 mod top_waiter;

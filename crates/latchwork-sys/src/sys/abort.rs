@@ -1,4 +1,4 @@
-//! Ending a misused program: one line on standard error, then abort.
+//! One line on standard error: of a fault that the program goes on with, or of misuse that ends it.
 
 use core::fmt::{self, Write};
 
@@ -19,10 +19,20 @@ impl Write for Line {
 
 /// Prints `latchwork: <message>` on standard error and aborts.
 ///
-/// For misuse that would otherwise corrupt memory or hang silently. Neither allocates nor unwinds (it may run under any
-/// lock, and below C frames), and prints in one write, so that the lines of several processes do not mix.
+/// For misuse that would otherwise corrupt memory or hang silently. As [`warn`], and it does not unwind (it may run
+/// below C frames).
 #[cold]
 pub fn fatal(message: fmt::Arguments<'_>) -> ! {
+    warn(message);
+    std::process::abort()
+}
+
+/// Prints `latchwork: <message>` on standard error, of at most 255 bytes.
+///
+/// It does not allocate (it may run under any lock), changes no `errno`, and prints in one write, so that the lines of
+/// several processes do not mix. A failure to write is ignored.
+#[cold]
+pub fn warn(message: fmt::Arguments<'_>) {
     let mut line = Line {
         bytes: [0; 256],
         length: 0,
@@ -31,5 +41,4 @@ pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     let length = line.length.min(line.bytes.len() - 1);
     line.bytes[length] = b'\n';
     let _ = rustix::io::write(rustix::stdio::stderr(), &line.bytes[..=length]);
-    std::process::abort()
 }

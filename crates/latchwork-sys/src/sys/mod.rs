@@ -62,7 +62,7 @@ pub mod thread;
 #[cfg(not(loom))]
 pub mod thread_end;
 
-pub use abort::fatal;
+pub use abort::{fatal, warn};
 
 /// Waiting on and waking by a 32-bit word.
 pub mod futex {

@@ -46,7 +46,7 @@ fn task_id() -> u32 {
 /// Sixteen bytes; zero is unlocked; movable while unlocked. For processes that map it, within one PID namespace:
 /// `Mutex::from_raw(Throughput::<Shared>::new(), value)`. With [`Counters`] it counts what its slow paths do.
 ///
-/// Owner death leaves it locked. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared). The guard that a child
+/// Owner death leaves it locked: a waiter reports it once on standard error, and waits on. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared). The guard that a child
 /// inherits is the parent's: dropping it in the child aborts if the lock is held, and does nothing if it is free.
 /// Locking a private one again aborts. [The module](super) says how it works, and how long a wait may take.
 #[repr(C)]

@@ -5,6 +5,7 @@
 //! not run. The clock can be read within the thread's process only. Another method for threads of other processes (for
 //! instance a word that the owner itself writes) would go into [`OwnerMonitor::check`], and no caller would change.
 
+use super::dead_owner::report_if_dead;
 use super::trace::{Counting, Entry, Event, Foreign};
 use super::words::{DEFAULT, NEVER, Polls, Words, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
@@ -83,14 +84,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 Ok(ended) => {
                     nap = None;
                     timing.has_slept();
-                    if ROBUST && ended == Ended::NapOver {
-                        self.report_owner_death(seen);
+                    if ended == Ended::NapOver {
+                        self.look_after_owner(me, seen);
                     }
                 }
                 Err(unfinished) => {
-                    if ROBUST {
-                        self.report_owner_death(seen);
-                    }
+                    self.look_after_owner(me, seen);
                     // A hand-off may have come with the end of the wait: the lock is then taken.
                     return self.try_take(me).ok_or(unfinished);
                 }
@@ -173,7 +172,17 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         })
     }
 
-    /// To be called after a nap on the word `seen`. If no task has the owner's ID, the kernel has not found the lock on
+    /// To be called after a nap on the word `seen`: its owner may be dead. A robust lock is then free; of another one
+    /// that is reported. (A lock that stands in for another library's may be released by any thread.)
+    fn look_after_owner(&self, me: u32, seen: u32) {
+        if ROBUST {
+            self.report_owner_death(seen);
+        } else if !C::FOREIGN {
+            report_if_dead::<S>(self.word, me, seen);
+        }
+    }
+
+    /// For robust locks. If no task has the owner's ID, the kernel has not found the lock on
     /// that owner's list; this sets the bits that the kernel would have set. (It would be wrong only if three things
     /// happened between the check and the swap: another waiter did the same, the kernel gave that ID to a new task,
     /// having used up all others, and that task took the lock.)

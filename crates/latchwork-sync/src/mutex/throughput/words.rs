@@ -172,12 +172,12 @@ fn is_reserved(word: u32) -> bool {
     is_reserved
 }
 
-/// Whether a top waiter is dead. (The gate of a private lock in the child of a fork may name a thread that only the
+/// Whether a top waiter or an owner is dead. (A private lock in the child of a fork may name a thread that only the
 /// parent has.) A process that has ended and was not waited for does not count as dead.
-fn is_dead<S: Sharing>(top_waiter: u32) -> bool {
+pub(super) fn is_dead<S: Sharing>(task: u32) -> bool {
     match S::FLAG {
-        Flag::Private => is_not_in_process(top_waiter),
-        Flag::Shared => no_such_task(top_waiter),
+        Flag::Private => is_not_in_process(task),
+        Flag::Shared => no_such_task(task),
     }
 }
 

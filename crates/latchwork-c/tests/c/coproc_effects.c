@@ -1,0 +1,366 @@
+/* What flags, attributes and extras of a coproc do: each is seen to work, and seen not to without it. */
+#include "coproc.h"
+
+#include "check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/sem.h>
+#include <sys/stat.h>
+
+/* The watchdog of a process; it must do whatever is awaited within that time. */
+#define WATCHDOG 100
+#define AWAIT(condition)                                                                              \
+	do {                                                                                          \
+		while (!(condition))                                                                  \
+			sleep_ms(1);                                                                  \
+	} while (0)
+
+static int done(pid_t pid)
+{
+	int status;
+	CHECK(pid > 0);
+	CHECK_IS(coproc_join(pid, &status), 0);
+	return status;
+}
+
+static int returned(pid_t pid)
+{
+	int status = done(pid);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* Whether a process runs: one that nobody has waited for yet has ended, and undone what it had to. */
+static int runs(pid_t pid)
+{
+	char path[64], text[512], *state;
+	size_t length;
+	FILE *file;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return 0;
+	length = fread(text, 1, sizeof text - 1, file);
+	fclose(file);
+	text[length] = 0;
+	state = strrchr(text, ')');
+	return state != NULL && state[2] != 'Z' && state[2] != 'X';
+}
+
+/* A process that does what "body" does, until it is told to end. Coprocs are its own. */
+struct host {
+	volatile int is_ready, may_end;
+	volatile pid_t pids[2];
+	int semaphore;
+};
+
+static pid_t fork_host(void (*body)(struct host *), struct host *host)
+{
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		alarm(WATCHDOG);
+		CHECK_IS(coproc_init(1 << 20), 0);
+		body(host);
+		host->is_ready = 1;
+		AWAIT(host->may_end);
+		_exit(0);
+	}
+	AWAIT(host->is_ready || waitpid(pid, NULL, WNOHANG) != 0);
+	CHECK(host->is_ready);
+	return pid;
+}
+
+/* ---- adjustments of System V semaphores ---- */
+
+static int add_with_undo(void *argument)
+{
+	struct sembuf operation;
+	memset(&operation, 0, sizeof operation);
+	operation.sem_op = 1;
+	operation.sem_flg = SEM_UNDO;
+	return semop((int)(long)argument, &operation, 1) == 0 ? 0 : errno;
+}
+
+static int value_of(int semaphore)
+{
+	return semctl(semaphore, 0, GETVAL);
+}
+
+static void add_by_itself(struct host *host)
+{
+	pid_t pid = coproc_create("own undo", NULL, COPROC_SNAPSHOT, add_with_undo,
+				  (void *)(long)host->semaphore);
+	CHECK_IS(returned(pid), 0);
+	AWAIT(!runs(pid));
+}
+
+static void add_in_common(struct host *host)
+{
+	pid_t pid = coproc_create("shared undo", NULL, COPROC_SHARE_SYSVSEM, add_with_undo,
+				  (void *)(long)host->semaphore);
+	CHECK_IS(returned(pid), 0);
+	AWAIT(!runs(pid));
+}
+
+static void adjustments_are_undone_by_the_last_that_shares_them(void)
+{
+	struct host *host = (struct host *)share(sizeof *host);
+	pid_t pid;
+	int semaphore = semget(IPC_PRIVATE, 1, 0600);
+	if (semaphore < 0) {
+		fprintf(stderr, "skipped: no System V semaphore can be made here: %s\n", strerror(errno));
+		return;
+	}
+	host->semaphore = semaphore;
+	/* The coproc has ended; its creator lives. */
+	pid = fork_host(add_by_itself, host);
+	CHECK_IS(value_of(semaphore), 0);
+	host->may_end = 1;
+	CHECK_IS(exit_of(pid), 0);
+
+	host->is_ready = host->may_end = 0;
+	pid = fork_host(add_in_common, host);
+	CHECK_IS(value_of(semaphore), 1);
+	host->may_end = 1;
+	CHECK_IS(exit_of(pid), 0);
+	CHECK_IS(value_of(semaphore), 0);
+	CHECK_IS(semctl(semaphore, 0, IPC_RMID), 0);
+	munmap(host, sizeof *host);
+}
+
+/* ---- the stack ---- */
+
+/* Recurses until so many bytes of stack are in use. */
+static long deeper(long bytes)
+{
+	volatile char frame[1024];
+	frame[0] = (char)bytes;
+	frame[sizeof frame - 1] = 1;
+	return bytes <= (long)sizeof frame ? frame[0] : deeper(bytes - (long)sizeof frame) + frame[1023];
+}
+
+static int recurse(void *bytes)
+{
+	return deeper((long)bytes) == -1;
+}
+
+static void a_stack_has_its_size(void)
+{
+	struct coproc_attributes attributes;
+	int flags = COPROC_SET_STACK_SIZE | COPROC_SET_CORE_SIZE, kinds[] = {0, COPROC_SNAPSHOT}, status;
+	memset(&attributes, 0, sizeof attributes);
+	for (int kind = 0; kind < 2; kind++) {
+		/* 16 MiB is more than any default; 128 KiB is less than what is used. */
+		attributes.stack_size = 32 << 20;
+		CHECK_IS(returned(coproc_create("big", &attributes, flags | kinds[kind], recurse,
+						(void *)(16L << 20))),
+			 0);
+		attributes.stack_size = 128 << 10;
+		CHECK_IS(returned(coproc_create("small", &attributes, flags | kinds[kind], recurse,
+						(void *)(16L << 10))),
+			 0);
+		status = done(coproc_create("overflows", &attributes, flags | kinds[kind], recurse,
+					    (void *)(1L << 20)));
+		CHECK(WIFSIGNALED(status));
+		CHECK_IS(WTERMSIG(status), SIGSEGV);
+	}
+}
+
+/* ---- the creator's death ---- */
+
+static int hang(void *argument)
+{
+	(void)argument;
+	for (;;)
+		sleep_ms(1000);
+	return 0;
+}
+
+static void create_both(struct host *host)
+{
+	host->pids[0] = coproc_create("dies", NULL, COPROC_DIE_WITH_PARENT | COPROC_DETACHED, hang, NULL);
+	host->pids[1] = coproc_create("stays", NULL, COPROC_DETACHED, hang, NULL);
+	CHECK(host->pids[0] > 0 && host->pids[1] > 0);
+}
+
+static void a_coproc_dies_with_its_creator_on_request(void)
+{
+	struct host *host = (struct host *)share(sizeof *host);
+	pid_t pid = fork_host(create_both, host);
+	CHECK(runs(host->pids[0]) && runs(host->pids[1]));
+	CHECK_IS(kill(pid, SIGKILL), 0);
+	CHECK_IS(exit_of(pid), 1000 + SIGKILL);
+	AWAIT(!runs(host->pids[0]));
+	CHECK(runs(host->pids[1]));
+	CHECK_IS(kill(host->pids[1], SIGKILL), 0);
+	AWAIT(!runs(host->pids[1]));
+	munmap(host, sizeof *host);
+}
+
+/* ---- the control group ---- */
+
+static int wait_for_more(void *argument)
+{
+	volatile int *state = (volatile int *)argument;
+	*state = 1;
+	AWAIT(*state == 2);
+	return 0;
+}
+
+static int is_in(pid_t pid, const char *group)
+{
+	char path[64], line[512];
+	int found = 0;
+	FILE *file;
+	snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+	file = fopen(path, "r");
+	CHECK(file != NULL);
+	while (fgets(line, sizeof line, file) != NULL)
+		found = found || strstr(line, group) != NULL;
+	fclose(file);
+	return found;
+}
+
+static void a_coproc_starts_in_its_control_group(void)
+{
+	static const char *roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids"};
+	struct coproc_extras extras;
+	char name[64], group[128], members[160];
+	volatile int *state = (volatile int *)coproc_alloc(sizeof *state);
+	size_t place;
+	pid_t pid;
+
+	memset(&extras, 0, sizeof extras);
+	extras.cgroup = "/nowhere/at/all";
+	*state = 0;
+	CHECK_IS(coproc_create_with("nowhere", NULL, &extras, 0, wait_for_more, (void *)state), -1);
+	CHECK_IS(errno, ENOENT);
+	CHECK_IS(strcmp(coproc_failed_attribute(), "cgroup"), 0);
+	CHECK_IS(*state, 0);
+	snprintf(name, sizeof name, "latchwork-in-c-%d", (int)getpid());
+	for (place = 0; place < 3; place++) {
+		snprintf(group, sizeof group, "%s/%s", roots[place], name);
+		snprintf(members, sizeof members, "%s/cgroup.procs", group);
+		if (mkdir(group, 0700) != 0)
+			continue;
+		if (access(members, W_OK) == 0)
+			break;
+		rmdir(group);
+	}
+	if (place == 3) {
+		fprintf(stderr, "skipped: no control group can be made here\n");
+		coproc_free((void *)state);
+		return;
+	}
+	extras.cgroup = group;
+	for (int kind = 0; kind < 2; kind++) {
+		*state = 0;
+		pid = coproc_create_with("grouped", NULL, &extras, kind ? COPROC_SNAPSHOT : 0, wait_for_more,
+					 (void *)state);
+		CHECK(pid > 0);
+		AWAIT(*state == 1);
+		CHECK(is_in(pid, name) && !is_in(getpid(), name));
+		*state = 2;
+		CHECK_IS(returned(pid), 0);
+		AWAIT(!runs(pid));
+	}
+	/* A process that has ended leaves its group a moment later. */
+	AWAIT(rmdir(group) == 0);
+	coproc_free((void *)state);
+}
+
+/* ---- descriptors ---- */
+
+/* Copies from the first descriptor to the second, and looks for another one that its creator has. */
+static int copy(void *argument)
+{
+	char text[16];
+	ssize_t length = read(coproc_descriptor(0), text, sizeof text);
+	if (length < 1 || write(coproc_descriptor(1), text, (size_t)length) != length)
+		return 1;
+	if (coproc_descriptor(2) != -1 || errno != EBADF)
+		return 2;
+	if ((fcntl(coproc_descriptor(0), F_GETFD) & FD_CLOEXEC) == 0)
+		return 3;
+	return fcntl((int)(long)argument, F_GETFD) == -1 ? 4 : 5;
+}
+
+static int has_none(void *argument)
+{
+	(void)argument;
+	return coproc_descriptor(0) == -1 && errno == EBADF;
+}
+
+static void descriptors_are_passed(void)
+{
+	struct coproc_extras extras;
+	int there[2], back[2], passed[2], many[33], secret;
+	char text[16];
+
+	memset(&extras, 0, sizeof extras);
+	CHECK(pipe(there) == 0 && pipe(back) == 0);
+	secret = fcntl(there[0], F_DUPFD, 200);
+	passed[0] = there[0];
+	passed[1] = back[1];
+	extras.descriptors = passed;
+	extras.descriptor_count = 2;
+	for (int kind = 0; kind < 2; kind++) {
+		CHECK_IS(write(there[1], "hello", 5), 5);
+		/* A snapshot has all other descriptors, too. */
+		CHECK_IS(returned(coproc_create_with("copies", NULL, &extras, kind ? COPROC_SNAPSHOT : 0, copy,
+						     (void *)(long)secret)),
+			 kind ? 5 : 4);
+		CHECK_IS(read(back[0], text, sizeof text), 5);
+		CHECK_IS(memcmp(text, "hello", 5), 0);
+	}
+	CHECK_IS(returned(coproc_create("none", NULL, 0, has_none, NULL)), 1);
+	CHECK_IS(has_none(NULL), 1);
+	/* The creator's own are still open, and no copy is left: the end of the pipe comes. */
+	CHECK_IS(close(back[1]), 0);
+	CHECK_IS(read(back[0], text, sizeof text), 0);
+
+	/* What cannot be passed is reported by name. */
+	passed[1] = 199;
+	CHECK_IS(coproc_create_with("closed", NULL, &extras, 0, copy, NULL), -1);
+	CHECK_IS(errno, EBADF);
+	CHECK_IS(strcmp(coproc_failed_attribute(), "descriptors"), 0);
+	passed[1] = -1;
+	CHECK_IS(coproc_create_with("negative", NULL, &extras, 0, copy, NULL), -1);
+	CHECK_IS(errno, EBADF);
+	for (int place = 0; place < 33; place++)
+		many[place] = there[0];
+	extras.descriptors = many;
+	extras.descriptor_count = 33;
+	CHECK_IS(coproc_create_with("too many", NULL, &extras, 0, copy, NULL), -1);
+	CHECK_IS(errno, E2BIG);
+	CHECK_IS(strcmp(coproc_failed_attribute(), "descriptors"), 0);
+	extras.descriptor_count = 32;
+	CHECK_IS(returned(coproc_create_with("many", NULL, &extras, 0, has_none, NULL)), 0);
+	extras.descriptors = NULL;
+	CHECK_IS(coproc_create_with("no array", NULL, &extras, 0, copy, NULL), -1);
+	CHECK_IS(errno, EINVAL);
+	close(secret);
+	close(there[0]);
+	close(there[1]);
+	close(back[0]);
+}
+
+int main(void)
+{
+	alarm(WATCHDOG);
+	/* These fork their creators, which have no coprocs yet. */
+	adjustments_are_undone_by_the_last_that_shares_them();
+	a_coproc_dies_with_its_creator_on_request();
+	CHECK_IS(coproc_descriptor(0), -1);
+	CHECK_IS(errno, EBADF);
+	CHECK_IS(coproc_init(1 << 20), 0);
+	a_stack_has_its_size();
+	a_coproc_starts_in_its_control_group();
+	descriptors_are_passed();
+	CHECK_IS(coproc_exit(), 0);
+	puts("took effect");
+	return 0;
+}
