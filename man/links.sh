@@ -3,7 +3,7 @@
 # of the pages, and for each name on standard input.
 #
 # A function of one kind of lock is described under the generic name: lw_tp_mutex_lock and lw_spin_lock under
-# lw_mutex_lock. A function of a family of which a page names some members is described on that page: rtems_clock_get
+# lw_mutex_lock. If no page names a function, the function is described on the page that names others with the same first word: rtems_clock_get
 # on the page that names rtems_….
 #
 #     nm -D --defined-only liblatchwork.so | sed -n 's/.* [TWi] \([^@]*\).*/\1/p' | man/links.sh

@@ -82,17 +82,19 @@ fn error(outcome: &Outcome) -> Option<String> {
 }
 
 /// How it was decided what to do with a file that this build cannot read.
-const ONLY_LOCK: &str = "only its file lock showed whether it is in use";
+const ONLY_LOCK: &str = "only the lock on the file shows whether the region is in use";
 
 fn caution(leftover: &Leftover) -> Option<String> {
     Some(match leftover.caution.as_ref()? {
         Caution::OtherBuild { fingerprint } => {
-            format!("made by a build with another layout ({fingerprint:016x}): {ONLY_LOCK}")
+            format!(
+                "a build with another layout ({fingerprint:016x}) made the region, so {ONLY_LOCK}"
+            )
         }
         Caution::OtherPidNamespace { namespace } => {
-            format!("of PID namespace {namespace}: {ONLY_LOCK}")
+            format!("the region belongs to PID namespace {namespace}, so {ONLY_LOCK}")
         }
-        _ => format!("damaged: {ONLY_LOCK}"),
+        _ => format!("the region is damaged, so {ONLY_LOCK}"),
     })
 }
 

@@ -38,8 +38,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Kill one of several processes that share memory, and show that the others continue; without a subcommand, this one
-    /// runs
+    /// Kill one of several processes that share memory, and show that the others continue. This is the default subcommand
     Tour(tour::Args),
     /// Report which features this system has, permits or lacks, and what follows for this library
     Doctor(doctor::Args),

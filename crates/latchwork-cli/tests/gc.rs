@@ -88,7 +88,7 @@ fn regions_of_other_namespaces_are_judged_by_their_lock_and_reported() {
     const FINGERPRINT: usize = 16;
     const PID_NAMESPACE: usize = 40;
     for (what, at, words) in [
-        ("build", FINGERPRINT, "made by a build"),
+        ("build", FINGERPRINT, "a build with another layout"),
         ("namespace", PID_NAMESPACE, "PID namespace"),
     ] {
         let mut bytes = region_bytes();

@@ -224,7 +224,7 @@ fn this_librarys_locks_name_their_owners() {
         );
     }
     let plain = look.wanted_by("for plain");
-    assert_eq!(plain["type"], "mutex without owner", "{plain:#}");
+    assert_eq!(plain["type"], "mutex that records no owner", "{plain:#}");
     let name = plain["name"].as_str().unwrap();
     assert!(name.contains("PLAIN"), "the symbol of a static in {name}");
     let free = look
@@ -266,7 +266,7 @@ fn a_wait_that_was_stopped_and_continued_is_listed() {
     }
     let look = Look(json(&["locks", "--all", "--pid", &actor.pid().to_string()]));
     let lock = look.wanted_by("limited");
-    assert_eq!(lock["type"], "mutex without owner", "{lock:#}");
+    assert_eq!(lock["type"], "mutex that records no owner", "{lock:#}");
     let name = lock["name"].as_str().unwrap();
     assert!(name.contains("PLAIN"), "the symbol of a static in {name}");
     // One that sleeps in the same call, and waits for nothing.

@@ -202,7 +202,7 @@ static void rules(void)
 	mutex_unlock(&other);
 	memset(&other, 99, sizeof other);
 	CHECK_IS(mutex_trylock(&other), 0);
-	TOLD("overwritten memory");
+	TOLD("uses an overwritten mutex");
 	sema_init(&other, 3);
 	TOLD("uses a count other than 0 and 1 to initialise");
 	init_MUTEX_LOCKED(&other);

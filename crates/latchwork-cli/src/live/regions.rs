@@ -228,10 +228,10 @@ impl Gathering {
             };
             let lock = self.lock_at(key, || Lock::new(key, place));
             let which = if all { "all" } else { "any" };
-            let layer = if system { "system's, " } else { "" };
+            let layer = if system { "system events" } else { "events" };
             let entry = &mut self.picture.locks[lock];
             entry.kind = Kind::Events;
-            entry.remark = format!("{layer}{which} of {events:#x}, {pending:#x} pending");
+            entry.remark = format!("{which} of the {layer} {events:#x}; pending: {pending:#x}");
             let role = Role::Event;
             self.add_waiter(lock, Waiter { task, role });
         }

@@ -147,7 +147,7 @@ impl Kind {
             Self::Robust => "robust mutex",
             Self::PiWord => "PI futex",
             Self::OwnedWord => "futex with owner",
-            Self::Mutex => "mutex without owner",
+            Self::Mutex => "mutex that records no owner",
             Self::Word => "futex",
             Self::RegionLock => "region's lock",
             Self::Semaphore(S::Counting) => "counting semaphore",

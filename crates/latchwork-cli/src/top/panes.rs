@@ -476,7 +476,7 @@ fn findings(picture: &Picture) -> Vec<Vec<Value>> {
 fn name_of(severity: Severity) -> &'static str {
     match severity {
         Severity::Deadlock => "deadlock",
-        Severity::Potential => "wrong order",
+        Severity::Potential => "potential",
         Severity::LongWait => "long wait",
         Severity::Inversion => "inversion",
         _ => "misuse",

@@ -318,7 +318,9 @@ impl WorkerPool<'_> {
             coproc.kill(Signal::KILL)?;
             match coproc.join()?.outcome {
                 Outcome::Signalled { signal: 9, .. } => {}
-                other => return Err(format!("the victim ended otherwise: {other:?}").into()),
+                other => {
+                    return Err(format!("the victim ended by {other:?}, not by SIGKILL").into());
+                }
             }
         }
         victim.state = State::Killed;
@@ -395,7 +397,10 @@ fn conclude(
             "the index agrees with a single loop, word by word",
             words == *alone,
         ),
-        ("a run with threads agrees with the loop", threads == alone),
+        (
+            "a run with threads agrees with the single loop",
+            threads == alone,
+        ),
         (
             "the running total of the index agrees with the sum of its counts",
             index.total.load(Relaxed) == total,
@@ -456,15 +461,11 @@ fn conclude(
         .collect();
     writeln!(out, "  the most frequent words: {}", first.join(", "))?;
     let all = checks.iter().all(|(_, holds)| *holds);
-    let (style, text) = if all {
-        (GOOD, "All figures agree.")
-    } else if report.victim == 0 {
-        (
-            BAD,
-            "No worker was killed in the middle of a piece: the files changed while the tour ran.",
-        )
-    } else {
-        (BAD, "The figures do not agree.")
+    const NONE_KILLED: &str = "The tour could not kill a worker in the middle of a piece: the files changed while it ran. Run it again.";
+    let (style, text) = match (all, report.victim) {
+        (true, _) => (GOOD, "All figures agree."),
+        (false, 0) => (BAD, NONE_KILLED),
+        _ => (BAD, "The figures do not agree."),
     };
     writeln!(
         out,

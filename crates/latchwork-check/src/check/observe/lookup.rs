@@ -58,7 +58,7 @@ impl NoLock {
             ),
             Self::Unmade => (Rule::InitialisedByInterface, "uses an uninitialised"),
             Self::Ended => (Rule::InitialisedByInterface, "uses a destroyed"),
-            Self::Overwritten => (Rule::InitialisedByInterface, "uses overwritten memory as"),
+            Self::Overwritten => (Rule::InitialisedByInterface, "uses an overwritten"),
         }
     }
 }

@@ -85,7 +85,7 @@ rules! {
     /// It is initialised once, until it is destroyed.
     InitialisedOnce = "initialised-once", "an object must not be initialised again before it is destroyed";
     /// No call fails because of how it was made.
-    NoFailedCall = "no-failed-call", "a call must be one that its arguments and the object's state allow";
+    NoFailedCall = "no-failed-call", "a call must have valid arguments, and the state of the object must allow it";
     /// A task that notifies a condition holds the mutex that its waiters use: a hint.
     NotifiesWithMutex = "notifies-with-mutex",
         "a condition variable should be notified by a task that holds the mutex of its waiters";

@@ -187,7 +187,7 @@ impl fmt::Display for Finding {
             Confidence::Seen => "observed",
             Confidence::Follows => "follows from observed events",
             Confidence::Assumed => {
-                "observed; permanent unless a task releases one of these locks although another task holds it"
+                "observed; the deadlock is permanent unless a task releases a lock that another task holds"
             }
             Confidence::Suspected => "suspected: possible if a second task takes these locks",
         };
@@ -204,7 +204,7 @@ impl fmt::Display for Finding {
                 &**name
             };
             let how = if released.by_guard {
-                ", by dropping a guard; lock call of that guard:"
+                ", which dropped a guard; that guard was acquired at"
             } else {
                 ","
             };
@@ -231,7 +231,7 @@ impl TaskText {
             write!(to, ", priority {}", self.priority)?;
         }
         if self.recorded != 0 {
-            write!(to, ", recorded priority {}", self.recorded)?;
+            write!(to, ", priority {} as Latchwork records it", self.recorded)?;
         }
         if !self.does.is_empty() {
             write!(to, ", {}", self.does)?;

@@ -50,7 +50,7 @@ impl fmt::Display for Priority<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.recorded {
             0 => write!(to, "priority {}", self.0.priority),
-            recorded => write!(to, "recorded priority {recorded}"),
+            recorded => write!(to, "priority {recorded}"),
         }
     }
 }
@@ -355,12 +355,13 @@ pub(crate) fn wrong_order(own: &Own, cycle: &order::OrderCycle) {
         let count = tasks.len();
         finding.note = match cycle.is_of_one_task {
             true => Text::new(format_args!(
-                "so far, one task has taken these locks in {count} contradictory orders. No other lock would prevent \
-                 a second task from doing so at the same time, and the lock modes conflict"
+                "so far, one task has taken these locks in {count} contradictory orders. A second task could take them in \
+                 one order while the first takes them in another: the tasks hold no further lock that excludes this, \
+                 and the locks are not all taken for reading"
             )),
             false => Text::new(format_args!(
-                "{count} different tasks have taken these locks in contradictory orders. No other lock prevents any \
-                 two of them from doing so at the same time, and the lock modes conflict"
+                "{count} different tasks have taken these locks in contradictory orders. The tasks can do so at the same \
+                 time: they hold no further lock that excludes this, and the locks are not all taken for reading"
             )),
         };
     });
@@ -383,7 +384,7 @@ pub(crate) fn inversion(own: &Own, wait: &Wait, blocker: &Blocker, nanoseconds: 
         if me.recorded != 0 {
             let _ = finding
                 .summary
-                .write_str(" (of recorded priorities, 1 is the highest)");
+                .write_str(" (priorities as Latchwork records them: 1 is the highest)");
         }
         let microseconds = nanoseconds / 1000;
         finding.note = Text::new(format_args!(
