@@ -6,11 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/stat.h>
 
 /* The watchdog of a process; it must do whatever is awaited within that time. */
-#define WATCHDOG 100
+#define WATCHDOG 60
 #define AWAIT(condition)                                                                              \
 	do {                                                                                          \
 		while (!(condition))                                                                  \
@@ -61,6 +62,8 @@ static pid_t fork_host(void (*body)(struct host *), struct host *host)
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
+		/* It outlives no test that fails. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		alarm(WATCHDOG);
 		CHECK_IS(coproc_init(1 << 20), 0);
 		body(host);
@@ -174,6 +177,7 @@ static void a_stack_has_its_size(void)
 static int hang(void *argument)
 {
 	(void)argument;
+	alarm(WATCHDOG);
 	for (;;)
 		sleep_ms(1000);
 	return 0;
