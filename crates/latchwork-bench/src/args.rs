@@ -41,8 +41,8 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
     /// Work inside the critical sections of futex-lock, in pause instructions, or `sleep` for a microsecond's sleep;
-    /// each load is measured with every task count [default: 10, and with the most threads alone also 1, 5, 20, 30, 40,
-    /// 50, 100 and sleep, which --quick leaves out]
+    /// each given load is measured with every task count [default: 10 with every task count; without --quick, also 1, 5, 20,
+    /// 30, 40, 50, 100 and sleep, but only with the largest number of threads]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub load: Vec<Load>,
     /// Length of a sample of futex-lock in milliseconds [default: 500, with --quick 40]. A complete run of futex-lock

@@ -80,7 +80,7 @@ fn rule(name: &str) -> Result<Rule, String> {
 /// A lock of this library's, or glibc's.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Mutex {
-    /// Throughput: with many threads, this kind does more work than the others
+    /// Throughput: with many threads, programs get more work done with this kind than with the others
     Tp,
     /// Wait-wake: the plain mutex; waiters poll for a moment and then sleep, and a release wakes one of them
     WaitWake,

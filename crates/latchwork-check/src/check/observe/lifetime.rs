@@ -36,7 +36,10 @@ pub(crate) fn introduced(own: &Own, lock: Lock, tag: &Tag) {
     });
     if let Some(other) = held {
         let rule = Rule::NotRemadeWhileHeld;
-        let what = format_args!("uses a new lock in the memory of a lock that is still held:");
+        let what = Deed::around(
+            format_args!("initialises"),
+            format_args!(" again while it is held"),
+        );
         let site = known::enter_place(tag);
         findings::misuse(own, rule, lock, site, other, what);
     }
@@ -128,7 +131,10 @@ pub(crate) fn unmarked(own: &Own, lock: Lock, place: &AtomicU64, mark: u64, site
     if old.is_some()
         && let Some((held, _)) = own.find(lock.address())
     {
-        let what = format_args!("uses a new lock in the memory of a lock that it still holds:");
+        let what = Deed::around(
+            format_args!("initialises"),
+            format_args!(" again while it holds it"),
+        );
         findings::misuse(own, Rule::NotRemadeWhileHeld, lock, site, None, what);
         own.pop(held);
     }
