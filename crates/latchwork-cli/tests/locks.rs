@@ -360,14 +360,18 @@ fn a_regions_objects_are_listed_with_owners_and_waiters_in_order() {
     assert_eq!(look.owner(&table).as_deref(), Some("first"));
     let listener = look.lock(&of("events of listener"));
     assert_eq!(
-        listener["remark"], "all of 0x6, 0x2 pending",
+        listener["remark"], "all of the events 0x6; pending: 0x2",
         "{listener:#}"
     );
     // By the region, and in what `ps` says of its tasks.
     let region = Look(json(&["locks", "--all", "--region", &named.0]));
     assert_eq!(region.waiters(&of("bus")).len(), 2);
     let ps = stdout(&run(&["ps", &named.0]));
-    for part in ["bus (binary semaphore)", "room in full", "all of 0x6"] {
+    for part in [
+        "bus (binary semaphore)",
+        "room in full",
+        "all of the events 0x6",
+    ] {
         assert!(ps.contains(part), "{part} in {ps}");
     }
 }

@@ -309,7 +309,7 @@ impl Picture {
         Some(match waiter.role {
             Role::Message => format!("message in {name}"),
             Role::Room => format!("room in {name}"),
-            _ if lock.kind == Kind::Events => format!("events, {}", lock.remark),
+            _ if lock.kind == Kind::Events => lock.remark.clone(),
             _ => format!("{name} ({})", lock.kind.name()),
         })
     }

@@ -77,7 +77,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
             text.contains("order right -> left -> right") && text.contains(") unlocks a ")
         });
         assert!(
-            line_with(&list, "misuse") < line_with(&list, "wrong order"),
+            line_with(&list, "misuse") < line_with(&list, "potential"),
             "{list}"
         );
         // The rows stay in place while keys are pressed.
