@@ -40,13 +40,13 @@ pub struct Options {
     /// Task counts, for scenarios that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
-    /// Work inside the critical sections of futex-lock, in pause instructions, or `sleep` for a microsecond's sleep;
-    /// each given load is measured with every task count [default: 10 with every task count; without --quick, also 1, 5, 20,
-    /// 30, 40, 50, 100 and sleep, but only with the largest number of threads]
+    /// For the scenario `futex-lock`: the work of each critical section, as a number of pause instructions, or `sleep`
+    /// for a sleep of a microsecond. Each load in LIST is measured with every task count [default: 10 with every task
+    /// count; without --quick, also 1, 5, 20, 30, 40, 50, 100 and sleep, each with the largest task count only]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub load: Vec<Load>,
-    /// Length of a sample of futex-lock in milliseconds [default: 500, with --quick 40]. A complete run of futex-lock
-    /// takes about 25 minutes on 2 CPUs, in proportion to this length
+    /// For the scenario `futex-lock`: the length of a sample in milliseconds [default: 500, with --quick 40]. With
+    /// samples of 500 ms, a complete run takes about 25 minutes on 2 CPUs
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub window: Option<u32>,
     /// Run only these contestants and the baseline; the ratios are relative to the baseline

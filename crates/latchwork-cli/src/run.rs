@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// If a lock call would close a wait-for cycle, make the call fail with EDEADLK
     #[arg(long, requires = "check")]
     refuse: bool,
-    /// Suppress findings whose suppression lines are in FILE
+    /// Do not report the findings that FILE lists: one on each line, as a report shows it after `to suppress:`
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
     /// Do not report breaches of this rule (repeatable). Example: one-task-order; a single task breaches it if it takes

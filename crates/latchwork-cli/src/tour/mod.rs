@@ -394,11 +394,11 @@ fn conclude(
             index.pieces() as usize == report.pieces,
         ),
         (
-            "the index agrees with a single loop, word by word",
+            "each word counts the same in a single loop over the files",
             words == *alone,
         ),
         (
-            "a run with threads agrees with the single loop",
+            "each word counts the same in a run with threads",
             threads == alone,
         ),
         (

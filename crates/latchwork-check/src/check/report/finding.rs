@@ -204,7 +204,7 @@ impl fmt::Display for Finding {
                 &**name
             };
             let how = if released.by_guard {
-                ", which dropped a guard; that guard was acquired at"
+                ", which dropped a guard; place where that guard was acquired:"
             } else {
                 ","
             };

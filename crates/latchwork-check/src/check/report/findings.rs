@@ -172,11 +172,10 @@ fn summarise<'a>(finding: &mut Finding, me: &TaskText, what: impl Into<Deed<'a>>
     let of = me.wants.as_ref().or(me.uses.as_ref());
     if let Some(Use { lock, at, .. }) = of.or(me.holds.as_ref()) {
         let (kind, name) = (lock.kind.name(), &lock.name);
-        let _ = write!(finding.summary, " {kind} {name}");
+        let _ = write!(finding.summary, " {kind} {name} ({at})");
         if let Some(after) = after {
             let _ = write!(finding.summary, "{after}");
         }
-        let _ = write!(finding.summary, " ({at})");
     }
 }
 
