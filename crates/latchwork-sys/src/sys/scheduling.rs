@@ -207,6 +207,13 @@ pub const MAX_CPUS: usize = 1024;
 /// A set of processors: bit *n* of word *n* / 64.
 pub type CpuMask = [u64; MAX_CPUS / 64];
 
+/// The number of processors that the system is configured for, at most [`MAX_CPUS`].
+pub fn processor_count() -> u32 {
+    // SAFETY: no preconditions.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    u32::try_from(count).map_or(1, |count| count.clamp(1, MAX_CPUS as u32))
+}
+
 /// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of them.
 pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
     let mut mask = CpuMask::default();
