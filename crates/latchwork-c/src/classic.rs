@@ -30,6 +30,39 @@ struct Options {
     message_queues: u16,
     microseconds_per_tick: u32,
     flags: u32,
+    schedulers: *const Scheduler,
+    scheduler_count: usize,
+}
+
+/// `struct lw_classic_scheduler`.
+#[repr(C)]
+struct Scheduler {
+    name: Name,
+    cpusetsize: usize,
+    cpuset: *const c_void,
+}
+
+impl Options {
+    /// # Safety
+    /// The program's options are as `classic.h` says.
+    unsafe fn declare_schedulers(&self, mut table: ClassicOptions) -> Option<ClassicOptions> {
+        if self.schedulers.is_null() {
+            return (self.scheduler_count == 0).then_some(table);
+        }
+        for index in 0..self.scheduler_count {
+            // SAFETY: the array has as many elements as the caller says.
+            let Scheduler {
+                name,
+                cpusetsize,
+                cpuset,
+            } = unsafe { self.schedulers.add(index).read() };
+            // SAFETY: the set has as many bytes as the caller says.
+            let set = unsafe { bytes(cpuset, cpusetsize) };
+            let processors = classic::processors_in(set.unwrap_or_default())?;
+            table = table.scheduler(name, &processors);
+        }
+        Some(table)
+    }
 }
 
 /// `LW_CLASSIC_UNSCHEDULED`
@@ -67,6 +100,8 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
         if options.microseconds_per_tick != 0 {
             table = table.tick(Duration::from_micros(options.microseconds_per_tick.into()));
         }
+        // SAFETY: by the caller's contract.
+        table = unsafe { options.declare_schedulers(table) }.ok_or(EINVAL)?;
         // SAFETY: the caller passes null, or a string that ends in NUL.
         name = unsafe { text(options.region) }.map_err(|_| EINVAL)?;
     }
@@ -390,4 +425,88 @@ extern "C" fn rtems_task_set_priority(
         }
         status
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rtems_task_get_scheduler(id: Id, scheduler: Option<&mut Id>) -> u32 {
+    with(|table| table.task_get_scheduler(id, scheduler))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rtems_task_set_scheduler(id: Id, scheduler: Id, priority: u32) -> u32 {
+    with(|table| {
+        let status = table.task_set_scheduler(id, scheduler, priority);
+        if status == Status::Successful && CLASSIC.get().is_some_and(|made| made.is_scheduled) {
+            return table.task_mirror(id, true);
+        }
+        status
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rtems_task_get_affinity(id: Id, size: usize, set: *mut c_void) -> u32 {
+    // SAFETY: by the directive's contract the set has `size` bytes, which nothing else uses.
+    let set = unsafe { bytes_mut(set, size) };
+    with(|table| table.task_get_affinity(id, set))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rtems_task_set_affinity(id: Id, size: usize, set: *const c_void) -> u32 {
+    // SAFETY: by the directive's contract the set has `size` readable bytes.
+    let set = unsafe { bytes(set, size) };
+    with(|table| table.task_set_affinity(id, set))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rtems_scheduler_ident(name: Name, id: Option<&mut Id>) -> u32 {
+    with(|table| table.scheduler_ident(name, id))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rtems_scheduler_ident_by_processor(processor: u32, id: Option<&mut Id>) -> u32 {
+    with(|table| table.scheduler_ident_by_processor(processor, id))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rtems_scheduler_ident_by_processor_set(
+    size: usize,
+    set: *const c_void,
+    id: Option<&mut Id>,
+) -> u32 {
+    // SAFETY: by the directive's contract the set has `size` readable bytes.
+    let set = unsafe { bytes(set, size) };
+    with(|table| table.scheduler_ident_by_processor_set(set, id))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rtems_scheduler_get_maximum_priority(
+    scheduler: Id,
+    priority: Option<&mut u32>,
+) -> u32 {
+    with(|table| table.scheduler_get_maximum_priority(scheduler, priority))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rtems_scheduler_get_processor_set(
+    scheduler: Id,
+    size: usize,
+    set: *mut c_void,
+) -> u32 {
+    // SAFETY: by the directive's contract the set has `size` bytes, which nothing else uses.
+    let set = unsafe { bytes_mut(set, size) };
+    with(|table| table.scheduler_get_processor_set(scheduler, set))
+}
+
+/// 0 if there is no table.
+#[unsafe(no_mangle)]
+extern "C" fn rtems_scheduler_get_processor() -> u32 {
+    let _undisturbed = Undisturbed::begin();
+    table().map_or(0, |table| table.scheduler_get_processor())
+}
+
+/// 1 if there is no table.
+#[unsafe(no_mangle)]
+extern "C" fn rtems_scheduler_get_processor_maximum() -> u32 {
+    let _undisturbed = Undisturbed::begin();
+    table().map_or(1, |table| table.scheduler_get_processor_maximum())
 }

@@ -1,7 +1,7 @@
 //! RTEMS's own tables, run against the directives as C calls them.
 #![allow(unsafe_code)]
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use latchwork_testkit::Trial;
 use latchwork_testkit::conformance::semaphores::{self, ClassicSemaphores};
@@ -18,6 +18,16 @@ struct Options {
     message_queues: u16,
     microseconds_per_tick: u32,
     flags: u32,
+    schedulers: *const Scheduler,
+    scheduler_count: usize,
+}
+
+/// `struct lw_classic_scheduler`.
+#[repr(C)]
+struct Scheduler {
+    name: u32,
+    cpusetsize: usize,
+    cpuset: *const c_void,
 }
 
 unsafe extern "C" {
@@ -112,6 +122,8 @@ fn directives_of_c_conform_to_rtems_tables() {
         microseconds_per_tick: 1000,
         // The tables are about the recorded priorities.
         flags: 1,
+        schedulers: ptr::null(),
+        scheduler_count: 0,
     };
     // SAFETY: options that are there.
     assert_eq!(unsafe { lw_classic_configure(&raw const options) }, 0);

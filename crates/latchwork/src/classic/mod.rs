@@ -62,6 +62,6 @@ pub use event::*;
 pub use handle::{Classic, ClassicError};
 pub use instances::MAX_SCHEDULERS;
 pub use message_queue::message_queue_buffer_size;
-pub use processors::processor_set;
+pub use processors::{processor_set, processors_in};
 pub use status::*;
 pub use table::ClassicOptions;

@@ -23,6 +23,20 @@ pub fn processor_set(processors: &[u32]) -> [u8; MAX_CPUS / 8] {
     bytes
 }
 
+/// The numbers of the processors in such a set, of any size; `None` if it does not consist of whole words, or names a
+/// processor from 1024 on.
+#[must_use]
+pub fn processors_in(set: &[u8]) -> Option<Vec<u32>> {
+    let mask = load(set)?;
+    let known = set.len().min(MAX_CPUS / 8);
+    if set[known..].iter().any(|byte| *byte != 0) {
+        return None;
+    }
+    let numbers = 0..MAX_CPUS as u32;
+    let is_in = |number: &u32| mask[*number as usize / 64] >> (number % 64) & 1 != 0;
+    Some(numbers.filter(is_in).collect())
+}
+
 /// The set in some bytes, as far as the library knows its processors; `None` if the size is not that of whole words.
 pub(super) fn load(bytes: &[u8]) -> Option<CpuMask> {
     let (words, rest) = bytes.as_chunks::<{ size_of::<Word>() }>();
