@@ -227,6 +227,11 @@ rtems_status_code rtems_semaphore_delete(rtems_id id);
 rtems_status_code rtems_semaphore_obtain(rtems_id id, rtems_option option_set, rtems_interval timeout);
 rtems_status_code rtems_semaphore_release(rtems_id id);
 rtems_status_code rtems_semaphore_flush(rtems_id id);
+/*
+ * A MrsP semaphore has a ceiling in each scheduler, 0 (for tasks: priority 1) until it is set, except in its creator's.
+ * A semaphore with a priority ceiling belongs to its creator's scheduler: RTEMS_NOT_DEFINED for others, here and where
+ * a task of another could obtain it at once.
+ */
 rtems_status_code rtems_semaphore_set_priority(rtems_id semaphore_id, rtems_id scheduler_id,
 					       rtems_task_priority new_priority,
 					       rtems_task_priority *old_priority);
@@ -290,7 +295,10 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 
 /* ---- tasks ---- */
 
-/* Creates a thread, with its id, that waits to be started. Attributes and modes have no effect. */
+/*
+ * Creates a thread, with its id, that waits to be started. Attributes and modes have no effect. RTEMS_UNSATISFIED: the
+ * kernel lets no thread run on the processors of the creator's scheduler.
+ */
 rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial_priority, size_t stack_size,
 				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id);
 /* Searches this process's tasks, by the names with which they were created. */

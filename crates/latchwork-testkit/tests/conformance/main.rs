@@ -39,7 +39,7 @@ fn waiters_that_do_not_sleep_are_waited_for() {
 }
 
 /// Each mistake, and an action that must find it.
-const FAULTS: [(Fault, &str); 13] = [
+const FAULTS: [(Fault, &str); 15] = [
     (Fault::AlwaysFifo, "score/sem/surrender"),
     (Fault::AnybodyReleases, "score/mtx/surrender"),
     (Fault::NoInheritance, "score/mtx/seize-wait"),
@@ -53,6 +53,8 @@ const FAULTS: [(Fault, &str); 13] = [
     (Fault::CountsPastMaximum, "rtems/sem/release"),
     (Fault::KeepsPriorityAfterTimeout, "rtems/sem/timeout"),
     (Fault::SetsPriorityOfAny, "rtems/sem/set-priority"),
+    (Fault::OneCeilingForAllSchedulers, "rtems/sem/set-priority"),
+    (Fault::MovesWhenItObtains, "rtems/sem/mrsp-obtain"),
 ];
 
 #[test]

@@ -23,6 +23,8 @@ pub enum Fault {
     CountsPastMaximum,
     KeepsPriorityAfterTimeout,
     SetsPriorityOfAny,
+    OneCeilingForAllSchedulers,
+    MovesWhenItObtains,
 }
 
 #[derive(Default)]
@@ -43,6 +45,8 @@ struct State {
 
 struct Task {
     own: u32,
+    /// The place of its scheduler.
+    scheduler: usize,
     waits: Option<u32>,
     result: Option<u32>,
     stuck: u32,
@@ -65,11 +69,13 @@ struct Object {
     count: u32,
     owner: Option<usize>,
     nested: u32,
-    ceiling: u32,
+    /// The place of its creator's scheduler.
+    creator: usize,
+    ceilings: [u32; SCHEDULERS.len()],
     queue: Vec<usize>,
 }
 
-const SCHEDULER: u32 = 1;
+const SCHEDULERS: [u32; 3] = [1, 2, 3];
 const CAPACITY: u32 = 6;
 
 thread_local! {
@@ -106,6 +112,16 @@ impl Object {
     fn has_ceiling(&self) -> bool {
         matches!(self.class, Class::Ceiling | Class::MrsP)
     }
+
+    /// The ceiling for a task of this scheduler.
+    fn ceiling_in(&self, scheduler: usize) -> u32 {
+        let place = if self.is_mrsp() {
+            scheduler
+        } else {
+            self.creator
+        };
+        self.ceilings[place].max(1)
+    }
 }
 
 impl Mock {
@@ -139,7 +155,7 @@ impl Mock {
                 && object.has_ceiling()
                 && !self.has(Fault::NoCeiling)
             {
-                priority = priority.min(object.ceiling);
+                priority = priority.min(object.ceiling_in(state.tasks[task].scheduler));
             }
             if object.owner == Some(task)
                 && object.class == Class::Inherit
@@ -204,6 +220,7 @@ impl ClassicSemaphores for Mock {
         let mut state = self.lock();
         state.tasks.push(Task {
             own: priority,
+            scheduler: 0,
             waits: None,
             result: None,
             stuck: u32::MAX,
@@ -244,6 +261,9 @@ impl ClassicSemaphores for Mock {
         if state.objects.len() as u32 >= CAPACITY {
             return status::TOO_MANY;
         }
+        let creator = state.tasks[ME.get()].scheduler;
+        let mut ceilings = [0; SCHEDULERS.len()];
+        ceilings[creator] = ceiling;
         let mut object = Object {
             name,
             class,
@@ -251,7 +271,8 @@ impl ClassicSemaphores for Mock {
             count,
             owner: None,
             nested: 0,
-            ceiling,
+            creator,
+            ceilings,
             queue: Vec::new(),
         };
         let owns = object.is_mutex() && count == 0;
@@ -303,11 +324,12 @@ impl ClassicSemaphores for Mock {
         let mut state = self.lock();
         let me = ME.get();
         let current = self.priority(&state, me);
+        let scheduler = state.tasks[me].scheduler;
         let Some(object) = state.objects.get_mut(&id) else {
             return status::INVALID_ID;
         };
         let is_above = object.has_ceiling()
-            && current < object.ceiling
+            && current < object.ceiling_in(scheduler)
             && !self
                 .fault
                 .is_some_and(|fault| fault == Fault::NoCeilingCheck);
@@ -317,6 +339,9 @@ impl ClassicSemaphores for Mock {
                     object.count -= 1;
                     return status::SUCCESSFUL;
                 }
+            }
+            None if object.class == Class::Ceiling && scheduler != object.creator => {
+                return status::NOT_DEFINED;
             }
             None if is_above => return status::INVALID_PRIORITY,
             None => {
@@ -443,27 +468,54 @@ impl ClassicSemaphores for Mock {
         let Some(old) = old else {
             return status::INVALID_ADDRESS;
         };
-        if scheduler != SCHEDULER {
+        let Some(mut scheduler) = SCHEDULERS.iter().position(|id| *id == scheduler) else {
             return status::INVALID_ID;
-        }
+        };
+        let is_blind = self.has(Fault::OneCeilingForAllSchedulers);
         let Some(object) = state.objects.get_mut(&id) else {
             return status::INVALID_ID;
         };
         if priority != 0 && !is_valid(priority) {
             return status::INVALID_PRIORITY;
         }
-        if !object.has_ceiling() && self.fault != Some(Fault::SetsPriorityOfAny) {
+        if is_blind {
+            scheduler = object.creator;
+        }
+        let is_others = !object.is_mrsp() && scheduler != object.creator;
+        if (!object.has_ceiling() || is_others) && self.fault != Some(Fault::SetsPriorityOfAny) {
             return status::NOT_DEFINED;
         }
-        *old = object.ceiling;
+        *old = object.ceilings[scheduler];
         if priority != 0 {
-            object.ceiling = priority;
+            object.ceilings[scheduler] = priority;
         }
         status::SUCCESSFUL
     }
 
     fn scheduler(&self) -> u32 {
-        SCHEDULER
+        SCHEDULERS[0]
+    }
+
+    fn schedulers(&self) -> Vec<u32> {
+        SCHEDULERS.to_vec()
+    }
+
+    fn set_own_scheduler(&self, scheduler: u32, priority: u32) -> u32 {
+        let Some(place) = SCHEDULERS.iter().position(|id| *id == scheduler) else {
+            return status::INVALID_ID;
+        };
+        let mut state = self.lock();
+        let task = &mut state.tasks[ME.get()];
+        (task.scheduler, task.own) = (place, priority);
+        status::SUCCESSFUL
+    }
+
+    fn processor(&self) -> u32 {
+        let state = self.lock();
+        let me = ME.get();
+        let owns = |object: &Object| object.is_mrsp() && object.owner == Some(me);
+        let moves = self.has(Fault::MovesWhenItObtains) && state.objects.values().any(owns);
+        state.tasks[me].scheduler as u32 ^ u32::from(moves)
     }
 
     fn capacity(&self) -> u32 {

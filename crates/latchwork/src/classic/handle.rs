@@ -195,7 +195,7 @@ impl<'r> Classic<'r> {
     /// The length of a clock tick.
     #[must_use]
     pub fn tick(&self) -> Duration {
-        self.options().tick
+        Duration::from_micros(self.table.microseconds.into())
     }
 
     /// The deadline of a wait that begins now.

@@ -1,4 +1,5 @@
-//! The directives of RTEMS's scheduler manager, and the task directives about schedulers and processors.
+//! The directives of RTEMS's scheduler manager, and the task directives about schedulers and processors, with the
+//! statuses of RTEMS 6. (RTEMS 5 has `INVALID_NUMBER` for a set that is too small.)
 //!
 //! A scheduler instance is a set of processors. The kernel enforces it: a task that a directive puts into an instance
 //! is bound to those processors of the instance that are in the task's affinity. Both are recorded by the task's slot,
@@ -109,7 +110,8 @@ impl Classic<'_> {
     }
 
     /// `rtems_task_get_scheduler`: a task's home scheduler, which is the one declared first, until
-    /// [`Self::task_set_scheduler`] changes it.
+    /// [`Self::task_set_scheduler`] changes it. The child of a fork has no task of its parent's: its thread becomes a new
+    /// one, of the scheduler declared first, and runs where its parent could.
     ///
     /// No `scheduler`: [`Status::InvalidAddress`]; no such task: [`Status::InvalidId`].
     pub fn task_get_scheduler(&self, id: Id, scheduler: Option<&mut Id>) -> Status {
@@ -129,7 +131,7 @@ impl Classic<'_> {
     /// | if | then |
     /// | --- | --- |
     /// | there is no such scheduler | [`Status::InvalidId`] |
-    /// | the priority is 0, or larger than [`MAXIMUM_PRIORITY`] | [`Status::InvalidPriority`] |
+    /// | the priority is larger than [`MAXIMUM_PRIORITY`], or 0 (which RTEMS takes for one before all others) | [`Status::InvalidPriority`] |
     /// | there is no such task | [`Status::InvalidId`] |
     /// | the task waits for a semaphore, or has a priority by one that it owns: a ceiling, or one that it inherits | [`Status::ResourceInUse`] |
     /// | the scheduler has no processor, or none in the task's affinity; or the kernel refuses, since none may be used (cpuset), or the task's process is another user's | [`Status::Unsatisfied`] |

@@ -34,6 +34,25 @@ impl ClassicOptions {
     /// If none is declared, there is one, [`SCHEDULER_NAME`](super::SCHEDULER_NAME), of all processors.
     /// [`Classic::create`](super::Classic::create) refuses a name of 0 or one that is used twice, a processor that an
     /// earlier instance has or from 1024 on, and more than [`MAX_SCHEDULERS`] instances.
+    ///
+    /// ```
+    /// use latchwork::classic::{self, Classic, ClassicOptions, Status};
+    /// use latchwork::region::RegionOptions;
+    ///
+    /// let [work, control] = [*b"WORK", *b"CTRL"].map(classic::build_name);
+    /// let options = ClassicOptions::new().scheduler(work, &[0]).scheduler(control, &[1, 2]);
+    /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+    /// let rtems = Classic::create(&region, &options)?;
+    /// let mut id = 0;
+    /// assert_eq!(rtems.scheduler_ident(control, Some(&mut id)), Status::Successful);
+    /// // Binds the calling thread to processors 1 and 2, at priority 50.
+    /// match rtems.task_set_scheduler(classic::SELF, id, 50) {
+    ///     Status::Successful => assert!(rtems.scheduler_get_processor() > 0),
+    ///     // There are no such processors, or the thread may not use them.
+    ///     status => assert_eq!(status, Status::Unsatisfied),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn scheduler(mut self, name: Name, processors: &[u32]) -> Self {
         self.instances = self.instances.with(name, processors);

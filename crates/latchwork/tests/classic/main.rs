@@ -6,6 +6,7 @@
 
 #[path = "../semaphore_mrsp/bound.rs"]
 mod bound;
+mod helping;
 mod message_queues;
 mod schedulers;
 mod semaphore_states;

@@ -14,8 +14,8 @@ use std::sync::mpsc::channel;
 const FIRST: Name = build_name(*b"ONE ");
 const SECOND: Name = build_name(*b"TWO ");
 const EMPTY: Name = build_name(*b"NONE");
-const MRSP: u32 = BINARY_SEMAPHORE | MULTIPROCESSOR_RESOURCE_SHARING | PRIORITY;
-const OTHER: Id = SCHEDULER + 1;
+pub(crate) const MRSP: u32 = BINARY_SEMAPHORE | MULTIPROCESSOR_RESOURCE_SHARING | PRIORITY;
+pub(crate) const OTHER: Id = SCHEDULER + 1;
 const WITHOUT: Id = SCHEDULER + 2;
 
 /// Two processors that the test may use.
@@ -30,7 +30,7 @@ fn two(test: &str) -> Option<[u32; 2]> {
 }
 
 /// A table with two schedulers of one processor each, and one without any.
-fn split(region: &Region, [first, second]: [u32; 2]) -> Classic<'_> {
+pub(crate) fn split(region: &Region, [first, second]: [u32; 2]) -> Classic<'_> {
     let options = ClassicOptions::new()
         .semaphores(8)
         .tick(TICK)
