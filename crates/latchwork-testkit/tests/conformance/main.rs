@@ -1,12 +1,15 @@
 //! The drivers of RTEMS's tables, run on a model of semaphores that is simple enough to be right, and on
 //! ones with a mistake.
 
+mod class;
+mod fault;
 mod mock;
 
+use fault::Fault;
 use latchwork_testkit::Watchdog;
 use latchwork_testkit::conformance::semaphores;
 use latchwork_testkit::conformance::{Report, Table};
-use mock::{Fault, Mock};
+use mock::Mock;
 use std::sync::Arc;
 
 #[test]

@@ -1,31 +1,13 @@
 //! Classic semaphores as RTEMS describes them, in the simplest form: one lock, and priorities that are computed at each
 //! request. For testing the drivers.
 
+use crate::class::{Class, class_of};
+use crate::fault::Fault;
 use latchwork_testkit::conformance::semaphores::{ClassicSemaphores, attribute, status};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// A mistake that the drivers must notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    AlwaysFifo,
-    AnybodyReleases,
-    NoInheritance,
-    NoCeiling,
-    NoCeilingCheck,
-    NoRecursion,
-    NoDeadlocks,
-    DeleteOwned,
-    DeleteStrandsWaiters,
-    FlushCounts,
-    CountsPastMaximum,
-    KeepsPriorityAfterTimeout,
-    SetsPriorityOfAny,
-    OneCeilingForAllSchedulers,
-    MovesWhenItObtains,
-}
 
 #[derive(Default)]
 pub struct Mock {
@@ -52,16 +34,6 @@ struct Task {
     stuck: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Counting,
-    Simple,
-    Binary,
-    Inherit,
-    Ceiling,
-    MrsP,
-}
-
 struct Object {
     name: u32,
     class: Class,
@@ -80,20 +52,6 @@ const CAPACITY: u32 = 6;
 
 thread_local! {
     static ME: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-fn class_of(attributes: u32) -> Option<Class> {
-    use attribute::{BINARY, CEILING, INHERIT, MRSP, PRIORITY, SIMPLE_BINARY};
-    let needs_priority = match attributes & !PRIORITY {
-        0 => return Some(Class::Counting),
-        SIMPLE_BINARY => return Some(Class::Simple),
-        BINARY => return Some(Class::Binary),
-        kind if kind == BINARY | INHERIT => Class::Inherit,
-        kind if kind == BINARY | CEILING => Class::Ceiling,
-        kind if kind == BINARY | MRSP => Class::MrsP,
-        _ => return None,
-    };
-    (attributes & PRIORITY != 0).then_some(needs_priority)
 }
 
 fn is_valid(priority: u32) -> bool {
