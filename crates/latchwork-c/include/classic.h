@@ -7,7 +7,8 @@
  *     one system              one region: this process's own, or a named one (lw_classic_configure)
  *     a task                  a thread; each thread that uses a directive becomes one, with a priority of 255
  *     priorities 1 to 255     recorded; they order queues, and apply to ceilings and inheritance
- *     schedulers, nodes       one of each
+ *     schedulers              one of all processors, unless configured
+ *     nodes                   one
  *     clock ticks             10 ms, unless configured
  *     fatal errors            of mutexes after owner death: LW_RTEMS_OWNER_DIED, in addition to RTEMS's statuses
  *
@@ -176,6 +177,18 @@ typedef enum {
 
 /* ---- configuration: before the first directive; optional ---- */
 
+/*
+ * A scheduler: a set of processors, as sched_setaffinity(2) takes it (void, since <sched.h> has cpu_set_t with
+ * _GNU_SOURCE only). A processor belongs to one scheduler at most; a scheduler may have none.
+ */
+struct lw_classic_scheduler {
+	/* Not 0. */
+	rtems_name name;
+	/* The size of the set in bytes. */
+	size_t cpusetsize;
+	const void *cpuset;
+};
+
 struct lw_classic_options {
 	/* A region's name, which is created if it does not exist; NULL for a region of this process's own. */
 	const char *region;
@@ -187,13 +200,19 @@ struct lw_classic_options {
 	uint32_t microseconds_per_tick;
 	/* LW_CLASSIC_UNSCHEDULED, or 0. */
 	uint32_t flags;
+	/* At most 32; NULL and 0 for one of all processors, LW_CLASSIC_SCHEDULER_NAME. Tasks begin in the first. */
+	const struct lw_classic_scheduler *schedulers;
+	size_t scheduler_count;
 };
+
+#define LW_CLASSIC_SCHEDULER_NAME rtems_build_name('M', 'E', 'D', 'F')
 
 /* Tasks' priorities are not set in the kernel: they only order queues, and are inherited. */
 #define LW_CLASSIC_UNSCHEDULED 1u
 
 /*
- * Returns 0, or an error number: EBUSY if a directive was used before, EINVAL if the table exists with other options.
+ * Returns 0, or an error number: EBUSY if a directive was used before, EINVAL if the table exists with other options, or
+ * a scheduler is wrong (its name is 0 or used twice, a processor is another's or does not fit a set of 1024).
  */
 int lw_classic_configure(const struct lw_classic_options *options);
 /* Converts to ticks, rounded up: a time that is not 0 never becomes "for ever". */
@@ -208,6 +227,11 @@ rtems_status_code rtems_semaphore_delete(rtems_id id);
 rtems_status_code rtems_semaphore_obtain(rtems_id id, rtems_option option_set, rtems_interval timeout);
 rtems_status_code rtems_semaphore_release(rtems_id id);
 rtems_status_code rtems_semaphore_flush(rtems_id id);
+/*
+ * A MrsP semaphore has a ceiling in each scheduler, 0 (for tasks: priority 1) until it is set, except in its creator's.
+ * A semaphore with a priority ceiling belongs to its creator's scheduler: RTEMS_NOT_DEFINED for others, here and where
+ * a task of another could obtain it at once.
+ */
 rtems_status_code rtems_semaphore_set_priority(rtems_id semaphore_id, rtems_id scheduler_id,
 					       rtems_task_priority new_priority,
 					       rtems_task_priority *old_priority);
@@ -271,7 +295,10 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 
 /* ---- tasks ---- */
 
-/* Creates a thread, with its id, that waits to be started. Attributes and modes have no effect. */
+/*
+ * Creates a thread, with its id, that waits to be started. Attributes and modes have no effect. RTEMS_UNSATISFIED: the
+ * kernel lets no thread run on the processors of the creator's scheduler.
+ */
 rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial_priority, size_t stack_size,
 				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id);
 /* Searches this process's tasks, by the names with which they were created. */
@@ -295,8 +322,32 @@ rtems_id rtems_task_self(void);
  */
 rtems_status_code rtems_task_set_priority(rtems_id id, rtems_task_priority new_priority,
 					  rtems_task_priority *old_priority);
+/*
+ * The task's scheduler; that of the creator for a task that rtems_task_create() makes, else the first. Setting it binds
+ * the thread to those processors of the scheduler that are in the task's affinity, and sets the priority.
+ * RTEMS_RESOURCE_IN_USE: the task waits for a semaphore, or has a ceiling, or inherits. RTEMS_UNSATISFIED: there is no
+ * such processor, or the kernel refuses.
+ */
+rtems_status_code rtems_task_get_scheduler(rtems_id task_id, rtems_id *scheduler_id);
+rtems_status_code rtems_task_set_scheduler(rtems_id task_id, rtems_id scheduler_id, rtems_task_priority priority);
+/* cpuset: a cpu_set_t of cpusetsize bytes. RTEMS_RESOURCE_IN_USE: the task owns or awaits a MrsP semaphore. */
+rtems_status_code rtems_task_get_affinity(rtems_id id, size_t cpusetsize, void *cpuset);
+rtems_status_code rtems_task_set_affinity(rtems_id id, size_t cpusetsize, const void *cpuset);
 /* 0 ticks: yields the processor. */
 rtems_status_code rtems_task_wake_after(rtems_interval ticks);
+
+/* ---- schedulers ---- */
+
+rtems_status_code rtems_scheduler_ident(rtems_name name, rtems_id *id);
+rtems_status_code rtems_scheduler_ident_by_processor(uint32_t cpu_index, rtems_id *id);
+rtems_status_code rtems_scheduler_ident_by_processor_set(size_t cpusetsize, const void *cpuset, rtems_id *id);
+rtems_status_code rtems_scheduler_get_maximum_priority(rtems_id scheduler_id, rtems_task_priority *priority);
+rtems_status_code rtems_scheduler_get_processor_set(rtems_id scheduler_id, size_t cpusetsize, void *cpuset);
+/* The processor on which the caller runs at this moment, and the number of processors. */
+uint32_t rtems_scheduler_get_processor(void);
+uint32_t rtems_scheduler_get_processor_maximum(void);
+
+/* ---- time ---- */
 
 rtems_interval rtems_clock_get_ticks_per_second(void);
 rtems_interval rtems_clock_get_ticks_since_boot(void);

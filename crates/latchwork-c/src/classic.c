@@ -54,11 +54,13 @@ struct task {
 	rtems_task_argument argument;
 	lw_completion_t ready, started, ended;
 	rtems_task_priority priority;
+	rtems_id scheduler;
 	rtems_status_code status;
 };
 
 /* The one node. */
 #define LOCAL_NODE 1u
+#define FIRST_SCHEDULER 0xf0000001u
 /* The index in an id. */
 #define INDEX(id) ((id) & 0xffffu)
 
@@ -187,7 +189,6 @@ static void report_refused_priority(rtems_task_priority priority)
 static void *run(void *argument)
 {
 	struct task *task = argument;
-	rtems_task_priority before;
 	enum state state;
 	char name[5] = {(char)(task->name >> 24), (char)(task->name >> 16), (char)(task->name >> 8),
 			(char)task->name, 0};
@@ -196,7 +197,7 @@ static void *run(void *argument)
 	pthread_setname_np(pthread_self(), name);
 	task->id = rtems_task_self();
 	task->status = task->id == 0 ? RTEMS_TOO_MANY
-				     : rtems_task_set_priority(RTEMS_SELF, task->priority, &before);
+				     : rtems_task_set_scheduler(RTEMS_SELF, task->scheduler, task->priority);
 	if (task->status != RTEMS_SUCCESSFUL) {
 		lw_completion_complete(&task->ready);
 		drop(task);
@@ -248,6 +249,9 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_TOO_MANY;
 	task->name = name;
 	task->priority = initial_priority;
+	if (rtems_task_get_scheduler(RTEMS_SELF, &task->scheduler) != RTEMS_SUCCESSFUL)
+		/* The caller cannot become a task. */
+		task->scheduler = FIRST_SCHEDULER;
 	/* One for the thread and one for this call. */
 	task->references = 2;
 	if (stack_size < RTEMS_MINIMUM_STACK_SIZE)

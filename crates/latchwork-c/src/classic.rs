@@ -6,6 +6,8 @@
 //! `Option<&mut T>` is a pointer of C's: null, or to a variable of the caller's that nothing else uses during the call.
 #![allow(unsafe_code)]
 
+mod scheduler;
+
 use crate::cancel::Undisturbed;
 use crate::region::text;
 use crate::{bytes, bytes_mut};
@@ -30,6 +32,39 @@ struct Options {
     message_queues: u16,
     microseconds_per_tick: u32,
     flags: u32,
+    schedulers: *const Scheduler,
+    scheduler_count: usize,
+}
+
+/// `struct lw_classic_scheduler`.
+#[repr(C)]
+struct Scheduler {
+    name: Name,
+    cpusetsize: usize,
+    cpuset: *const c_void,
+}
+
+impl Options {
+    /// # Safety
+    /// The program's options are as `classic.h` says.
+    unsafe fn declare_schedulers(&self, mut table: ClassicOptions) -> Option<ClassicOptions> {
+        if self.schedulers.is_null() {
+            return (self.scheduler_count == 0).then_some(table);
+        }
+        for index in 0..self.scheduler_count {
+            // SAFETY: the array has as many elements as the caller says.
+            let Scheduler {
+                name,
+                cpusetsize,
+                cpuset,
+            } = unsafe { self.schedulers.add(index).read() };
+            // SAFETY: the set has as many bytes as the caller says.
+            let set = unsafe { bytes(cpuset, cpusetsize) };
+            let processors = classic::processors_in(set.unwrap_or_default())?;
+            table = table.scheduler(name, &processors);
+        }
+        Some(table)
+    }
 }
 
 /// `LW_CLASSIC_UNSCHEDULED`
@@ -67,6 +102,8 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
         if options.microseconds_per_tick != 0 {
             table = table.tick(Duration::from_micros(options.microseconds_per_tick.into()));
         }
+        // SAFETY: by the caller's contract.
+        table = unsafe { options.declare_schedulers(table) }.ok_or(EINVAL)?;
         // SAFETY: the caller passes null, or a string that ends in NUL.
         name = unsafe { text(options.region) }.map_err(|_| EINVAL)?;
     }

@@ -176,6 +176,17 @@ fn directives_have_the_statuses_of_rtems_and_objects_leave_nothing_behind() {
 }
 
 #[test]
+fn tasks_run_on_the_processors_of_their_scheduler() {
+    check(
+        "schedulers.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "partitioned",
+    );
+    check("schedulers.c", &[GPP], &[], "partitioned");
+}
+
+#[test]
 fn a_send_takes_the_events_that_it_satisfies_a_task_with() {
     check(
         "events.c",

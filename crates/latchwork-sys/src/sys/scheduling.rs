@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::errno::{answer, done};
+use crate::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 
 /// A scheduling policy of the kernel.
@@ -206,6 +207,31 @@ pub const MAX_CPUS: usize = 1024;
 
 /// A set of processors: bit *n* of word *n* / 64.
 pub type CpuMask = [u64; MAX_CPUS / 64];
+
+/// One more than the highest number of a processor that the system has, at most [`MAX_CPUS`]; it does not change.
+pub fn processor_count() -> u32 {
+    /// 0: not read yet. (A `OnceLock` that a thread is setting during a fork is never set in the child.)
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // Relaxed, both: all who read it read the same.
+    let known = COUNT.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // "0-3", or "0,2-5". (`sysconf` counts processors, and in musl only those where the caller may run.)
+    let present = std::fs::read_to_string("/sys/devices/system/cpu/present").unwrap_or_default();
+    let highest = present.trim().rsplit(['-', ',']).next();
+    let highest: Option<u32> = highest.and_then(|number| number.parse().ok());
+    let count = highest.map_or_else(configured, |highest| highest.saturating_add(1));
+    let count = count.clamp(1, MAX_CPUS as u32);
+    COUNT.store(count, Ordering::Relaxed);
+    count
+}
+
+fn configured() -> u32 {
+    // SAFETY: no preconditions.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    u32::try_from(count).unwrap_or(1)
+}
 
 /// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of them.
 pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {

@@ -1,12 +1,15 @@
 //! The drivers of RTEMS's tables, run on a model of semaphores that is simple enough to be right, and on
 //! ones with a mistake.
 
+mod class;
+mod fault;
 mod mock;
 
+use fault::Fault;
 use latchwork_testkit::Watchdog;
 use latchwork_testkit::conformance::semaphores;
 use latchwork_testkit::conformance::{Report, Table};
-use mock::{Fault, Mock};
+use mock::Mock;
 use std::sync::Arc;
 
 #[test]
@@ -39,7 +42,7 @@ fn waiters_that_do_not_sleep_are_waited_for() {
 }
 
 /// Each mistake, and an action that must find it.
-const FAULTS: [(Fault, &str); 13] = [
+const FAULTS: [(Fault, &str); 15] = [
     (Fault::AlwaysFifo, "score/sem/surrender"),
     (Fault::AnybodyReleases, "score/mtx/surrender"),
     (Fault::NoInheritance, "score/mtx/seize-wait"),
@@ -53,6 +56,8 @@ const FAULTS: [(Fault, &str); 13] = [
     (Fault::CountsPastMaximum, "rtems/sem/release"),
     (Fault::KeepsPriorityAfterTimeout, "rtems/sem/timeout"),
     (Fault::SetsPriorityOfAny, "rtems/sem/set-priority"),
+    (Fault::OneCeilingForAllSchedulers, "rtems/sem/set-priority"),
+    (Fault::MovesWhenItObtains, "rtems/sem/mrsp-obtain"),
 ];
 
 #[test]

@@ -1,29 +1,13 @@
 //! Classic semaphores as RTEMS describes them, in the simplest form: one lock, and priorities that are computed at each
 //! request. For testing the drivers.
 
+use crate::class::{Class, class_of};
+use crate::fault::Fault;
 use latchwork_testkit::conformance::semaphores::{ClassicSemaphores, attribute, status};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// A mistake that the drivers must notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    AlwaysFifo,
-    AnybodyReleases,
-    NoInheritance,
-    NoCeiling,
-    NoCeilingCheck,
-    NoRecursion,
-    NoDeadlocks,
-    DeleteOwned,
-    DeleteStrandsWaiters,
-    FlushCounts,
-    CountsPastMaximum,
-    KeepsPriorityAfterTimeout,
-    SetsPriorityOfAny,
-}
 
 #[derive(Default)]
 pub struct Mock {
@@ -43,19 +27,11 @@ struct State {
 
 struct Task {
     own: u32,
+    /// The place of its scheduler.
+    scheduler: usize,
     waits: Option<u32>,
     result: Option<u32>,
     stuck: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Counting,
-    Simple,
-    Binary,
-    Inherit,
-    Ceiling,
-    MrsP,
 }
 
 struct Object {
@@ -65,29 +41,17 @@ struct Object {
     count: u32,
     owner: Option<usize>,
     nested: u32,
-    ceiling: u32,
+    /// The place of its creator's scheduler.
+    creator: usize,
+    ceilings: [u32; SCHEDULERS.len()],
     queue: Vec<usize>,
 }
 
-const SCHEDULER: u32 = 1;
+const SCHEDULERS: [u32; 3] = [1, 2, 3];
 const CAPACITY: u32 = 6;
 
 thread_local! {
     static ME: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-fn class_of(attributes: u32) -> Option<Class> {
-    use attribute::{BINARY, CEILING, INHERIT, MRSP, PRIORITY, SIMPLE_BINARY};
-    let needs_priority = match attributes & !PRIORITY {
-        0 => return Some(Class::Counting),
-        SIMPLE_BINARY => return Some(Class::Simple),
-        BINARY => return Some(Class::Binary),
-        kind if kind == BINARY | INHERIT => Class::Inherit,
-        kind if kind == BINARY | CEILING => Class::Ceiling,
-        kind if kind == BINARY | MRSP => Class::MrsP,
-        _ => return None,
-    };
-    (attributes & PRIORITY != 0).then_some(needs_priority)
 }
 
 fn is_valid(priority: u32) -> bool {
@@ -105,6 +69,16 @@ impl Object {
 
     fn has_ceiling(&self) -> bool {
         matches!(self.class, Class::Ceiling | Class::MrsP)
+    }
+
+    /// The ceiling for a task of this scheduler.
+    fn ceiling_in(&self, scheduler: usize) -> u32 {
+        let place = if self.is_mrsp() {
+            scheduler
+        } else {
+            self.creator
+        };
+        self.ceilings[place].max(1)
     }
 }
 
@@ -139,7 +113,7 @@ impl Mock {
                 && object.has_ceiling()
                 && !self.has(Fault::NoCeiling)
             {
-                priority = priority.min(object.ceiling);
+                priority = priority.min(object.ceiling_in(state.tasks[task].scheduler));
             }
             if object.owner == Some(task)
                 && object.class == Class::Inherit
@@ -204,6 +178,7 @@ impl ClassicSemaphores for Mock {
         let mut state = self.lock();
         state.tasks.push(Task {
             own: priority,
+            scheduler: 0,
             waits: None,
             result: None,
             stuck: u32::MAX,
@@ -244,6 +219,9 @@ impl ClassicSemaphores for Mock {
         if state.objects.len() as u32 >= CAPACITY {
             return status::TOO_MANY;
         }
+        let creator = state.tasks[ME.get()].scheduler;
+        let mut ceilings = [0; SCHEDULERS.len()];
+        ceilings[creator] = ceiling;
         let mut object = Object {
             name,
             class,
@@ -251,7 +229,8 @@ impl ClassicSemaphores for Mock {
             count,
             owner: None,
             nested: 0,
-            ceiling,
+            creator,
+            ceilings,
             queue: Vec::new(),
         };
         let owns = object.is_mutex() && count == 0;
@@ -303,11 +282,12 @@ impl ClassicSemaphores for Mock {
         let mut state = self.lock();
         let me = ME.get();
         let current = self.priority(&state, me);
+        let scheduler = state.tasks[me].scheduler;
         let Some(object) = state.objects.get_mut(&id) else {
             return status::INVALID_ID;
         };
         let is_above = object.has_ceiling()
-            && current < object.ceiling
+            && current < object.ceiling_in(scheduler)
             && !self
                 .fault
                 .is_some_and(|fault| fault == Fault::NoCeilingCheck);
@@ -317,6 +297,9 @@ impl ClassicSemaphores for Mock {
                     object.count -= 1;
                     return status::SUCCESSFUL;
                 }
+            }
+            None if object.class == Class::Ceiling && scheduler != object.creator => {
+                return status::NOT_DEFINED;
             }
             None if is_above => return status::INVALID_PRIORITY,
             None => {
@@ -443,27 +426,54 @@ impl ClassicSemaphores for Mock {
         let Some(old) = old else {
             return status::INVALID_ADDRESS;
         };
-        if scheduler != SCHEDULER {
+        let Some(mut scheduler) = SCHEDULERS.iter().position(|id| *id == scheduler) else {
             return status::INVALID_ID;
-        }
+        };
+        let is_blind = self.has(Fault::OneCeilingForAllSchedulers);
         let Some(object) = state.objects.get_mut(&id) else {
             return status::INVALID_ID;
         };
         if priority != 0 && !is_valid(priority) {
             return status::INVALID_PRIORITY;
         }
-        if !object.has_ceiling() && self.fault != Some(Fault::SetsPriorityOfAny) {
+        if is_blind {
+            scheduler = object.creator;
+        }
+        let is_others = !object.is_mrsp() && scheduler != object.creator;
+        if (!object.has_ceiling() || is_others) && self.fault != Some(Fault::SetsPriorityOfAny) {
             return status::NOT_DEFINED;
         }
-        *old = object.ceiling;
+        *old = object.ceilings[scheduler];
         if priority != 0 {
-            object.ceiling = priority;
+            object.ceilings[scheduler] = priority;
         }
         status::SUCCESSFUL
     }
 
     fn scheduler(&self) -> u32 {
-        SCHEDULER
+        SCHEDULERS[0]
+    }
+
+    fn schedulers(&self) -> Vec<u32> {
+        SCHEDULERS.to_vec()
+    }
+
+    fn set_own_scheduler(&self, scheduler: u32, priority: u32) -> u32 {
+        let Some(place) = SCHEDULERS.iter().position(|id| *id == scheduler) else {
+            return status::INVALID_ID;
+        };
+        let mut state = self.lock();
+        let task = &mut state.tasks[ME.get()];
+        (task.scheduler, task.own) = (place, priority);
+        status::SUCCESSFUL
+    }
+
+    fn processor(&self) -> u32 {
+        let state = self.lock();
+        let me = ME.get();
+        let owns = |object: &Object| object.is_mrsp() && object.owner == Some(me);
+        let moves = self.has(Fault::MovesWhenItObtains) && state.objects.values().any(owns);
+        state.tasks[me].scheduler as u32 ^ u32::from(moves)
     }
 
     fn capacity(&self) -> u32 {

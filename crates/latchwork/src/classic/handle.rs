@@ -5,8 +5,8 @@ use super::status::{
     Id, Interval, LOCAL_NODE, NO_TIMEOUT, Name, SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, Status,
     not_attached,
 };
-use super::table::{ClassicOptions, Entry, Table};
-use crate::mutex::{RawError, Robust};
+use super::table::{Ceilings, ClassicOptions, Entry, Home, Table};
+use crate::mutex::{Acquired, RawError, Robust};
 use crate::queue::{Head, Queue};
 use crate::region::{ObjectError, Region, fingerprint};
 use crate::{semaphore::object::Core, time::Deadline};
@@ -25,10 +25,18 @@ pub enum ClassicError {
     /// A tick must last from 1 µs to an hour, in whole microseconds.
     #[error("a tick of {0:?} is out of range")]
     Tick(Duration),
+    /// [`ClassicOptions::scheduler`] was used wrongly.
+    #[error("the scheduler named {name:#010x}: {reason}")]
+    Scheduler {
+        /// The instance's name.
+        name: Name,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// The region's table was created with other options.
     #[error(
         "the region's table has room for {semaphores} semaphores and {message_queues} message queues, \
-         and ticks of {tick:?}"
+         ticks of {tick:?}, and {schedulers} schedulers"
     )]
     OtherOptions {
         /// The table's capacity for semaphores.
@@ -37,6 +45,8 @@ pub enum ClassicError {
         message_queues: u16,
         /// The table's tick.
         tick: Duration,
+        /// The number of the table's schedulers. Their names or processors may be others, too.
+        schedulers: usize,
     },
 }
 
@@ -47,7 +57,9 @@ const FINGERPRINT: u64 = fingerprint(
     &[
         size_of::<Entry<Core>>() as u64,
         size_of::<Entry<Head>>() as u64,
-        4,
+        size_of::<Ceilings>() as u64,
+        size_of::<Home>() as u64,
+        5,
     ],
 );
 
@@ -55,9 +67,13 @@ const FINGERPRINT: u64 = fingerprint(
 #[derive(Clone, Copy)]
 pub struct Classic<'r> {
     pub(super) region: &'r Region,
-    table: &'r Table,
+    pub(super) table: &'r Table,
     pub(super) semaphores: &'r [Entry<Core>],
+    /// Beside the semaphores.
+    pub(super) ceilings: &'r [Ceilings],
     pub(super) message_queues: &'r [Entry<Head>],
+    /// By the tasks' slots.
+    pub(super) homes: &'r [Home],
 }
 
 // SAFETY: the table is atomics, and objects that synchronise themselves.
@@ -76,33 +92,50 @@ impl<'r> Classic<'r> {
         if !is_whole || !(1..=3_600_000_000).contains(&microseconds) {
             return Err(ClassicError::Tick(options.tick));
         }
-        let (semaphores, queues, layout) = options.layout().ok_or(ObjectError::OtherType)?;
-        region.raw_object(NAME, FINGERPRINT, layout, |block| {
+        let instances = options.instances.complete();
+        let instances =
+            instances.map_err(|(name, reason)| ClassicError::Scheduler { name, reason })?;
+        let options = ClassicOptions {
+            instances,
+            ..*options
+        };
+        let tasks = region.inner().slots().len();
+        let parts = options.parts(tasks).ok_or(ObjectError::OtherType)?;
+        region.raw_object(NAME, FINGERPRINT, parts.layout, |block| {
             // SAFETY: a fresh block of the layout, which no other task knows yet.
             unsafe {
                 block.cast().write(Table {
                     lock: Robust::new(),
+                    moving: Home::new(),
                     semaphores: options.semaphores,
                     message_queues: options.message_queues,
                     microseconds: microseconds as u32,
+                    instances: options.instances,
                 });
-                let entries = block.add(semaphores).cast();
+                let entries = block.add(parts.semaphores).cast();
+                let ceilings = block.add(parts.ceilings).cast();
                 for index in 0..options.semaphores {
                     entries.add(index.into()).write(Entry::new(Core::new()));
+                    ceilings.add(index.into()).write(Ceilings::new());
                 }
-                let entries = block.add(queues).cast();
+                let entries = block.add(parts.queues).cast();
                 for index in 0..options.message_queues {
                     entries.add(index.into()).write(Entry::new(Head::new()));
+                }
+                let homes = block.add(parts.homes).cast();
+                for index in 0..tasks {
+                    homes.add(index).write(Home::new());
                 }
             }
         })?;
         let made = Self::open(region)?;
         let found = made.options();
-        if found != *options {
+        if found != options {
             return Err(ClassicError::OtherOptions {
                 semaphores: found.semaphores,
                 message_queues: found.message_queues,
                 tick: found.tick,
+                schedulers: found.instances.count(),
             });
         }
         Ok(made)
@@ -120,15 +153,23 @@ impl<'r> Classic<'r> {
         block.as_ptr().expose_provenance();
         // SAFETY: `create` wrote an object of this fingerprint there; nothing frees it.
         let table: &Table = unsafe { block.cast().as_ref() };
-        let parts = table.options().layout();
-        let (semaphores, queues, _) = parts
-            .filter(|(.., layout)| layout.size() == bytes)
+        if !table.instances.is_sound() {
+            return Err(ObjectError::Damaged.into());
+        }
+        let tasks = region.inner().slots().len();
+        let parts = table.options().parts(tasks);
+        let parts = parts
+            .filter(|parts| parts.layout.size() == bytes)
             .ok_or(ObjectError::OtherType)?;
+        let [semaphore_count, queue_count] =
+            [table.semaphores, table.message_queues].map(usize::from);
         // SAFETY: the block has the length that the table's options give, as checked above.
-        let (semaphores, message_queues) = unsafe {
+        let (semaphores, ceilings, message_queues, homes) = unsafe {
             (
-                slice_at(block, semaphores, table.semaphores),
-                slice_at(block, queues, table.message_queues),
+                slice_at(block, parts.semaphores, semaphore_count),
+                slice_at(block, parts.ceilings, semaphore_count),
+                slice_at(block, parts.queues, queue_count),
+                slice_at(block, parts.homes, tasks),
             )
         };
         let is_sound = |entry: &Entry<Head>| Queue::is_sound_in(region, &entry.object);
@@ -139,7 +180,9 @@ impl<'r> Classic<'r> {
             region,
             table,
             semaphores,
+            ceilings,
             message_queues,
+            homes,
         })
     }
 
@@ -152,7 +195,7 @@ impl<'r> Classic<'r> {
     /// The length of a clock tick.
     #[must_use]
     pub fn tick(&self) -> Duration {
-        self.options().tick
+        Duration::from_micros(self.table.microseconds.into())
     }
 
     /// The deadline of a wait that begins now.
@@ -160,15 +203,19 @@ impl<'r> Classic<'r> {
         (timeout != NO_TIMEOUT).then(|| Deadline::after(self.tick() * timeout))
     }
 
-    /// Makes an object while no other task makes or names one, and returns its id.
-    pub(super) fn make(&self, make: impl FnOnce() -> Result<Id, Status>) -> Result<Id, Status> {
+    /// Makes or changes something while no other task makes or names an object, or changes a task's home.
+    pub(super) fn make<T>(&self, make: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
         // A waiter of a robust lock in a region must be a task of it.
         self.region.inner().task().map_err(not_attached)?;
         let lock = &self.table.lock;
         // SAFETY: the table stays where it is, as long as the region is mapped.
         match unsafe { lock.lock_raw(None) } {
-            // Nothing to repair after a dead owner: one store makes an entry's object.
-            Ok(_) => lock.mark_consistent(),
+            Ok(Acquired::OwnerDied) => {
+                // One store makes an entry's object; only a task that was being moved may be left half-way.
+                self.finish_move();
+                lock.mark_consistent();
+            }
+            Ok(_) => {}
             Err(RawError::Unavailable(error)) => return Err(not_attached(error.into())),
             Err(_) => crate::fatal(format_args!(
                 "a directive was used by a signal handler that interrupted one"
@@ -189,9 +236,9 @@ pub(super) fn directive(body: impl FnOnce() -> Result<(), Status>) -> Status {
 
 /// # Safety
 /// The block contains this many values of the type from `offset` on, and stays.
-unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: u16) -> &'r [T] {
+unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: usize) -> &'r [T] {
     // SAFETY: the caller promises that `count` values lie there, in a block that stays.
-    unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count.into()) }
+    unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count) }
 }
 
 /// The body of the `ident` directives: `find` searches for the object of a name, from the first entry on.

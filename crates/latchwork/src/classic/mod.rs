@@ -10,7 +10,8 @@
 //! | one system, one table | one table in each region |
 //! | a task | a thread that has used the region |
 //! | nodes | one, [`LOCAL_NODE`] |
-//! | schedulers | one, [`SCHEDULER`] |
+//! | schedulers | [`SCHEDULER`], of all processors, unless [`ClassicOptions::scheduler`] declares others |
+//! | priorities of a task in several schedulers | one: a Linux thread has no more |
 //! | fatal errors of broken mutexes | [`Status::OwnerDied`], besides RTEMS's own codes |
 //! | clock ticks | their length is set when the table is created, 10 ms by default as in RTEMS |
 //!
@@ -48,7 +49,10 @@
 
 mod event;
 mod handle;
+mod instances;
 mod message_queue;
+mod processors;
+mod scheduler;
 mod semaphore;
 mod status;
 mod table;
@@ -56,6 +60,8 @@ mod task;
 
 pub use event::*;
 pub use handle::{Classic, ClassicError};
+pub use instances::MAX_SCHEDULERS;
 pub use message_queue::message_queue_buffer_size;
+pub use processors::{processor_set, processors_in};
 pub use status::*;
 pub use table::ClassicOptions;

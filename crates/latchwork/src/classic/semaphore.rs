@@ -3,11 +3,12 @@
 use super::handle::{Classic, directive, ident};
 use super::status::{
     BINARY_SEMAPHORE, CURRENT_PRIORITY, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
-    MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING, SCHEDULER,
+    MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING,
     SIMPLE_BINARY_SEMAPHORE, Status, not_attached,
 };
-use super::table::{SEMAPHORE, id_of, parts_of};
+use super::table::{Ceilings, SEMAPHORE, id_of, parts_of};
 use crate::semaphore::handle::{ObjectRef, Properties, create_locked, finish_creation};
+use crate::semaphore::object::owner_of;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
 use crate::semaphore::{Caller, Discipline, Form, Kind, Locked, Obtained, WaitLimit, counting};
 use crate::{atomic::Ordering, hook::Site};
@@ -43,8 +44,10 @@ impl<'r> Classic<'r> {
     /// `rtems_semaphore_create`.
     ///
     /// A binary semaphore with a count of 0 is created obtained by the calling task. The ceiling is used with
-    /// [`PRIORITY_CEILING`] and [`MULTIPROCESSOR_RESOURCE_SHARING`] only; with the latter it is that of all CPUs, for
-    /// there is one scheduler (see [`MrspSemaphore`](crate::semaphore::MrspSemaphore)).
+    /// [`PRIORITY_CEILING`] and [`MULTIPROCESSOR_RESOURCE_SHARING`] only. It is that of the calling task's home
+    /// scheduler, to which a semaphore with a priority ceiling belongs. A MrsP semaphore has a ceiling of 0 in all
+    /// other schedulers, as in RTEMS, until [`Self::semaphore_set_priority`] sets one: their tasks obtain it at
+    /// priority 1.
     #[track_caller]
     pub fn semaphore_create(
         &self,
@@ -82,6 +85,13 @@ impl<'r> Classic<'r> {
                 let locked = Locked::new(inner, &entry.object).map_err(not_attached)?;
                 // Release: see the head of `classic`.
                 entry.name.store(name, Ordering::Release);
+                let ceilings = &self.ceilings[index];
+                let home = self.home_instance(task.task);
+                // Relaxed, both: published with the key.
+                ceilings.creator.store(home as u32, Ordering::Relaxed);
+                for place in &ceilings.others {
+                    place.store(0, Ordering::Relaxed);
+                }
                 let created = create_locked(&entry.object, &properties, task);
                 let key = created.map_err(|error| match error {
                     SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
@@ -118,14 +128,24 @@ impl<'r> Classic<'r> {
     }
 
     /// `rtems_semaphore_obtain`: without waiting, or waiting for `timeout` ticks or for ever.
+    ///
+    /// A task of another scheduler than the creator's gets [`Status::NotDefined`] for a semaphore with a priority
+    /// ceiling that no task owns. A MrsP semaphore is obtained at the ceiling of the calling task's scheduler.
     #[inline]
     #[track_caller]
     pub fn semaphore_obtain(&self, id: Id, options: u32, timeout: Interval) -> Status {
         let site = Site::caller();
         self.with_semaphore(id, |semaphore| {
-            let has_owner = semaphore.core.form().kind().has_owner();
-            if semaphore.core.form().kind() == Kind::Mrsp {
-                return self.obtain_mrsp(semaphore, self.limit(options, timeout), site);
+            let kind = semaphore.core.form().kind();
+            let has_owner = kind.has_owner();
+            if kind == Kind::Mrsp {
+                return self.obtain_mrsp(id, semaphore, self.limit(options, timeout), site);
+            }
+            if kind == Kind::Ceiling && self.table.instances.count() > 1 {
+                let checked = self.check_scheduler(id, semaphore);
+                if checked != Status::Successful {
+                    return checked;
+                }
             }
             let binary = BinarySemaphore::on(*semaphore);
             let got_it = if has_owner {
@@ -149,9 +169,55 @@ impl<'r> Classic<'r> {
     }
 
     #[cold]
-    fn obtain_mrsp(&self, semaphore: &ObjectRef<'_>, limit: WaitLimit, site: Site) -> Status {
-        let ceiling = semaphore.core.ceiling.load(Ordering::Relaxed);
-        status_of_obtained(mrsp::obtain_at(semaphore, limit, site, |_| ceiling))
+    fn obtain_mrsp(
+        &self,
+        id: Id,
+        semaphore: &ObjectRef<'_>,
+        limit: WaitLimit,
+        site: Site,
+    ) -> Status {
+        directive(|| {
+            let ceiling = self.ceiling_in(id, semaphore, self.own_instance()?);
+            match status_of_obtained(mrsp::obtain_at(semaphore, limit, site, |_| ceiling)) {
+                Status::Successful => Ok(()),
+                other => Err(other),
+            }
+        })
+    }
+
+    /// A semaphore with a priority ceiling is not for tasks of other schedulers.
+    #[cold]
+    fn check_scheduler(&self, id: Id, semaphore: &ObjectRef<'_>) -> Status {
+        directive(|| {
+            let is_free = semaphore.word().is_some_and(|word| owner_of(word) == 0);
+            if is_free && self.own_instance()? != self.creator_of(id) {
+                return Err(Status::NotDefined);
+            }
+            Ok(())
+        })
+    }
+
+    /// The schedulers' part of the semaphore of an id that has been checked.
+    fn ceilings_of(&self, id: Id) -> &'r Ceilings {
+        &self.ceilings[parts_of(id, SEMAPHORE).map_or(0, |(_, index)| index)]
+    }
+
+    /// The instance of the scheduler that a semaphore was created in.
+    fn creator_of(&self, id: Id) -> usize {
+        // Relaxed: published with the key.
+        self.ceilings_of(id).creator.load(Ordering::Relaxed) as usize
+    }
+
+    /// The ceiling of a semaphore in a scheduler.
+    fn ceiling_in(&self, id: Id, semaphore: &ObjectRef<'_>, instance: usize) -> u32 {
+        // Relaxed, both: the value of any moment will do.
+        if instance == self.creator_of(id) {
+            semaphore.core.ceiling.load(Ordering::Relaxed)
+        } else {
+            self.ceilings_of(id).others[instance]
+                .load(Ordering::Relaxed)
+                .into()
+        }
     }
 
     fn limit(&self, options: u32, timeout: Interval) -> WaitLimit {
@@ -207,6 +273,15 @@ impl<'r> Classic<'r> {
 
     /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it. The new ceiling
     /// of a MrsP semaphore takes effect for tasks that obtain it, or begin to wait for it, after this.
+    ///
+    /// Checks in this order:
+    ///
+    /// | if | then |
+    /// | --- | --- |
+    /// | there is no `old_priority` | [`Status::InvalidAddress`] |
+    /// | there is no such semaphore, or no such scheduler | [`Status::InvalidId`] |
+    /// | the priority is larger than [`MAXIMUM_PRIORITY`] | [`Status::InvalidPriority`] |
+    /// | the semaphore has no ceiling; or it is no MrsP semaphore, and the scheduler is not its creator's | [`Status::NotDefined`] |
     pub fn semaphore_set_priority(
         &self,
         id: Id,
@@ -214,23 +289,38 @@ impl<'r> Classic<'r> {
         new_priority: u32,
         old_priority: Option<&mut u32>,
     ) -> Status {
-        let Some(old_priority) = old_priority else {
-            return Status::InvalidAddress;
-        };
-        match self.semaphore_of(id).filter(|_| scheduler == SCHEDULER) {
-            None => Status::InvalidId,
-            Some(_) if new_priority > MAXIMUM_PRIORITY => Status::InvalidPriority,
-            Some(semaphore) if !semaphore.core.form().kind().has_ceiling() => Status::NotDefined,
-            Some(semaphore) if new_priority == CURRENT_PRIORITY => {
-                // Relaxed: the value of any moment will do.
-                *old_priority = semaphore.core.ceiling.load(Ordering::Relaxed);
-                Status::Successful
+        directive(|| {
+            let old_priority = old_priority.ok_or(Status::InvalidAddress)?;
+            let semaphore = self.semaphore_of(id).ok_or(Status::InvalidId)?;
+            let instance = self.instance(scheduler)?;
+            if new_priority > MAXIMUM_PRIORITY {
+                return Err(Status::InvalidPriority);
             }
-            Some(semaphore) => {
+            let is_creators = instance == self.creator_of(id);
+            match semaphore.core.form().kind() {
+                Kind::Mrsp => {}
+                kind if kind.has_ceiling() && is_creators => {}
+                _ => return Err(Status::NotDefined),
+            }
+            *old_priority = if new_priority == CURRENT_PRIORITY {
+                self.ceiling_in(id, &semaphore, instance)
+            } else if is_creators {
                 let set = BinarySemaphore::on(semaphore).set_recorded_ceiling(new_priority);
-                status_of_use(set.map(|old| *old_priority = old))
-            }
-        }
+                set.map_err(|error| status_of_use(Err(error)))?
+            } else {
+                let ObjectRef { inner, core, key } = semaphore;
+                // A waiter of a robust lock in a region must be a task of it.
+                inner.task().map_err(not_attached)?;
+                let _locked = Locked::new(inner, core).map_err(not_attached)?;
+                if core.key() != Some(key) {
+                    return Err(Status::InvalidId);
+                }
+                // Relaxed: under the lock; an obtain at the same moment may read either value.
+                let place = &self.ceilings_of(id).others[instance];
+                place.swap(new_priority as u8, Ordering::Relaxed).into()
+            };
+            Ok(())
+        })
     }
 
     /// The semaphore of an id. If it is deleted after this, it refuses later operations.

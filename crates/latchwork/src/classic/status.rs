@@ -118,5 +118,8 @@ pub const SEARCH_LOCAL_NODE: u32 = 0x7fff_ffff;
 /// The only node.
 pub const LOCAL_NODE: u32 = 1;
 
-/// The only scheduler, for directives that take one.
+/// The scheduler that is declared first; the only one, unless
+/// [`ClassicOptions::scheduler`](super::ClassicOptions::scheduler) declared others.
 pub const SCHEDULER: Id = 0xf000_0001;
+/// The name of the only scheduler, if none was declared: RTEMS's default for several processors.
+pub const SCHEDULER_NAME: Name = build_name(*b"MEDF");

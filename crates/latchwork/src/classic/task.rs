@@ -54,7 +54,7 @@ impl<'r> Classic<'r> {
     }
 
     /// A task that lives, for a change of its priority, and its record.
-    fn living(&self, id: Id) -> Result<(u64, &'r WaitRecord), Status> {
+    pub(super) fn living(&self, id: Id) -> Result<(u64, &'r WaitRecord), Status> {
         let inner = self.region.inner();
         // So that others detect a kill during the call, as with `TaskPriority::set_priority`.
         let _ = inner.task();

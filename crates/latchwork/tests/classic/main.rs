@@ -4,7 +4,11 @@
 //! against the rule that the specification gives for them.
 #![cfg(not(loom))]
 
+#[path = "../semaphore_mrsp/bound.rs"]
+mod bound;
+mod helping;
 mod message_queues;
+mod schedulers;
 mod semaphore_states;
 #[path = "../semaphore_support/mod.rs"]
 mod semaphore_support;

@@ -6,6 +6,11 @@ use crate::conformance::NotApplicable;
 /// No class of semaphores has these properties.
 pub(super) const NOT_CLASSIC: NotApplicable = NotApplicable("NotClassic");
 
+/// The system under test has too few schedulers.
+pub(super) const FEW_SCHEDULERS: NotApplicable = NotApplicable("FewSchedulers");
+/// A task would need different priorities in its schedulers.
+pub(super) const ONE_PRIORITY: NotApplicable = NotApplicable("OnePriority");
+
 /// A table's name for a result: "Ok" for success, else one of these.
 pub(super) fn text_of(answer: u32, others: &[(u32, &str)]) -> String {
     match others.iter().find(|(status, _)| *status == answer) {

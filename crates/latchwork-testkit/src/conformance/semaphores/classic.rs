@@ -64,8 +64,20 @@ pub trait ClassicSemaphores: Send + Sync + 'static {
     fn flush(&self, id: u32) -> u32;
     /// `rtems_semaphore_set_priority`
     fn set_priority(&self, id: u32, scheduler: u32, priority: u32, old: Option<&mut u32>) -> u32;
-    /// The ID of the tasks' scheduler.
+    /// The ID of the scheduler of tasks that were never moved.
     fn scheduler(&self) -> u32;
+    /// The IDs of all schedulers that have a processor, each another; [`Self::scheduler`] is the first.
+    fn schedulers(&self) -> Vec<u32> {
+        vec![self.scheduler()]
+    }
+    /// `rtems_task_set_scheduler` for the calling task. Only used if there are several schedulers.
+    fn set_own_scheduler(&self, _scheduler: u32, _priority: u32) -> u32 {
+        status::INVALID_ID
+    }
+    /// `rtems_scheduler_get_processor`. Only used if there are several schedulers.
+    fn processor(&self) -> u32 {
+        0
+    }
     /// The most semaphores that can exist.
     fn capacity(&self) -> u32;
     /// Whether there are MrsP semaphores.

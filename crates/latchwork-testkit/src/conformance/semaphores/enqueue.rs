@@ -1,7 +1,7 @@
 //! `score/tq/enqueue-…`: the place in the queue of a task that begins to wait, and what the owner inherits from it.
 
 use super::group::{Begun, CALLER, CEILING, HIGH, LOW, LOWER, Member, TaskGroup};
-use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status};
+use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, ONE_PRIORITY, status};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// The order in which the waiters of a semaphore get it, as each holder in turn releases it.
@@ -88,14 +88,32 @@ pub(super) fn fifo<S: ClassicSemaphores>(
     Ok(Seen::new().state("Position", place))
 }
 
+/// A task that will begin to wait, perhaps with a helping scheduler.
+fn enqueueing<S: ClassicSemaphores>(
+    group: &TaskGroup<S>,
+    has_helper: bool,
+) -> Result<Member, NotApplicable> {
+    if !has_helper {
+        return Ok(group.member(CALLER));
+    }
+    group.need_schedulers(2)?;
+    let member = group.member_in(0, CALLER);
+    group.give_helper(member, 1, LOWER);
+    Ok(member)
+}
+
 fn by_priority<S: ClassicSemaphores>(
     group: &TaskGroup<S>,
     class: Class,
     combination: &Combination,
-) -> Seen {
-    let waiters = earlier(combination).into_iter().chain([CALLER]);
-    let (id, holder, waiting) = queue(group, class, Discipline::Priority, waiters);
-    Seen::new().state("Position", position(&order(group, id, holder, &waiting)))
+) -> Result<Seen, NotApplicable> {
+    let member = enqueueing(group, combination.pre("EligibleScheduler") == "Helping")?;
+    let earlier = earlier(combination);
+    let (id, holder, mut waiting) = queue(group, class, Discipline::Priority, earlier);
+    let begun = group.obtain(member, id);
+    assert!(begun.result().is_none(), "a task that does not wait");
+    waiting.push((member, begun));
+    Ok(Seen::new().state("Position", position(&order(group, id, holder, &waiting))))
 }
 
 /// `score/tq/enqueue-priority`
@@ -107,7 +125,7 @@ pub(super) fn priority<S: ClassicSemaphores>(
 ) -> Result<Seen, NotApplicable> {
     match (class, discipline) {
         (Class::Counting | Class::Simple | Class::Binary, Discipline::Priority) => {
-            Ok(by_priority(group, class, combination))
+            by_priority(group, class, combination)
         }
         _ => Err(NOT_CLASSIC),
     }
@@ -121,22 +139,49 @@ pub(super) fn ceiling<S: ClassicSemaphores>(
     combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
     match class {
-        Class::PrioCeiling => Ok(by_priority(group, class, combination)),
+        Class::PrioCeiling => by_priority(group, class, combination),
         _ => Err(NOT_CLASSIC),
     }
 }
 
-/// `score/tq/enqueue-mrsp`
+/// `score/tq/enqueue-mrsp`: all waiters have the ceiling, and the schedulers' queues are served in turn, so that one
+/// waiter of another scheduler among these is served in order of arrival.
 pub(super) fn mrsp<S: ClassicSemaphores>(
     group: &TaskGroup<S>,
     class: Class,
-    _: Discipline,
+    discipline: Discipline,
     combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
-    match class {
-        Class::MrsP => Ok(by_priority(group, class, combination)),
-        _ => Err(NOT_CLASSIC),
+    if class != Class::MrsP {
+        return Err(NOT_CLASSIC);
     }
+    let ineligible = combination.pre("QueueIneligible");
+    if ineligible == "None" {
+        return by_priority(group, class, combination);
+    }
+    let has_helper = combination.pre("EligibleScheduler") == "Helping";
+    // A scheduler that is neither the task's nor a helping one.
+    let other = 1 + usize::from(has_helper);
+    group.need_schedulers(other + 1)?;
+    let caller = enqueueing(group, has_helper)?;
+    let (id, holder, _) = queue(group, class, discipline, []);
+    let foreign = || group.member_in(other, CALLER);
+    let members = match (ineligible, earlier(combination)) {
+        ("After", Some(earlier)) => vec![group.member(earlier), foreign(), caller],
+        (_, Some(earlier)) => vec![foreign(), group.member(earlier), caller],
+        (_, None) => vec![foreign(), caller],
+    };
+    let waiting: Vec<(Member, Begun)> = members
+        .into_iter()
+        .map(|member| (member, group.obtain(member, id)))
+        .collect();
+    let place = match (&order(group, id, holder, &waiting)[..], ineligible) {
+        ([0, 1], "Only") => "InitialLast".to_owned(),
+        ([0, 1, 2], "Before") => "SecondLast".to_owned(),
+        ([0, 1, 2], "After") => "SecondFirst".to_owned(),
+        (other, _) => format!("{other:?}"),
+    };
+    Ok(Seen::new().state("Position", place))
 }
 
 /// `score/tq/enqueue-deadlock`: the owner waits for the caller, or for a task that does.
@@ -241,20 +286,26 @@ pub(super) fn inherit<S: ClassicSemaphores>(
     if class != Class::PrioInherit {
         return Err(NOT_CLASSIC);
     }
+    if combination.pre("Scheduler") != "One" {
+        group.need_schedulers(2)?;
+    }
     // If an earlier waiter has the same priority, the owner gains nothing more.
     let gains = combination.pre("PriorityForOwner") == "Vital";
+    if gains && ["High", "Equal"].contains(&combination.pre("QueueEligible")) {
+        return Err(ONE_PRIORITY);
+    }
+    let caller = enqueueing(group, combination.pre("SchedulerForOwner") == "Vital")?;
     let mut chain = Chain::new(group, if gains { LOW } else { HIGH });
     let mut waiting: Vec<(Member, Begun)> = Vec::new();
-    let mut enqueue = |chain: &Chain, priority: u32| {
-        let member = group.member(priority);
+    let mut enqueue = |chain: &Chain, member: Member| {
         waiting.push((member, group.obtain(member, chain.id)));
     };
     if let Some(earlier) = earlier(combination) {
-        enqueue(&chain, earlier);
+        enqueue(&chain, group.member(earlier));
     }
     chain.let_owner_wait(group, combination.pre("OwnerState"), LOWER);
     let before = chain.priorities(group);
-    enqueue(&chain, CALLER);
+    enqueue(&chain, caller);
     let after = chain.priorities(group);
     let change = |place: usize| match (before[place], after[place]) {
         (before, after) if before == after => "Nop".to_owned(),

@@ -5,8 +5,9 @@
 //! (except for time-outs).
 #![allow(unsafe_code)]
 
-use super::{Class, ClassicSemaphores, Discipline, attribute, status};
+use super::{Class, ClassicSemaphores, Discipline, FEW_SCHEDULERS, attribute, status};
 use crate::child::is_in_futex;
+use crate::conformance::NotApplicable;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -109,6 +110,26 @@ impl<S: ClassicSemaphores> TaskGroup<S> {
         Member(task_threads.len() - 1)
     }
 
+    /// Adds a member of a scheduler: the number of its place in [`Self::schedulers`].
+    pub(super) fn member_in(&self, scheduler: usize, priority: u32) -> Member {
+        let member = self.member(priority);
+        let id = self.schedulers()[scheduler];
+        let moved = self.call(member, move |semaphores| {
+            semaphores.set_own_scheduler(id, priority)
+        });
+        assert_eq!(moved, status::SUCCESSFUL, "move a task to a scheduler");
+        member
+    }
+
+    /// Gives a member a helping scheduler: a task of that scheduler, of this priority, waits for an inheriting semaphore
+    /// that the member owns.
+    pub(super) fn give_helper(&self, member: Member, scheduler: usize, priority: u32) {
+        let id = self.create(member, Class::PrioInherit, Discipline::Priority, 1);
+        assert_eq!(self.try_obtain(member, id), status::SUCCESSFUL);
+        let helper = self.member_in(scheduler, priority);
+        assert_eq!(self.obtain(helper, id).result(), None);
+    }
+
     /// Lets a member begin a call that may wait, and waits until it has settled.
     fn start<T: Send + 'static>(
         &self,
@@ -141,6 +162,18 @@ impl<S: ClassicSemaphores> TaskGroup<S> {
     ) -> T {
         let result = self.start(member, None, call);
         result.try_recv().expect("a call that does not wait")
+    }
+
+    /// Lets a member make a call, and waits until it has returned: another task, which executes, may delay it.
+    pub(super) fn call_through<T: Send + 'static>(
+        &self,
+        member: Member,
+        call: impl FnOnce(&S) -> T + Send + 'static,
+    ) -> T {
+        let result = self.start(member, None, call);
+        let result = result.recv().expect("a call that returns");
+        self.settle();
+        result
     }
 
     /// Lets a member obtain a semaphore, with a time-out of so many ticks (0: none).
@@ -187,12 +220,24 @@ impl<S: ClassicSemaphores> TaskGroup<S> {
         self.semaphores.scheduler()
     }
 
+    pub(super) fn schedulers(&self) -> Vec<u32> {
+        self.semaphores.schedulers()
+    }
+
+    /// Returns the reason why a combination that needs so many schedulers with tasks cannot be run, if it cannot.
+    pub(super) fn need_schedulers(&self, count: usize) -> Result<(), NotApplicable> {
+        if self.schedulers().len() < count {
+            return Err(FEW_SCHEDULERS);
+        }
+        Ok(())
+    }
+
     pub(super) fn capacity(&self) -> u32 {
         self.semaphores.capacity()
     }
 
     /// Makes a semaphore under test, which is deleted with the group. If its count is 0, the member becomes its owner,
-    /// where the class has owners.
+    /// where the class has owners. A MrsP semaphore has the same ceiling in all schedulers.
     pub(super) fn create(
         &self,
         member: Member,
@@ -208,7 +253,20 @@ impl<S: ClassicSemaphores> TaskGroup<S> {
         });
         assert_eq!(answer, status::SUCCESSFUL, "create a {class:?} semaphore");
         self.keep(id);
+        if class == Class::MrsP {
+            for scheduler in self.schedulers().into_iter().skip(1) {
+                self.set_ceiling(member, id, scheduler, CEILING);
+            }
+        }
         id
+    }
+
+    /// Sets the ceiling of a semaphore in a scheduler.
+    pub(super) fn set_ceiling(&self, member: Member, id: u32, scheduler: u32, ceiling: u32) {
+        let answer = self.call(member, move |semaphores| {
+            semaphores.set_priority(id, scheduler, ceiling, Some(&mut 0))
+        });
+        assert_eq!(answer, status::SUCCESSFUL, "set a ceiling");
     }
 
     /// The semaphore will be deleted with the group.

@@ -32,7 +32,6 @@ pub(super) fn expire<S: ClassicSemaphores, T>(
 }
 
 struct Waiter {
-    member: Member,
     begun: Begun,
 }
 
@@ -43,15 +42,50 @@ fn with_waiters<S: ClassicSemaphores>(
     discipline: Discipline,
     holder: u32,
 ) -> (u32, Member, [Waiter; 2]) {
-    let holder = group.member(holder);
+    let members = [holder, LOW, CALLER].map(|priority| group.member(priority));
+    let (id, waiting) = with_members(group, class, discipline, members);
+    (id, members[0], waiting)
+}
+
+/// The same with these tasks: the holder and the waiters.
+fn with_members<S: ClassicSemaphores>(
+    group: &TaskGroup<S>,
+    class: Class,
+    discipline: Discipline,
+    [holder, first, second]: [Member; 3],
+) -> (u32, [Waiter; 2]) {
     let id = group.create(holder, class, discipline, 1);
     assert_eq!(group.try_obtain(holder, id), status::SUCCESSFUL);
-    let waiting = [LOW, CALLER].map(|priority| {
-        let member = group.member(priority);
+    let waiting = [first, second].map(|member| {
         let begun = group.obtain(member, id);
-        Waiter { member, begun }
+        Waiter { begun }
     });
-    (id, holder, waiting)
+    (id, waiting)
+}
+
+/// The tasks for a surrender, with the helping schedulers that the table wants: the previous owner, the new one, and a
+/// task that goes on waiting; by their priorities.
+fn surrendering<S: ClassicSemaphores>(
+    group: &TaskGroup<S>,
+    combination: &Combination,
+    priorities: [u32; 3],
+) -> Result<[Member; 3], NotApplicable> {
+    let is_vital = |condition| combination.pre(condition) == "Vital";
+    // The previous owner has a waiter's scheduler only by this semaphore; so has the new one.
+    let (previous, new) = (is_vital("PreviousHelping"), is_vital("NewHelping"));
+    let schedulers = match (previous, new) {
+        (false, false) => return Ok(priorities.map(|priority| group.member(priority))),
+        (true, false) => [0, 1, 1],
+        (_, true) => [0, 0, 1],
+    };
+    group.need_schedulers(2)?;
+    let place = |index: usize| group.member_in(schedulers[index], priorities[index]);
+    let members = [0, 1, 2].map(place);
+    if !previous {
+        // It has that scheduler by another semaphore, too.
+        group.give_helper(members[0], 1, LOWER + 8);
+    }
+    Ok(members)
 }
 
 fn flush<S: ClassicSemaphores>(group: &TaskGroup<S>, id: u32) -> u32 {
@@ -200,7 +234,8 @@ pub(super) fn surrender_mrsp<S: ClassicSemaphores>(
     if class != Class::MrsP {
         return Err(NOT_CLASSIC);
     }
-    let (id, owner, waiting) = with_waiters(group, class, discipline, CALLER);
+    let [owner, new, other] = surrendering(group, combination, [CALLER, LOW, CALLER])?;
+    let (id, waiting) = with_members(group, class, discipline, [owner, new, other]);
     let seen = previous_owner(group, id, owner, combination);
     Ok(match dequeued(&waiting) {
         ("FIFO" | "Priority", _) => seen.one_of("Dequeue", ["FIFO", "Priority"]),
@@ -218,8 +253,11 @@ pub(super) fn surrender_inherit<S: ClassicSemaphores>(
     if class != Class::PrioInherit {
         return Err(NOT_CLASSIC);
     }
-    let (id, owner, waiting) = with_waiters(group, class, discipline, LOWER);
-    let new_owner = waiting[1].member;
+    if combination.pre("SchedulerCount") != "One" {
+        group.need_schedulers(2)?;
+    }
+    let [owner, new_owner, other] = surrendering(group, combination, [LOWER, CALLER, LOW])?;
+    let (id, waiting) = with_members(group, class, discipline, [owner, other, new_owner]);
     let before = group.priority(new_owner);
     let seen = previous_owner(group, id, owner, combination);
     let (who, unblocked) = dequeued(&waiting);
@@ -283,13 +321,19 @@ pub(super) fn timeout_mrsp<S: ClassicSemaphores>(
     group: &TaskGroup<S>,
     class: Class,
     discipline: Discipline,
-    _: &Combination,
+    combination: &Combination,
 ) -> Result<Seen, NotApplicable> {
     if class != Class::MrsP {
         return Err(NOT_CLASSIC);
     }
+    let caller = if combination.pre("Scheduler") == "Other" {
+        group.need_schedulers(2)?;
+        group.member_in(1, CALLER)
+    } else {
+        group.member(CALLER)
+    };
     let (id, ..) = with_waiters(group, class, discipline, LOWER);
-    let (answer, _) = expire(group, group.member(CALLER), id, || ());
+    let (answer, _) = expire(group, caller, id, || ());
     Ok(timed_out(answer))
 }
 
@@ -304,35 +348,54 @@ pub(super) fn timeout_inherit<S: ClassicSemaphores>(
         return Err(NOT_CLASSIC);
     }
     let is = |condition: &str, state: &str| combination.pre(condition) == state;
-    let mut chain = Chain::new(
-        group,
-        if is("OwnerPriority", "Vital") {
-            LOW
+    // The task, and those that wait with it, are of the owner's scheduler, or of a helping one.
+    let is_helping = is("HomeScheduler", "Helping");
+    let has_more = is("EligibleScheduler", "More");
+    if is_helping || has_more {
+        group.need_schedulers(2)?;
+    }
+    let waiter = |priority| {
+        if is_helping {
+            group.member_in(1, priority)
         } else {
-            HIGH
-        },
-    );
+            group.member(priority)
+        }
+    };
+    // An owner has that scheduler by another semaphore, too.
+    let help = |owner, is_dispensable: bool| {
+        if is_helping {
+            group.give_helper(owner, 1, if is_dispensable { HIGH / 4 } else { LOWER + 8 });
+        }
+    };
+    let owner_is_high = !is("OwnerPriority", "Vital");
+    let mut chain = Chain::new(group, if owner_is_high { HIGH } else { LOW });
+    help(chain.owner, owner_is_high);
     match combination.pre("Queue") {
         "Only" => {}
-        "Vital" => wait_for(group, chain.id, CALLER + 5),
-        _ => wait_for(group, chain.id, CEILING),
+        "Vital" => wait_for(group, chain.id, waiter(CALLER + 5)),
+        _ => wait_for(group, chain.id, waiter(CEILING)),
     }
-    let owners_owner = if is("OwnerOwnerPriority", "Dispensable") {
+    let owners_owner_is_high = is("OwnerOwnerPriority", "Dispensable");
+    let owners_owner = if owners_owner_is_high {
         HIGH / 4
     } else {
         LOWER
     };
     chain.let_owner_wait(group, combination.pre("OwnerState"), owners_owner);
-    if let Some((id, _)) = chain.owner_of_owner {
+    if let Some((id, member)) = chain.owner_of_owner {
+        help(member, owners_owner_is_high);
         match combination.pre("OwnerQueue") {
-            "Vital" => wait_for(group, id, LOW + 1),
-            "Dispensable" => wait_for(group, id, HIGH / 2),
+            "Vital" => wait_for(group, id, waiter(LOW + 1)),
+            "Dispensable" => wait_for(group, id, waiter(HIGH / 2)),
             _ => {}
         }
     }
-    let (answer, [before, after]) = expire(group, group.member(CALLER), chain.id, || {
-        chain.priorities(group)
-    });
+    let caller = waiter(CALLER);
+    if has_more {
+        // A task of the other scheduler waits for it.
+        group.give_helper(caller, usize::from(!is_helping), LOWER + 9);
+    }
+    let (answer, [before, after]) = expire(group, caller, chain.id, || chain.priorities(group));
     let change = |place: usize| match (before[place], after[place]) {
         (before, after) if before == after => "Nop".to_owned(),
         (Some(before), Some(after)) if before < after => "Lower".to_owned(),
@@ -344,7 +407,7 @@ pub(super) fn timeout_inherit<S: ClassicSemaphores>(
 }
 
 /// A further task that waits for a semaphore.
-fn wait_for<S: ClassicSemaphores>(group: &TaskGroup<S>, id: u32, priority: u32) {
-    let begun = group.obtain(group.member(priority), id);
+fn wait_for<S: ClassicSemaphores>(group: &TaskGroup<S>, id: u32, waiter: Member) {
+    let begun = group.obtain(waiter, id);
     assert_eq!(begun.result(), None);
 }

@@ -3,6 +3,10 @@
 //! [`run`] runs all tables. Each combination has its own tasks (threads) and semaphores. The library's records are not
 //! read, except for the tasks' priorities: the drivers observe a semaphore's class, count, owner and discipline by the
 //! results of calls, and by which tasks they wake.
+//!
+//! *Schedulers.* A task's helping schedulers are those of tasks that wait for semaphores which it owns by inheritance or
+//! MrsP. Tables that speak of one, two, three or more schedulers in the system are read as speaking of those that have
+//! tasks: the combination must not need more, and schedulers without tasks have no effect.
 
 mod class;
 mod classic;
@@ -12,6 +16,7 @@ mod enqueue;
 mod flush;
 mod group;
 mod leave;
+mod mrsp_obtain;
 mod mutex;
 mod plain;
 mod set_priority;
@@ -19,7 +24,7 @@ mod sub_actions;
 mod timeout;
 
 use super::{ActionReport, Combination, Driver, NotApplicable, Report, Seen, Table};
-use class::{Class, Discipline, NOT_CLASSIC, text_of};
+use class::{Class, Discipline, FEW_SCHEDULERS, NOT_CLASSIC, ONE_PRIORITY, text_of};
 pub use classic::{ClassicSemaphores, attribute, status};
 use classic::{NO_ID, NO_PRIORITY};
 use std::sync::Arc;
@@ -47,7 +52,7 @@ impl<D: Driver> Driver for Among<D> {
                 .map(|status| ("Status", status))
                 .contains(&state)
         });
-        let is_about_mrsp = combination.table().action.ends_with("-mrsp")
+        let is_about_mrsp = combination.table().action.contains("mrsp")
             || combination.pre_states().any(|(condition, state)| {
                 state == "MrsP" || (condition, state) == ("MrsP", "Yes") && !is_refused
             });
@@ -73,6 +78,7 @@ pub fn run_action<S: ClassicSemaphores>(
         "rtems/sem/create" => run(Box::new(create::driver(semaphores))),
         "rtems/sem/delete" => run(Box::new(delete::driver(semaphores))),
         "rtems/sem/flush" => run(Box::new(flush::driver(semaphores))),
+        "rtems/sem/mrsp-obtain" => run(Box::new(mrsp_obtain::driver(semaphores))),
         "rtems/sem/obtain" => run(Box::new(sub_actions::obtain(semaphores))),
         "rtems/sem/release" => run(Box::new(sub_actions::release(semaphores))),
         "rtems/sem/set-priority" => run(Box::new(set_priority::driver(semaphores))),
@@ -98,7 +104,6 @@ pub fn run_action<S: ClassicSemaphores>(
         "score/tq/timeout" => one_class(leave::timeout),
         "score/tq/timeout-mrsp" => one_class(leave::timeout_mrsp),
         "score/tq/timeout-priority-inherit" => one_class(leave::timeout_inherit),
-        // No part of the other tables (`rtems/sem/mrsp-obtain`) applies.
         _ => table.survey(),
     }
 }

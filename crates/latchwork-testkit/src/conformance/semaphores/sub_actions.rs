@@ -33,6 +33,9 @@ pub(super) fn each<S: ClassicSemaphores>(
                 match seen {
                     Ok(seen) if !seen.meets(combination) => return Ok(seen),
                     Ok(seen) => result = Ok(seen),
+                    Err(reason) if result.is_err() && reason != NOT_CLASSIC => {
+                        result = Err(reason);
+                    }
                     Err(_) => {}
                 }
             }
