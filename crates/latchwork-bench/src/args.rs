@@ -52,7 +52,8 @@ pub struct Options {
     /// Run only these contestants and the baseline; the ratios are relative to the baseline
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Run N programs that spin during the measurement; the scenario `busy` always starts its own instead
+    /// Run N programs that spin during the measurement. This option has no effect on the scenario `busy`, which always has
+    /// its own background load
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub beside: Option<u32>,
     /// Also write the results to FILE: one line for each scenario, and in each line a JSON object
