@@ -3,6 +3,8 @@
 
 #[cfg(not(loom))]
 mod locks;
+#[cfg(not(loom))]
+pub(crate) use locks::relocatable_locks;
 
 use core::mem::MaybeUninit;
 

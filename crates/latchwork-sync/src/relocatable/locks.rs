@@ -5,28 +5,23 @@ use super::Relocatable;
 use crate::barrier::Barrier;
 use crate::completion::Completion;
 use crate::condvar::Condvar;
-use crate::mutex::{DataState, Inherit, InheritPlain, Mutex, Protect, Throughput, WaitWake};
+use crate::mutex::{DataState, Mutex};
 use crate::once::Once;
 use crate::rwlock::{Preference, RawRwLock, RwLock};
 use crate::sharing::Sharing;
 use crate::spin::Spin;
 
+/// Declares locks that may move while no task uses them; those of mutexes are declared in `mutex/mod.rs`.
 macro_rules! relocatable_locks {
     ($($lock:ident),*) => {$(
         // SAFETY: a word, whose address means something only while a task uses it by reference.
-        unsafe impl<S: Sharing> Relocatable for $lock<S> {}
+        #[allow(unsafe_code)]
+        unsafe impl<S: $crate::sharing::Sharing> $crate::relocatable::Relocatable for $lock<S> {}
     )*};
 }
-relocatable_locks!(
-    WaitWake,
-    Inherit,
-    InheritPlain,
-    Throughput,
-    Protect,
-    Barrier,
-    Completion,
-    Condvar
-);
+pub(crate) use relocatable_locks;
+
+relocatable_locks!(Barrier, Completion, Condvar);
 
 // SAFETY: as for the other locks.
 unsafe impl Relocatable for Once {}
