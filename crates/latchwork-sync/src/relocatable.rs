@@ -3,8 +3,6 @@
 
 #[cfg(not(loom))]
 mod locks;
-#[cfg(not(loom))]
-pub(crate) use locks::relocatable_locks;
 
 use core::mem::MaybeUninit;
 
@@ -48,6 +46,18 @@ unsafe impl<T: Relocatable, const N: usize> Relocatable for [T; N] {}
 unsafe impl<T: Relocatable> Relocatable for Option<T> {}
 // SAFETY: the content is the only part.
 unsafe impl<T: Relocatable> Relocatable for MaybeUninit<T> {}
+
+/// Declares locks that may move while no task uses them; each mutex is declared where it is defined.
+#[cfg(not(loom))]
+macro_rules! relocatable_locks {
+    ($($lock:ident),*) => {$(
+        // SAFETY: a word, whose address means something only while a task uses it by reference.
+        #[allow(unsafe_code)]
+        unsafe impl<S: $crate::sharing::Sharing> $crate::relocatable::Relocatable for $lock<S> {}
+    )*};
+}
+#[cfg(not(loom))]
+pub(crate) use relocatable_locks;
 
 macro_rules! relocatable_tuples {
     ($($name:ident $part:ident)*) => {

@@ -299,3 +299,6 @@ macro_rules! implement {
 }
 implement!(Inherit);
 implement!(InheritPlain);
+
+#[cfg(not(loom))]
+crate::relocatable::relocatable_locks!(Inherit, InheritPlain);

@@ -64,6 +64,3 @@ pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustP
 pub(crate) use robust::{lock_error, methods_of_owner_died, methods_of_unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
-
-#[cfg(not(loom))]
-crate::relocatable::relocatable_locks!(WaitWake, Inherit, InheritPlain, Throughput, Protect);

@@ -353,3 +353,6 @@ impl Drop for TrustedPriority {
         Ceilings::declare_no_longer();
     }
 }
+
+#[cfg(not(loom))]
+crate::relocatable::relocatable_locks!(Protect);

@@ -243,4 +243,6 @@ impl<S: Sharing> core::fmt::Debug for WaitWake<S> {
 }
 
 #[cfg(not(loom))]
+crate::relocatable::relocatable_locks!(WaitWake);
+#[cfg(not(loom))]
 super::implement_lock_api!({S: Sharing} WaitWake<S>, |lock: &WaitWake<S>| lock.is_locked());

@@ -1,7 +1,7 @@
 //! The locks that may move while nobody uses them: all that are not robust.
 #![allow(unsafe_code)]
 
-use super::Relocatable;
+use super::{Relocatable, relocatable_locks};
 use crate::barrier::Barrier;
 use crate::completion::Completion;
 use crate::condvar::Condvar;
@@ -10,16 +10,6 @@ use crate::once::Once;
 use crate::rwlock::{Preference, RawRwLock, RwLock};
 use crate::sharing::Sharing;
 use crate::spin::Spin;
-
-/// Declares locks that may move while no task uses them; those of mutexes are declared in `mutex/mod.rs`.
-macro_rules! relocatable_locks {
-    ($($lock:ident),*) => {$(
-        // SAFETY: a word, whose address means something only while a task uses it by reference.
-        #[allow(unsafe_code)]
-        unsafe impl<S: $crate::sharing::Sharing> $crate::relocatable::Relocatable for $lock<S> {}
-    )*};
-}
-pub(crate) use relocatable_locks;
 
 relocatable_locks!(Barrier, Completion, Condvar);
 

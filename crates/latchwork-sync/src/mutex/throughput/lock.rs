@@ -325,4 +325,6 @@ impl<S: Sharing, C: Counting> fmt::Debug for Throughput<S, C> {
 }
 
 #[cfg(not(loom))]
+crate::relocatable::relocatable_locks!(Throughput);
+#[cfg(not(loom))]
 crate::mutex::implement_lock_api!({S: Sharing} Throughput<S>, |lock: &Throughput<S>| lock.owner().is_some(), lock_api::GuardNoSend);
