@@ -138,7 +138,8 @@ pub(crate) fn fields(input: DeriveInput) -> Result<Tokens> {
         #[allow(private_bounds)]
         impl #unpin_implementation ::core::marker::Unpin for #name #arguments #unpin_clause {}
 
-        // SAFETY: see above.
+        // SAFETY: this derive implements it; by the implementation of `Unpin` above, the struct is `Unpin` only if all
+        // its pinned fields are.
         unsafe impl #implementation ::latchwork::region::PinsFields for #name #arguments #clause {}
 
         #editor

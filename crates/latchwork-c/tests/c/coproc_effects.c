@@ -50,7 +50,7 @@ static int runs(pid_t pid)
 	return state != NULL && state[2] != 'Z' && state[2] != 'X';
 }
 
-/* A process that does what "body" does, until it is told to end. Coprocs are its own. */
+/* A process that runs "body" until "may_end" is set. The coprocs that it creates are its own. */
 struct host {
 	volatile int is_ready, may_end;
 	volatile pid_t pids[2];

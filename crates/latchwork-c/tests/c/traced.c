@@ -7,7 +7,7 @@
 
 #define WAITERS 0x80000000u
 
-/* What a waiter is told. It sets the bit in the word when it is about to sleep, and requests a hand-off before that. */
+/* The account that a waiter gets of its lock call. The waiter sets the bit in the word when it is about to sleep, and requests a hand-off before that. */
 struct wait {
 	void *mutex;
 	struct lw_tp_acquisition how;

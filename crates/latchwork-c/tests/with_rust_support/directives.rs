@@ -15,7 +15,7 @@ fn processors() -> Vec<libc::cpu_set_t> {
     // SAFETY: a set is an array of numbers.
     let empty: libc::cpu_set_t = unsafe { core::mem::zeroed() };
     let mut allowed = empty;
-    // SAFETY: the kernel writes at most as many bytes as it is told.
+    // SAFETY: the kernel writes at most as many bytes as the call passes, which is the size of the set.
     let error = unsafe { libc::sched_getaffinity(0, size_of_val(&allowed), &raw mut allowed) };
     assert_eq!(error, 0);
     // SAFETY: a number that a set has.

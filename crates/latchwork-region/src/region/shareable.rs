@@ -193,7 +193,7 @@ macro_rules! kernel_words {
 }
 kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);
 
-// SAFETY: as above, and numbers.
+// SAFETY: a shared lock word, whose futex key is the memory itself, and counters.
 unsafe impl Shareable for Throughput<Shared, Counters> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("CountedThroughput", &[]);
 }

@@ -5,10 +5,10 @@ use crate::sys::own_record::{PLACES, with_habits};
 
 /// Microseconds of polls that cost as much as a sleep: the processor time of a futex wait and of its wake-up. The time
 /// in which no task has the lock is not counted: a lock that many tasks wait for is taken by another one meanwhile.
-/// (16 tasks that create and unlink files under one lock,
-/// loops for each per cent of processor time, as a share of std's: with 10 here 0.6 to 0.8 with priority inheritance
-/// and 0.90 to 0.92 with the throughput lock; with 3, 0.93 to 0.98 and 0.89 to 0.98, and as many loops. Two tasks whose
-/// sections last 5 µs of every 10 did 1.86 times std's work with either.)
+/// (16 tasks that create and unlink files under one lock, loops for each per cent of processor time, as a share of std's,
+/// in series of 20 to 25 rounds: with 10 here 0.57 to 0.76 with priority inheritance and 0.67 to 0.90 with the throughput
+/// lock; with 3, 0.68 to 0.98 and 0.85 to 0.98, the less the quieter the machine. Two tasks whose sections last 5 µs of
+/// every 10 did 1.86 times std's work with either.)
 const SLEEP: u32 = 3;
 /// Where polls do not pay, one wait in so many polls nevertheless, for at most twice [`SLEEP`], to learn whether polls
 /// pay again.

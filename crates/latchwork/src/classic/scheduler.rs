@@ -5,9 +5,18 @@
 //! is bound to those processors of the instance that are in the task's affinity. Both are recorded by the task's slot,
 //! where other processes find them.
 //!
-//! *Crash:* the new record is stored in the table, with the task's number last. Then the kernel is told, the task's
-//! record stored, and the number cleared, all under the table's lock. If a task is killed in between, the next owner of
-//! the lock does the rest: see [`Classic::finish_move`].
+//! *A move, step by step*, all under the table's lock:
+//!
+//! | step | a kill before it leaves | the next owner of the lock ([`Classic::finish_move`]) |
+//! | --- | --- | --- |
+//! | 1. the new home is stored in `moving` | the old home | has nothing to do: `moving` names no task |
+//! | 2. the task's number is stored in `moving` | the old home | has nothing to do |
+//! | 3. the thread is bound in the kernel | the old home, and a complete `moving` | repeats steps 3 to 5 |
+//! | 4. the home is stored in the task's record, its number last | the thread bound, the old record | repeats steps 3 to 5 |
+//! | 5. the number in `moving` is cleared | the thread bound, the new record in part or complete | repeats steps 3 to 5 |
+//!
+//! If the kernel refuses step 3, step 4 is left out, and the old home stays. Steps 3 and 4 name a task, not a thread: a
+//! task that has died meanwhile is not bound, and its successor in the slot has another number.
 
 use super::handle::{Classic, directive};
 use super::processors::{all, both, highest, load, store};

@@ -11,7 +11,7 @@ type Mask = [u64; 128];
 /// The processors that a thread may run on; 0 is the calling one.
 pub(crate) fn processors_of(thread: u32) -> Vec<usize> {
     let mut mask: Mask = [0; 128];
-    // SAFETY: the kernel writes at most as many bytes as it is told.
+    // SAFETY: the kernel writes at most as many bytes as the call passes, which is the size of the set.
     let done = unsafe {
         libc::syscall(
             libc::SYS_sched_getaffinity,

@@ -263,7 +263,7 @@ impl<const ROBUST: bool> Meeting for Conditions<ROBUST> {
             let answer = unsafe { libc::pthread_cond_wait(conditions[mine], self.mutex.0.get()) };
             self.mutex.taken(answer);
         }
-        // SAFETY: as above.
+        // SAFETY: `settle` was called.
         unsafe { libc::pthread_cond_broadcast(conditions[others]) };
         self.mutex.unlock();
     }
@@ -303,7 +303,7 @@ impl<const ROBUST: bool> Meeting for Semaphores<ROBUST> {
         let done = step();
         self.mutex.unlock();
         debug_assert!(done);
-        // SAFETY: as above.
+        // SAFETY: `settle` was called.
         unsafe { libc::sem_post(semaphores[others]) };
     }
 }

@@ -60,7 +60,7 @@ rules! {
     /// Memory that contains a held lock is not freed.
     NoFreeHolding = "no-free-holding", "memory that contains a held lock must not be freed";
     /// All tasks that wait for a condition at the same time use the same mutex.
-    OneMutexPerCondition = "one-mutex-per-condition", "all tasks that wait for a condition variable at the same time must use the same mutex";
+    OneMutexPerCondition = "one-mutex-per-condition", "all tasks that wait at the same time for a condition variable of one process must use the same mutex";
     /// A task that waits for a condition holds the mutex.
     WaitsWithMutex = "waits-with-mutex", "a task must hold the mutex when it waits for a condition variable";
     /// No task uses a lock whose ceiling is below the task's priority.
