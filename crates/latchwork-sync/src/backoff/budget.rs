@@ -3,13 +3,10 @@
 use super::speed::polls_in;
 use crate::sys::own_record::{PLACES, with_habits};
 
-/// Microseconds of polls that cost as much as a sleep: the processor time of a futex wait and of its wake-up. The time
-/// in which no task has the lock is not counted: a lock that many tasks wait for is taken by another one meanwhile.
-/// (16 tasks that create and unlink files under one lock, loops for each per cent of processor time, as a share of std's,
-/// in series of 20 to 25 rounds: with 10 here 0.57 to 0.76 with priority inheritance and 0.67 to 0.90 with the throughput
-/// lock; with 3, 0.68 to 0.98 and 0.85 to 0.98, the less the quieter the machine. Two tasks whose sections last 5 µs of
-/// every 10 did 1.86 times std's work with either.)
-const SLEEP: u32 = 3;
+/// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
+/// on both processors, and the time in which no task has the lock. (With 3 here, two tasks that pass three throughput
+/// locks round on two processors take 4.1 to 9.4 µs for a hand-over, and 0.45 with 10.)
+const SLEEP: u32 = 10;
 /// Where polls do not pay, one wait in so many polls nevertheless, for at most twice [`SLEEP`], to learn whether polls
 /// pay again.
 const PROBE: u8 = 16;
