@@ -231,13 +231,14 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
         // that lends priority, since its holder must be lent the waiter's priority at once; and not for a lock that the
         // task holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
-            rest_if_contended(REST, || self.lock.looks_free());
-            for poll in 0..HAND_OVER {
+            rest_if_contended(REST);
+            let mut polls = 0;
+            while polls < HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Refused::Fault)? {
                     Checker::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(Ok(true));
                 }
-                pause(poll);
+                polls += pause(polls);
             }
         }
         let verdict = Checker::wants(me, Mode::Exclusive, deadline.is_some(), site);

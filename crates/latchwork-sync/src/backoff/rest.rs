@@ -1,69 +1,86 @@
 //! Rests: moments without a poll, in which another task has the lock for itself.
+//!
+//! To move a lock, and all memory that its critical section writes, to another processor takes as long as some ten uses
+//! of it on one processor. Each poll moves the line, too. Where tasks collide all the time, a waiter that rests before
+//! its first poll leaves the lock with its owner for many uses. (A *collision* is a lock call that found the lock held.)
+//!
+//! A rest is lost where it changes nothing: if two tasks wait for each other by turns, each hand-over takes a rest
+//! longer. And it costs its time where collisions are rare. A thread cannot count how often it uses a lock without a
+//! collision, but it can measure the time between two collisions. By that it decides, for all its locks together:
+//!
+//! | phase | ends after | next phase |
+//! | --- | --- | --- |
+//! | counts | 128 collisions | rests, if two collisions are at most 20 rests apart on average; else counts |
+//! | rests | 128 collisions | declines, if a collision follows a rest at once: if they are less than 5/4 of a rest apart; rests or counts, as above |
+//! | declines | 128 collisions, and twice as many each time, up to 32,768; 128 again after rests that paid | counts |
+//!
+//! Measured on two processors: collisions that follow rests at once are 1.1 rests apart, others at least 1.4.
 
 use super::speed::{polls_in, ticks_in};
 use crate::atomic::spin_hint;
 use crate::sys::clock::ticks;
-use crate::sys::own_record::{Crowd, with_habits};
+use crate::sys::own_record::{Crowd, Phase, with_habits};
 
-/// A thread rests if its collisions are at most so many microseconds apart, on average. A collision is a lock call that
-/// found the lock held.
-///
-/// Measured on an AMD EPYC with two tasks and empty critical sections. With no work between the critical sections,
-/// collisions are 0.9 to 2.2 µs apart, and rests allow two or three times as much work. With 270 ns between them,
-/// collisions are 5 to 8 µs apart, and with rests a tenth less work is done.
-const MAX_INTERVAL: u32 = 3;
-/// Number of collisions over which a thread computes the average.
-const COUNTED_COLLISIONS: u32 = 256;
-/// If critical sections are short, at least so many of the counted collisions find the lock free at the first poll. 40
-/// to 80 do where a critical section takes 1 ns and the other tasks do not rest, fewer while they rest, and 2 where it
-/// takes 270 ns. (Of 64 collisions 5 did so by chance, often enough to cost a tenth of the work there. With 20 here,
-/// and 4,096 rests, tasks in empty critical sections hardly rested.)
-const MIN_FREE: u32 = 10;
-/// Number of collisions with rests before the thread counts again.
-const RESTED_COLLISIONS: u32 = 1024;
+/// Collisions of a phase.
+const COLLISIONS: u32 = 128;
+/// Rests that fit between two collisions, at most, for a thread that rests: it loses a twentieth of its time at worst.
+const MOST_RESTS: u64 = 20;
+/// Quarters of a rest from one collision to the next, at least, if rests pay.
+const LEAST_QUARTERS: u64 = 5;
+/// The longest phase in which a thread declines rests is so many times doubled.
+const MOST_DOUBT: u32 = 8;
 
-/// To be called before a wait for a lock that could not be taken.
-///
-/// Moving a lock, and all memory that its critical section writes, to another processor takes longer than many uses of
-/// it on one processor. If critical sections are short, and the thread collides with others all the time, the tasks do
-/// little but move the lock. Then this call passes some `microseconds` (normally one), in which another task has the
-/// lock for itself.
+/// To be called before a wait for a lock that could not be taken. Passes some `microseconds` (normally one) without a
+/// poll, if such rests pay for this thread.
 #[inline]
-pub fn rest_if_contended(microseconds: u32, is_free: impl Fn() -> bool) {
+pub fn rest_if_contended(microseconds: u32) {
     with_habits(|mine| {
         let left = mine.crowd.left.get();
         mine.crowd.left.set(left.wrapping_sub(1));
-        if mine.crowd.rests.get() {
+        if mine.crowd.phase.get() == Phase::Rests {
             for _ in 0..polls_in(microseconds) {
                 spin_hint();
             }
-        } else if is_free() {
-            mine.crowd.free.set(mine.crowd.free.get() + 1);
         }
         if left == 0 {
-            count_again(&mine.crowd);
+            begin_next_phase(&mine.crowd, microseconds);
         }
     });
 }
 
-/// To be called when the thread has counted enough collisions, or rested often enough.
 #[cold]
-fn count_again(crowd: &Crowd) {
+fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
     let now = ticks();
     let passed = now.wrapping_sub(crowd.began.get());
-    let rests = !crowd.rests.get()
-        && crowd.free.get() >= MIN_FREE
-        && passed < u64::from(COUNTED_COLLISIONS) * ticks_in(MAX_INTERVAL);
-    crowd.rests.set(rests);
-    crowd.left.set(
-        if rests {
-            RESTED_COLLISIONS
-        } else {
-            COUNTED_COLLISIONS
-        } - 1,
+    let (phase, doubt) = next_phase(
+        crowd.phase.get(),
+        crowd.doubt.get(),
+        passed / u64::from(COLLISIONS),
+        ticks_in(microseconds),
     );
-    crowd.free.set(0);
+    let longer = if phase == Phase::Declines {
+        doubt - 1
+    } else {
+        0
+    };
+    crowd.phase.set(phase);
+    crowd.doubt.set(doubt);
+    crowd.left.set((COLLISIONS << longer) - 1);
     crowd.began.set(now);
+}
+
+/// The phase that follows, and how often in a row rests did not pay. `apart`: the average time from one collision to the
+/// next, and `rest`: that of a rest.
+fn next_phase(phase: Phase, doubt: u32, apart: u64, rest: u64) -> (Phase, u32) {
+    let are_frequent = apart <= MOST_RESTS * rest;
+    match phase {
+        Phase::Rests if 4 * apart < LEAST_QUARTERS * rest => {
+            (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1))
+        }
+        Phase::Rests if are_frequent => (Phase::Rests, 0),
+        Phase::Counts if are_frequent => (Phase::Rests, doubt),
+        _ => (Phase::Counts, doubt),
+    }
 }
 
 #[cfg(test)]
@@ -71,36 +88,53 @@ mod tests {
     use super::*;
     use crate::backoff::REST;
 
-    fn rests() -> bool {
-        with_habits(|mine| mine.crowd.rests.get())
-    }
-
-    /// A test cannot set the time between collisions, but it can set whether the lock is free.
-    #[test]
-    fn a_thread_does_not_rest_if_the_lock_is_never_free() {
-        std::thread::spawn(|| {
-            for _ in 0..4 * COUNTED_COLLISIONS {
-                rest_if_contended(REST, || false);
-                assert!(!rests());
-            }
-        })
-        .join()
-        .unwrap();
+    /// A rest takes 100 ticks.
+    fn next(phase: Phase, doubt: u32, apart: u64) -> (Phase, u32) {
+        next_phase(phase, doubt, apart, 100)
     }
 
     #[test]
-    fn a_resting_thread_counts_again_after_its_rests() {
+    fn a_thread_rests_while_collisions_are_frequent() {
+        assert_eq!(next(Phase::Counts, 0, 2000), (Phase::Rests, 0));
+        assert_eq!(next(Phase::Counts, 0, 2001), (Phase::Counts, 0));
+        assert_eq!(next(Phase::Rests, 0, 2000), (Phase::Rests, 0));
+        assert_eq!(next(Phase::Rests, 0, 2001), (Phase::Counts, 0));
+    }
+
+    #[test]
+    fn a_thread_declines_rests_that_collisions_follow_at_once() {
+        assert_eq!(next(Phase::Rests, 0, 124), (Phase::Declines, 1));
+        assert_eq!(next(Phase::Rests, 0, 125), (Phase::Rests, 0));
+        assert_eq!(next(Phase::Declines, 1, 10), (Phase::Counts, 1));
+        // It keeps its doubt until rests have paid.
+        assert_eq!(next(Phase::Counts, 1, 10), (Phase::Rests, 1));
+        assert_eq!(next(Phase::Rests, 1, 110), (Phase::Declines, 2));
+        assert_eq!(next(Phase::Rests, 2, 250), (Phase::Rests, 0));
+        let most = MOST_DOUBT + 1;
+        assert_eq!(next(Phase::Rests, most, 110), (Phase::Declines, most));
+    }
+
+    /// The phases follow each other in a thread: one that collides without a rest all the time tries rests, and declines
+    /// them for longer and longer.
+    #[test]
+    fn declined_phases_grow() {
         std::thread::spawn(|| {
-            with_habits(|mine| {
-                mine.crowd.rests.set(true);
-                mine.crowd.left.set(3);
-            });
-            for _ in 0..3 {
-                rest_if_contended(0, || true);
-                assert!(rests());
+            let mut tried = 0;
+            let mut longest = 0;
+            for _ in 0..100_000 {
+                let before = with_habits(|mine| mine.crowd.phase.get());
+                // Rests are as long as they are. A collision follows at once, unless this thread is preempted.
+                rest_if_contended(REST);
+                with_habits(|mine| {
+                    let (phase, left) = (mine.crowd.phase.get(), mine.crowd.left.get());
+                    tried += u32::from(phase == Phase::Rests && before != phase);
+                    if phase == Phase::Declines {
+                        longest = longest.max(left + 1);
+                    }
+                });
             }
-            rest_if_contended(0, || true);
-            assert!(!rests());
+            assert!(tried > 0);
+            assert!(longest.is_multiple_of(COLLISIONS) && longest <= COLLISIONS << MOST_DOUBT);
         })
         .join()
         .unwrap();

@@ -93,8 +93,7 @@ impl<S: Sharing> WaitWake<S> {
             if word != LOCKED || left == 0 {
                 return word;
             }
-            pause(HAND_OVER - left);
-            left -= 1;
+            left = left.saturating_sub(pause(HAND_OVER - left));
         }
     }
 
@@ -109,8 +108,7 @@ impl<S: Sharing> WaitWake<S> {
         &self,
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Relaxed: as in `spin`.
-        rest_if_contended(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
+        rest_if_contended(REST);
         let mut word = self.spin();
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {

@@ -241,11 +241,10 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                 return true;
             };
             // While others starve it is their turn, and they may need this CPU.
-            if polls == HAND_OVER || state.has(STARVING) && !waiter.starves() {
+            if polls >= HAND_OVER || state.has(STARVING) && !waiter.starves() {
                 return false;
             }
-            pause(polls);
-            polls += 1;
+            polls += pause(polls);
         }
     }
 

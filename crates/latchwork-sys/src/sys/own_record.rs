@@ -29,23 +29,33 @@ pub struct Habits {
     pub costs: [Cell<u16>; PLACES],
 }
 
-/// Whether a thread keeps finding its locks held by others (a collision).
+/// How often a thread finds its locks held by others (a collision), and what it does then.
 pub struct Crowd {
-    /// Collisions until the next evaluation.
+    /// Collisions until the end of the phase.
     pub left: Cell<u32>,
-    /// Collisions that found the lock free at the first check.
-    pub free: Cell<u32>,
-    /// Whether the thread rests before it waits.
-    pub rests: Cell<bool>,
-    /// The processor's time counter at the latest evaluation.
+    pub phase: Cell<Phase>,
+    /// How often in a row rests did not pay.
+    pub doubt: Cell<u32>,
+    /// The processor's time counter at the beginning of the phase.
     pub began: Cell<u64>,
+}
+
+/// What a thread does at a collision, before it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It counts.
+    Counts,
+    /// It rests.
+    Rests,
+    /// Nothing: rests did not pay.
+    Declines,
 }
 
 /// The number of entries by which a thread distinguishes locks.
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), free: Cell::new(0), rests: Cell::new(false), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), doubt: Cell::new(0), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.

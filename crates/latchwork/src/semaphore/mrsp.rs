@@ -92,7 +92,7 @@ use super::wait::{acknowledge, cancel_wait, wait_outcome};
 use super::{Access, Caller, Core, Locked, Obtained, Refusal, ReleaseError, TaskTable, WaitLimit};
 use super::{deadlock, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
-use crate::backoff::pause;
+use crate::backoff::pause_once;
 use crate::region::{Inner, Parked};
 use crate::time::Deadline;
 use core::ops::ControlFlow;
@@ -233,7 +233,7 @@ fn wait(
             if is_late {
                 return cancel_wait(access, Refusal::TimedOut);
             }
-            pause(polls);
+            pause_once(polls);
             polls = polls.wrapping_add(1);
         } else if tasks.park(&caller.record.word, word, deaths, deadline) == Parked::TimedOut {
             return cancel_wait(access, Refusal::TimedOut);

@@ -21,7 +21,7 @@ use super::object::QUEUED;
 use super::{Access, Caller, Core, Locked, Refusal, TaskTable, priority};
 use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause};
+use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause_once};
 use crate::region::Parked;
 #[cfg(not(loom))]
 use crate::region::wait_record::LOWEST;
@@ -82,7 +82,7 @@ impl AdaptiveSpin {
                 return false;
             }
         }
-        pause(self.polls);
+        pause_once(self.polls);
         self.polls += 1;
         true
     }

@@ -65,7 +65,7 @@ pub(super) fn take_by<F>(
 ) -> Result<(), RawError<F>> {
     // Relaxed: only a compare-and-swap acquires the lock.
     if !wait_mode.is_try() {
-        rest_if_contended(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
+        rest_if_contended(REST);
     }
     let mut word = node.word.load(Ordering::Relaxed);
     let mut spins = HAND_OVER;
@@ -98,8 +98,7 @@ pub(super) fn take_by<F>(
         }
         // If others sleep already, the lock is held for longer than a poll lasts.
         if spins > 0 && word & WAITERS == 0 {
-            pause(HAND_OVER - spins);
-            spins -= 1;
+            spins = spins.saturating_sub(pause(HAND_OVER - spins));
             word = node.word.load(Ordering::Relaxed);
             continue;
         }

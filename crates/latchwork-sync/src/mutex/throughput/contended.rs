@@ -116,9 +116,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
     fn steal_in_first_polls(&self, me: u32) -> bool {
-        rest_if_contended(REST, || {
-            self.is_free_to_newcomers(self.word.load(Ordering::Relaxed))
-        });
+        rest_if_contended(REST);
         for _ in 0..FIRST_POLLS {
             if self.try_steal(me) {
                 return true;
@@ -145,17 +143,18 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     fn steal_by_polling(&self, me: u32) -> bool {
         let polls = self.polls(core::ptr::from_ref(self.word).addr(), NEWCOMER);
         let most = polls.most();
-        for made in 0..=most {
+        let mut made = 0;
+        loop {
             if self.try_steal(me) {
                 polls.made(made, true);
                 return true;
             }
-            if made < most {
-                pause(made);
+            if made >= most {
+                polls.made(made, false);
+                return false;
             }
+            made += pause(made);
         }
-        polls.made(most, false);
-        false
     }
 
     /// Aborts if the task holds the lock: it would wait for itself for ever. Private locks only: IDs are unique within

@@ -140,16 +140,18 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let most = polls.most();
         let mut made = 0;
         loop {
-            for round in 0..=most {
+            let mut round = 0;
+            loop {
                 if let Some(entry) = self.try_take(me) {
                     polls.made(made + round, true);
                     return Some(entry);
                 }
-                if round < most {
-                    pause(round);
+                if round >= most {
+                    break;
                 }
+                round += pause(round);
             }
-            made += most;
+            made += round;
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
             let goes_on = !sleeps_at_once && !polls.are_spent() && monitor.check(owner);
             // If the deadline has passed, the sleep that follows reports it.

@@ -171,11 +171,10 @@ impl<const READERS: usize> RawRobust<READERS> {
                     Err(error) => return Err(error),
                 }
             }
-            if polls == HAND_OVER || wait_mode.is_try() {
+            if polls >= HAND_OVER || wait_mode.is_try() {
                 break;
             }
-            pause(polls);
-            polls += 1;
+            polls += pause(polls);
         }
         self.may_wait(wait_mode)?;
         // SAFETY: by the caller's contract; the gate is released after this task acquired it.
