@@ -7,7 +7,7 @@
  *
  *     type                      size  for
  *     lw_mutex_t                   4  threads of one process; waiters spin for a moment, then sleep
- *     lw_tp_mutex_t               16  many tasks, short critical sections: throughput, with bounded waits
+ *     lw_tp_mutex_t               16  many tasks, critical sections of a microsecond or more; waits are bounded
  *     lw_pi_mutex_t                8  real-time tasks: the owner inherits the priority of its waiters
  *     lw_plain_pi_mutex_t          4  the same, where 4 bytes count
  *     lw_pp_mutex_t                8  real-time tasks: the owner runs at a priority ceiling

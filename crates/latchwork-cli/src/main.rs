@@ -28,7 +28,7 @@ use failure::Failure;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Locks, queues and shared regions for tasks that may be threads or processes
+/// Inspect, check and measure the locks, queues and shared regions of threads and processes
 #[derive(Parser)]
 #[command(name = "latchwork", version, after_long_help = status::RULE)]
 struct Cli {

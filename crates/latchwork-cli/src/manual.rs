@@ -4,7 +4,7 @@
 
 use crate::Cli;
 use crate::status::RULE;
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 use std::fmt::Write;
 
@@ -25,6 +25,22 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     verbs.filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
 }
 
+/// Marks the positional arguments that take several values by an ellipsis, as `--help` does.
+fn with_ellipses(verb: &Command, text: &str) -> String {
+    let several = |argument: &&Arg| {
+        let number = argument.get_num_args();
+        number.is_some_and(|number| number.max_values() > 1)
+    };
+    let names = verb.get_positionals().filter(several);
+    let names = names.filter_map(|argument| argument.get_value_names()?.first());
+    names.fold(text.to_owned(), |text, name| {
+        let optional = format!("[\\fI{name}\\fR]");
+        let required = format!("<\\fI{name}\\fR>");
+        text.replace(&optional, &format!("{optional}..."))
+            .replace(&required, &format!("{required}..."))
+    })
+}
+
 /// A verb's synopsis, description and options, and the verbs below it.
 fn describe(verb: &Command, heading: &str, to: &mut String) {
     let page = Man::new(verb.clone());
@@ -34,11 +50,11 @@ fn describe(verb: &Command, heading: &str, to: &mut String) {
         _ => path.to_owned(),
     };
     writeln!(to, "{heading} \"{title}\"").unwrap();
-    *to += &body(|to| page.render_synopsis_section(to));
+    *to += &with_ellipses(verb, &body(|to| page.render_synopsis_section(to)));
     *to += ".PP\n";
     *to += &body(|to| page.render_description_section(to));
     if verb.get_arguments().next().is_some() {
-        *to += &body(|to| page.render_options_section(to));
+        *to += &with_ellipses(verb, &body(|to| page.render_options_section(to)));
     }
     for below in shown(verb) {
         describe(below, ".SS", to);

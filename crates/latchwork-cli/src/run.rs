@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Report waits that last longer than MS milliseconds; 0 means none [default: 10,000]
     #[arg(long, value_name = "MS", requires = "check")]
     long: Option<u64>,
-    /// Print no summary at the end
+    /// Print no summary at the end; findings are still printed
     #[arg(long)]
     quiet: bool,
     /// The program and its arguments
@@ -80,7 +80,7 @@ fn rule(name: &str) -> Result<Rule, String> {
 /// A lock of this library's, or glibc's.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Mutex {
-    /// Throughput: with many threads, programs get more work done with this kind than with the others
+    /// Throughput: if many threads contend for a mutex, most programs get more work done with this kind
     Tp,
     /// Wait-wake: the plain mutex; waiters poll for a moment and then sleep, and a release wakes one of them
     WaitWake,

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | [`WaitWake`] | 4 bytes | locked for ever | threads of one process |
 //! | [`WaitWake<Shared>`](crate::sharing::Shared) | 4 bytes | locked for ever | processes that cannot be killed, or that die together |
-//! | [`Throughput`] | 16 bytes | locked for ever; a supervisor can detect it | many tasks, short critical sections |
+//! | [`Throughput`] | 16 bytes | locked for ever; a supervisor can detect it | many tasks, critical sections of a microsecond or more |
 //! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the owner runs at a priority ceiling |
 //! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to every later lock call | real-time tasks: the owner runs at the priority of its waiters |
 //! | [`Robust`] | 40 bytes | reported to the next owner | processes that can be killed at any moment |

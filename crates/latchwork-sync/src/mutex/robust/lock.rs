@@ -27,7 +27,7 @@ use core::marker::{PhantomData, PhantomPinned};
 /// | [`WaitWake`] | [`Mutex::robust`](crate::mutex::Mutex::robust) | most uses |
 /// | [`Inherit`](crate::mutex::Inherit) | [`Mutex::robust_inherit`](crate::mutex::Mutex::robust_inherit) | real-time tasks: the owner runs at the priority of its waiters |
 /// | [`Protect`](crate::mutex::Protect) | [`Mutex::robust_protect`](crate::mutex::Mutex::robust_protect) | real-time tasks: the owner runs at a ceiling |
-/// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::robust_throughput`](crate::mutex::Mutex::robust_throughput) | many tasks, short critical sections |
+/// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::robust_throughput`](crate::mutex::Mutex::robust_throughput) | many tasks, critical sections of a microsecond or more |
 ///
 /// A robust throughput lock has what the plain one has: [`lock_traced`](crate::mutex::Mutex#method.lock_traced), a
 /// threshold ([`hand_off_after`](Self::hand_off_after)), and counters ([`counted`](Self::counted), of 104 bytes).
