@@ -114,16 +114,14 @@ mod tests {
         assert_eq!(next(Phase::Rests, most, 110), (Phase::Declines, most));
     }
 
-    /// The phases follow each other in a thread: one that collides without a rest all the time tries rests, and declines
-    /// them for longer and longer.
+    /// A thread that collides all the time tries rests. How it judges them depends on how often it is preempted.
     #[test]
-    fn declined_phases_grow() {
+    fn the_phases_of_a_thread_follow_each_other() {
         std::thread::spawn(|| {
             let mut tried = 0;
             let mut longest = 0;
             for _ in 0..100_000 {
                 let before = with_habits(|mine| mine.crowd.phase.get());
-                // Rests are as long as they are. A collision follows at once, unless this thread is preempted.
                 rest_if_contended(REST);
                 with_habits(|mine| {
                     let (phase, left) = (mine.crowd.phase.get(), mine.crowd.left.get());
