@@ -23,6 +23,15 @@ pub struct Args {
 pub enum Verb {
     /// List the scenarios with their sources and contestants, and show how to install missing contestants
     List,
+    /// Write the report in DIR again from the results (JSON) in DIR, without measuring
+    ///
+    /// The results are those that --report has written there, in one run or in several. The files of the report are
+    /// replaced.
+    Report {
+        /// The directory of a report
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// What to run, and how.
@@ -65,7 +74,39 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
     /// Also write a report to DIR: report.md, and for each scenario a chart (SVG), the results (JSON), and histograms of
-    /// durations (SVG) if the scenario records durations. DIR is created if necessary
+    /// durations (SVG) if the scenario records durations. If a scenario repeats a published experiment, a page for the
+    /// publication compares its figures with these. DIR is created if necessary
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
+}
+
+impl Options {
+    /// The options that change what is measured, as they stand on a command line, each with a space before it.
+    pub(crate) fn words(&self) -> String {
+        let list = |words: Vec<String>| (!words.is_empty()).then(|| words.join(","));
+        let number = |number: Option<u32>| number.map(|number| number.to_string());
+        let quoted = |list: String| match list.contains(' ') {
+            true => format!("'{list}'"),
+            false => list,
+        };
+        let options = [
+            ("--rounds", number(self.rounds)),
+            (
+                "--tasks",
+                list(self.tasks.iter().map(u32::to_string).collect()),
+            ),
+            (
+                "--load",
+                list(self.load.iter().map(Load::to_string).collect()),
+            ),
+            ("--window", number(self.window)),
+            ("--only", list(self.only.clone()).map(quoted)),
+            ("--beside", number(self.beside)),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!(" {name} {}", value?)));
+        let quick = if self.quick { " --quick" } else { "" };
+        quick.to_owned() + &given.collect::<String>()
+    }
 }

@@ -51,6 +51,20 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
+    /// A directory for a report has no results.
+    #[error("{} has no results: --report writes them", directory.display())]
+    NoResults {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A file with results could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Standard output could not be written.
     #[error("cannot write the results: {0}")]
     Output(io::Error),

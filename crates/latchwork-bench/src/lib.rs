@@ -30,6 +30,7 @@ mod measure;
 mod peers;
 mod plan;
 mod progress;
+mod published;
 mod report;
 pub mod result;
 mod scenarios;
@@ -65,6 +66,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match &args.verb {
         Some(Verb::List) => table::print_list(scenarios::ALL, &mut out).map_err(Error::Output),
+        Some(Verb::Report { directory }) => rewrite_report(directory, &mut out),
         None => run_scenarios(&args.options, &mut out),
     }
 }
@@ -101,13 +103,25 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         }
         // After every scenario, so that a later failure does not lose the results.
         if let Some(report) = &mut report {
-            report.add(scenario.about(), scenario.source(), &result)?;
+            report.add(scenario, result)?;
         }
     }
-    if let Some(report) = report {
-        writeln!(out, "report: {}", report.path().display()).map_err(Error::Output)?;
+    report.map_or(Ok(()), |report| name_report(&report, out))
+}
+
+fn name_report(report: &Report, out: &mut impl Write) -> Result<(), Error> {
+    writeln!(out, "report: {}", report.path().display()).map_err(Error::Output)
+}
+
+/// Writes the report in `directory` again, from the results there.
+fn rewrite_report(directory: &Path, out: &mut impl Write) -> Result<(), Error> {
+    let results = report::read_results(directory)?;
+    let found: Vec<&dyn Scenario> = results.iter().map(|(scenario, _)| *scenario).collect();
+    let mut report = Report::open(directory, &found)?;
+    for (scenario, result) in results {
+        report.add(scenario, result)?;
     }
-    Ok(())
+    name_report(&report, out)
 }
 
 /// A file that results are written to.
@@ -190,6 +204,8 @@ fn spin_beside(cases: &mut [Case], plan: &Plan, warnings: &mut Vec<Warning>) -> 
 }
 
 fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioResult {
+    let command = format!("latchwork bench {}{}", scenario.name(), plan.words);
+    let run = machine::describe_run(command, plan.quick);
     let mut warnings = machine::warnings();
     for contestant in scenario.contestants() {
         if let Some(absent) = &contestant.absent
@@ -207,14 +223,20 @@ fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioRes
     } = scenario.prepare(plan);
     warnings.extend(left_out);
     let spinners = spin_beside(&mut cases, plan, &mut warnings);
-    let (rows, noticed) =
+    let (mut rows, noticed) =
         measure::run_rounds(scenario.name(), cases, plan.rounds, &mut *plan.watch());
     drop((background, spinners));
     warnings.extend(noticed);
+    let experiments = scenario.experiments();
+    for row in &mut rows {
+        let published = published::beside(&experiments, row);
+        row.extra.extend(published);
+    }
     ScenarioResult {
         schema: SCHEMA,
         scenario: scenario.name().to_owned(),
         machine: machine::describe(),
+        run: Some(run),
         rounds: plan.rounds,
         base: scenario.base().to_owned(),
         rows,

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::thread::CpuSet;
 
 use crate::peers::{libc_name, scheduler_class};
-use crate::result::{Machine, Warning};
+use crate::result::{Machine, Run, Warning, today};
 
 /// Describes this machine.
 pub fn describe() -> Machine {
@@ -20,16 +20,18 @@ pub fn describe() -> Machine {
     }
 }
 
-/// One line for people: the machine and this thread's scheduling class.
-pub(crate) fn headline(machine: &Machine) -> String {
-    format!(
-        "{}, {} CPUs, Linux {}, {}, {}",
-        machine.cpu,
-        machine.cpus,
-        machine.kernel,
-        machine.libc,
-        scheduler_class()
-    )
+/// Describes a run of this process that measures by `command`.
+pub(crate) fn describe_run(command: String, quick: bool) -> Run {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut flags = processors.lines().filter(|line| line.starts_with("flags"));
+    Run {
+        date: today(),
+        command,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        class: scheduler_class().to_owned(),
+        quick,
+        virtual_machine: flags.any(|line| line.split_whitespace().any(|flag| flag == "hypervisor")),
+    }
 }
 
 /// The CPUs that this process may run on.

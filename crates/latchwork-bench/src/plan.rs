@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     /// How many other programs spin during the run, except in scenarios that have their own.
     pub(crate) beside: Option<u32>,
     only: Vec<String>,
+    /// The options that change what is measured, as words of a command line.
+    pub(crate) words: String,
     /// Whether other programs' use of the CPUs is measured.
     watches: bool,
 }
@@ -68,6 +70,7 @@ impl Plan {
             },
             beside: options.beside,
             only: options.only.clone(),
+            words: options.words(),
             watches: true,
         })
     }
@@ -120,6 +123,7 @@ impl Plan {
             parents_mib: &[1, 2],
             beside: None,
             only: Vec::new(),
+            words: String::new(),
             watches: false,
         }
     }

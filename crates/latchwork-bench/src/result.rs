@@ -6,6 +6,7 @@
 
 mod distribution;
 mod params;
+mod run;
 mod warning;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use distribution::{Bin, Distribution};
 pub use params::{Better, Kind, Mode, Params, Placement, Sched, Switch, Unit, Variant};
+pub use run::Run;
+pub(crate) use run::today;
 pub use warning::Warning;
 
 /// The version of the schema that this build writes and reads.
@@ -28,6 +31,9 @@ pub struct ScenarioResult {
     pub scenario: String,
     /// Where it ran.
     pub machine: Machine,
+    /// When and how it ran; absent in results of versions that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
     /// The number of rounds.
     pub rounds: u32,
     /// The contestant that the ratios refer to.
@@ -70,8 +76,9 @@ pub struct Row {
     pub ratio: Option<Spread>,
     /// Further figures of the row: counters, and published figures for comparison. Each name ends in its unit if it has
     /// one. A figure is the median over the rounds; if the name begins with `longest_`, it is the largest. Percentiles
-    /// of `durations`, such as `wait_p99_ns`, are of all rounds together. `disturbed_rounds` is the number of rounds in which other programs had the CPUs, even
-    /// after the sample was repeated; omitted if there are none.
+    /// of `durations`, such as `wait_p99_ns`, are of all rounds together. `disturbed_rounds` is the number of rounds in
+    /// which other programs had the CPUs, even after the sample was repeated; omitted if there are none. A published
+    /// figure is called `published_`, the machine, and its unit or the name of the figure that it stands beside.
     #[serde(default)]
     pub extra: BTreeMap<String, f64>,
     /// The figure of each task, in the tasks' order, in the round whose figure is the median (of an even number of
@@ -166,6 +173,14 @@ mod tests {
                 kernel: "6.18.0".into(),
                 libc: "glibc 2.36".into(),
             },
+            run: Some(Run {
+                date: "2026-01-31".into(),
+                command: "latchwork bench call-overhead --quick".into(),
+                version: "0.1.0".into(),
+                class: "SCHED_OTHER".into(),
+                quick: true,
+                virtual_machine: false,
+            }),
             rounds: 5,
             base: "glibc normal".into(),
             rows: vec![Row {
@@ -228,6 +243,8 @@ mod tests {
         let expected = serde_json::json!({
             "schema": 1, "scenario": "call-overhead",
             "machine": {"cpu": "a \"quoted\" CPU", "cpus": 2, "kernel": "6.18.0", "libc": "glibc 2.36"},
+            "run": {"date": "2026-01-31", "command": "latchwork bench call-overhead --quick", "version": "0.1.0",
+                    "class": "SCHED_OTHER", "quick": true, "virtual_machine": false},
             "rounds": 5, "base": "glibc normal",
             "rows": [{"contestant": "latchwork wait-wake",
                       "params": {"tasks": 1, "placement": "same-cpu", "kind": "threads"},

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::machine;
 use crate::result::{Params, Row, ScenarioResult};
 use crate::scenarios::Scenario;
 
 /// Prints a scenario's result.
 pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", result.scenario)?;
-    writeln!(out, "  {}", machine::headline(&result.machine))?;
+    writeln!(out, "  {}", headline(result))?;
     writeln!(out, "  {}", meaning(result))?;
     writeln!(out)?;
     print_columns(&cells(result), 1, out)?;
@@ -18,6 +17,22 @@ pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io:
         writeln!(out, "  ! {}", warning.text())?;
     }
     writeln!(out)
+}
+
+/// One line for people: the machine, and the scheduling class of the process that measured.
+pub(crate) fn headline(result: &ScenarioResult) -> String {
+    let machine = &result.machine;
+    let is_virtual = result.run.as_ref().is_some_and(|run| run.virtual_machine);
+    let class = result.run.as_ref().map(|run| format!(", {}", run.class));
+    format!(
+        "{}, {} CPUs{}, Linux {}, {}{}",
+        machine.cpu,
+        machine.cpus,
+        if is_virtual { ", virtual machine" } else { "" },
+        machine.kernel,
+        machine.libc,
+        class.unwrap_or_default()
+    )
 }
 
 /// The meaning of the columns of figures.
@@ -71,7 +86,8 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
 pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> io::Result<()> {
     for scenario in scenarios {
         writeln!(out, "{}: {}", scenario.name(), scenario.about())?;
-        writeln!(out, "  {}", origin(scenario.source()))?;
+        let source = scenario.source().map(|source| source.to_string());
+        writeln!(out, "  {}", origin(source.as_deref()))?;
         let lines: Vec<Vec<String>> = scenario
             .contestants()
             .iter()
@@ -99,6 +115,15 @@ pub(crate) fn origin(source: Option<&str>) -> String {
     match source {
         Some(source) => format!("repeats {source}"),
         None => "repeats no published experiment".to_owned(),
+    }
+}
+
+impl Params {
+    /// Whether these parameters include the `given` ones.
+    pub(crate) fn has(&self, given: &Self) -> bool {
+        let includes =
+            |(_, value): &Param| value(given).is_none_or(|given| value(self) == Some(given));
+        PARAMS.iter().all(includes)
     }
 }
 

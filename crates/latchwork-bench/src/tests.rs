@@ -250,7 +250,8 @@ fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
     for scenario in scenarios::ALL {
         assert!(text.contains(scenario.name()));
         if let Some(source) = scenario.source() {
-            assert!(text.contains(source), "{source} is not in {text}");
+            let source = source.to_string();
+            assert!(text.contains(&source), "{source} is not in {text}");
         }
         for contestant in scenario.contestants() {
             let line = text
@@ -271,18 +272,20 @@ fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
 
 #[test]
 fn a_scenario_names_the_publication_that_it_repeats() {
-    let source = |name| find(name).unwrap().source();
+    let source = |name| {
+        find(name)
+            .unwrap()
+            .source()
+            .map(|source| source.to_string())
+    };
     assert!(source("inversion").unwrap().ends_with("pages 9 and 10"));
     assert!(source("spawn").unwrap().ends_with("page 7"));
     assert_eq!(source("busy"), None);
     for scenario in scenarios::ALL {
         // A sentence of the report begins before it and ends after it.
         let is_one_line = |source: &str| !source.contains('\n') && !source.ends_with('.');
-        assert!(
-            scenario.source().is_none_or(is_one_line),
-            "{}",
-            scenario.name()
-        );
+        let source = source(scenario.name());
+        assert!(source.as_deref().is_none_or(is_one_line), "{source:?}");
     }
 }
 
@@ -391,6 +394,17 @@ fn chosen_loads_and_windows_are_measured() {
     assert_eq!(Vec::from_iter(works), [(7, 0), (10, 1024)]);
     // glibc with threads and processes, std with threads.
     assert_eq!(result.rows.len(), 2 * 3);
+}
+
+#[test]
+fn the_recorded_command_has_what_changes_the_measurement() {
+    let line = "bench spawn --load 1,sleep --json x --quick --tasks 2,36 --report y --rounds 7";
+    let Args { mut options, .. } = parse(line);
+    let words = " --quick --rounds 7 --tasks 2,36 --load 1,sleep";
+    assert_eq!(options.words(), words);
+    options.only = vec!["glibc PI".into(), "std".into()];
+    assert_eq!(options.words(), format!("{words} --only 'glibc PI,std'"));
+    assert_eq!(Options::default().words(), "");
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! The report of a run: a directory with a text for people, and a chart and the results of each scenario; for a scenario
-//! that records durations also histograms of them.
+//! that records durations also histograms of them; for each document whose experiments were repeated a page that
+//! compares its figures with these.
 //!
 //! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
-//! of other scenarios included, are not changed.
+//! of other scenarios included, are not changed. A report can also be made of the results in a directory, which are
+//! those of one run or of several ([`read_results`]).
 
 mod chart;
 mod layout;
+mod links;
+mod pages;
 mod panels;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -15,10 +19,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::machine;
 use crate::result::ScenarioResult;
-use crate::scenarios::Scenario;
+use crate::scenarios::{self, Scenario};
 use crate::table;
+
+use links::{chart_of, escape, page_of, panels_of, results_of};
 
 /// The text, which links to the other files.
 const TEXT: &str = "report.md";
@@ -28,6 +33,45 @@ pub(crate) struct Report {
     directory: PathBuf,
     /// The scenarios by name, with the text's section on each.
     sections: Vec<(String, String)>,
+    /// What the pages are made of.
+    results: Vec<ScenarioResult>,
+}
+
+/// The results of scenarios in the directory of a report, in the order of `list`.
+///
+/// # Errors
+/// There are none, or a file cannot be read.
+pub(crate) fn read_results(
+    directory: &Path,
+) -> Result<Vec<(&'static dyn Scenario, ScenarioResult)>, Error> {
+    let mut found = Vec::new();
+    for scenario in scenarios::ALL {
+        let path = directory.join(results_of(scenario.name()));
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            text => text.map_err(unreadable(&path))?,
+        };
+        let results = ScenarioResult::read_all(&text).map_err(unreadable(&path))?;
+        let is_its = |result: &ScenarioResult| result.scenario == scenario.name();
+        let result = results.into_iter().rfind(is_its);
+        let missing = || unreadable(&path)(format!("it has no result of {}", scenario.name()));
+        found.push((*scenario, result.ok_or_else(missing)?));
+    }
+    match found.is_empty() {
+        true => Err(Error::NoResults {
+            directory: directory.to_owned(),
+        }),
+        false => Ok(found),
+    }
+}
+
+fn unreadable<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    path: &Path,
+) -> impl Fn(E) -> Error {
+    move |source| Error::Read {
+        path: path.to_owned(),
+        source: source.into(),
+    }
 }
 
 impl Report {
@@ -38,10 +82,15 @@ impl Report {
         let report = Self {
             directory: directory.to_owned(),
             sections: Vec::new(),
+            results: Vec::new(),
         };
         let names = scenarios.iter().map(|scenario| scenario.name());
         let files = names.flat_map(|name| [chart_of(name), panels_of(name), results_of(name)]);
-        for file in files.chain([TEXT.to_owned()]) {
+        let documents = scenarios
+            .iter()
+            .filter_map(|scenario| Some(scenario.source()?.document));
+        let pages = documents.filter_map(page_of);
+        for file in files.chain(pages).chain([TEXT.to_owned()]) {
             let path = report.directory.join(file);
             check_writable(&path).map_err(failed(&path))?;
         }
@@ -53,8 +102,28 @@ impl Report {
         self.directory.join(TEXT)
     }
 
-    /// Writes the files of a scenario, and the text with it. A second result of the same scenario replaces the first.
+    /// Writes the files of a scenario, the text with it, and the page of its document. A second result of the same
+    /// scenario replaces the first.
     pub(crate) fn add(
+        &mut self,
+        scenario: &'static dyn Scenario,
+        result: ScenarioResult,
+    ) -> Result<(), Error> {
+        let source = scenario.source();
+        let name = source.as_ref().map(|source| source.to_string());
+        self.results
+            .retain(|earlier| earlier.scenario != result.scenario);
+        self.results.push(result.clone());
+        self.describe(scenario.about(), name.as_deref(), &result)?;
+        let document = source.map(|source| source.document);
+        match document.and_then(|document| Some((document, page_of(document)?))) {
+            Some((document, page)) => self.write(&page, &pages::page(document, &self.results)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the files of a scenario, and the text with it.
+    fn describe(
         &mut self,
         about: &str,
         source: Option<&str>,
@@ -75,10 +144,16 @@ impl Report {
             name.clone(),
             section(about, source, result, panels.is_some()),
         ));
-        let mut text = format!(
-            "# Benchmark report\n\nMeasured by Latchwork {}.\n",
-            env!("CARGO_PKG_VERSION")
-        );
+        let mut text = "# Benchmark report\n".to_owned();
+        for document in pages::documents(&self.results) {
+            if let Some(page) = page_of(document) {
+                text += &format!(
+                    "\n- Beside published figures: [{}]({page})",
+                    escape(document.title)
+                );
+            }
+        }
+        text += "\n";
         text.extend(self.sections.iter().map(|(_, section)| section.as_str()));
         self.write(TEXT, &text)
     }
@@ -96,19 +171,6 @@ impl Report {
         let path = self.directory.join(file);
         fs::write(&path, content).map_err(failed(&path))
     }
-}
-
-fn chart_of(scenario: &str) -> String {
-    format!("{scenario}.svg")
-}
-
-/// The histograms of durations, for a scenario that records durations.
-fn panels_of(scenario: &str) -> String {
-    format!("{scenario}-durations.svg")
-}
-
-fn results_of(scenario: &str) -> String {
-    format!("{scenario}.json")
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> Error {
@@ -143,14 +205,22 @@ fn check_writable(path: &Path) -> io::Result<()> {
 /// The text's section on a scenario.
 fn section(about: &str, source: Option<&str>, result: &ScenarioResult, has_panels: bool) -> String {
     let name = escape(&result.scenario);
+    let run = result.run.as_ref().map(|run| {
+        let (command, version) = (escape(&run.command), &run.version);
+        format!(
+            "Measured on {} by Latchwork {version}: {command}\n\n",
+            run.date
+        )
+    });
     let mut text = format!(
-        "\n## {name}\n\n{}.\n\nIt {}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
+        "\n## {name}\n\n{}.\n\nIt {}.\n\n{}.\n{}. [Results as JSON]({})\n\n{}![{name}: medians and \
          ranges]({})\n\n",
         escape(about),
         escape(&table::origin(source)),
-        escape(&machine::headline(&result.machine)),
+        escape(&table::headline(result)),
         escape(&table::meaning(result)),
         results_of(&result.scenario),
+        run.unwrap_or_default(),
         chart_of(&result.scenario),
     );
     if has_panels {
@@ -177,20 +247,4 @@ fn section(about: &str, source: Option<&str>, result: &ScenarioResult, has_panel
         text += &format!("- {}\n", escape(warning.text()));
     }
     text
-}
-
-/// The text as Markdown that shows it unchanged, in one line.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\\' | '|' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '~' | '&' => {
-                escaped.push('\\');
-                escaped.push(character);
-            }
-            character if character.is_control() => escaped.push(' '),
-            character => escaped.push(character),
-        }
-    }
-    escaped
 }

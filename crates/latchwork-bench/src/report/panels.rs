@@ -30,6 +30,11 @@ const MOST: usize = 40;
 /// Where bars begin, which have no zero on a logarithmic axis.
 const FLOOR: f64 = 0.7;
 
+/// Whether a result has panels.
+pub(super) fn are_there(result: &ScenarioResult) -> bool {
+    !choose(result).is_empty()
+}
+
 /// The panels of a result, as SVG; `None` if its base has no durations.
 pub(super) fn draw(result: &ScenarioResult) -> io::Result<Option<String>> {
     let panels = choose(result);

@@ -44,6 +44,7 @@ pub(crate) fn result(base: &str, rows: Vec<Row>) -> ScenarioResult {
             kernel: "6.18.0".into(),
             libc: "glibc 2.36".into(),
         },
+        run: None,
         rounds: 5,
         base: base.into(),
         rows,
@@ -66,28 +67,32 @@ fn hostile() -> ScenarioResult {
 }
 
 /// A directory for one test, removed with its contents.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let name = format!("latchwork-bench-{test}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)
     }
 
-    fn read(&self, file: &str) -> String {
+    pub(crate) fn read(&self, file: &str) -> String {
         fs::read_to_string(self.0.join(file)).unwrap()
     }
 
-    fn files(&self) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(&self.0)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+    pub(crate) fn files(&self) -> Vec<String> {
+        files_in(&self.0)
     }
+}
+
+/// The names of the files in a directory, sorted.
+pub(crate) fn files_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
 }
 
 impl Drop for Scratch {
@@ -118,7 +123,7 @@ fn a_report_holds_all_that_was_measured() {
     let mut report = open(&directory).unwrap();
     let result = hostile();
     report
-        .add("what runs", Some("a talk, page 9"), &result)
+        .describe("what runs", Some("a talk, page 9"), &result)
         .unwrap();
     assert_eq!(report.path(), directory.join("report.md"));
 
@@ -160,7 +165,7 @@ fn names_are_shown_as_they_are() {
     let scratch = Scratch::new("escaped");
     open(&scratch.0)
         .unwrap()
-        .add("what runs", Some("a talk, page 9"), &hostile())
+        .describe("what runs", Some("a talk, page 9"), &hostile())
         .unwrap();
     let text = scratch.read("report.md");
     assert!(
@@ -264,7 +269,7 @@ fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
     let scratch = Scratch::new("histograms");
     open(&scratch.0)
         .unwrap()
-        .add("what runs", Some("a talk, page 9"), &result)
+        .describe("what runs", Some("a talk, page 9"), &result)
         .unwrap();
     assert_eq!(scratch.read("heap-durations.svg"), svg);
     let text = scratch.read("report.md");
@@ -277,7 +282,7 @@ fn histograms_show_the_base_in_two_cases_and_the_best_contestant() {
     result.rows[0].extra.insert("disturbed_rounds".into(), 5.0);
     assert_eq!(panels::draw(&result).unwrap(), None);
     let mut report = open(&scratch.0).unwrap();
-    report.add("what runs", None, &result).unwrap();
+    report.describe("what runs", None, &result).unwrap();
     assert_eq!(scratch.files(), ["heap.json", "heap.svg", "report.md"]);
     assert!(!scratch.read("report.md").contains("durations.svg"));
 }
@@ -321,7 +326,7 @@ fn a_second_run_overwrites_its_own_files_alone() {
     let mut first = hostile();
     open(&scratch.0)
         .unwrap()
-        .add("what runs", Some("a talk, page 9"), &first)
+        .describe("what runs", Some("a talk, page 9"), &first)
         .unwrap();
     let files = scratch.files();
     assert_eq!(
@@ -340,10 +345,10 @@ fn a_second_run_overwrites_its_own_files_alone() {
     // Old files stay until there is something new.
     assert!(scratch.read("report.md").contains("latchwork heap"));
     report
-        .add("what runs", Some("a talk, page 9"), &first)
+        .describe("what runs", Some("a talk, page 9"), &first)
         .unwrap();
     report
-        .add("what runs", Some("a talk, page 9"), &first)
+        .describe("what runs", Some("a talk, page 9"), &first)
         .unwrap();
     assert_eq!(scratch.files(), files);
     assert_eq!(scratch.read("notes.md"), "mine");

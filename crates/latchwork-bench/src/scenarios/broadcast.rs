@@ -17,6 +17,7 @@ use crate::measure::{Case, Sample};
 use crate::peers::condvars::{Condvars, Notify, On, Ours, ParkingLot, Pthread, State, Std};
 use crate::peers::voluntary_switches;
 use crate::plan::Plan;
+use crate::published::Source;
 use crate::result::{Kind, Params, Unit};
 
 pub(super) struct Broadcast;
@@ -45,7 +46,7 @@ impl Scenario for Broadcast {
         "many threads wait for a condition, one tells them all; ns per waiter released"
     }
 
-    fn source(&self) -> Option<&'static str> {
+    fn source(&self) -> Option<Source> {
         None
     }
 

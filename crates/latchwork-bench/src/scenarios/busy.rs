@@ -22,6 +22,7 @@ use crate::peers::background::Quota;
 use crate::peers::heap::Malloc;
 use crate::peers::locks::{self, Between, Peer};
 use crate::plan::Plan;
+use crate::published::Source;
 use crate::result::{Variant, Warning};
 use workload::{Background, QUOTA, Workload};
 
@@ -43,7 +44,7 @@ impl Scenario for Busy {
         "locks, heaps and queues beside programs that spin, or with half a processor; ns that 99 of 100 operations take at most"
     }
 
-    fn source(&self) -> Option<&'static str> {
+    fn source(&self) -> Option<Source> {
         None
     }
 

@@ -4,9 +4,9 @@
 //! there are both.
 //!
 //! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and 22. Nothing is
-//! subtracted. The talk published 1.8 µs for a robust mutex and 4.3 µs for a System V semaphore (page 25), which are
-//! shown beside the measured figures; priority inheritance at about 1.5 times the normal mutex, and priority protection
-//! at 5 to 15 times (page 16).
+//! subtracted. [`published`] has the talk's figures (pages 16 and 25).
+
+mod published;
 
 use std::io;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::measure::{Case, Pace, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, on_thread, placed};
 use crate::plan::Plan;
+use crate::published::{Experiment, NPTL, Source};
 use crate::result::{Kind, Params, Unit};
 
 pub(super) struct CallOverhead;
@@ -76,11 +77,15 @@ impl Scenario for CallOverhead {
         "one task locks and unlocks a free lock; ns per pair"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
-             pages 14 (left) and 22",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &NPTL,
+            place: ", pages 14 (left) to 16, 22 (left) and 25",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -114,7 +119,7 @@ impl Scenario for CallOverhead {
                     group: params.clone(),
                     is_base: peer.name == self.base(),
                     unit: Unit::Ns,
-                    further: published(peer.name, kind),
+                    further: Vec::new(),
                     sampler: peer.visit(between, one_task).ok()?,
                 })
             })
@@ -124,15 +129,6 @@ impl Scenario for CallOverhead {
             background: Some(Box::new(Parked::new(PARKED))),
             ..Prepared::default()
         }
-    }
-}
-
-/// The talk's published figures, which are for processes.
-fn published(contestant: &str, kind: Kind) -> Vec<(&'static str, f64)> {
-    match (contestant, kind) {
-        ("glibc robust", Kind::Processes) => vec![("published_nptl_us", 1.8)],
-        ("sysv-sem", Kind::Processes) => vec![("published_nptl_us", 4.3)],
-        _ => Vec::new(),
     }
 }
 

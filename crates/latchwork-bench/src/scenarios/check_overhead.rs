@@ -18,6 +18,7 @@ use crate::contestant::Contestant;
 use crate::measure::Case;
 use crate::peers::locks::{self, Between, Peer};
 use crate::plan::Plan;
+use crate::published::Source;
 use crate::result::{Kind, Params, Placement, Unit};
 
 pub(super) struct CheckOverhead;
@@ -40,7 +41,7 @@ impl Scenario for CheckOverhead {
          whole programs, against themselves as they are: work per second"
     }
 
-    fn source(&self) -> Option<&'static str> {
+    fn source(&self) -> Option<Source> {
         None
     }
 

@@ -40,6 +40,9 @@ const BETWEEN: u32 = 10;
 /// The load at which everything else is varied.
 pub(super) const USUAL_LOAD: u32 = 10;
 
+/// So many of 1,024 sections sleep if all of them do.
+pub(super) const EVERY_SECTION: u32 = 1024;
+
 /// The task counts to measure: the user's, or Long's and smaller ones.
 pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     let own: &[u32] = if plan.quick { &QUICK_TASKS } else { &TASKS };

@@ -12,6 +12,8 @@
 //! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux Conference Europe 2009,
 //! pages 12 to 22) published for threads and processes are shown beside the measured ones.
 
+mod published;
+
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread::{self, JoinHandle};
@@ -26,6 +28,7 @@ use crate::machine;
 use crate::measure::{Case, Pace, Sample};
 use crate::peers::{ours, pin_to, process};
 use crate::plan::Plan;
+use crate::published::{COPROC, Experiment, Source};
 use crate::result::{Kind, Params, Placement, Unit, Warning};
 
 pub(super) struct ContextSwitch;
@@ -33,20 +36,6 @@ pub(super) struct ContextSwitch;
 const TASKS: [u32; 4] = [2, 5, 10, 20];
 const QUICK_TASKS: [u32; 2] = [2, 8];
 const SIZES: [u64; 3] = [0, 16 << 10, 128 << 10];
-
-/// The talk's figures in µs: size in KiB, tasks; threads and processes on a Core2 Duo at 2 GHz;
-/// threads and processes on a PowerPC MPC8568.
-const PUBLISHED: [(u64, u32, [f64; 2], [f64; 2]); 9] = [
-    (0, 5, [1.76, 1.69], [2.36, 2.61]),
-    (0, 10, [1.81, 1.74], [3.05, 3.24]),
-    (0, 20, [1.83, 1.81], [3.26, 3.44]),
-    (16, 5, [2.22, 2.20], [13.18, 13.70]),
-    (16, 10, [2.22, 2.21], [13.35, 14.25]),
-    (16, 20, [2.23, 2.22], [17.77, 17.87]),
-    (128, 5, [1.99, 1.92], [167.9, 178.1]),
-    (128, 10, [3.73, 3.28], [222.4, 227.6]),
-    (128, 20, [15.85, 16.61], [227.7, 228.2]),
-];
 
 impl Scenario for ContextSwitch {
     fn name(&self) -> &'static str {
@@ -58,11 +47,15 @@ impl Scenario for ContextSwitch {
          work; ratio to threads"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"On Threads, Processes and Co-Processes\" (G. Ben-Yossef, CELF Embedded Linux \
-             Conference Europe 2009), pages 12 to 22",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &COPROC,
+            place: ", pages 12 to 22",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -129,7 +122,7 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) 
         group,
         is_base: kind == Kind::Threads,
         unit: Unit::Us,
-        further: published(size, tasks, kind),
+        further: Vec::new(),
         sampler: Box::new(move || {
             on_thread_placed(placement, || {
                 let overhead = overhead_pace.ns_per_call(Hop::new(tasks, words)?.by_one_task())?;
@@ -146,25 +139,6 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) 
             })
         }),
     }
-}
-
-/// The talk's published figures for these parameters.
-fn published(size: u64, tasks: u32, kind: Kind) -> Vec<(&'static str, f64)> {
-    let column = match kind {
-        Kind::Threads => 0,
-        Kind::Processes => 1,
-        Kind::Coprocs => return Vec::new(),
-    };
-    PUBLISHED
-        .iter()
-        .find(|(kib, published_tasks, ..)| (kib << 10, *published_tasks) == (size, tasks))
-        .map(|(.., core2, ppc)| {
-            vec![
-                ("published_core2_us", core2[column]),
-                ("published_ppc_us", ppc[column]),
-            ]
-        })
-        .unwrap_or_default()
 }
 
 /// Runs `work` on a thread of its own, so that the caller keeps its placement; the tasks that

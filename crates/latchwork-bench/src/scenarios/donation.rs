@@ -32,6 +32,7 @@ use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{CEILING, Lock, SharedPage, enter_fifo, on_thread, pin_to, placed, sleep_until};
 use crate::plan::Plan;
+use crate::published::Source;
 use crate::result::{Kind, Params, Placement, Sched, Unit};
 
 pub(super) struct Donation;
@@ -65,7 +66,7 @@ impl Scenario for Donation {
          its CPU; us until that one runs"
     }
 
-    fn source(&self) -> Option<&'static str> {
+    fn source(&self) -> Option<Source> {
         None
     }
 

@@ -1,8 +1,7 @@
 //! The size of a lock, and the code of its fast paths.
 //!
 //! Source: Ingo Molnár's introduction of the kernel's mutexes (2005): `struct mutex` takes 16 bytes, its fast paths
-//! three instructions each (a locked decrement or increment, a branch, the return), of 6 bytes. These are shown beside
-//! Latchwork's wait-wake mutex.
+//! three instructions each (a locked decrement or increment, a branch, the return), of 6 bytes ([`published`]).
 //!
 //! Four cases. *size*: bytes of the lock, without data (for a System V semaphore, of its number). *text* and
 //! *instructions*: those of a function that locks, and of one that unlocks, with the lock's own code inlined, in this
@@ -12,12 +11,13 @@
 //! nothing is called, this is the same number as *instructions*, so each checks the other. A system call is one
 //! instruction.
 //!
-//! *program-text*, *-data* and *-bss* are those of a whole program in C, with semaphores and with mutexes: see
-//! [`program`].
+//! *program-text*, *-data* and *-bss* are those of a whole program in C, with semaphores, with a mutex that checks its
+//! rules, and with mutexes; its *size* is that of the object that it locks. See [`program`].
 //!
 //! A figure is the sum of locking and unlocking; nothing is subtracted.
 
 mod program;
+mod published;
 
 use std::hint::black_box;
 use std::io;
@@ -34,6 +34,7 @@ use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::step::{Tracee, stop_here};
 use crate::peers::{Lock, enter_fifo, placed};
 use crate::plan::Plan;
+use crate::published::{Experiment, GENERIC_MUTEX, Source};
 use crate::result::{Params, Unit, Variant, Warning};
 
 pub(super) struct Footprint;
@@ -74,11 +75,15 @@ impl Scenario for Footprint {
         "size of a lock; bytes and instructions of locking and unlocking it while it is free"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"generic mutex subsystem\" (I. Molnár, linux-kernel, 2005): the sizes of the \
-             structure and of the fast paths",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &GENERIC_MUTEX,
+            place: ": the sizes of the structure, of the kernel and of the fast paths",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -144,13 +149,13 @@ impl Scenario for Footprint {
             let wanted = |one: &&program::Program| plan.wants(program::PROGRAMS[0].name, one.name);
             for program in program::PROGRAMS.iter().filter(wanted) {
                 if let Ok(sizes) = program.sizes() {
-                    let published = vec![("published_kernel_bytes", program.published[index])];
                     let figure = [sizes[index], 0.0];
-                    let case = self.case(program.name, case, figure);
+                    let of_program = self.case(program.name, case, figure);
                     prepared.cases.push(Case {
-                        further: published,
-                        is_base: program.name == program::PROGRAMS[0].name,
-                        ..case
+                        // The sizes of objects have the base of all sizes.
+                        is_base: case != Variant::Size && program.name == program::PROGRAMS[0].name,
+                        further: Vec::new(),
+                        ..of_program
                     });
                 }
             }
@@ -187,21 +192,9 @@ impl Footprint {
             group: params,
             is_base: name == self.base(),
             unit,
-            further: [published(name, case), further].concat(),
+            further,
             sampler: Box::new(move || Ok(Sample::from(pair[0] + pair[1]))),
         }
-    }
-}
-
-/// The figures of the kernel's mutex.
-fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
-    match (contestant, case) {
-        ("latchwork wait-wake", Variant::Size) => vec![("published_kernel_bytes", 16.0)],
-        ("latchwork wait-wake", Variant::Text) => vec![("published_kernel_bytes", 12.0)],
-        ("latchwork wait-wake", Variant::Instructions) => {
-            vec![("published_kernel_instructions", 6.0)]
-        }
-        _ => Vec::new(),
     }
 }
 

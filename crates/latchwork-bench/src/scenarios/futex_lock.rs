@@ -17,19 +17,24 @@
 //! the distribution of the waits. Latchwork's throughput lock is the one that can count: its slow paths, how it was
 //! acquired (Long's acquisition codes), and its waiters' sleeps, per 1,000 operations; it does so in a third run.
 //!
-//! Long's figures (36 threads on 36 CPUs, 10 s) are shown where the parameters are the same: his wait-wake, TP and PI
-//! futexes beside Latchwork's protocols of these kinds, his glibc beside glibc.
+//! Long's figures (36 threads on 36 CPUs, 80 on a Power8; 10 s) are shown where the parameters are the same: his
+//! wait-wake, TP and PI futexes beside Latchwork's protocols of these kinds, his glibc beside glibc ([`published`]).
+
+mod published;
 
 use std::io;
 use std::time::Duration;
 
-use super::contention::{self, Contenders, Turn, USUAL_LOAD, WaitTimer, Work, Worker};
+use super::contention::{
+    self, Contenders, EVERY_SECTION, Turn, USUAL_LOAD, WaitTimer, Work, Worker,
+};
 use super::{Prepared, Scenario};
 use crate::Load;
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, SharedPage, placed};
 use crate::plan::Plan;
+use crate::published::{Experiment, Source, TP_FUTEX};
 use crate::result::{Kind, Params, Placement, Unit};
 
 pub(super) struct FutexLock;
@@ -58,25 +63,6 @@ const PEERS: &[&Peer] = &[
 const LOADS: [u32; 8] = [1, 5, 10, 20, 30, 40, 50, 100];
 /// One section in 1,024, or all of them.
 const SLEEPS: [u32; 2] = [1, EVERY_SECTION];
-const EVERY_SECTION: u32 = 1024;
-
-/// Long's operations in 10 s: load, and those of wait-wake and TP futexes.
-const LONG: [(u32, f64, f64); 8] = [
-    (1, 49_065_154.0, 57_209_013.0),
-    (5, 40_365_507.0, 54_993_009.0),
-    (10, 33_193_154.0, 47_696_618.0),
-    (20, 25_855_039.0, 37_553_477.0),
-    (30, 21_157_759.0, 31_667_873.0),
-    (40, 18_216_561.0, 27_408_570.0),
-    (50, 16_103_078.0, 24_299_436.0),
-    (100, 10_233_914.0, 14_375_505.0),
-];
-/// The same, with every section sleeping.
-const LONG_SLEEPING: (f64, f64) = (178_018.0, 174_938.0);
-/// At load 1: PI futexes and glibc.
-const LONG_PI: f64 = 372_301.0;
-const LONG_GLIBC: f64 = 39_667_389.0;
-const LONG_TASKS: u32 = 36;
 
 impl Scenario for FutexLock {
     fn name(&self) -> &'static str {
@@ -88,11 +74,15 @@ impl Scenario for FutexLock {
          evenly they are shared"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"TP-futex, doc: Add TP futexes documentation\" (W. Long, patch 15 of 22, version 6, \
-             linux-kernel, 2017): the tables of 36 threads",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &TP_FUTEX,
+            place: ": the tables",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -149,7 +139,7 @@ impl Scenario for FutexLock {
                     group: params,
                     is_base: peer.name == self.base(),
                     unit: Unit::OpsPerSecond,
-                    further: published(peer.name, contenders, work),
+                    further: Vec::new(),
                     sampler,
                 });
             }
@@ -199,32 +189,6 @@ fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Contenders)> {
         }
     }
     setups
-}
-
-/// Long's published figures for these parameters.
-fn published(contestant: &str, contenders: Contenders, work: Work) -> Vec<(&'static str, f64)> {
-    if (contenders.kind, contenders.tasks) != (Kind::Threads, LONG_TASKS) {
-        return Vec::new();
-    }
-    let (load, sleeps) = (work.load, work.sleeps);
-    let of_load = LONG.iter().find(|(published, ..)| *published == load);
-    let columns = match sleeps {
-        0 => of_load.map(|(_, wait_wake, throughput)| (*wait_wake, *throughput)),
-        EVERY_SECTION => Some(LONG_SLEEPING),
-        _ => None,
-    };
-    let usual = (load, sleeps) == (1, 0);
-    let operations = match contestant {
-        "latchwork wait-wake" => columns.map(|(wait_wake, _)| wait_wake),
-        "latchwork throughput" => columns.map(|(_, throughput)| throughput),
-        "latchwork inherit-plain" | "glibc PI" => usual.then_some(LONG_PI),
-        "glibc normal" => usual.then_some(LONG_GLIBC),
-        _ => None,
-    };
-    operations
-        .map(|operations| ("published_long_ops/s", operations / 10.0))
-        .into_iter()
-        .collect()
 }
 
 /// Measures a lock.
@@ -302,23 +266,6 @@ impl<L: Lock> Turn for Increment<L> {
 mod tests {
     use super::*;
     use crate::args::Options;
-
-    #[test]
-    fn published_figures_are_shown_with_the_measured_ones() {
-        let at = |name, tasks, load, sleeps| {
-            let kind = Kind::Threads;
-            let published = published(name, Contenders { kind, tasks }, Work { load, sleeps });
-            published.first().map(|(_, figure)| *figure)
-        };
-        assert_eq!(at("latchwork wait-wake", 36, 10, 0), Some(3_319_315.4));
-        assert_eq!(at("latchwork throughput", 36, 40, 0), Some(2_740_857.0));
-        assert_eq!(at("glibc normal", 36, 1, 0), Some(3_966_738.9));
-        assert_eq!(at("glibc normal", 36, 10, 0), None);
-        assert_eq!(at("latchwork wait-wake", 36, 10, 1024), Some(17_801.8));
-        assert_eq!(at("latchwork wait-wake", 36, 10, 1), None);
-        assert_eq!(at("latchwork wait-wake", 8, 10, 0), None);
-        assert_eq!(at("std", 36, 1, 0), None);
-    }
 
     /// Checks that each operation that the tasks report has incremented the datum.
     struct Compare(Contenders);
@@ -404,7 +351,7 @@ mod tests {
         for load in LOADS {
             let is_this = |(work, contenders): &(Work, Contenders)| {
                 (work.load, work.sleeps) == (load, 0)
-                    && (contenders.kind, contenders.tasks) == (Kind::Threads, LONG_TASKS)
+                    && (contenders.kind, contenders.tasks) == (Kind::Threads, 36)
             };
             assert!(setups.iter().any(is_this), "{load}");
         }

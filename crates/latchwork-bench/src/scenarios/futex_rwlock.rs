@@ -1,9 +1,10 @@
 //! N tasks repeatedly acquire one reader/writer lock, most of them to read: throughput, fairness and waits.
 //!
 //! Source: Waiman Long's microbenchmark (`perf bench futex rwlock` in *TP-futex*, 2017), in which each task reads or
-//! writes at random. Measured as in `futex-lock`; see [`contention`]. For 36 tasks that read half of the time, Long
-//! published 30.99 million operations in 10 s with wait-wake futexes, 49.79 with TP futexes and 14.86 with glibc. He
-//! does not state the load, so these figures are given only here.
+//! writes at random. Measured as in `futex-lock`; see [`contention`]. Long published figures for 36 tasks that read half
+//! of the time. He does not state the load, so only their proportions are shown, on the page of a report ([`published`]).
+
+mod published;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::measure::{Case, Sampler};
 use crate::peers::rwlocks::{self, Peer, Visitor, placed};
 use crate::peers::{RwLock, SharedPage};
 use crate::plan::Plan;
+use crate::published::{Experiment, Source, TP_FUTEX};
 use crate::result::{Kind, Params, Placement, Unit};
 
 pub(super) struct FutexRwLock;
@@ -30,11 +32,15 @@ impl Scenario for FutexRwLock {
          tasks, and how evenly they are shared"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"TP-futex\" (W. Long, version 6 of the patch set, linux-kernel, 2017): `perf bench \
-             futex rwlock`",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &TP_FUTEX,
+            place: ", and in the same patch set `perf bench futex rwlock`",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {

@@ -19,6 +19,7 @@ use crate::measure::{Case, Pace, Sample};
 use crate::peers::heap::{self, Malloc};
 use crate::peers::minor_faults;
 use crate::plan::Plan;
+use crate::published::Source;
 use crate::result::{Kind, Params, Unit, Variant, Warning};
 
 pub(super) struct Heap;
@@ -39,7 +40,7 @@ impl Scenario for Heap {
         "allocate and free a block, 1 to N tasks at once; ns per pair as one task sees it"
     }
 
-    fn source(&self) -> Option<&'static str> {
+    fn source(&self) -> Option<Source> {
         None
     }
 

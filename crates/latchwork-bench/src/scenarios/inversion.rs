@@ -3,8 +3,8 @@
 //!
 //! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 9 and 10: a real system got
 //! its data at intervals of at most 16 ms, of 805 ms under load without priority inheritance, and of 23 ms with it.
-//! These are shown beside the measured figures, though only their proportions can be compared, since the tasks here are
-//! different.
+//! These are shown beside the measured figures ([`published`]), though only their proportions can be compared, since the
+//! tasks here are different.
 //!
 //! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, acquires the lock for a moment, and
 //! records the time since it did so before. The low one holds the lock for 1 ms of its own computing, then sleeps for
@@ -13,6 +13,8 @@
 //! them leave the CPU idle for a sixth of the time, more than real-time throttling requires.
 //!
 //! Real-time priorities need CAP_SYS_NICE, or an RLIMIT_RTPRIO.
+
+mod published;
 
 use std::io;
 use std::pin::Pin;
@@ -34,6 +36,7 @@ use crate::peers::{
     sleep_until,
 };
 use crate::plan::Plan;
+use crate::published::{Experiment, NPTL, Source};
 use crate::result::{Kind, Params, Placement, Sched, Unit, Variant};
 
 pub(super) struct Inversion;
@@ -72,11 +75,15 @@ impl Scenario for Inversion {
          load disturbs; the longest interval in us"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
-             pages 9 and 10",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &NPTL,
+            place: ", pages 9 and 10",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -120,7 +127,7 @@ impl Scenario for Inversion {
                     group: params.clone(),
                     is_base: peer.name == self.base(),
                     unit: Unit::Us,
-                    further: published(peer.name, case),
+                    further: Vec::new(),
                     sampler: peer.visit(Between::Threads, periodic).ok()?,
                 })
             });
@@ -128,17 +135,6 @@ impl Scenario for Inversion {
         }
         prepared
     }
-}
-
-/// The talk's published figures.
-fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
-    let figure = match (contestant, case) {
-        ("glibc normal", Variant::Undisturbed) => 16_000.0,
-        ("glibc normal", Variant::Disturbed) => 805_000.0,
-        ("glibc PI", Variant::Disturbed) => 23_000.0,
-        _ => return Vec::new(),
-    };
-    vec![("published_nptl_us", figure)]
 }
 
 /// Measures a lock.

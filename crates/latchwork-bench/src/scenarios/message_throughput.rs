@@ -19,6 +19,7 @@
 //! Impossible cases are left out: the floor that spins needs two CPUs, and the one that copies has no way back.
 
 mod exchange;
+mod published;
 mod transfer;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::contestant::{Absent, Contestant};
 use crate::measure::{Case, Sampler};
 use crate::peers::queues::{self, MessageQueue};
 use crate::plan::Plan;
+use crate::published::{Experiment, NPTL, Source};
 use crate::result::{Kind, Mode, Placement, Unit, Warning};
 
 use exchange::{Exchange, among_many, between_two};
@@ -145,11 +147,15 @@ impl Scenario for MessageThroughput {
         "messages from one task to another, streaming or there and back, and among many; ns per message or round trip"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
-             pages 26 to 30",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &NPTL,
+            place: ", pages 26 to 30",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {

@@ -28,6 +28,7 @@ use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{BELOW_CEILING, Lock, on_thread, placed, sleep_until};
 use crate::plan::Plan;
+use crate::published::{CYCLICTEST, Source};
 use crate::result::{Params, Sched, Unit, Warning};
 
 pub(super) struct RtLatency;
@@ -60,8 +61,11 @@ impl Scenario for RtLatency {
          late"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some("cyclictest (the package rt-tests): the lateness of periodic wake-ups")
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &CYCLICTEST,
+            place: ": the lateness of periodic wake-ups",
+        })
     }
 
     fn base(&self) -> &'static str {

@@ -9,6 +9,7 @@ use crate::measure::Case;
 use crate::peers::locks::Peer;
 use crate::peers::on_thread;
 use crate::plan::Plan;
+use crate::published::{Experiment, Source};
 use crate::result::Warning;
 
 /// One kind of work, and its contestants.
@@ -20,7 +21,12 @@ pub(crate) trait Scenario: Sync {
     fn about(&self) -> &'static str;
 
     /// The published experiment that it repeats, and the pages or tables with it; `None` for one of Latchwork's own.
-    fn source(&self) -> Option<&'static str>;
+    fn source(&self) -> Option<Source>;
+
+    /// What was published of these experiments, and the rows that correspond to it; empty if no figures were.
+    fn experiments(&self) -> Vec<Experiment> {
+        Vec::new()
+    }
 
     /// The contestant that ratios refer to.
     fn base(&self) -> &'static str;

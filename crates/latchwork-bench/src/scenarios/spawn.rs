@@ -8,6 +8,8 @@
 //! server: a clone of the server, adopted by the worker, is the floor, the least cost of a process that does not depend
 //! on its parent's size.
 
+mod published;
+
 use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -25,6 +27,7 @@ use crate::machine;
 use crate::measure::{Case, Pace};
 use crate::peers::{ours, process};
 use crate::plan::Plan;
+use crate::published::{COPROC, Experiment, Source};
 use crate::result::{Params, Unit, Variant, Warning};
 
 pub(super) struct Spawn;
@@ -135,11 +138,15 @@ impl Scenario for Spawn {
         "create a task and join it, from parents of several sizes; µs"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"On Threads, Processes and Co-Processes\" (G. Ben-Yossef, CELF Embedded Linux \
-             Conference Europe 2009), page 7",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &COPROC,
+            place: ", page 7",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {

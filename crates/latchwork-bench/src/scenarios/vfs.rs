@@ -6,6 +6,8 @@
 //! The figure is loops per second, of all tasks together; further figures are the process's share of all processors'
 //! time, and the loops for each per cent of it.
 
+mod published;
+
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -20,13 +22,11 @@ use crate::measure::{Case, Sample, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, SharedPage, cpu_time, placed};
 use crate::plan::Plan;
+use crate::published::{Experiment, GENERIC_MUTEX, Source};
 use crate::result::{Kind, Params, Unit};
 use crate::scratch::ScratchDir;
 
 pub(super) struct Vfs;
-
-/// The original experiment's number.
-const TASKS: u32 = 16;
 
 /// Three semaphores, then the mutexes.
 const PEERS: [&Peer; 3 + locks::MUTEXES.len()] = {
@@ -47,8 +47,15 @@ impl Scenario for Vfs {
         "16 tasks create, unlink and close files of their own under one lock: semaphore against mutex; loops/s"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some("\"generic mutex subsystem\" (I. Molnár, linux-kernel, 2005): `test-mutex V 16 10`")
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &GENERIC_MUTEX,
+            place: ": `test-mutex V 16 10`",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -65,7 +72,7 @@ impl Scenario for Vfs {
 
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
-        let own = [TASKS];
+        let own = [published::TASKS];
         let tasks = plan.tasks_or(&own);
         for &tasks in tasks {
             for peer in self.available(plan) {
@@ -87,29 +94,13 @@ impl Scenario for Vfs {
                     group: params,
                     is_base: peer.name == self.base(),
                     unit: Unit::OpsPerSecond,
-                    further: published(peer.name, tasks),
+                    further: Vec::new(),
                     sampler,
                 });
             }
         }
         prepared
     }
-}
-
-/// The figures of 2005: 8 processors, and 2 with 2 threads each.
-fn published(contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
-    let [loops, cpu, of_four, cpu_of_four] = match contestant {
-        _ if tasks != TASKS => return Vec::new(),
-        "glibc sem" => [34_713.0, 63.0, 127_659.0, 100.0],
-        "latchwork wait-wake" => [84_153.0, 22.0, 181_082.0, 34.0],
-        _ => return Vec::new(),
-    };
-    vec![
-        ("published_8_cpus", loops),
-        ("published_8_cpus_percent", cpu),
-        ("published_4_cpus", of_four),
-        ("published_4_cpus_percent", cpu_of_four),
-    ]
 }
 
 /// The number of tasks, and the time.

@@ -9,9 +9,10 @@
 //! Impossible cases are left out: locks for threads between processes, and endless spinning on the CPU that the lock's
 //! owner needs.
 //!
-//! The talk published 8.5 µs for robust mutexes and 6.6 µs for System V semaphores between processes (page 25), which
-//! are shown beside the measured figures on one CPU; priority inheritance at about 1.6 times the normal mutex, priority
-//! protection at 1.2 times (page 16).
+//! [`published`] has the talk's figures (pages 16 and 25); those of page 25 are shown beside the measured ones of
+//! processes on one CPU.
+
+mod published;
 
 use std::io;
 use std::ptr;
@@ -29,6 +30,7 @@ use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::process::{self, Child};
 use crate::peers::{BELOW_CEILING, Lock, SharedPage, enter_fifo, on_thread, pin_to, placed};
 use crate::plan::Plan;
+use crate::published::{Experiment, NPTL, Source};
 use crate::result::{Kind, Params, Placement, Sched, Unit, Warning};
 
 pub(super) struct WaitWakeup;
@@ -69,11 +71,15 @@ impl Scenario for WaitWakeup {
         "two tasks hand three locks round, so that each waits for the other; ns per hand-over"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"Recent new features in NPTL\" (H. Kumagai, CELF Technical Jamboree 16, 2007), \
-             pages 14 (right) and 22",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &NPTL,
+            place: ", pages 14 (right) to 16, 22 (right) and 25",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -128,7 +134,7 @@ impl Scenario for WaitWakeup {
                             group: params.clone(),
                             is_base: peer.name == self.base(),
                             unit: Unit::Ns,
-                            further: published(peer.name, &params),
+                            further: Vec::new(),
                             sampler: sampler(peer, hand_over)?,
                         })
                     });
@@ -154,19 +160,6 @@ fn sampler(peer: &Peer, hand_over: HandOver) -> Option<Sampler> {
         Kind::Processes | Kind::Coprocs => Between::Processes,
     };
     peer.visit(between, hand_over).ok()
-}
-
-/// The talk's published figures.
-fn published(contestant: &str, params: &Params) -> Vec<(&'static str, f64)> {
-    let (kind, placement) = (Some(Kind::Processes), Some(Placement::SameCpu));
-    if (params.kind, params.placement, params.sched) != (kind, placement, Some(Sched::Other)) {
-        return Vec::new();
-    }
-    match contestant {
-        "glibc robust" => vec![("published_nptl_us", 8.5)],
-        "sysv-sem" => vec![("published_nptl_us", 6.6)],
-        _ => Vec::new(),
-    }
 }
 
 /// Measures a lock.

@@ -49,6 +49,7 @@ use crate::measure::{Case, Sampler};
 use crate::peers::Lock;
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::plan::Plan;
+use crate::published::{Experiment, RTEMS, Source};
 use crate::result::{Kind, Params, Placement, Sched, Unit, Variant, Warning};
 
 pub(super) struct FineGrained;
@@ -237,11 +238,15 @@ impl Scenario for FineGrained {
          giant-lock: with one lock of the benchmark's around each operation"
     }
 
-    fn source(&self) -> Option<&'static str> {
-        Some(
-            "\"One Step Towards Fine Grained Locking\" (S. Huber, RTEMS ticket 2273): the \
-             benchmark tmfine01",
-        )
+    fn source(&self) -> Option<Source> {
+        Some(Source {
+            document: &RTEMS,
+            place: ", comments 7 and 10: the benchmark tmfine01",
+        })
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        published::experiments()
     }
 
     fn base(&self) -> &'static str {
@@ -329,7 +334,7 @@ impl Scenario for FineGrained {
                         group,
                         is_base: name == self.base(),
                         unit: Unit::OpsPerSecond,
-                        further: published::figures(case, name, tasks),
+                        further: Vec::new(),
                         sampler,
                     });
                 }

@@ -1,44 +1,49 @@
 //! Whole programs in C, with semaphores and with mutexes: the sizes of `text`, `data` and `bss`.
 //!
-//! The program is `test-mutex`, before the migration of `examples/migrate` and after its third step, compiled with
-//! `-Os` and not linked: the sizes are those of the program's own code, with everything that the headers add. If
+//! The program is `test-mutex`, before the migration of `examples/migrate` and after its second and third steps, compiled
+//! with `-Os` and not linked: the sizes are those of the program's own code, with everything that the headers add. If
 //! sources or a compiler are missing, there are no figures.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::{Object, ObjectSection, SectionFlags, SectionKind, elf};
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, elf};
 
 use crate::contestant::{Absent, Contestant};
 use crate::result::Variant;
 
-/// A program, its source, and the sizes in 2005 of the kernel that was built this way: text, data, bss.
+/// A program, and its source.
 pub(super) struct Program {
     pub(super) name: &'static str,
     source: &'static str,
-    pub(super) published: [f64; 3],
 }
 
-pub(super) const PROGRAMS: [Program; 2] = [
+pub(super) const PROGRAMS: [Program; 3] = [
     Program {
         name: "semaphores in C",
         source: "test-mutex-1-semaphores.c",
-        published: [3_280_380.0, 868_188.0, 396_860.0],
     },
     Program {
         name: "mutexes in C",
         source: "test-mutex-3-mutex.c",
-        published: [3_255_329.0, 865_296.0, 396_732.0],
+    },
+    Program {
+        name: "checked mutexes in C",
+        source: "test-mutex-2-debug.c",
     },
 ];
 
 /// The cases of a program, in the order of its figures.
-pub(super) const CASES: [Variant; 3] = [
+pub(super) const CASES: [Variant; 4] = [
     Variant::ProgramText,
     Variant::ProgramData,
     Variant::ProgramBss,
+    Variant::Size,
 ];
+
+/// The object in the source that all its tasks lock.
+const OBJECT: &str = "directory";
 
 impl Program {
     pub(super) fn contestant(&self) -> Contestant {
@@ -52,8 +57,8 @@ impl Program {
         }
     }
 
-    /// Bytes of text, data and bss, as `size` counts them.
-    pub(super) fn sizes(&self) -> io::Result<[f64; 3]> {
+    /// Bytes of text, data and bss, as `size` counts them, and of the object that it locks.
+    pub(super) fn sizes(&self) -> io::Result<[f64; 4]> {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let object = Scratch::new(self.source);
         let output = Command::new("cc")
@@ -71,7 +76,7 @@ impl Program {
         }
         let bytes = std::fs::read(&object.0)?;
         let file = object::File::parse(&*bytes).map_err(io::Error::other)?;
-        let mut sizes = [0.0; 3];
+        let mut sizes = [0.0; 4];
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
                 continue;
@@ -85,6 +90,9 @@ impl Program {
             };
             sizes[place] += section.size() as f64;
         }
+        let object = file.symbols().find(|symbol| symbol.name() == Ok(OBJECT));
+        let object = object.ok_or_else(|| io::Error::other(format!("no object {OBJECT}")))?;
+        sizes[3] = object.size() as f64;
         Ok(sizes)
     }
 }
