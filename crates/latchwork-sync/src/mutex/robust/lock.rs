@@ -175,16 +175,18 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// [`Self::acquire_slowly`], unless the calling task holds as many locks as it may.
+    /// As [`Self::acquire_in_budget_by`], by `P::take`.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
+    #[cfg(any(loom, feature = "foreign"))]
     pub(crate) unsafe fn acquire_in_budget(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
         // SAFETY: the same contract.
         unsafe { self.acquire_in_budget_by(wait_mode, P::take) }
     }
 
-    /// As [`Self::acquire_in_budget`]; `take` is `P::take`, or does what that does and more.
+    /// [`Self::acquire_slowly`], unless the calling task holds as many locks as it may; `take` is `P::take`, or does what
+    /// that does and more.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
