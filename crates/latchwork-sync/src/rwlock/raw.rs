@@ -6,7 +6,8 @@
 //!
 //! | bits | name | meaning | changed by |
 //! | --- | --- | --- | --- |
-//! | 0–23 | `READERS` | readers inside | +1 by a reader that enters, −1 by one that leaves |
+//! | 0–23 | `READERS` | without `WRITER`: readers inside | +1 by a reader that enters, −1 by one that leaves |
+//! | | `ID` | with `WRITER`: the writer's thread ID, or 0 | set by a writer that enters by the slow path; cleared by it as it leaves |
 //! | 24–29 | `STARVING` | tasks that have waited longer than the threshold | +1 by a waiter before it sleeps again, −1 when it enters or gives up |
 //! | 30 | `OPEN` | free, although the word is not 0 | set by a release; cleared by a task that enters |
 //! | 31 | `WRITER` | a writer is inside | the writer |
@@ -67,8 +68,19 @@
 //! *After the lock is free* a releasing task uses only its address, in wake-ups. That is why the last reader
 //! leaves in two steps if any task waits: it reads what it needs between the two.
 //!
-//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it does not
-//! know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
+//! *Polls.* A waiter polls for `HAND_OVER` rounds before each sleep. For a writer that runs it polls on, and stops when the
+//! writer does not: it reads the writer's CPU clock after each further `HAND_OVER` rounds, as the top waiter of a
+//! throughput mutex does ([`OwnerMonitor`](crate::mutex)). It needs the writer's ID for that. The free path leaves none,
+//! since it would cost an instruction there, and the compare-and-swap of a release would need the ID as well; a writer that
+//! had to wait leaves its ID in the bits that count readers at other times, in the same step in which it enters. So where
+//! writers collide, most of them are known. The ID is a guess by which no task decides whether to enter: a task that
+//! enters, leaves or sleeps goes by `WRITER`, and bits 0–23 count readers only if that is clear. (A waiter's polls are
+//! bounded by the threshold of its preference, and by what such polls have cost its thread, in any case.) A waiter polls on
+//! only while it would be the first to sleep, so no release takes its slow path longer than without; and a real-time task
+//! does not, since sleepers are woken in the order of their priorities. The writers of other processes are not observed:
+//! their clocks cannot be read. Readers inside leave no IDs.
+//!
+//! *Progress:* newcomers may pass sleepers. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
 //! releases hand the lock to starving readers and writers in alternation, until no task starves. At most 63 tasks
 //! starve at a time; further ones wait until there is room in the count. Starvation takes precedence over real-time
 //! priority, once for each task that starves. (A starving reader may not see that readers have been called, if another
@@ -306,8 +318,10 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
     /// Releases a lock that other tasks may wait for.
     #[cold]
     fn release(&self, mut state: State, wrote: bool) -> Released {
-        // While this task is still inside: after the release the memory may be gone.
-        self.counts.count(Event::UnlockSlowPath);
+        if !state.counts_only(Waiter::NEWCOMER) {
+            // While this task is still inside: after the release the memory may be gone.
+            self.counts.count(Event::UnlockSlowPath);
+        }
         let address = &raw const self.state;
         let [first, second] = loop {
             let (to, groups) = state.released::<P>(wrote);
