@@ -48,6 +48,7 @@ use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
+use crate::sys::slow_paths;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
@@ -109,6 +110,7 @@ impl<S: Sharing> WaitWake<S> {
         &self,
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
+        slow_paths::acquisition();
         // Relaxed: as in `spin`.
         rest_if_contended(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
         let mut word = self.spin();

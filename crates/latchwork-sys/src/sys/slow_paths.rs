@@ -10,7 +10,7 @@ use core::cell::Cell;
 /// The counts of one thread since it began, or what was added between two moments ([`Self::since`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowPaths {
-    /// Lock calls that found the lock held and waited: by polls, by a sleep, or by both.
+    /// Lock calls that may wait, and did not succeed by their free path.
     pub acquisitions: u64,
     /// System calls to sleep on a word, including those that the kernel refused since the word had changed.
     pub sleeps: u64,
@@ -68,7 +68,7 @@ fn add(count: Count) {
     });
 }
 
-/// To be called by a lock call that waits.
+/// To be called by a lock call that has left its free path and may wait.
 #[inline]
 pub fn acquisition() {
     add(Count::Acquisition);

@@ -10,6 +10,7 @@ use crate::mutex::throughput::{Counting, Event, Tally};
 use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::sys::robust_list::{AtEnd, Head, Node};
+use crate::sys::slow_paths;
 use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
@@ -214,6 +215,9 @@ impl<P: RobustProtocol> Robust<P> {
     /// As for [`Self::lock_raw`].
     #[cold]
     unsafe fn acquire_slowly(&self, wait_mode: WaitMode, take: impl Take<P>) -> Taken<P::Fault> {
+        if !wait_mode.is_try() {
+            slow_paths::acquisition();
+        }
         let me = Me::get().map_err(RawError::Unavailable)?;
         P::enter(&self.node, wait_mode)?;
         // SAFETY: the list is used in this call alone; the lock stays where it is, by the contract.
