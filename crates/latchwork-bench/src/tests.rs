@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Parser;
 
 use super::*;
-use crate::result::{Better, Kind, Placement, Variant};
+use crate::result::{Better, Kind, Placement, Row, Variant};
 
 #[derive(Parser)]
 struct Command {
@@ -122,6 +122,17 @@ fn context_switch_accounts_for_all_contestants() {
     assert_eq!(of(Kind::Coprocs), of(Kind::Threads));
 }
 
+/// Each of our locks has the counts of its slow paths, and no other lock has.
+fn assert_counts_slow_paths(row: &Row) {
+    let is_ours = row.contestant.starts_with("latchwork");
+    for name in ["slow_locks", "sleep_calls", "wake_calls", "inherit_calls"] {
+        let count = row.extra.get(&format!("{name}_per_1000"));
+        assert_eq!(count.is_some(), is_ours, "{name}: {row:?}");
+    }
+    let inherits = row.extra.get("inherit_calls_per_1000");
+    assert!(inherits.is_none_or(|calls| *calls == 0.0) || row.contestant.contains("inherit"));
+}
+
 #[test]
 fn futex_lock_accounts_for_all_contestants() {
     let result = accounts_for_all_contestants("futex-lock");
@@ -132,6 +143,7 @@ fn futex_lock_accounts_for_all_contestants() {
         assert!(row.extra["longest_wait_us"] > 0.0, "{row:?}");
         let counts = row.extra.contains_key("unlock_slow_per_1000");
         assert_eq!(counts, row.contestant == "latchwork throughput");
+        assert_counts_slow_paths(row);
     }
     // Contestants that also support processes have rows of both kinds.
     let of = |kind| {
@@ -156,7 +168,8 @@ fn futex_lock_accounts_for_all_contestants() {
 
 #[test]
 fn futex_rwlock_accounts_for_all_contestants() {
-    accounts_for_all_contestants("futex-rwlock");
+    let result = accounts_for_all_contestants("futex-rwlock");
+    result.rows.iter().for_each(assert_counts_slow_paths);
 }
 
 #[test]

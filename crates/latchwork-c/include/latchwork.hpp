@@ -293,6 +293,29 @@ public:
 		}
 		detail::check(lw_rwlock_unlock(&native_));
 	}
+	/* lock(), and how it went. */
+	struct lw_rwlock_acquisition lock_traced() LW__ATTRIBUTE(acquire_capability())
+	{
+		struct lw_rwlock_acquisition how = {};
+		detail::taken(native_, lw_rwlock_wrlock_traced(&native_, &how));
+		return how;
+	}
+	/*
+	 * unlock(), and LW_RWLOCK_RELEASED_... (If data stays inconsistent, one sleeper is woken, and the result is
+	 * LW_RWLOCK_RELEASED_WOKE.)
+	 */
+	int unlock_traced() LW__ATTRIBUTE(release_capability())
+	{
+		int released = LW_RWLOCK_RELEASED_WOKE;
+		if constexpr (detail::robustness<Native>::exists) {
+			if (LW__UNLIKELY(detail::robustness<Native>::is_inconsistent(native_))) {
+				detail::check(detail::robustness<Native>::unlock_inconsistent(native_));
+				return released;
+			}
+		}
+		detail::check(lw_rwlock_unlock_traced(&native_, &released));
+		return released;
+	}
 
 	void lock_shared() LW__ATTRIBUTE(acquire_shared_capability())
 	{
@@ -319,6 +342,20 @@ public:
 	void unlock_shared() LW__ATTRIBUTE(release_shared_capability())
 	{
 		detail::check(lw_rwlock_unlock(&native_));
+	}
+	/* lock_shared(), and how it went. */
+	struct lw_rwlock_acquisition lock_shared_traced() LW__ATTRIBUTE(acquire_shared_capability())
+	{
+		struct lw_rwlock_acquisition how = {};
+		detail::taken(native_, lw_rwlock_rdlock_traced(&native_, &how));
+		return how;
+	}
+	/* unlock_shared(), and LW_RWLOCK_RELEASED_... */
+	int unlock_shared_traced() LW__ATTRIBUTE(release_shared_capability())
+	{
+		int released = LW_RWLOCK_RELEASED_NO_SLEEPER;
+		detail::check(lw_rwlock_unlock_traced(&native_, &released));
+		return released;
 	}
 	native_handle_type native_handle() noexcept { return &native_; }
 

@@ -30,6 +30,7 @@ mod lock;
 mod pause;
 mod queue;
 mod region;
+mod rwlock;
 
 use core::ffi::c_void;
 use core::slice;

@@ -1,24 +1,22 @@
-//! Slow paths of mutexes, reader/writer locks and barriers.
+//! Slow paths of mutexes and barriers. (Those of reader/writer locks are in `rwlock.rs`.)
 #![allow(unsafe_code)]
 
 use crate::{deadline_of, how_of};
 use core::ffi::{c_int, c_void};
-use core::mem::{align_of, forget, size_of};
-use core::pin::Pin;
+use core::mem::{align_of, size_of};
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::condvar::Condvar;
-use latchwork::foreign::{self, Blocking, ForeignLock, TracedLock};
+use latchwork::foreign::{self, ForeignLock, TracedLock};
 use latchwork::mutex::throughput::{Acquisition, Entry, Released};
 use latchwork::mutex::{
-    Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, Unfinished, WaitWake,
+    Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, WaitWake,
 };
 use latchwork::once::Once;
-use latchwork::rwlock::{Preference, RawRwLock, ReadersFirst, RobustRwLock, RwLock, WritersFirst};
+use latchwork::rwlock::{RobustRwLock, RwLock};
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::spin::Spin;
-use libc::{EBUSY, EINTR, EINVAL, EPERM, ETIMEDOUT};
-use lock_api::RawRwLock as _;
+use libc::{EINVAL, EPERM, ETIMEDOUT};
 
 /// Asserts a frozen layout, as the header does.
 macro_rules! frozen {
@@ -288,111 +286,6 @@ unsafe extern "C" fn lw_shared_pp_mutex_setprioceiling(
 ) -> c_int {
     // SAFETY: the caller has such a lock there.
     unsafe { set_ceiling::<Shared>(mutex, ceiling, old) }
-}
-
-unsafe fn enter<S: Sharing, P: Preference>(
-    lock: *mut c_void,
-    writes: bool,
-    how: Blocking,
-) -> c_int {
-    // SAFETY: the caller has such a lock there; an `RwLock` around `()` has the same layout.
-    let Some(lock) = (unsafe { at::<RwLock<(), S, P>>(lock) }) else {
-        return EINVAL;
-    };
-    macro_rules! enter {
-        ($enter:ident, $try_enter:ident, $until:ident, $interruptible:ident) => {
-            match how {
-                Blocking::Forever => Ok(forget(lock.$enter())),
-                Blocking::Try => lock.$try_enter().map(forget).ok_or(EBUSY),
-                Blocking::Until(deadline) => lock.$until(deadline).map(forget).ok_or(ETIMEDOUT),
-                Blocking::Interruptible(deadline) => match lock.$interruptible(deadline) {
-                    Ok(guard) => Ok(forget(guard)),
-                    Err(Unfinished::TimedOut) => Err(ETIMEDOUT),
-                    Err(Unfinished::Interrupted) => Err(EINTR),
-                },
-            }
-        };
-    }
-    let entered = if writes {
-        enter!(write, try_write, write_until, write_interruptible)
-    } else {
-        enter!(read, try_read, read_until, read_interruptible)
-    };
-    entered.err().unwrap_or(0)
-}
-
-unsafe fn leave<S: Sharing, P: Preference>(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller has such a lock there.
-    let Some(lock) = (unsafe { at::<RawRwLock<S, P>>(lock) }) else {
-        return EINVAL;
-    };
-    // SAFETY: while a writer is inside, no other task is; so the lock's state shows how the caller holds it.
-    unsafe {
-        if lock.is_locked_exclusive() {
-            lock.unlock_exclusive();
-        } else if lock.is_locked() {
-            lock.unlock_shared();
-        } else {
-            return EPERM;
-        }
-    }
-    0
-}
-
-unsafe fn robust<'a>(lock: *mut c_void) -> Option<Pin<&'a RobustRwLock<()>>> {
-    // SAFETY: the caller has such a lock there, which does not move while it is held.
-    unsafe { at::<RobustRwLock<()>>(lock).map(|lock| Pin::new_unchecked(lock)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn latchwork_rwlock(
-    lock: *mut c_void,
-    kind: u32,
-    writes: u32,
-    how: u32,
-    deadline: u64,
-) -> c_int {
-    let (writes, how) = (writes != 0, how_of(how, deadline));
-    // SAFETY: the caller has a lock of this kind there.
-    unsafe {
-        match kind {
-            0 => enter::<Private, WritersFirst>(lock, writes, how),
-            1 => enter::<Shared, WritersFirst>(lock, writes, how),
-            2 => enter::<Private, ReadersFirst>(lock, writes, how),
-            3 => enter::<Shared, ReadersFirst>(lock, writes, how),
-            4 => robust(lock).map_or(EINVAL, |lock| {
-                foreign::robust_rwlock_enter(lock, writes, how)
-            }),
-            _ => EINVAL,
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw__rwlock_unlock(lock: *mut c_void, kind: u32) -> c_int {
-    // SAFETY: the caller has a lock of this kind there, and holds it.
-    unsafe {
-        match kind {
-            0 => leave::<Private, WritersFirst>(lock),
-            1 => leave::<Shared, WritersFirst>(lock),
-            2 => leave::<Private, ReadersFirst>(lock),
-            3 => leave::<Shared, ReadersFirst>(lock),
-            4 => robust(lock).map_or(EINVAL, foreign::robust_rwlock_leave),
-            _ => EINVAL,
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw__rwlock_consistent(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller has such a lock there.
-    unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_consistent)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw__rwlock_unlock_inconsistent(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller has such a lock there.
-    unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_leave_inconsistent)
 }
 
 /// Returns the result of a barrier's wait: `LW_BARRIER_SERIAL_TASK` for one task.

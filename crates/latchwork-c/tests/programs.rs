@@ -92,6 +92,13 @@ fn throughput_mutexes_say_how_they_are_taken_and_released() {
 }
 
 #[test]
+fn reader_writer_locks_say_how_they_are_acquired_and_released() {
+    let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
+    check("rwlock_traced.c", &hows, GNU, "traced");
+    check("rwlock_traced.cpp", &[GPP, CLANGPP], &[], "traced");
+}
+
+#[test]
 fn cpp_classes_serve_the_standard_library() {
     check("raii.cpp", &[GPP, CLANGPP], &[], "held");
 }

@@ -139,7 +139,10 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
         let entered = unsafe {
             match self.0.read_free() {
                 Some((seat, _)) => Ok(Entered::Reading(seat)),
-                None => self.0.read(WaitMode::until(deadline)),
+                None => self
+                    .0
+                    .read(WaitMode::until(deadline))
+                    .map(|(entered, _)| entered),
             }
         };
         match entered {

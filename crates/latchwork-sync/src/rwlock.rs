@@ -19,6 +19,10 @@
 //! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
 //! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
 //!
+//! *What a call did:* `read_traced` and `write_traced` return how the task entered, and how often it slept ([`Acquisition`]);
+//! `unlock_traced`, of the guards, returns whether the unlock woke tasks, or handed the lock over ([`Released`]). A lock
+//! that was made by `counted` counts these events ([`Event`]). A call that finds the lock free costs nothing more.
+//!
 //! ```
 //! use latchwork::rwlock::RwLock;
 //!
@@ -60,6 +64,7 @@ mod lock;
 mod raw;
 mod report;
 pub(crate) mod robust;
+mod trace;
 #[cfg(not(loom))]
 mod traits;
 
@@ -69,6 +74,10 @@ pub use self::raw::RawRwLock;
 #[cfg(loom)]
 pub(crate) use self::robust::{Entered, RawRobust};
 pub use self::robust::{LockError, OwnerDied, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+pub use self::trace::{Acquisition, Entry, Event, Released};
+#[cfg(not(loom))]
+pub use crate::mutex::throughput::Counters;
+pub use crate::mutex::throughput::{Counting, Uncounted};
 
 use core::time::Duration;
 

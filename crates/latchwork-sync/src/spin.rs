@@ -49,6 +49,7 @@ impl Spin {
 
     #[cold]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
+        crate::sys::slow_paths::acquisition();
         loop {
             let polled = Burst::SPINLOCK.poll(|| {
                 // Relaxed: only `try_lock` acquires the lock.

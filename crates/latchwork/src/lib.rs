@@ -91,6 +91,10 @@ pub use latchwork_sync::{completion, condvar, mutex, rwlock, sharing, time};
 #[cfg(loom)]
 #[doc(hidden)]
 pub use latchwork_sys::negative_twin;
+/// For the benchmark: what the calling thread's lock calls have done.
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use latchwork_sys::sys::slow_paths::SlowPaths;
 
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
 use latchwork_sync::{backoff, hook, sleep, task};

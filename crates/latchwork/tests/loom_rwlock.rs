@@ -335,3 +335,11 @@ twin!(
     WritersFirst,
     [writes, writes]
 );
+twin!(
+    twin_reader_that_takes_an_id_for_readers_is_detected,
+    RwLockTakesIdForReaders,
+    "Causality violation",
+    false,
+    WritersFirst,
+    [reads, writes, writes]
+);

@@ -16,6 +16,8 @@ pub(crate) trait Lock: Send + Sync + Sized + 'static {
 
     /// Size of the lock, without the datum.
     const BYTES: usize;
+    /// Whether it is Latchwork's: its slow paths are counted for each thread.
+    const OURS: bool = false;
 
     /// Prepares it for use, at its final address.
     fn settle(self: Pin<&Self>) -> io::Result<()> {
@@ -54,6 +56,9 @@ pub(crate) trait RwLock: Send + Sync + Sized + 'static {
     type Reading<'a>: Deref<Target = u64>;
     /// The right to change the datum; dropping it unlocks.
     type Writing<'a>: DerefMut<Target = u64>;
+
+    /// As for [`Lock`].
+    const OURS: bool = false;
 
     /// As for [`Lock`].
     fn settle(self: Pin<&Self>) -> io::Result<()> {

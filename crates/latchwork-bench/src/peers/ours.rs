@@ -26,6 +26,7 @@ impl<S: Sharing + Send + Sync> Lock for Mutex<u64, WaitWake<S>> {
     type Held<'a> = MutexGuard<'a, u64, WaitWake<S>>;
 
     const BYTES: usize = size_of::<WaitWake<S>>();
+    const OURS: bool = true;
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
@@ -41,6 +42,7 @@ impl Lock for Mutex<u64, Spin> {
     type Held<'a> = MutexGuard<'a, u64, Spin>;
 
     const BYTES: usize = size_of::<Spin>();
+    const OURS: bool = true;
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
@@ -55,6 +57,7 @@ macro_rules! checked {
             type Held<'a> = MutexGuard<'a, u64, Checked<$protocol<S>>>;
 
             const BYTES: usize = size_of::<Checked<$protocol<S>>>();
+            const OURS: bool = true;
 
             #[inline]
             fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
@@ -74,6 +77,7 @@ impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S>> {
     type Held<'a> = MutexGuard<'a, u64, Throughput<S>>;
 
     const BYTES: usize = size_of::<Throughput<S>>();
+    const OURS: bool = true;
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
@@ -90,6 +94,7 @@ impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S, Counters>> {
     type Held<'a> = MutexGuard<'a, u64, Throughput<S, Counters>>;
 
     const BYTES: usize = size_of::<Throughput<S, Counters>>();
+    const OURS: bool = true;
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
@@ -116,6 +121,8 @@ impl<P: Preference> RwLock for rwlock::RwLock<u64, Private, P> {
     type Reading<'a> = rwlock::ReadGuard<'a, u64, Private, P>;
     type Writing<'a> = rwlock::WriteGuard<'a, u64, Private, P>;
 
+    const OURS: bool = true;
+
     #[inline]
     fn read<'a>(self: Pin<&'a Self>) -> Self::Reading<'a> {
         Self::read(self.get_ref())
@@ -130,6 +137,8 @@ impl<P: Preference> RwLock for rwlock::RwLock<u64, Private, P> {
 impl RwLock for RobustRwLock<u64> {
     type Reading<'a> = RobustReadGuard<'a, u64>;
     type Writing<'a> = RobustWriteGuard<'a, u64>;
+
+    const OURS: bool = true;
 
     fn settle(self: Pin<&Self>) -> io::Result<()> {
         let broken = |error: rwlock::LockError<'_, u64>| io::Error::other(error.to_string());
@@ -160,6 +169,7 @@ macro_rules! fallible {
             type Held<'a> = MutexGuard<'a, u64, $protocol<S>>;
 
             const BYTES: usize = size_of::<$protocol<S>>();
+            const OURS: bool = true;
 
             #[inline]
             fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
@@ -199,6 +209,7 @@ impl Lock for KeptProtect {
     type Held<'a> = MutexGuard<'a, u64, Protect>;
 
     const BYTES: usize = size_of::<Protect>();
+    const OURS: bool = true;
 
     fn enlist() -> io::Result<Option<KeptBoost>> {
         Protect::keep_boost().map(Some).map_err(io::Error::other)
@@ -225,6 +236,7 @@ impl<P: RobustProtocol + Send + Sync + 'static> Lock for Mutex<u64, Robust<P>> {
     type Held<'a> = RobustGuard<'a, u64, P>;
 
     const BYTES: usize = size_of::<Robust<P>>();
+    const OURS: bool = true;
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {

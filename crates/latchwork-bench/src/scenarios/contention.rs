@@ -5,6 +5,12 @@
 //! fairness needs such a time to be meaningful. The critical section and the time between sections consist of pause
 //! instructions, and are part of the figure: nothing is subtracted. Waits are timed in a separate run, since reading
 //! the clock twice would take as long as a large part of a section.
+//!
+//! *Slow paths* of Latchwork's locks, per 1,000 operations: `slow_locks_per_1000`, lock calls that did not succeed by their
+//! free path; `sleep_calls_per_1000` and `wake_calls_per_1000`, system calls to sleep and to wake others;
+//! `inherit_calls_per_1000`, system calls of the locks whose slow path is the kernel's, to acquire or to release. Each
+//! thread counts them as it makes the calls, whichever lock it uses, so that a free path costs nothing and all runs have
+//! them. Of other libraries' locks only the kernel's count of sleeps is known.
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latchwork::SlowPaths;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::start::Start;
@@ -68,14 +75,17 @@ pub(super) struct Contenders {
 }
 
 /// Measures `turn` in all tasks: operations per second, and Long's further columns.
-pub(super) fn measure(
-    turn: &impl Turn,
+pub(super) fn measure<T: Turn>(
+    turn: &T,
     contenders: Contenders,
     work: Work,
     window: Duration,
 ) -> io::Result<Sample> {
     let counted = run(turn, contenders, work, window, |_| Ok(Untimed))?;
     let mut sample = counted.sample();
+    if T::OURS {
+        sample.extra.extend(counted.slow_paths());
+    }
 
     let log = |_| Ok(File::from(memfd_create("waits", MemfdFlags::CLOEXEC)?));
     let logs: Vec<File> = (0..contenders.tasks).map(log).collect::<io::Result<_>>()?;
@@ -123,6 +133,8 @@ struct Counts {
     /// Operations from start to end, and how many times the task went to sleep during them.
     operations: u64,
     sleeps: u64,
+    /// What the slow paths of the task's locks did during them.
+    slow_paths: SlowPaths,
 }
 
 impl Counted {
@@ -171,6 +183,21 @@ impl Counted {
         sample.extra.extend(of_cpu);
         sample
     }
+
+    /// What the slow paths of the lock did, per 1,000 operations.
+    fn slow_paths(&self) -> [(&'static str, f64); 4] {
+        let operations: u64 = self.tasks.iter().map(|task| task.operations).sum();
+        let of = |count: fn(&SlowPaths) -> u64| {
+            let sum: u64 = self.tasks.iter().map(|task| count(&task.slow_paths)).sum();
+            1000.0 * sum as f64 / operations.max(1) as f64
+        };
+        [
+            ("slow_locks_per_1000", of(|of| of.acquisitions)),
+            ("sleep_calls_per_1000", of(|of| of.sleeps)),
+            ("wake_calls_per_1000", of(|of| of.wakes)),
+            ("inherit_calls_per_1000", of(|of| of.inheriting)),
+        ]
+    }
 }
 
 /// A task's counters, in memory of its own, so that tasks do not contend by counting.
@@ -179,6 +206,29 @@ struct Tally {
     operations: AtomicU64,
     /// How many times it went to sleep waiting; valid when it has ended.
     sleeps: AtomicU64,
+    /// The fields of [`SlowPaths`], as `sleeps`.
+    slow_paths: [AtomicU64; 4],
+}
+
+impl Tally {
+    // Relaxed, here and below: read after this task has ended.
+    fn leave_slow_paths(&self, of: SlowPaths) {
+        let counts = [of.acquisitions, of.sleeps, of.wakes, of.inheriting];
+        for (place, count) in self.slow_paths.iter().zip(counts) {
+            place.store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn slow_paths(&self) -> SlowPaths {
+        let [acquisitions, sleeps, wakes, inheriting] =
+            [0, 1, 2, 3].map(|place| self.slow_paths[place].load(Ordering::Relaxed));
+        SlowPaths {
+            acquisitions,
+            sleeps,
+            wakes,
+            inheriting,
+        }
+    }
 }
 
 /// When the tasks begin and end.
@@ -205,11 +255,13 @@ fn run<W: WaitTimer>(
         let timer = begun.inspect_err(|_| times.start.give_up())?;
         let mut worker = Worker::new(work, task as u32, timer);
         times.start.wait_for(tasks)?;
-        let before = voluntary_switches();
+        let (before, paths_before) = (voluntary_switches(), SlowPaths::of_this_thread());
         live(turn, &mut worker, &tallies[task].operations, &times.over);
+        let paths = SlowPaths::of_this_thread().since(paths_before);
         let slept = (voluntary_switches() - before).saturating_sub(worker.slept);
         // Relaxed: read after this task has ended.
         tallies[task].sleeps.store(slept, Ordering::Relaxed);
+        tallies[task].leave_slow_paths(paths);
         worker.timer.leave()
     };
     let operations = || -> Vec<u64> {
@@ -260,6 +312,7 @@ fn run<W: WaitTimer>(
         // Relaxed, both: the task has ended.
         operations: tally.operations.load(Ordering::Relaxed),
         sleeps: tally.sleeps.load(Ordering::Relaxed),
+        slow_paths: tally.slow_paths(),
     };
     let in_window = first.into_iter().zip(last);
     Ok(Counted {

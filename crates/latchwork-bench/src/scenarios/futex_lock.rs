@@ -14,8 +14,9 @@
 //! Further figures: operations per second of the slowest, average and fastest task; the slowest in per cent of the
 //! average; the deviation as perf computes it (in per cent of the average); how many times a task went to sleep waiting
 //! (the kernel's count of voluntary switches, minus the sleeps of sections; per 1,000 operations); and from another run
-//! the distribution of the waits. Latchwork's throughput lock is the one that can count: its slow paths, how it was
-//! acquired (Long's acquisition codes), and its waiters' sleeps, per 1,000 operations; it does so in a third run.
+//! the distribution of the waits. For each of Latchwork's locks also what its slow paths did, per 1,000 operations (see
+//! [`contention`]). The throughput lock can count by itself, too: how it was acquired (Long's acquisition codes), and
+//! where its waiters slept; it does so in a third run, since that has a cost.
 //!
 //! Long's figures (36 threads on 36 CPUs, 80 on a Power8; 10 s) are shown where the parameters are the same: his
 //! wait-wake, TP and PI futexes beside Latchwork's protocols of these kinds, his glibc beside glibc ([`published`]).
@@ -250,6 +251,8 @@ fn with_counts(mut sampler: Sampler, mut count: Counter) -> Sampler {
 struct Increment<L>(SharedPage<L>);
 
 impl<L: Lock> Turn for Increment<L> {
+    const OURS: bool = L::OURS;
+
     fn begin(&self) -> io::Result<()> {
         self.0.pin().check()
     }

@@ -128,6 +128,8 @@ struct ReadOrWrite<L> {
 }
 
 impl<L: RwLock> Turn for ReadOrWrite<L> {
+    const OURS: bool = L::OURS;
+
     #[inline]
     fn turn<W: WaitTimer>(&self, worker: &mut Worker<W>) {
         if worker.roll(100) < self.read_pct {

@@ -132,11 +132,15 @@
 #define lw_rwlock_timedwrlock(l, time) LW__ANY_RWLOCK(timedwrlock, l, l, time)
 #define lw_rwlock_clockwrlock(l, clock, time) LW__ANY_RWLOCK(clockwrlock, l, l, clock, time)
 #define lw_rwlock_unlock(l) LW__ANY_RWLOCK(unlock, l, l)
-#define LW__ROBUST_RWLOCK(op, l)                                                                      \
+#define lw_rwlock_rdlock_traced(l, how) LW__ANY_RWLOCK(rdlock_traced, l, l, how)
+#define lw_rwlock_wrlock_traced(l, how) LW__ANY_RWLOCK(wrlock_traced, l, l, how)
+#define lw_rwlock_unlock_traced(l, released) LW__ANY_RWLOCK(unlock_traced, l, l, released)
+#define LW__ROBUST_RWLOCK(op, ...)                                                                    \
 	LW__BY_KIND(LW__ROBUST_RWLOCKS, op, "lw_rwlock_" #op "() takes a pointer to a robust reader/writer lock", \
-		    l, l)
-#define lw_rwlock_consistent(l) LW__ROBUST_RWLOCK(consistent, l)
-#define lw_rwlock_unlock_inconsistent(l) LW__ROBUST_RWLOCK(unlock_inconsistent, l)
+		    __VA_ARGS__)
+#define lw_rwlock_init_hand_off(l, microseconds) LW__ROBUST_RWLOCK(init_hand_off, l, l, microseconds)
+#define lw_rwlock_consistent(l) LW__ROBUST_RWLOCK(consistent, l, l)
+#define lw_rwlock_unlock_inconsistent(l) LW__ROBUST_RWLOCK(unlock_inconsistent, l, l)
 
 /* ---- semaphores, completions, barriers ---- */
 

@@ -153,11 +153,18 @@ LW__COND(broadcast)
 	LW__ANY_RWLOCK(timedwrlock, name, (name##_t * lock, LW__TIME), (lock, time), LW_TRY_ACQUIRE(*lock)) \
 	LW__ANY_RWLOCK(clockwrlock, name, (name##_t * lock, int clock, LW__TIME), (lock, clock, time),    \
 		   LW_TRY_ACQUIRE(*lock))                                                             \
-	LW__ANY_RWLOCK(unlock, name, (name##_t * lock), (lock), LW_RELEASE_ANY(*lock))
+	LW__ANY_RWLOCK(unlock, name, (name##_t * lock), (lock), LW_RELEASE_ANY(*lock))                    \
+	LW__ANY_RWLOCK(rdlock_traced, name, (name##_t * lock, struct lw_rwlock_acquisition *how), (lock, how), \
+		       LW_ACQUIRE_SHARED(*lock))                                                          \
+	LW__ANY_RWLOCK(wrlock_traced, name, (name##_t * lock, struct lw_rwlock_acquisition *how), (lock, how), \
+		       LW_ACQUIRE(*lock))                                                                 \
+	LW__ANY_RWLOCK(unlock_traced, name, (name##_t * lock, int *released), (lock, released), LW_RELEASE_ANY(*lock))
 LW__RWLOCK_OVERLOADS(lw_shared_rwlock)
 LW__RWLOCK_OVERLOADS(lw_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_shared_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_robust_rwlock)
+LW__ANY_RWLOCK(init_hand_off, lw_robust_rwlock, (lw_robust_rwlock_t * lock, uint32_t microseconds),
+	       (lock, microseconds), )
 LW__ANY_RWLOCK(consistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), )
 LW__ANY_RWLOCK(unlock_inconsistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), LW_RELEASE(*lock))
 

@@ -152,6 +152,11 @@ public:
 			  lw_robust_rwlock_t LW_ROBUST_RWLOCK_INITIALIZER)
 	{
 	}
+	/* From an initialiser of the C header: a threshold, for instance. */
+	constexpr explicit robust_rwlock(const lw_robust_rwlock_t &native) noexcept
+		: detail::recoverable<basic_rwlock<lw_robust_rwlock_t>>(native)
+	{
+	}
 };
 
 /*

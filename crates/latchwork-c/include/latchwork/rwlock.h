@@ -51,7 +51,12 @@ LW_INLINE int lw__leave(uint64_t *word)
 		LW_TRY_ACQUIRE(*lock);                                                                \
 	LW_INLINE int name##_clockwrlock(name##_t *lock, int clock, const struct timespec *time)      \
 		LW_TRY_ACQUIRE(*lock);                                                                \
-	LW_INLINE int name##_unlock(name##_t *lock) LW_RELEASE_ANY(*lock);
+	LW_INLINE int name##_unlock(name##_t *lock) LW_RELEASE_ANY(*lock);                            \
+	LW_INLINE int name##_rdlock_traced(name##_t *lock, struct lw_rwlock_acquisition *how)         \
+		LW_ACQUIRE_SHARED(*lock);                                                             \
+	LW_INLINE int name##_wrlock_traced(name##_t *lock, struct lw_rwlock_acquisition *how)         \
+		LW_ACQUIRE(*lock);                                                                    \
+	LW_INLINE int name##_unlock_traced(name##_t *lock, int *released) LW_RELEASE_ANY(*lock);
 
 #ifndef __CHECKER__
 #define LW__DEFINE_ENTER(name, what, kind, writes, enter)                                             \
@@ -79,6 +84,16 @@ LW_INLINE int lw__leave(uint64_t *word)
 		if (LW__LIKELY(lock != NULL && enter(lock)))                                          \
 			return 0;                                                                     \
 		return lw__rwlock(lock, kind, writes, LW__UNTIL, 1, time);                            \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_##what##_traced(name##_t *lock,                             \
+							  struct lw_rwlock_acquisition *how)          \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && how != NULL && enter(lock))) {                         \
+			how->entry = LW_RWLOCK_ENTRY_FREE;                                            \
+			how->sleeps = 0;                                                              \
+			return 0;                                                                     \
+		}                                                                                     \
+		return lw__rwlock_traced(lock, kind, writes, how);                                    \
 	}
 #define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free)                       \
 	LW_INLINE LW_UNCHECKED int name##_init(name##_t *lock)                                        \
@@ -98,6 +113,14 @@ LW_INLINE int lw__leave(uint64_t *word)
 		if (LW__LIKELY(lock != NULL && leave(lock)))                                          \
 			return 0;                                                                     \
 		return lw__rwlock_unlock(lock, kind);                                                 \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_unlock_traced(name##_t *lock, int *released)                \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && released != NULL && leave(lock))) {                    \
+			*released = LW_RWLOCK_RELEASED_NO_SLEEPER;                                    \
+			return 0;                                                                     \
+		}                                                                                     \
+		return lw__rwlock_unlock_traced(lock, kind, released);                                \
 	}                                                                                             \
 	LW__DEFINE_ENTER(name, rdlock, kind, 0, read)                                                 \
 	LW__DEFINE_ENTER(name, wrlock, kind, 1, write)
@@ -126,6 +149,8 @@ LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, L
 LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
 /* For a writer: the next task gets EOWNERDEAD. */
 LW_INLINE int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock) LW_RELEASE(*lock);
+/* With another time than 5,000 microseconds after which a waiter gets the lock handed off; or LW_TP_NEVER. */
+LW_INLINE int lw_robust_rwlock_init_hand_off(lw_robust_rwlock_t *lock, uint32_t microseconds);
 #ifndef __CHECKER__
 LW_INLINE LW_UNCHECKED int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock)
 {
@@ -134,6 +159,14 @@ LW_INLINE LW_UNCHECKED int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock)
 LW_INLINE LW_UNCHECKED int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock)
 {
 	return lw__rwlock_unlock_inconsistent(lock);
+}
+LW_INLINE LW_UNCHECKED int lw_robust_rwlock_init_hand_off(lw_robust_rwlock_t *lock, uint32_t microseconds)
+{
+	const lw_robust_rwlock_t fresh = LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(microseconds);
+	if (lock == NULL)
+		return EINVAL;
+	*lock = fresh;
+	return 0;
 }
 #endif
 

@@ -160,6 +160,24 @@ enum {
 	LW_TP_RELEASED_HANDED_OFF = 2 /* it reserved the mutex for a waiter, and woke one sleeper, if there was one */
 };
 
+/* How a call acquired a reader/writer lock. */
+struct lw_rwlock_acquisition {
+	uint32_t entry; /* LW_RWLOCK_ENTRY_... */
+	uint32_t sleeps; /* how often the caller went to sleep */
+};
+enum {
+	LW_RWLOCK_ENTRY_FREE = 0, /* the lock admitted the caller at once */
+	LW_RWLOCK_ENTRY_POLLED = 1, /* it did so while the caller polled */
+	LW_RWLOCK_ENTRY_WOKEN = 2, /* the caller went to sleep before that */
+	LW_RWLOCK_ENTRY_HANDED_OFF = 3 /* the caller had waited for too long: it entered past tasks that came later */
+};
+/* What an unlock of a reader/writer lock did for the tasks that wait. */
+enum {
+	LW_RWLOCK_RELEASED_NO_SLEEPER = 0, /* it woke no task */
+	LW_RWLOCK_RELEASED_WOKE = 1, /* it woke the tasks that are to enter next, if they slept */
+	LW_RWLOCK_RELEASED_HANDED_OFF = 2 /* the same, for tasks that had waited for too long; later ones stay out */
+};
+
 /* ---- static initialisers ---- */
 
 #define LW_MUTEX_INITIALIZER {0}
@@ -183,7 +201,7 @@ enum {
 	{0, 0, 0, 0, 16, LW__THRESHOLD(microseconds), 0, 0}
 /* In a lock, 0 is the default. */
 #define LW__THRESHOLD(microseconds) ((microseconds) == 0 ? 1u : (uint32_t)(microseconds))
-/* Instead of microseconds: the mutex is never handed off, and a wait has no bound. */
+/* Instead of microseconds: the lock is never handed off, and a wait has no bound. */
 #define LW_TP_NEVER 0xffffffffu
 #define LW_ROBUST_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
 #define LW_ROBUST_TP_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
@@ -193,9 +211,13 @@ enum {
 #define LW_SHARED_RWLOCK_INITIALIZER {0}
 #define LW_RF_RWLOCK_INITIALIZER {0}
 #define LW_SHARED_RF_RWLOCK_INITIALIZER {0}
-#define LW__SEAT {LW__LISTED_INITIALIZER(0), 0, {0, 0, 0, 0, 0}}
+#define LW__LINE(threshold) {{0, 0, 0, 0, 16, (threshold), 0, 0}, 0, {0, 0, 0, 0, 0}}
+#define LW__SEAT LW__LINE(0)
 #define LW__SEATS4 LW__SEAT, LW__SEAT, LW__SEAT, LW__SEAT
 #define LW_ROBUST_RWLOCK_INITIALIZER {{LW__SEAT, LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}
+/* After how many microseconds a waiter gets the lock handed off, as for throughput mutexes; or LW_TP_NEVER. */
+#define LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(microseconds) \
+	{{LW__LINE(LW__THRESHOLD(microseconds)), LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}
 #define LW_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SHARED_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SEM_INITIALIZER(count) {(uint64_t)(count) << 32}
@@ -236,6 +258,8 @@ int lw__unlock_inconsistent(void *mutex, unsigned kind);
 int lw__is_locked(const void *mutex, unsigned kind);
 int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clock, const struct timespec *time);
 int lw__rwlock_unlock(void *lock, unsigned kind);
+int lw__rwlock_traced(void *lock, unsigned kind, unsigned writes, struct lw_rwlock_acquisition *how);
+int lw__rwlock_unlock_traced(void *lock, unsigned kind, int *released);
 int lw__rwlock_consistent(void *lock);
 int lw__rwlock_unlock_inconsistent(void *lock);
 int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock,

@@ -5,7 +5,7 @@ use crate::mutex::throughput::Counters;
 use crate::mutex::{
     DataState, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
 };
-use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
+use crate::rwlock::{self, Counting, Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
 
@@ -216,19 +216,35 @@ unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
     );
 }
 
+// SAFETY: as without counters, which are numbers that any task may change.
+unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P, Counters<rwlock::Event>> {
+    const FINGERPRINT: u64 =
+        fingerprint_of::<Self>("CountedRwLock", &[<RawRwLock<Shared, P>>::FINGERPRINT]);
+}
+
 // SAFETY: the lock gives access to the data to one task at a time, or shared access to several, of any process.
-unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
+unsafe impl<T: Shareable, P: Preference, C: Counting<rwlock::Event>> Shareable
+    for RwLock<T, Shared, P, C>
+where
+    RawRwLock<Shared, P, C>: Shareable,
+{
     const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "RwLock",
-        &[T::FINGERPRINT, <RawRwLock<Shared, P>>::FINGERPRINT],
+        &[T::FINGERPRINT, <RawRwLock<Shared, P, C>>::FINGERPRINT],
     );
 }
 
-// SAFETY: as for the other read-write lock; it consists of robust mutexes and a number.
-unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, READERS> {
+// SAFETY: as for the other read-write lock; it consists of robust mutexes and numbers.
+unsafe impl<T: Shareable, const READERS: usize, C: Counting<rwlock::Event>> Shareable
+    for RobustRwLock<T, READERS, C>
+{
     const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "RobustRwLock",
-        &[T::FINGERPRINT, Robust::<WaitWake<Shared>>::FINGERPRINT],
+        &[
+            T::FINGERPRINT,
+            Robust::<WaitWake<Shared>>::FINGERPRINT,
+            size_of::<C>() as u64,
+        ],
     );
 }
 
@@ -245,9 +261,11 @@ mod tests {
             u64::FINGERPRINT,
             <Mutex<u32, Robust>>::FINGERPRINT,
             <RwLock<u32, Shared>>::FINGERPRINT,
-            <RwLock<u32, Shared, crate::rwlock::ReadersFirst>>::FINGERPRINT,
+            <RwLock<u32, Shared, rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,
             <RobustRwLock<u32, 4>>::FINGERPRINT,
+            <RobustRwLock<u32, 4, Counters<rwlock::Event>>>::FINGERPRINT,
+            <RwLock<u32, Shared, rwlock::WritersFirst, Counters<rwlock::Event>>>::FINGERPRINT,
             <Option<u32>>::FINGERPRINT,
             <Option<bool>>::FINGERPRINT,
             <Option<Option<bool>>>::FINGERPRINT,

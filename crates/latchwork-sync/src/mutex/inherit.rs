@@ -107,6 +107,7 @@ use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::Sharing as Flag;
 use crate::sys::futex_pi;
+use crate::sys::slow_paths;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
@@ -186,6 +187,7 @@ impl<S: Sharing> Inherit<S> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
+        slow_paths::acquisition();
         lock_slowly::<S, false>(self.word(), PiGate(&self.gate), task_id(), deadline)
     }
 }
@@ -202,6 +204,7 @@ impl<S: Sharing> InheritPlain<S> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Taken {
+        slow_paths::acquisition();
         let (me, word) = (task_id(), self.word());
         Ok(word.poll(me, 0..FIRST_POLLS, WAITERS, &mut 0)?
             || !futex_pi::is_real_time()

@@ -25,6 +25,7 @@
 pub mod foreign;
 mod inherit;
 mod lock;
+mod owner_monitor;
 #[cfg(not(loom))]
 mod protect;
 mod protocol;
@@ -41,6 +42,7 @@ pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub use lock::{Mutex, MutexGuard};
 pub(crate) use lock::{constructors, lends_data};
+pub(crate) use owner_monitor::OwnerMonitor;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 #[cfg(not(loom))]

@@ -195,9 +195,9 @@ pub use lock::Throughput;
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
-#[doc(hidden)]
-pub use trace::Tally;
 pub use trace::{Acquisition, Counting, Entry, Event, Released, Uncounted};
+#[doc(hidden)]
+pub use trace::{Countable, Tally};
 #[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use words::DEFAULT;
 #[cfg(not(loom))]

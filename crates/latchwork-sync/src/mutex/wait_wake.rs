@@ -48,6 +48,7 @@ use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
+use crate::sys::slow_paths;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
@@ -108,6 +109,7 @@ impl<S: Sharing> WaitWake<S> {
         &self,
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
+        slow_paths::acquisition();
         rest_if_contended(REST);
         let mut word = self.spin();
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.

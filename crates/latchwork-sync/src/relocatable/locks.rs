@@ -5,9 +5,10 @@ use super::{Relocatable, relocatable_locks};
 use crate::barrier::Barrier;
 use crate::completion::Completion;
 use crate::condvar::Condvar;
+use crate::mutex::throughput::Counting;
 use crate::mutex::{DataState, Mutex};
 use crate::once::Once;
-use crate::rwlock::{Preference, RawRwLock, RwLock};
+use crate::rwlock::{Event, Preference, RawRwLock, RwLock};
 use crate::sharing::Sharing;
 use crate::spin::Spin;
 
@@ -18,8 +19,11 @@ unsafe impl Relocatable for Once {}
 // SAFETY: as for the other locks.
 unsafe impl Relocatable for Spin {}
 // SAFETY: as for the other locks.
-unsafe impl<S: Sharing, P: Preference> Relocatable for RawRwLock<S, P> {}
+unsafe impl<S: Sharing, P: Preference, C: Counting<Event>> Relocatable for RawRwLock<S, P, C> {}
 // SAFETY: the parts are a lock and data that may move.
 unsafe impl<T: Relocatable + ?Sized, P: DataState + Relocatable> Relocatable for Mutex<T, P> {}
 // SAFETY: the parts are a lock and data that may move.
-unsafe impl<T: Relocatable + ?Sized, S: Sharing, P: Preference> Relocatable for RwLock<T, S, P> {}
+unsafe impl<T: Relocatable + ?Sized, S: Sharing, P: Preference, C: Counting<Event>> Relocatable
+    for RwLock<T, S, P, C>
+{
+}

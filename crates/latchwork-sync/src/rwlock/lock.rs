@@ -2,8 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::raw::RawRwLock;
+use super::trace::Event;
 use super::{Preference, WritersFirst};
 use crate::atomic::const_unless_loom;
+#[cfg(not(loom))]
+use crate::mutex::throughput::Counters;
+use crate::mutex::throughput::{Counting, Uncounted};
 use crate::sharing::{Private, Sharing};
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -14,16 +18,29 @@ use core::fmt;
 /// child of a fork. The death of a holder leaves the lock held.
 ///
 /// The lock word takes eight bytes. Without contention, lock and unlock cost one atomic read-modify-write each.
+/// [`read_traced`](Self::read_traced), [`write_traced`](Self::write_traced) and `unlock_traced` of the guards say what a
+/// call did; with [`Counters`](crate::mutex::throughput::Counters) ([`RwLock::counted`]) the lock counts it.
 #[repr(C)]
-pub struct RwLock<T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
-    pub(super) raw: RawRwLock<S, P>,
+pub struct RwLock<
+    T: ?Sized,
+    S: Sharing = Private,
+    P: Preference = WritersFirst,
+    C: Counting<Event> = Uncounted,
+> {
+    pub(super) raw: RawRwLock<S, P, C>,
     pub(super) data: UnsafeCell<T>,
 }
 
 // SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
-unsafe impl<T: ?Sized + Send, S: Sharing, P: Preference> Send for RwLock<T, S, P> {}
+unsafe impl<T: ?Sized + Send, S: Sharing, P: Preference, C: Counting<Event>> Send
+    for RwLock<T, S, P, C>
+{
+}
 // SAFETY: readers on several threads share `&T` (`T: Sync`); a writer on any thread has `&mut T` (`T: Send`).
-unsafe impl<T: ?Sized + Send + Sync, S: Sharing, P: Preference> Sync for RwLock<T, S, P> {}
+unsafe impl<T: ?Sized + Send + Sync, S: Sharing, P: Preference, C: Counting<Event>> Sync
+    for RwLock<T, S, P, C>
+{
+}
 
 #[cfg(not(loom))]
 impl<T> RwLock<T> {
@@ -51,7 +68,39 @@ impl<T, S: Sharing, P: Preference> RwLock<T, S, P> {
             Self { raw: RawRwLock::new(), data: UnsafeCell::new(value) }
         }
     }
+}
 
+#[cfg(not(loom))]
+impl<T, S: Sharing, P: Preference> RwLock<T, S, P, Counters<Event>> {
+    /// An unlocked lock of any kind that counts what its slow paths do, in 64 bytes more.
+    ///
+    /// ```
+    /// use latchwork::rwlock::{Event, RwLock};
+    /// use latchwork::sharing::Private;
+    ///
+    /// let table = RwLock::<_, Private, latchwork::rwlock::WritersFirst, _>::counted(1);
+    /// assert_eq!(*table.read(), 1);
+    /// assert_eq!(table.counters().of(Event::ReadSlowPath), 0);
+    /// ```
+    #[must_use]
+    pub const fn counted(value: T) -> Self {
+        Self {
+            raw: RawRwLock::counted(),
+            data: UnsafeCell::new(value),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P, Counters<Event>> {
+    /// The counters of the lock.
+    #[must_use]
+    pub fn counters(&self) -> &Counters<Event> {
+        self.raw.counters()
+    }
+}
+
+impl<T, S: Sharing, P: Preference, C: Counting<Event>> RwLock<T, S, P, C> {
     /// Consumes the lock and returns its data.
     #[must_use]
     pub fn into_inner(self) -> T {
@@ -59,7 +108,7 @@ impl<T, S: Sharing, P: Preference> RwLock<T, S, P> {
     }
 }
 
-impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
+impl<T: ?Sized, S: Sharing, P: Preference, C: Counting<Event>> RwLock<T, S, P, C> {
     /// The data, without locking: an exclusive reference proves that no other task uses it.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
@@ -79,7 +128,7 @@ impl<T: Default, S: Sharing, P: Preference> Default for RwLock<T, S, P> {
     }
 }
 
-impl<T: ?Sized, S: Sharing, P: Preference> fmt::Debug for RwLock<T, S, P> {
+impl<T: ?Sized, S: Sharing, P: Preference, C: Counting<Event>> fmt::Debug for RwLock<T, S, P, C> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("RwLock")

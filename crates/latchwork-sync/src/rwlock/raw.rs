@@ -6,7 +6,8 @@
 //!
 //! | bits | name | meaning | changed by |
 //! | --- | --- | --- | --- |
-//! | 0–23 | `READERS` | readers inside | +1 by a reader that enters, −1 by one that leaves |
+//! | 0–23 | `READERS` | without `WRITER`: readers inside | +1 by a reader that enters, −1 by one that leaves |
+//! | | `ID` | with `WRITER`: the writer's thread ID, or 0 | set by a writer that enters by the slow path; cleared by it as it leaves |
 //! | 24–29 | `STARVING` | tasks that have waited longer than the threshold | +1 by a waiter before it sleeps again, −1 when it enters or gives up |
 //! | 30 | `OPEN` | free, although the word is not 0 | set by a release; cleared by a task that enters |
 //! | 31 | `WRITER` | a writer is inside | the writer |
@@ -67,8 +68,19 @@
 //! *After the lock is free* a releasing task uses only its address, in wake-ups. That is why the last reader
 //! leaves in two steps if any task waits: it reads what it needs between the two.
 //!
-//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it does not
-//! know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
+//! *Polls.* A waiter polls for `HAND_OVER` rounds before each sleep. For a writer that runs it polls on, and stops when the
+//! writer does not: it reads the writer's CPU clock after each further `HAND_OVER` rounds, as the top waiter of a
+//! throughput mutex does ([`OwnerMonitor`](crate::mutex)). It needs the writer's ID for that. The free path leaves none,
+//! since it would cost an instruction there, and the compare-and-swap of a release would need the ID as well; a writer that
+//! had to wait leaves its ID in the bits that count readers at other times, in the same step in which it enters. So where
+//! writers collide, most of them are known. The ID is a guess by which no task decides whether to enter: a task that
+//! enters, leaves or sleeps goes by `WRITER`, and bits 0–23 count readers only if that is clear. (A waiter's polls are
+//! bounded by the threshold of its preference, and by what such polls have cost its thread, in any case.) A waiter polls on
+//! only while it would be the first to sleep, so no release takes its slow path longer than without; and a real-time task
+//! does not, since sleepers are woken in the order of their priorities. The writers of other processes are not observed:
+//! their clocks cannot be read. Readers inside leave no IDs.
+//!
+//! *Progress:* newcomers may pass sleepers. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
 //! releases hand the lock to starving readers and writers in alternation, until no task starves. At most 63 tasks
 //! starve at a time; further ones wait until there is room in the count. Starvation takes precedence over real-time
 //! priority, once for each task that starves. (A starving reader may not see that readers have been called, if another
@@ -80,31 +92,40 @@
 //! above, zero = unlocked. *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one
 //! read-modify-write to leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both preferences,
 //! deadlines, starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same without a bound on
-//! preemptions, over the word's transitions alone), `tests/rwlock.rs`. The models leave out polling, more than three
+//! preemptions, over the word's transitions alone), `tests/rwlock.rs`, `tests/rwlock_traced.rs`. The models leave out polling, more than three
 //! tasks, and the order in which the kernel wakes.
 #![allow(unsafe_code)]
 
 mod state;
+mod wait;
 
 use self::state::{
-    NO_GROUP, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
+    NO_GROUP, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING_READERS,
     STARVING_WRITERS, State, WRITER, Waiter,
 };
+use super::trace::{Acquisition, Event, Released};
 use super::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
-use crate::backoff::{HAND_OVER, pause};
+#[cfg(not(loom))]
+use crate::mutex::throughput::Counters;
+use crate::mutex::throughput::{Counting, Uncounted};
 use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::{Private, Sharing};
-use crate::sys::futex::{self, Wait};
-use crate::time::Deadline;
+use crate::sys::futex;
 use core::marker::PhantomData;
 
 /// A reader/writer lock without data: the part of [`RwLock`](super::RwLock) that other crates use through [`lock_api`].
 ///
-/// Eight bytes; zero is unlocked; movable while unlocked.
+/// Eight bytes; zero is unlocked; movable while unlocked. With [`Counters`](crate::mutex::throughput::Counters) it is 72
+/// bytes, and counts what its slow paths do.
 #[repr(C)]
-pub struct RawRwLock<S: Sharing = Private, P: Preference = WritersFirst> {
+pub struct RawRwLock<
+    S: Sharing = Private,
+    P: Preference = WritersFirst,
+    C: Counting<Event> = Uncounted,
+> {
     state: AtomicU64,
+    counts: C,
     kind: PhantomData<fn() -> (S, P)>,
 }
 
@@ -113,7 +134,30 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { state: AtomicU64::new(0), kind: PhantomData }
+            Self::with(Uncounted)
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl<S: Sharing, P: Preference> RawRwLock<S, P, Counters<Event>> {
+    /// An unlocked lock that counts.
+    #[must_use]
+    pub const fn counted() -> Self {
+        Self::with(Counters::new())
+    }
+
+    /// The counters of the lock.
+    #[must_use]
+    pub fn counters(&self) -> &Counters<Event> {
+        &self.counts
+    }
+}
+
+impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
+    const_unless_loom! {
+        fn with(counts: C) -> Self {
+            Self { state: AtomicU64::new(0), counts, kind: PhantomData }
         }
     }
 
@@ -135,6 +179,19 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     pub fn enter<const WRITES: bool>(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
         if self.enter_free::<WRITES>() {
             Ok(())
+        } else {
+            self.contend::<WRITES>(wait_mode).map(drop)
+        }
+    }
+
+    /// As [`Self::enter`], and returns how the task entered.
+    #[inline]
+    pub(super) fn enter_traced<const WRITES: bool>(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<Acquisition, Unfinished> {
+        if self.enter_free::<WRITES>() {
+            Ok(Acquisition::FREE)
         } else {
             self.contend::<WRITES>(wait_mode)
         }
@@ -170,11 +227,24 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     #[inline]
     #[doc(hidden)]
     pub unsafe fn unlock_read(&self) {
+        // SAFETY: the same contract.
+        unsafe { self.unlock_read_traced() };
+    }
+
+    /// As [`Self::unlock_read`], and returns what it did for the waiters.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_read`].
+    #[inline]
+    #[doc(hidden)]
+    pub unsafe fn unlock_read_traced(&self) -> Released {
         // Release: pairs with the Acquire of a writer.
         let release = unless_fault!(RwLockUnreadRelaxed, Ordering::Release, Ordering::Relaxed);
         let state = self.state.fetch_sub(ONE_READER, release) - ONE_READER;
         if state != 0 && state & READERS == 0 {
-            self.release(State(state), false);
+            self.release(State(state), false)
+        } else {
+            Released::NoSleeper
         }
     }
 
@@ -183,12 +253,24 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     #[inline]
     #[doc(hidden)]
     pub unsafe fn unlock_write(&self) {
+        // SAFETY: the same contract.
+        unsafe { self.unlock_write_traced() };
+    }
+
+    /// As [`Self::unlock_write`], and returns what it did for the waiters.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_write`].
+    #[inline]
+    #[doc(hidden)]
+    pub unsafe fn unlock_write_traced(&self) -> Released {
         // Release: pairs with the Acquire of the task that enters next.
-        if let Err(state) =
-            self.state
-                .compare_exchange(WRITER, 0, Ordering::Release, Ordering::Relaxed)
+        match self
+            .state
+            .compare_exchange(WRITER, 0, Ordering::Release, Ordering::Relaxed)
         {
-            self.release(State(state), true);
+            Ok(_) => Released::NoSleeper,
+            Err(state) => self.release(State(state), true),
         }
     }
 
@@ -233,100 +315,13 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         Ok(())
     }
 
-    /// Polls for a short time; returns whether the task has entered.
-    fn poll<const WRITES: bool>(&self, waiter: Waiter) -> bool {
-        let mut polls = 0;
-        loop {
-            let Err(state) = self.attempt::<WRITES>(waiter) else {
-                return true;
-            };
-            // While others starve it is their turn, and they may need this CPU.
-            if polls >= HAND_OVER || state.has(STARVING) && !waiter.starves() {
-                return false;
-            }
-            polls += pause(polls);
-        }
-    }
-
-    #[cold]
-    fn contend<const WRITES: bool>(&self, wait_mode: WaitMode) -> Result<(), Unfinished> {
-        let mut me = Waiter::NEWCOMER;
-        let mut starves_at = None;
-        let mut starves = false;
-        loop {
-            if self.poll::<WRITES>(me) {
-                return Ok(());
-            }
-            loop {
-                let Some(state) = self.register_to_sleep::<WRITES>(&mut me, starves) else {
-                    return Ok(());
-                };
-                let end = wait_mode.deadline();
-                let until = if me.starves() {
-                    end
-                } else {
-                    let at = *starves_at.get_or_insert_with(starves_after::<P>);
-                    at.into_iter().chain(end).min()
-                };
-                let mask = me.group::<WRITES>();
-                let (ended, woken) = futex::wait_high(&self.state, state.0, mask, S::FLAG, until);
-                if woken {
-                    me.called = true;
-                    break;
-                }
-                if ended == Wait::TimedOut && until != end {
-                    starves = true;
-                    starves_at = None;
-                } else if let Err(unfinished) = wait_mode.check(ended) {
-                    return self.give_up::<WRITES>(me).then_some(()).ok_or(unfinished);
-                }
-            }
-        }
-    }
-
-    /// Counts the waiter and asks for a wake-up; returns `None` if it has entered instead.
-    fn register_to_sleep<const WRITES: bool>(
-        &self,
-        me: &mut Waiter,
-        starves: bool,
-    ) -> Option<State> {
-        loop {
-            let Err(state) = self.attempt::<WRITES>(*me) else {
-                return None;
-            };
-            let (asked, counted) = state.asked::<WRITES>(*me, starves);
-            // The last check has to change nothing (invariant 1).
-            if asked == state {
-                return Some(asked);
-            }
-            // Relaxed: this step neither enters nor leaves.
-            if self.change(state, asked, Ordering::Relaxed).is_ok() {
-                me.counted = counted;
-                if unless_fault!(RwLockChecksOnce, false, true) {
-                    return Some(asked);
-                }
-            }
-        }
-    }
-
-    /// Subtracts the waiter; returns true if it has entered instead, since the lock is free.
-    fn give_up<const WRITES: bool>(&self, me: Waiter) -> bool {
-        let calls = unless_fault!(RwLockQuitterForgetsReaders, true, false);
-        let mut state = State(self.state.load(Ordering::Relaxed));
-        loop {
-            let to = state.left::<WRITES>(me);
-            // Acquire: it may enter. (If it was the last writer that waited, the high half changes even without
-            // a call for readers.)
-            match self.change_and_call(state, to, Ordering::Acquire, calls) {
-                Err(now) => state = now,
-                Ok(()) => return state.is_free(),
-            }
-        }
-    }
-
     /// Releases a lock that other tasks may wait for.
     #[cold]
-    fn release(&self, mut state: State, wrote: bool) {
+    fn release(&self, mut state: State, wrote: bool) -> Released {
+        if !state.counts_only(Waiter::NEWCOMER) {
+            // While this task is still inside: after the release the memory may be gone.
+            self.counts.count(Event::UnlockSlowPath);
+        }
         let address = &raw const self.state;
         let [first, second] = loop {
             let (to, groups) = state.released::<P>(wrote);
@@ -337,8 +332,16 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             }
         };
         let none = unless_fault!(RwLockWakesOneKind, 0, usize::MAX);
-        if first != NO_GROUP && wake::<S>(address, first) == none && second != NO_GROUP {
+        if first == NO_GROUP {
+            return Released::NoSleeper;
+        }
+        if wake::<S>(address, first) == none && second != NO_GROUP {
             wake::<S>(address, second);
+        }
+        if first & (STARVING_READERS | STARVING_WRITERS) != 0 {
+            Released::HandedOff
+        } else {
+            Released::Woke
         }
     }
 
@@ -367,22 +370,13 @@ fn wake<S: Sharing>(state: *const AtomicU64, mask: u32) -> usize {
     futex::wake_high(state, count, mask, S::FLAG)
 }
 
-#[cfg(not(loom))]
-fn starves_after<P: Preference>() -> Option<Deadline> {
-    Some(Deadline::after(P::STARVES_AFTER))
-}
-#[cfg(loom)]
-fn starves_after<P: Preference>() -> Option<Deadline> {
-    crate::model::scene().starving.then_some(crate::model::SOON)
-}
-
 impl<S: Sharing, P: Preference> Default for RawRwLock<S, P> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<S: Sharing, P: Preference> core::fmt::Debug for RawRwLock<S, P> {
+impl<S: Sharing, P: Preference, C: Counting<Event>> core::fmt::Debug for RawRwLock<S, P, C> {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let (locked, by_writer) = self.holders();
         formatter

@@ -3,11 +3,13 @@
 
 use super::Preference;
 use super::raw::RawRwLock;
+use super::trace::{Acquisition, Event};
 use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
+use crate::mutex::throughput::Counting;
 use crate::mutex::{Unfinished, WaitMode};
 use crate::sharing::Sharing;
 
-impl<S: Sharing, P: Preference> RawRwLock<S, P> {
+impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
     fn as_lock(&self) -> Lock {
         let first = if P::READERS_FIRST {
             Traits::empty()
@@ -25,25 +27,41 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     ) -> Result<(), Unfinished> {
         if ByFeature::IS_ON {
             self.enter_reported::<WRITES>(wait_mode, Site::caller())
+                .map(drop)
         } else {
             self.enter::<WRITES>(wait_mode)
         }
+    }
+
+    /// As [`Self::enter_observed`], without a deadline, and returns how the task entered.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn enter_traced_observed<const WRITES: bool>(&self) -> Acquisition {
+        let entered = if ByFeature::IS_ON {
+            self.enter_reported::<WRITES>(WaitMode::FOREVER, Site::caller())
+        } else {
+            self.enter_traced::<WRITES>(WaitMode::FOREVER)
+        };
+        // Only success ends an endless wait.
+        entered.unwrap_or(Acquisition::FREE)
     }
 
     fn enter_reported<const WRITES: bool>(
         &self,
         wait_mode: WaitMode,
         site: Site,
-    ) -> Result<(), Unfinished> {
+    ) -> Result<Acquisition, Unfinished> {
         let (lock, mode) = (self.as_lock(), Mode::of(WRITES));
-        if !self.try_enter::<WRITES>() {
+        let how = if self.try_enter::<WRITES>() {
+            Acquisition::FREE
+        } else {
             // A deadlock is reported, and then happens, as it would without an observer.
             let _ = ByFeature::wants(lock, mode, wait_mode.deadline().is_some(), site);
-            self.enter::<WRITES>(wait_mode)
-                .inspect_err(|_| ByFeature::gave_up(lock))?;
-        }
+            self.enter_traced::<WRITES>(wait_mode)
+                .inspect_err(|_| ByFeature::gave_up(lock))?
+        };
         ByFeature::taken(lock, mode, How::Locked, site);
-        Ok(())
+        Ok(how)
     }
 
     #[inline(always)]

@@ -57,15 +57,17 @@
 //! wait, either: before each wait a task checks whether it has a seat or the gate itself.
 //!
 //! *Hostile events:* as for the robust mutex: EINTR, exec, fork, signal handlers, PID namespaces.
-//! *Frozen:* layout of [`Robust`]; a line of 64 bytes for the gate and for each seat.
+//! *Frozen:* layout of [`Robust`]; a line of 64 bytes for the gate and for each seat. (Counters, if the lock has any, are
+//! 64 bytes more, between the gate and the seats.)
 //! *Cost, free:* to read, two compare-and-swaps in a cache line that no other reader touches (unless their IDs
 //! select the same seat), and a load of the gate; to write, two compare-and-swaps, and a load of each seat.
 //! *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative twins),
-//! `tests/robust_rwlock.rs`, `tests/kill_rwlock.rs` (kills at each instruction, and storms).
+//! `tests/robust_rwlock.rs`, `tests/rwlock_traced.rs`, `tests/kill_rwlock.rs` (kills at each instruction, and storms).
 //!
 //! [`Robust`]: crate::mutex::Robust
 //! [`Throughput`]: crate::mutex::Throughput
 
+mod account;
 mod acquire;
 mod error;
 #[cfg(all(feature = "foreign", not(loom)))]

@@ -166,6 +166,8 @@ pub enum Fault {
     RwLockHidesVacancy,
     /// A release wakes one kind of waiters only, even if there are none.
     RwLockWakesOneKind,
+    /// A reader takes the ID of the writer inside for a number of readers.
+    RwLockTakesIdForReaders,
     /// A reader of a robust reader/writer lock does not check the gate after it has acquired its seat.
     RobustRwLockChecksOnce,
     /// The reader checks the gate, but the check may overtake the seat.

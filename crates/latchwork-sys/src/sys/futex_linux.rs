@@ -12,6 +12,7 @@
 
 use super::errno::{keeping, last_error};
 use super::futex::{Sharing, Wait};
+use super::slow_paths;
 use super::thread::timespec;
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::time::Deadline;
@@ -52,6 +53,7 @@ pub fn wait_woken(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> (Wait, bool) {
+    slow_paths::sleep();
     let timeout = deadline.map(timespec);
     let mask = core::num::NonZeroU32::MAX;
     let ended = sys::wait_bitset(word, flags(sharing), expected, timeout.as_ref(), mask);
@@ -65,6 +67,7 @@ pub fn wait_for(
     sharing: Sharing,
     time: core::time::Duration,
 ) -> Wait {
+    slow_paths::sleep();
     let time = sys::Timespec {
         tv_sec: time.as_secs() as _,
         tv_nsec: time.subsec_nanos() as _,
@@ -101,6 +104,7 @@ pub(super) unsafe fn call(
 ///
 /// Safe for any address: the kernel uses it as a key, and neither reads nor writes the word.
 pub fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usize {
+    slow_paths::wake();
     // SAFETY: FUTEX_WAKE does not access the memory at `word`.
     let woken = unsafe { call(word, libc::FUTEX_WAKE, sharing, count, 0, ptr::null(), 0) };
     woken.unwrap_or(0)
@@ -131,6 +135,7 @@ pub fn wait_high(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> (Wait, bool) {
+    slow_paths::sleep();
     let operation = libc::FUTEX_WAIT_BITSET | flags(sharing).bits() as libc::c_int;
     let timeout = deadline.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -151,6 +156,7 @@ pub fn wait_high(
 /// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns their number.
 /// Safe for any address, as [`wake`].
 pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing) -> usize {
+    slow_paths::wake();
     let (half, operation) = (high_half(word), libc::FUTEX_WAKE_BITSET);
     // SAFETY: FUTEX_WAKE_BITSET does not access the memory at the address.
     let woken = unsafe { call(half, operation, sharing, count, 0, ptr::null(), mask) };
@@ -169,6 +175,7 @@ pub fn wake_and_requeue(
     target: *const AtomicU32,
     sharing: Sharing,
 ) -> Option<usize> {
+    slow_paths::wake();
     let operation = libc::FUTEX_CMP_REQUEUE;
     // SAFETY: FUTEX_CMP_REQUEUE reads the word, which is an atomic, and does not access the target.
     let moved = unsafe { call(word, operation, sharing, count, u32::MAX, target, expected) };
@@ -183,6 +190,7 @@ pub fn wake_and_requeue(
 /// cannot go to sleep on the old value in between. The store is at least a Release: the kernel's exchange is a
 /// full barrier. After the call the word is not accessed any more.
 pub fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
+    slow_paths::wake();
     // FUTEX_OP_SET 0, and FUTEX_OP_CMP_EQ 0 for a second wake-up, which is not needed.
     let nothing_more = 0;
     let operation = libc::FUTEX_WAKE_OP;
@@ -214,6 +222,7 @@ pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
 
 /// As [`wait_many`]. Also returns whether there was a wake-up on one of the words.
 pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
+    slow_paths::sleep();
     let timeout = deadline.map(timespec);
     let (flags, clock) = (sys::WaitvFlags::empty(), sys::ClockId::Monotonic);
     let ended = sys::waitv(words, flags, timeout.as_ref(), clock);

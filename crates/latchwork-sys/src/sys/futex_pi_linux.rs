@@ -8,6 +8,7 @@
 use super::clock;
 use super::futex::{Sharing, call, flags};
 use super::futex_pi::Pi;
+use super::slow_paths;
 use super::thread::timespec;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::time::Deadline;
@@ -41,6 +42,7 @@ static LACKS_LOCK_PI2: AtomicU32 = AtomicU32::new(0);
 /// owner died while tasks slept. A signal handler does not end the sleep. The call is a full barrier if the
 /// kernel changed the word.
 pub fn lock_pi(word: &AtomicU32, sharing: Sharing, deadline: Option<Deadline>) -> Pi {
+    slow_paths::inheriting();
     let flags = flags(sharing);
     let Some(deadline) = deadline else {
         return outcome(sys::lock_pi(word, flags, None));
@@ -70,6 +72,7 @@ fn lock_pi_by_the_wall_clock(word: &AtomicU32, flags: sys::Flags, deadline: Dead
 
 /// As [`lock_pi`], but without sleeping: [`Pi::Again`] if another task owns the word.
 pub fn trylock_pi(word: &AtomicU32, sharing: Sharing) -> Pi {
+    slow_paths::inheriting();
     match sys::trylock_pi(word, flags(sharing)) {
         Ok(false) => Pi::Again,
         result => outcome(result),
@@ -85,6 +88,7 @@ pub fn trylock_pi(word: &AtomicU32, sharing: Sharing) -> Pi {
 /// # Safety
 /// `word` is the address of an atomic that the calling task owns until the kernel has passed it on.
 pub unsafe fn unlock_pi(word: *const AtomicU32, sharing: Sharing) -> Pi {
+    slow_paths::inheriting();
     let operation = libc::FUTEX_UNLOCK_PI;
     // A pointer and not a reference, since the next owner may free the word before this returns.
     // SAFETY: by the caller's contract.
@@ -149,6 +153,7 @@ pub fn wait_requeue_pi(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> Pi {
+    slow_paths::inheriting();
     let deadline = deadline.map(timespec);
     let flags = flags(sharing);
     requeued(sys::wait_requeue_pi(
@@ -175,6 +180,7 @@ pub unsafe fn cmp_requeue_pi(
     others: u32,
     sharing: Sharing,
 ) -> Result<usize, Pi> {
+    slow_paths::inheriting();
     let operation = libc::FUTEX_CMP_REQUEUE_PI;
     // SAFETY: by the caller's contract.
     match unsafe { call(word, operation, sharing, 1, others, target, expected) } {

@@ -1,7 +1,9 @@
 //! The calling thread and process, as the kernel identifies them.
 #![allow(unsafe_code)]
 
+use super::each_thread::each_thread;
 use crate::time::Deadline;
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags};
@@ -10,6 +12,21 @@ use rustix::thread::{ClockId, Timespec};
 /// The calling thread's ID in its own PID namespace.
 pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_pid().cast_unsigned()
+}
+
+each_thread! {
+    static REMEMBERED_ID: Cell<u32> = Cell::new(0);
+}
+
+/// As [`thread_id`], without a system call after the first one, for guesses: in the child of a fork it may be the ID of the
+/// parent's thread.
+pub fn remembered_id() -> u32 {
+    REMEMBERED_ID.with(|id| {
+        if id.get() == 0 {
+            id.set(thread_id());
+        }
+        id.get()
+    })
 }
 
 /// The calling thread's `pthread_t`.

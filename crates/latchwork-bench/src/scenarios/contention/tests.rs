@@ -10,13 +10,21 @@ fn a_sample_has_longs_columns() {
         in_window,
         operations: 1000,
         sleeps: 1,
+        slow_paths: SlowPaths {
+            acquisitions: 40,
+            sleeps: 30,
+            wakes: 20,
+            inheriting: 10,
+        },
     };
-    let sample = Counted {
+    let counted = Counted {
         window: Duration::from_millis(500),
         cpu: Some(Duration::from_millis(800)),
         tasks: vec![of(100), of(300)],
-    }
-    .sample();
+    };
+    let slow = counted.slow_paths().map(|(_, count)| count);
+    assert_eq!(slow, [40.0, 30.0, 20.0, 10.0]);
+    let sample = counted.sample();
     assert_eq!(sample.figure, 800.0);
     let extra = |wanted| {
         let mut extra = sample.extra.iter();

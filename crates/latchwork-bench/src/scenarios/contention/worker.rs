@@ -115,6 +115,9 @@ impl WaitTimer for Stopwatch<'_> {
 
 /// What all tasks do under a lock.
 pub(crate) trait Turn: Sync {
+    /// Whether the lock is Latchwork's.
+    const OURS: bool = false;
+
     /// Checks, in each task, whether it can take turns.
     fn begin(&self) -> io::Result<()> {
         Ok(())

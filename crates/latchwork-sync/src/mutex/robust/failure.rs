@@ -139,16 +139,16 @@ macro_rules! lock_error {
 }
 pub(crate) use lock_error;
 
-/// Implements all but the definition of `OwnerDied<'a, T, $parameter>`, whose field `guard` is a `ManuallyDrop` of the
+/// Implements all but the definition of `OwnerDied<'a, T, $parameters>`, whose field `guard` is a `ManuallyDrop` of the
 /// `$guard` with the field `$lock`.
 macro_rules! methods_of_owner_died {
-    ({$($bounds:tt)*} $parameter:ident, $guard:ident, $lock:ident) => {
-        impl<'a, T: ?Sized, $($bounds)*> OwnerDied<'a, T, $parameter> {
-            pub(super) fn new(guard: $guard<'a, T, $parameter>) -> Self {
+    ({$($bounds:tt)*} {$($parameters:tt)*} $guard:ident, $lock:ident) => {
+        impl<'a, T: ?Sized, $($bounds)*> OwnerDied<'a, T, $($parameters)*> {
+            pub(super) fn new(guard: $guard<'a, T, $($parameters)*>) -> Self {
                 Self { guard: ManuallyDrop::new(guard) }
             }
 
-            fn into_guard(self) -> $guard<'a, T, $parameter> {
+            fn into_guard(self) -> $guard<'a, T, $($parameters)*> {
                 // In the child of a fork the guard belongs to the parent: this aborts there.
                 owner_of_guard(self.guard.owner);
                 let mut this = ManuallyDrop::new(self);
@@ -170,12 +170,12 @@ macro_rules! methods_of_owner_died {
             ///
             /// # Safety
             /// The data is a valid value of `T`, although its last owner stopped between two instructions.
-            pub unsafe fn make_consistent_unchecked(self) -> $guard<'a, T, $parameter> {
+            pub unsafe fn make_consistent_unchecked(self) -> $guard<'a, T, $($parameters)*> {
                 self.into_guard()
             }
         }
 
-        impl<'a, T, $($bounds)*> OwnerDied<'a, T, $parameter> {
+        impl<'a, T, $($bounds)*> OwnerDied<'a, T, $($parameters)*> {
             /// The data as memory that may or may not hold a value.
             pub fn as_uninit(&self) -> &MaybeUninit<T> {
                 // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
@@ -194,7 +194,7 @@ macro_rules! methods_of_owner_died {
             }
 
             /// Writes a new value in place of the torn one, which is not dropped, and returns an ordinary guard.
-            pub fn replace(self, value: T) -> $guard<'a, T, $parameter> {
+            pub fn replace(self, value: T) -> $guard<'a, T, $($parameters)*> {
                 owner_of_guard(self.guard.owner);
                 let place = self.guard.$lock.data.get();
                 // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not
@@ -204,7 +204,7 @@ macro_rules! methods_of_owner_died {
             }
         }
 
-        impl<'a, T: ?Sized + TornSafe, $($bounds)*> OwnerDied<'a, T, $parameter> {
+        impl<'a, T: ?Sized + TornSafe, $($bounds)*> OwnerDied<'a, T, $($parameters)*> {
             #[doc = concat!("The data, pinned, for a repair before [`Self::make_consistent`]: see [`", stringify!($guard), "::as_mut`].")]
             pub fn as_mut(&mut self) -> Pin<&mut T>
             where
@@ -222,31 +222,31 @@ macro_rules! methods_of_owner_died {
             }
 
             /// Declares the data repaired, and returns an ordinary guard.
-            pub fn make_consistent(self) -> $guard<'a, T, $parameter> {
+            pub fn make_consistent(self) -> $guard<'a, T, $($parameters)*> {
                 self.into_guard()
             }
         }
 
-        impl<T: ?Sized + TornSafe, $($bounds)*> Deref for OwnerDied<'_, T, $parameter> {
+        impl<T: ?Sized + TornSafe, $($bounds)*> Deref for OwnerDied<'_, T, $($parameters)*> {
             type Target = T;
             fn deref(&self) -> &T {
                 &self.guard
             }
         }
 
-        impl<T: ?Sized + TornSafe + Unpin, $($bounds)*> DerefMut for OwnerDied<'_, T, $parameter> {
+        impl<T: ?Sized + TornSafe + Unpin, $($bounds)*> DerefMut for OwnerDied<'_, T, $($parameters)*> {
             fn deref_mut(&mut self) -> &mut T {
                 &mut self.guard
             }
         }
 
-        impl<T: ?Sized, $($bounds)*> fmt::Debug for OwnerDied<'_, T, $parameter> {
+        impl<T: ?Sized, $($bounds)*> fmt::Debug for OwnerDied<'_, T, $($parameters)*> {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("OwnerDied")
             }
         }
 
-        impl<T: ?Sized, $($bounds)*> Drop for OwnerDied<'_, T, $parameter> {
+        impl<T: ?Sized, $($bounds)*> Drop for OwnerDied<'_, T, $($parameters)*> {
             fn drop(&mut self) {
                 owner_of_guard(self.guard.owner);
                 self.guard.report_releasing();

@@ -350,4 +350,4 @@ pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
 }
 
-methods_of_owner_died!({P: RobustProtocol} P, RobustGuard, mutex);
+methods_of_owner_died!({P: RobustProtocol} {P} RobustGuard, mutex);

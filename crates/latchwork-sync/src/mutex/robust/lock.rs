@@ -10,6 +10,7 @@ use crate::mutex::throughput::{Counting, Event, Tally};
 use crate::mutex::{DataState, OWNER_DIED, TID_MASK, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::sys::robust_list::{AtEnd, Head, Node};
+use crate::sys::slow_paths;
 use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
@@ -175,16 +176,18 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// [`Self::acquire_slowly`], unless the calling task holds as many locks as it may.
+    /// As [`Self::acquire_in_budget_by`], by `P::take`.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
+    #[cfg(any(loom, feature = "foreign"))]
     pub(crate) unsafe fn acquire_in_budget(&self, wait_mode: WaitMode) -> Taken<P::Fault> {
         // SAFETY: the same contract.
         unsafe { self.acquire_in_budget_by(wait_mode, P::take) }
     }
 
-    /// As [`Self::acquire_in_budget`]; `take` is `P::take`, or does what that does and more.
+    /// [`Self::acquire_slowly`], unless the calling task holds as many locks as it may; `take` is `P::take`, or does what
+    /// that does and more.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
@@ -212,6 +215,9 @@ impl<P: RobustProtocol> Robust<P> {
     /// As for [`Self::lock_raw`].
     #[cold]
     unsafe fn acquire_slowly(&self, wait_mode: WaitMode, take: impl Take<P>) -> Taken<P::Fault> {
+        if !wait_mode.is_try() {
+            slow_paths::acquisition();
+        }
         let me = Me::get().map_err(RawError::Unavailable)?;
         P::enter(&self.node, wait_mode)?;
         // SAFETY: the list is used in this call alone; the lock stays where it is, by the contract.

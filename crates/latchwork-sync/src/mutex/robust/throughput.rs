@@ -167,8 +167,14 @@ impl<S: Sharing, C: Tally> Robust<Throughput<S, C>> {
     #[cfg(not(loom))]
     #[must_use]
     pub const fn hand_off_after(mut self, threshold: Option<core::time::Duration>) -> Self {
-        self.node.setting = stored_threshold(threshold);
+        self.set_hand_off(threshold);
         self
+    }
+
+    /// As [`Self::hand_off_after`], in place.
+    #[cfg(not(loom))]
+    pub(crate) const fn set_hand_off(&mut self, threshold: Option<core::time::Duration>) {
+        self.node.setting = stored_threshold(threshold);
     }
 
     /// Releases a lock with whole data, and returns what that did for the waiters.
@@ -260,28 +266,41 @@ impl<T: ?Sized, S: Sharing, C: Tally> RobustGuard<'_, T, Throughput<S, C>> {
     }
 }
 
-/// Without guards, for C.
-#[cfg(all(feature = "foreign", not(loom)))]
+/// Without guards: for C, and for the gate of a reader/writer lock.
+#[cfg(not(loom))]
 impl<S: Sharing, C: Tally> Robust<Throughput<S, C>> {
-    /// As [`Self::acquire_in_budget`], and returns how the lock was taken, if it was.
+    /// As [`Self::lock_raw`] within the budget and without a time limit; also returns how the lock was taken, if it was.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
+    #[cfg(feature = "foreign")]
     pub(crate) unsafe fn acquire_traced(
         &self,
+    ) -> (super::ops::Taken<core::convert::Infallible>, Acquisition) {
+        // SAFETY: the same contract.
+        unsafe {
+            match self.acquire_free() {
+                Some(_) => (Ok(super::Acquired::Clean), Acquisition::FREE),
+                None => self.acquire_slowly_traced(WaitMode::FOREVER),
+            }
+        }
+    }
+
+    /// As [`Self::acquire_in_budget_by`], and returns how the lock was taken, if it was.
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    pub(crate) unsafe fn acquire_slowly_traced(
+        &self,
+        wait_mode: WaitMode,
     ) -> (super::ops::Taken<core::convert::Infallible>, Acquisition) {
         let mut acquisition = Acquisition::FREE;
         // SAFETY: the same contract.
         let taken = unsafe {
-            match self.acquire_free() {
-                Some(_) => Ok(super::Acquired::Clean),
-                None => {
-                    self.acquire_in_budget_by(WaitMode::FOREVER, |node, counts, me, wait_mode| {
-                        acquisition = take_traced(node, counts, me, wait_mode)?;
-                        Ok(())
-                    })
-                }
-            }
+            self.acquire_in_budget_by(wait_mode, |node, counts, me, wait_mode| {
+                acquisition = take_traced(node, counts, me, wait_mode)?;
+                Ok(())
+            })
         };
         (taken, acquisition)
     }
@@ -299,5 +318,14 @@ impl<S: Sharing, C: Tally> Robust<Throughput<S, C>> {
                 self.release_unclean_traced(|| self.release_not_recoverable())
             }
         }
+    }
+
+    /// As [`Self::unlock_inconsistent`], and returns what that did for the waiters.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_inconsistent`].
+    pub(crate) unsafe fn unlock_inconsistent_traced(&self) -> Released {
+        // SAFETY: the same contract.
+        self.release_unclean_traced(|| unsafe { self.unlock_inconsistent() })
     }
 }

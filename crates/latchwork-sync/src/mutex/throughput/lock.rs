@@ -15,6 +15,7 @@ use crate::mutex::{
     Interruptible, Mutex, MutexGuard, RawLock, TID_MASK, Unfinished, WaitMode, constructors, report,
 };
 use crate::sharing::{Private, Sharing};
+use crate::sys::slow_paths;
 use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
@@ -160,6 +161,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
                 return Ok(Acquisition::FREE);
             }
         }
+        slow_paths::acquisition();
         self.words().lock(me, wait_mode)
     }
 

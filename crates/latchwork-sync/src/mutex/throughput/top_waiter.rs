@@ -1,9 +1,7 @@
 //! The top waiter of a throughput lock: it polls while the owner runs, sleeps, and requests the hand-off. The argument
 //! is in [the parent](super).
 //!
-//! *Does the owner run?* Its CPU clock is read twice, for 280 ns each time: a thread whose clock has not advanced does
-//! not run. The clock can be read within the thread's process only. Another method for threads of other processes (for
-//! instance a word that the owner itself writes) would go into [`OwnerMonitor::check`], and no caller would change.
+//! *Does the owner run?* The waiter's [`OwnerMonitor`] knows, if owner and waiter are of one process.
 
 use super::dead_owner::report_if_dead;
 use super::trace::{Counting, Entry, Event, Foreign};
@@ -11,10 +9,8 @@ use super::words::{DEFAULT, NEVER, Polls, Words, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
 use crate::mutex::wait_mode::{Ended, Nap, is_over, sleep};
-use crate::mutex::{OWNER_DIED, TID_MASK, Unfinished, WAITERS, WaitMode};
+use crate::mutex::{OWNER_DIED, OwnerMonitor, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
-#[cfg(not(loom))]
-use crate::sys::running;
 #[cfg(not(loom))]
 use crate::time::Deadline;
 #[cfg(loom)]
@@ -134,6 +130,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             spin_hint();
         }
         let mut monitor = OwnerMonitor::default();
+        let mut unknown = 0;
         let learned = self.counts.foreign();
         let sleeps_at_once = learned.is_some_and(Foreign::sleeps_at_once);
         let polls = self.polls(core::ptr::from_ref(self.gate.0).addr(), TOP_WAITER);
@@ -153,7 +150,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             }
             made += round;
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-            let goes_on = !sleeps_at_once && !polls.are_spent() && monitor.check(owner);
+            let goes_on = !sleeps_at_once
+                && !polls.are_spent()
+                && monitor.has_run(owner).unwrap_or_else(|| {
+                    unknown += 1;
+                    unknown < CHECKS_IF_UNKNOWN
+                });
             // If the deadline has passed, the sleep that follows reports it.
             if !goes_on || timing.has_polled_enough() || is_over(wait_mode.deadline()) {
                 if let Polls::OfThread(budget) = polls {
@@ -301,28 +303,3 @@ impl Timing {
 /// Checks of an owner of which it is unknown whether it runs, before the top waiter sleeps: as many polls as a
 /// newcomer's.
 const CHECKS_IF_UNKNOWN: u32 = 2;
-
-/// The owner and its CPU clock, as of the latest check, and how many checks could not read the clock.
-#[derive(Default)]
-pub(super) struct OwnerMonitor {
-    seen: (u32, u64),
-    unknown: u32,
-}
-
-impl OwnerMonitor {
-    /// Whether to go on polling: the owner `tid` has had a processor since the check before, or that is unknown. The
-    /// first check of an owner answers "yes": only a second reading of its clock shows whether the clock advances. (In
-    /// a model waiters do not poll for an owner that runs.)
-    #[cfg_attr(loom, expect(unused_variables))]
-    pub(super) fn check(&mut self, tid: u32) -> bool {
-        #[cfg(loom)]
-        return false;
-        #[cfg(not(loom))]
-        if let Some(time) = running::cpu_time(tid) {
-            core::mem::replace(&mut self.seen, (tid, time)) != (tid, time)
-        } else {
-            self.unknown += 1;
-            self.unknown < CHECKS_IF_UNKNOWN
-        }
-    }
-}

@@ -1,8 +1,11 @@
-//! What a lock call reports of itself: how it took the lock and, if wanted, how often each event happened.
+//! What a lock call reports of itself: how it took the lock and, if wanted, how often each event happened. (Reader/writer
+//! locks have events of their own, and count them by the same types: `rwlock/trace.rs`.)
 
 #[cfg(not(loom))]
 use crate::atomic::AtomicU64;
 use crate::atomic::{AtomicU32, Ordering};
+#[cfg(not(loom))]
+use core::marker::PhantomData;
 
 /// How a task got a [`Throughput`](super::Throughput) lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,19 +70,36 @@ pub enum Event {
     GivenUp,
 }
 
+/// The events that one kind of lock counts.
+#[doc(hidden)]
+pub trait Countable: 'static {
+    /// The event's counter, below 8.
+    fn index(self) -> usize;
+}
+
+impl Countable for Event {
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
 }
 
-/// Whether a lock counts: [`Uncounted`] or [`Counters`].
-pub trait Counting: sealed::Sealed + Send + Sync + 'static {
+/// Whether a lock counts the events `E`: [`Uncounted`] or [`Counters`].
+pub trait Counting<E = Event>: sealed::Sealed + Send + Sync + 'static {
     /// Whether [`Self::foreign`] returns anything.
     #[doc(hidden)]
     const FOREIGN: bool = false;
 
+    /// Whether [`Self::count`] does anything.
+    #[doc(hidden)]
+    const COUNTS: bool = false;
+
     /// Counts one event.
     #[doc(hidden)]
-    fn count(&self, event: Event);
+    fn count(&self, event: E);
 
     /// What the lock has learned, if it stands in for one of another library's.
     #[doc(hidden)]
@@ -91,17 +111,17 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
 
 /// Counters of a robust lock: [`Uncounted`] or [`Counters`].
 #[doc(hidden)]
-pub trait Tally: Counting {
+pub trait Tally<E = Event>: Counting<E> {
     /// No event has happened.
     const NEW: Self;
 }
 
-impl Tally for Uncounted {
+impl<E> Tally<E> for Uncounted {
     const NEW: Self = Self;
 }
 
 #[cfg(not(loom))]
-impl Tally for Counters {
+impl<E: Countable> Tally<E> for Counters<E> {
     #[allow(
         clippy::declare_interior_mutable_const,
         reason = "each use is a new value, as of a constructor"
@@ -114,9 +134,9 @@ impl Tally for Counters {
 pub struct Uncounted;
 
 impl sealed::Sealed for Uncounted {}
-impl Counting for Uncounted {
+impl<E> Counting<E> for Uncounted {
     #[inline(always)]
-    fn count(&self, _: Event) {}
+    fn count(&self, _: E) {}
 }
 
 /// For a lock that stands in for one of another library's. Its owner may lock it again, and then waits; another task
@@ -192,33 +212,36 @@ impl Counting for Foreign {
     }
 }
 
-/// Counters inside the lock, for a table like that of the Linux patches that brought such locks. Each slow path then
-/// writes to them; a lock call that finds the lock free costs nothing more.
+/// Counters inside the lock, for a table like that of the Linux patches that brought throughput locks. Each slow path
+/// then writes to them; a lock call that finds the lock free costs nothing more. `E` says which events: those of a
+/// throughput mutex, or those of a [reader/writer lock](crate::rwlock::Event).
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(C)]
-pub struct Counters([AtomicU64; 8]);
+pub struct Counters<E = Event>([AtomicU64; 8], PhantomData<fn(E)>);
 
 #[cfg(not(loom))]
-impl Counters {
-    pub(super) const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; 8])
+impl<E: Countable> Counters<E> {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 8], PhantomData)
     }
 
     /// How often the event has happened so far.
     #[must_use]
-    pub fn of(&self, event: Event) -> u64 {
+    pub fn of(&self, event: E) -> u64 {
         // Relaxed: the answer may be stale before it arrives.
-        self.0[event as usize].load(Ordering::Relaxed)
+        self.0[event.index()].load(Ordering::Relaxed)
     }
 }
 
 #[cfg(not(loom))]
-impl sealed::Sealed for Counters {}
+impl<E> sealed::Sealed for Counters<E> {}
 #[cfg(not(loom))]
-impl Counting for Counters {
-    fn count(&self, event: Event) {
+impl<E: Countable> Counting<E> for Counters<E> {
+    const COUNTS: bool = true;
+
+    fn count(&self, event: E) {
         // Relaxed: only a number; no other memory depends on it.
-        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.0[event.index()].fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -8,6 +8,8 @@ mod tests;
 
 pub(super) const ONE_READER: u64 = 1;
 pub(super) const READERS: u64 = 0xff_ffff;
+/// The same bits while a writer is inside: its ID, or 0.
+const ID: u64 = READERS;
 pub(super) const ONE_STARVING: u64 = 1 << 24;
 pub(super) const STARVING: u64 = 0x3f << 24;
 pub(super) const OPEN: u64 = 1 << 30;
@@ -37,12 +39,15 @@ pub(super) struct Waiter {
     pub(super) counted: u64,
     /// It has been woken. A woken group of readers enters even if writers wait.
     pub(super) called: bool,
+    /// Its thread ID, if it is a writer; 0: it leaves none in the word.
+    pub(super) id: u32,
 }
 
 impl Waiter {
     pub(super) const NEWCOMER: Self = Self {
         counted: 0,
         called: false,
+        id: 0,
     };
 
     pub(super) fn starves(self) -> bool {
@@ -69,6 +74,21 @@ impl State {
         self.0 == 0 || self.has(OPEN)
     }
 
+    /// Whether readers are inside.
+    fn has_readers(self) -> bool {
+        self.has(READERS) && unless_fault!(RwLockTakesIdForReaders, !self.has(WRITER), true)
+    }
+
+    /// The writer inside, by its thread ID, if it has left that.
+    pub(super) fn writer(self) -> Option<u32> {
+        (self.has(WRITER) && self.has(ID)).then_some((self.0 & ID) as u32)
+    }
+
+    /// Whether the word counts no other task than this waiter, and nobody has asked for a wake-up.
+    pub(super) fn counts_only(self, waiter: Waiter) -> bool {
+        self.0 & !(WRITER | READERS) == waiter.counted
+    }
+
     /// Whether a waiter may enter now.
     pub(super) fn admits<P: Preference, const WRITES: bool>(self, waiter: Waiter) -> bool {
         let free = self.is_free();
@@ -80,7 +100,7 @@ impl State {
             } else {
                 STARVING | WAITING
             };
-            (free || self.has(READERS))
+            (free || self.has_readers())
                 && (waiter.called
                     || !self.has(gives_way)
                     || waiter.starves() && (free || !self.has(WAITING)))
@@ -96,7 +116,7 @@ impl State {
             } else {
                 state
             };
-            Self(state.0 | WRITER)
+            Self(state.0 | WRITER | u64::from(waiter.id) & ID)
         } else {
             if state.0 & READERS == READERS {
                 too_many();
@@ -149,22 +169,25 @@ impl State {
 
     /// The state after the writer inside has become a reader.
     pub(super) fn downgraded(self) -> Self {
-        Self(self.0 - WRITER + ONE_READER)
+        Self((self.0 & !(WRITER | ID)) + ONE_READER)
     }
 
     /// The state after a call for the readers that may join those inside, if there are any. The call wakes all
     /// readers, since one bit stands for all; a reader that may not enter sleeps again.
     pub(super) fn with_readers_called<P: Preference>(self) -> Option<Self> {
         let counted = if self.has(STARVING) { ONE_STARVING } else { 0 };
-        let called = false;
-        let joins = self.admits::<P, false>(Waiter { counted, called });
+        let joins = self.admits::<P, false>(Waiter {
+            counted,
+            ..Waiter::NEWCOMER
+        });
         (joins && self.has(CALL_READERS)).then_some(Self(self.0 & !CALL_READERS))
     }
 
     /// The state after a release, and the groups that it wakes: one writer, or all readers, of the first group;
     /// if that has no sleeper, of the second one.
     pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, [u32; 2]) {
-        let rest = self.0 & !WRITER;
+        // No reader is inside: the bits are those of the writer.
+        let rest = self.0 & !(WRITER | ID);
         if rest == 0 {
             return (Self(0), [NO_GROUP; 2]);
         }

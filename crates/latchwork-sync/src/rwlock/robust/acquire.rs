@@ -6,31 +6,55 @@ use super::guard::{RobustReadGuard, RobustWriteGuard, my_id};
 use super::lock::RobustRwLock;
 use super::owner_died::OwnerDied;
 use super::raw::Entered;
+use crate::mutex::throughput::Counting;
 use crate::mutex::{Acquired, Pinned, Unpinned, WaitMode, methods_of_unpinned};
+use crate::rwlock::trace::{Acquisition, Event};
 use crate::task;
 use crate::time::Deadline;
 use crate::torn_safe;
 use core::ops::Deref;
 use core::pin::Pin;
 
-type ReadResult<'a, T, const READERS: usize> =
-    Result<RobustReadGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
-type WriteResult<'a, T, const READERS: usize> =
-    Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
+type ReadResult<'a, T, const READERS: usize, C> =
+    Result<RobustReadGuard<'a, T, READERS, C>, LockError<'a, T, READERS, C>>;
+type WriteResult<'a, T, const READERS: usize, C> =
+    Result<RobustWriteGuard<'a, T, READERS, C>, LockError<'a, T, READERS, C>>;
+/// A guard, and how the task entered.
+type Traced<'a, G, T, const READERS: usize, C> =
+    Result<(G, Acquisition), LockError<'a, T, READERS, C>>;
 
-/// The five calls that acquire a lock to read, or to write.
+/// The six calls that acquire a lock to read, or to write.
 macro_rules! robust_calls {
     (
-        $Result:ident $with:ident $to:literal, while $sleeps:literal:
-        $enter:ident $try_enter:ident $enter_until:ident $enter_for:ident $enter_interruptible:ident
+        $Result:ident $Guard:ident $with:ident $with_trace:ident $to:literal, while $sleeps:literal:
+        $enter:ident $enter_traced:ident $try_enter:ident $enter_until:ident $enter_for:ident $enter_interruptible:ident
     ) => {
         #[doc = concat!("Acquires the lock to ", $to, ". Sleeps while ", $sleeps, ".")]
         ///
         /// # Errors
         /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
         #[inline]
-        pub fn $enter(self: Pin<&Self>) -> $Result<'_, T, READERS> {
+        pub fn $enter(self: Pin<&Self>) -> $Result<'_, T, READERS, C> {
             self.$with(WaitMode::FOREVER)
+        }
+
+        #[doc = concat!("Acquires the lock to ", $to, ", as [`Self::", stringify!($enter), "`], and returns how the task entered.")]
+        ///
+        /// ```
+        /// use core::pin::pin;
+        /// use latchwork::rwlock::{Entry, RobustRwLock};
+        ///
+        /// let table = pin!(RobustRwLock::<_>::new(1));
+        #[doc = concat!("let (held, how) = table.as_ref().", stringify!($enter_traced), "()?;")]
+        /// assert_eq!((*held, how.entry, how.sleeps), (1, Entry::Free, 0));
+        /// # drop(held);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        ///
+        /// # Errors
+        #[doc = concat!("As of [`Self::", stringify!($enter), "`]. A lock that is taken from a dead writer comes without the account.")]
+        pub fn $enter_traced(self: Pin<&Self>) -> Traced<'_, $Guard<'_, T, READERS, C>, T, READERS, C> {
+            self.$with_trace(WaitMode::FOREVER)
         }
 
         #[doc = concat!("Acquires the lock to ", $to, ", if that is possible at this moment.")]
@@ -38,7 +62,7 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
         #[inline]
-        pub fn $try_enter(self: Pin<&Self>) -> $Result<'_, T, READERS> {
+        pub fn $try_enter(self: Pin<&Self>) -> $Result<'_, T, READERS, C> {
             self.$with(WaitMode::TRY)
         }
 
@@ -47,7 +71,7 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
         #[inline]
-        pub fn $enter_until(self: Pin<&Self>, deadline: Deadline) -> $Result<'_, T, READERS> {
+        pub fn $enter_until(self: Pin<&Self>, deadline: Deadline) -> $Result<'_, T, READERS, C> {
             self.$with(WaitMode::until(Some(deadline)))
         }
 
@@ -56,7 +80,7 @@ macro_rules! robust_calls {
         /// # Errors
         #[doc = concat!("As for [`Self::", stringify!($enter_until), "`].")]
         #[cfg(not(loom))]
-        pub fn $enter_for(self: Pin<&Self>, timeout: core::time::Duration) -> $Result<'_, T, READERS> {
+        pub fn $enter_for(self: Pin<&Self>, timeout: core::time::Duration) -> $Result<'_, T, READERS, C> {
             self.$enter_until(Deadline::after(timeout))
         }
 
@@ -67,20 +91,21 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `WouldBlock` does not occur.
         #[inline]
-        pub fn $enter_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> $Result<'_, T, READERS> {
+        pub fn $enter_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> $Result<'_, T, READERS, C> {
             self.$with(WaitMode::interruptible(deadline))
         }
     };
 }
 
-impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READERS, C> {
     robust_calls!(
-        ReadResult read_with "read", while "a living writer holds it or waits for it, and while all seats are taken":
-        read try_read read_until read_for read_interruptible
+        ReadResult RobustReadGuard read_with read_with_trace "read",
+        while "a living writer holds it or waits for it, and while all seats are taken":
+        read read_traced try_read read_until read_for read_interruptible
     );
     robust_calls!(
-        WriteResult write_with "write", while "another living task holds it":
-        write try_write write_until write_for write_interruptible
+        WriteResult RobustWriteGuard write_with write_with_trace "write", while "another living task holds it":
+        write write_traced try_write write_until write_for write_interruptible
     );
 
     /// Makes a lock whose writer died, or that was given up, usable again with new data; torn data is not
@@ -104,7 +129,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     }
 
     #[inline(always)]
-    fn read_with(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS> {
+    fn read_with(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS, C> {
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw.read_free() } {
             Some((seat, owner)) => Ok(RobustReadGuard::new(self.get_ref(), seat, owner)),
@@ -114,17 +139,41 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
 
     #[cold]
     #[inline(never)]
-    fn read_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS> {
+    fn read_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS, C> {
+        self.read_slowly_with_trace(wait_mode)
+            .map(|(guard, _)| guard)
+    }
+
+    fn read_with_trace(
+        self: Pin<&Self>,
+        wait_mode: WaitMode,
+    ) -> Traced<'_, RobustReadGuard<'_, T, READERS, C>, T, READERS, C> {
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+        match unsafe { self.raw.read_free() } {
+            Some((seat, owner)) => {
+                let guard = RobustReadGuard::new(self.get_ref(), seat, owner);
+                Ok((guard, Acquisition::FREE))
+            }
+            None => self.read_slowly_with_trace(wait_mode),
+        }
+    }
+
+    fn read_slowly_with_trace(
+        self: Pin<&Self>,
+        wait_mode: WaitMode,
+    ) -> Traced<'_, RobustReadGuard<'_, T, READERS, C>, T, READERS, C> {
         let lock = self.get_ref();
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.read(wait_mode) } {
-            Ok(Entered::Reading(seat)) => Ok(RobustReadGuard::new(lock, seat, my_id())),
-            Ok(Entered::Torn) => Err(lock.owner_died()),
+            Ok((Entered::Reading(seat), how)) => {
+                Ok((RobustReadGuard::new(lock, seat, my_id()), how))
+            }
+            Ok((Entered::Torn, _)) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn write_with(self: Pin<&Self>, wait_mode: WaitMode) -> WriteResult<'_, T, READERS> {
+    fn write_with(self: Pin<&Self>, wait_mode: WaitMode) -> WriteResult<'_, T, READERS, C> {
         let lock = self.get_ref();
         // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write(wait_mode) } {
@@ -134,8 +183,21 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         }
     }
 
+    fn write_with_trace(
+        self: Pin<&Self>,
+        wait_mode: WaitMode,
+    ) -> Traced<'_, RobustWriteGuard<'_, T, READERS, C>, T, READERS, C> {
+        let lock = self.get_ref();
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+        match unsafe { lock.raw.write_traced(wait_mode) } {
+            Ok((Acquired::Clean, how)) => Ok((RobustWriteGuard::new(lock), how)),
+            Ok((Acquired::OwnerDied, _)) => Err(lock.owner_died()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The error for a lock that the calling task holds to write.
-    fn owner_died(&self) -> LockError<'_, T, READERS> {
+    fn owner_died(&self) -> LockError<'_, T, READERS, C> {
         task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
         LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self)))
     }
@@ -143,29 +205,29 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
 
 /// The compiler's message for a lock that is used through a plain reference: see [`Pinned`].
 #[allow(clippy::missing_errors_doc)]
-impl<'a, T: ?Sized, const READERS: usize> Unpinned<RobustRwLock<T, READERS>>
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> Unpinned<RobustRwLock<T, READERS, C>>
 where
     T: 'a,
 {
     methods_of_unpinned! {
-        read() -> ReadResult<'a, T, READERS>;
-        try_read() -> ReadResult<'a, T, READERS>;
-        read_until(deadline: Deadline) -> ReadResult<'a, T, READERS>;
-        write() -> WriteResult<'a, T, READERS>;
-        try_write() -> WriteResult<'a, T, READERS>;
-        write_until(deadline: Deadline) -> WriteResult<'a, T, READERS>;
-        read_interruptible(deadline: Option<Deadline>) -> ReadResult<'a, T, READERS>;
-        write_interruptible(deadline: Option<Deadline>) -> WriteResult<'a, T, READERS>;
+        read() -> ReadResult<'a, T, READERS, C>;
+        try_read() -> ReadResult<'a, T, READERS, C>;
+        read_until(deadline: Deadline) -> ReadResult<'a, T, READERS, C>;
+        write() -> WriteResult<'a, T, READERS, C>;
+        try_write() -> WriteResult<'a, T, READERS, C>;
+        write_until(deadline: Deadline) -> WriteResult<'a, T, READERS, C>;
+        read_interruptible(deadline: Option<Deadline>) -> ReadResult<'a, T, READERS, C>;
+        write_interruptible(deadline: Option<Deadline>) -> WriteResult<'a, T, READERS, C>;
         #[cfg(not(loom))]
-        read_for(timeout: core::time::Duration) -> ReadResult<'a, T, READERS>;
+        read_for(timeout: core::time::Duration) -> ReadResult<'a, T, READERS, C>;
         #[cfg(not(loom))]
-        write_for(timeout: core::time::Duration) -> WriteResult<'a, T, READERS>;
+        write_for(timeout: core::time::Duration) -> WriteResult<'a, T, READERS, C>;
     }
 }
 
 /// Not for use: see [`Pinned`].
 #[doc(hidden)]
-impl<T: ?Sized, const READERS: usize> Deref for RobustRwLock<T, READERS> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Deref for RobustRwLock<T, READERS, C> {
     type Target = Unpinned<Self>;
     fn deref(&self) -> &Unpinned<Self> {
         Unpinned::of(self)

@@ -1,7 +1,9 @@
 //! Why a robust reader/writer lock was not acquired.
 
 use super::owner_died::OwnerDied;
+use crate::mutex::throughput::{Counting, Uncounted};
 use crate::mutex::{LockFailure, RawError, lock_error};
+use crate::rwlock::trace::Event;
 use crate::task::TaskError;
 use core::convert::Infallible;
 use core::error::Error;
@@ -11,10 +13,10 @@ use core::fmt;
 ///
 /// The error may hold the lock. Converted by `?` to a [`LockFailure`] or a `Box<dyn Error>`, it does not.
 #[non_exhaustive]
-pub enum LockError<'a, T: ?Sized, const READERS: usize = 16> {
+pub enum LockError<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted> {
     /// A writer died, or panicked, inside. The lock is held *to write*, even if the call was to read: repair
     /// the data and call [`OwnerDied::make_consistent`], or drop the guard to give the lock up for ever.
-    OwnerDied(OwnerDied<'a, T, READERS>),
+    OwnerDied(OwnerDied<'a, T, READERS, C>),
     /// A writer died and its successor gave the lock up. No task can acquire it any more.
     NotRecoverable,
     /// Other tasks hold it, or are just entering (`try_read`, `try_write`).
@@ -33,7 +35,8 @@ pub enum LockError<'a, T: ?Sized, const READERS: usize = 16> {
 }
 
 lock_error!(
-    {T: ?Sized, const READERS: usize} {T: ?Sized, const READERS: usize} LockError<'_, T, READERS>, Infallible, {},
+    {T: ?Sized, const READERS: usize, C: Counting<Event>} {T: ?Sized, const READERS: usize, C: Counting<Event>}
+    LockError<'_, T, READERS, C>, Infallible, {},
     "a writer died while it held the lock",
     "the lock is not recoverable: a writer died and the data was not repaired",
     "the calling task holds the lock already"

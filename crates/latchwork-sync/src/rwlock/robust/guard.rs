@@ -8,7 +8,11 @@
 
 use super::lock::RobustRwLock;
 use crate::edit::Edit;
+use crate::mutex::throughput::{Counting, Uncounted};
 use crate::relocatable::Relocatable;
+use crate::rwlock::trace::Event;
+#[cfg(not(loom))]
+use crate::rwlock::trace::Released;
 use crate::task::Me;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -25,8 +29,9 @@ pub(super) fn my_id() -> u32 {
 /// Forgetting it keeps writers out until the process ends. In the child of a fork the guard is the parent's:
 /// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
-pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
-    pub(super) lock: &'a RobustRwLock<T, READERS>,
+pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted>
+{
+    pub(super) lock: &'a RobustRwLock<T, READERS, C>,
     seat: usize,
     /// The task that acquired the lock: after a fork another one than the calling task.
     pub(super) owner: u32,
@@ -42,19 +47,24 @@ pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
 /// Forgetting it leaves the lock held until the process ends. In the child of a fork the guard is the parent's:
 /// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
-pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
-    pub(super) lock: &'a RobustRwLock<T, READERS>,
+pub struct RobustWriteGuard<
+    'a,
+    T: ?Sized,
+    const READERS: usize = 16,
+    C: Counting<Event> = Uncounted,
+> {
+    pub(super) lock: &'a RobustRwLock<T, READERS, C>,
     /// The task that acquired the lock: after a fork another one than the calling task.
     pub(super) owner: u32,
     not_send: PhantomData<*const ()>,
 }
 
-lend!({const READERS: usize} RobustReadGuard<'_, T, READERS>);
-lend!({const READERS: usize} RobustWriteGuard<'_, T, READERS>);
+lend!({const READERS: usize, C: Counting<Event>} RobustReadGuard<'_, T, READERS, C>);
+lend!({const READERS: usize, C: Counting<Event>} RobustWriteGuard<'_, T, READERS, C>);
 
-impl<'a, T: ?Sized, const READERS: usize> RobustReadGuard<'a, T, READERS> {
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustReadGuard<'a, T, READERS, C> {
     #[inline]
-    pub(super) fn new(lock: &'a RobustRwLock<T, READERS>, seat: usize, owner: u32) -> Self {
+    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C>, seat: usize, owner: u32) -> Self {
         Self {
             lock,
             seat,
@@ -62,11 +72,29 @@ impl<'a, T: ?Sized, const READERS: usize> RobustReadGuard<'a, T, READERS> {
             not_send: PhantomData,
         }
     }
+
+    /// Releases the lock, and returns what that did for the tasks that wait. In the child of a fork it aborts, as a drop
+    /// does.
+    ///
+    /// ```
+    /// use core::pin::pin;
+    /// use latchwork::rwlock::{Released, RobustReadGuard, RobustRwLock};
+    ///
+    /// let table = pin!(RobustRwLock::<_>::new(1));
+    /// let held = table.as_ref().read().unwrap();
+    /// assert_eq!(RobustReadGuard::unlock_traced(held), Released::NoSleeper);
+    /// ```
+    #[cfg(not(loom))]
+    pub fn unlock_traced(this: Self) -> Released {
+        let this = ManuallyDrop::new(this);
+        // SAFETY: the guard owns the seat, and is not used after this.
+        unsafe { this.lock.raw.unlock_read_traced(this.seat, this.owner) }
+    }
 }
 
-impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'a, T, READERS, C> {
     #[inline]
-    pub(super) fn new(lock: &'a RobustRwLock<T, READERS>) -> Self {
+    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C>) -> Self {
         Self {
             lock,
             owner: my_id(),
@@ -97,8 +125,26 @@ impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
         self.as_mut().edit()
     }
 
+    /// Releases the lock, and returns what that did for the tasks that wait. While the thread panics, the data counts as
+    /// torn, as after a drop. In the child of a fork it aborts, as a drop does.
+    ///
+    /// ```
+    /// use core::pin::pin;
+    /// use latchwork::rwlock::{Released, RobustRwLock, RobustWriteGuard};
+    ///
+    /// let table = pin!(RobustRwLock::<_>::new(1));
+    /// let held = table.as_ref().write().unwrap();
+    /// assert_eq!(RobustWriteGuard::unlock_traced(held), Released::NoSleeper);
+    /// ```
+    #[cfg(not(loom))]
+    pub fn unlock_traced(this: Self) -> Released {
+        let this = ManuallyDrop::new(this);
+        // SAFETY: the guard holds the lock to write, and is not used after this.
+        unsafe { this.lock.raw.unlock_write_traced(this.owner) }
+    }
+
     /// Becomes a reader. No writer enters in between.
-    pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS> {
+    pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS, C> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the guard holds the lock to write, and is not dropped.
         let seat = unsafe { this.lock.raw.downgrade(this.owner) };
@@ -106,7 +152,9 @@ impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
     }
 }
 
-impl<T: ?Sized + Unpin, const READERS: usize> DerefMut for RobustWriteGuard<'_, T, READERS> {
+impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>> DerefMut
+    for RobustWriteGuard<'_, T, READERS, C>
+{
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard keeps all others out, and is borrowed exclusively.
@@ -114,7 +162,9 @@ impl<T: ?Sized + Unpin, const READERS: usize> DerefMut for RobustWriteGuard<'_, 
     }
 }
 
-impl<T: ?Sized, const READERS: usize> Drop for RobustReadGuard<'_, T, READERS> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
+    for RobustReadGuard<'_, T, READERS, C>
+{
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the guard owns the seat, and is not used after this.
@@ -122,7 +172,9 @@ impl<T: ?Sized, const READERS: usize> Drop for RobustReadGuard<'_, T, READERS> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize> Drop for RobustWriteGuard<'_, T, READERS> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
+    for RobustWriteGuard<'_, T, READERS, C>
+{
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard holds the lock to write, and is not used after this.

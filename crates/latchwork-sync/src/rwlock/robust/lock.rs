@@ -3,6 +3,10 @@
 
 use super::raw::RawRobust;
 use crate::atomic::const_unless_loom;
+#[cfg(not(loom))]
+use crate::mutex::throughput::Counters;
+use crate::mutex::throughput::{Counting, Uncounted};
+use crate::rwlock::trace::Event;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -32,17 +36,28 @@ use core::mem::ManuallyDrop;
 ///     Err(error) => panic!("{error}"),
 /// }
 /// ```
+///
+/// [`read_traced`](Self::read_traced), [`write_traced`](Self::write_traced) and `unlock_traced` of the guards say what a
+/// call did. [`hand_off_after`](Self::hand_off_after) sets the bound on waits. With
+/// [`Counters`](crate::mutex::throughput::Counters) ([`RobustRwLock::counted`]) the lock counts what its slow paths do, in
+/// 64 bytes more.
 #[repr(C)]
-pub struct RobustRwLock<T: ?Sized, const READERS: usize = 16> {
-    pub(super) raw: RawRobust<READERS>,
+pub struct RobustRwLock<T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted> {
+    pub(super) raw: RawRobust<READERS, C>,
     /// Dropped if it is not torn.
     pub(super) data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
-unsafe impl<T: ?Sized + Send, const READERS: usize> Send for RobustRwLock<T, READERS> {}
+unsafe impl<T: ?Sized + Send, const READERS: usize, C: Counting<Event>> Send
+    for RobustRwLock<T, READERS, C>
+{
+}
 // SAFETY: readers on several threads share `&T` (`T: Sync`); a writer on any thread has `&mut T` (`T: Send`).
-unsafe impl<T: ?Sized + Send + Sync, const READERS: usize> Sync for RobustRwLock<T, READERS> {}
+unsafe impl<T: ?Sized + Send + Sync, const READERS: usize, C: Counting<Event>> Sync
+    for RobustRwLock<T, READERS, C>
+{
+}
 
 impl<T, const READERS: usize> RobustRwLock<T, READERS> {
     const_unless_loom! {
@@ -56,7 +71,61 @@ impl<T, const READERS: usize> RobustRwLock<T, READERS> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize> Drop for RobustRwLock<T, READERS> {
+#[cfg(not(loom))]
+impl<T, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> {
+    /// An unlocked lock that counts what its slow paths do.
+    ///
+    /// ```
+    /// use core::pin::pin;
+    /// use latchwork::rwlock::{Event, RobustRwLock};
+    ///
+    /// let table = pin!(RobustRwLock::<_, 16, _>::counted(1));
+    /// assert_eq!(*table.as_ref().read().unwrap(), 1);
+    /// assert_eq!(table.counters().of(Event::WriteSlowPath), 0);
+    /// ```
+    ///
+    /// Owner death: a task that dies in a call may have counted some of its events and not others.
+    #[must_use]
+    pub const fn counted(value: T) -> Self {
+        Self {
+            raw: RawRobust::with(Counters::new()),
+            data: UnsafeCell::new(ManuallyDrop::new(value)),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> {
+    /// The counters of the lock.
+    #[must_use]
+    pub fn counters(&self) -> &Counters<Event> {
+        self.raw.counts()
+    }
+}
+
+#[cfg(not(loom))]
+impl<T, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READERS, C> {
+    /// Sets after what time the first waiter gets the lock handed over, past all tasks that came later: 5 ms by default.
+    /// Exact to the microsecond; zero is "at once"; `None` is "never", and a wait then has no bound. It is the threshold of
+    /// the gate (see the module's documentation of the protocol), which all writers pass, and all readers that wait.
+    ///
+    /// ```
+    /// use core::pin::pin;
+    /// use core::time::Duration;
+    /// use latchwork::rwlock::RobustRwLock;
+    ///
+    /// let table = RobustRwLock::<_>::new(1).hand_off_after(Some(Duration::from_micros(500)));
+    /// let table = pin!(table);
+    /// assert_eq!(*table.as_ref().read().unwrap(), 1);
+    /// ```
+    #[must_use]
+    pub const fn hand_off_after(mut self, threshold: Option<core::time::Duration>) -> Self {
+        self.raw.gate.set_hand_off(threshold);
+        self
+    }
+}
+
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop for RobustRwLock<T, READERS, C> {
     fn drop(&mut self) {
         if !self.raw.is_torn() {
             // SAFETY: the data is not torn, and is not used after this.
@@ -65,7 +134,9 @@ impl<T: ?Sized, const READERS: usize> Drop for RobustRwLock<T, READERS> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize> fmt::Debug for RobustRwLock<T, READERS> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> fmt::Debug
+    for RobustRwLock<T, READERS, C>
+{
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seats = self.raw.seats.iter();
         formatter

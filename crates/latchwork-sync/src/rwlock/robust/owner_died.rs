@@ -4,8 +4,10 @@
 use super::guard::RobustWriteGuard;
 use super::raw::GateMutex;
 use crate::edit::Edit;
+use crate::mutex::throughput::{Counting, Uncounted};
 use crate::mutex::{methods_of_owner_died, owner_of_guard};
 use crate::relocatable::Relocatable;
+use crate::rwlock::trace::Event;
 use crate::torn_safe::{self, TornSafe};
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -19,11 +21,11 @@ use core::pin::Pin;
 /// on every call returns `NotRecoverable`. (If a panic drops it, the lock stays inconsistent, and the next task gets
 /// `OwnerDied`.)
 #[must_use = "dropping it unrepaired gives the lock up for good"]
-pub struct OwnerDied<'a, T: ?Sized, const READERS: usize = 16> {
-    guard: ManuallyDrop<RobustWriteGuard<'a, T, READERS>>,
+pub struct OwnerDied<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted> {
+    guard: ManuallyDrop<RobustWriteGuard<'a, T, READERS, C>>,
 }
 
-impl<T: ?Sized, const READERS: usize> RobustWriteGuard<'_, T, READERS> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'_, T, READERS, C> {
     /// The gate. An [`OwnerDied`] holds it; if it releases the gate, `writing` stays 1.
     fn robust(&self) -> &GateMutex {
         self.lock.raw.gate()
@@ -34,4 +36,4 @@ impl<T: ?Sized, const READERS: usize> RobustWriteGuard<'_, T, READERS> {
     fn report_releasing(&self) {}
 }
 
-methods_of_owner_died!({const READERS: usize} READERS, RobustWriteGuard, lock);
+methods_of_owner_died!({const READERS: usize, C: Counting<Event>} {READERS, C} RobustWriteGuard, lock);

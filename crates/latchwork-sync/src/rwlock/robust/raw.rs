@@ -5,10 +5,12 @@ use crate::atomic::{
     AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, unless_fault,
 };
 use crate::backoff::{HAND_OVER, pause};
+use crate::mutex::throughput::{Counting, Uncounted};
 use crate::mutex::{
     Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, end_of_nap, is_over,
     owner_of_guard,
 };
+use crate::rwlock::trace::{Acquisition, Entry, Event};
 use crate::task::Me;
 use core::time::Duration;
 
@@ -24,15 +26,24 @@ pub(super) type GateMutex = Robust;
 
 /// The lock without data.
 #[repr(C)]
-pub(crate) struct RawRobust<const READERS: usize> {
+pub(crate) struct RawRobust<const READERS: usize, C: Counting<Event> = Uncounted> {
     pub(super) gate: GateMutex,
     writing: AtomicU32,
+    pub(super) counts: C,
     pub(super) seats: [Seat; READERS],
 }
 
 /// The slot of one reader, in a cache line of its own.
 #[repr(C, align(64))]
 pub(super) struct Seat(pub(super) Robust);
+
+/// Where the free path of a writer has left off.
+#[derive(Clone, Copy)]
+enum LeftOff {
+    BeforeGate,
+    /// With the gate, before this seat.
+    BeforeSeat(usize),
+}
 
 /// How a reader entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +81,31 @@ fn is_free<P: RobustProtocol>(lock: &Robust<P>) -> bool {
     lock.node().word.load(Ordering::Acquire) & !WAITERS == 0
 }
 
+/// A writer's store of the gate comes before its loads of the seats: it pairs with the fence in `gate_stayed_open`.
+#[inline(always)]
+fn order_gate_before_seats() {
+    if unless_fault!(RobustRwLockWriterUnordered, true, false) {
+        fence_after_update();
+    }
+}
+
 impl<const READERS: usize> RawRobust<READERS> {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
+            Self::with(Uncounted)
+        }
+    }
+}
+
+impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
+    const_unless_loom! {
+        pub(super) fn with(counts: C) -> Self {
             const { assert!(READERS > 0, "a reader/writer lock without room for readers") };
             #[cfg(not(loom))]
             let seats = [const { Seat::new() }; READERS];
             #[cfg(loom)]
             let seats = core::array::from_fn(|_| Seat::new());
-            Self { gate: GateMutex::new(), writing: AtomicU32::new(0), seats }
+            Self { gate: GateMutex::new(), writing: AtomicU32::new(0), counts, seats }
         }
     }
 
@@ -106,7 +133,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// Whether a reader that has just taken a seat is inside.
     #[inline(always)]
     fn gate_stayed_open(&self) -> bool {
-        // This fence pairs with the one in `write`.
+        // This fence pairs with the one in `order_gate_before_seats`.
         if unless_fault!(RobustRwLockReaderUnordered, true, false) {
             fence_after_update();
         }
@@ -152,9 +179,27 @@ impl<const READERS: usize> RawRobust<READERS> {
         }
     }
 
+    /// Enters to read where [`Self::read_free`] did not. Also returns how.
+    ///
     /// # Safety
     /// As for [`Self::read_free`].
-    pub(crate) unsafe fn read(&self, wait_mode: WaitMode) -> Result<Entered, RawError> {
+    pub(crate) unsafe fn read(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<(Entered, Acquisition), RawError> {
+        // SAFETY: the same contract.
+        self.account(false, wait_mode, |entry| unsafe {
+            self.read_slowly(wait_mode, entry)
+        })
+    }
+
+    /// # Safety
+    /// As for [`Self::read_free`].
+    unsafe fn read_slowly(
+        &self,
+        wait_mode: WaitMode,
+        entry: &mut Entry,
+    ) -> Result<Entered, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -174,12 +219,18 @@ impl<const READERS: usize> RawRobust<READERS> {
             if polls >= HAND_OVER || wait_mode.is_try() {
                 break;
             }
+            *entry = Entry::Polled;
             polls += pause(polls);
         }
         self.may_wait(wait_mode)?;
+        *entry = Entry::Polled;
         // SAFETY: by the caller's contract; the gate is released after this task acquired it.
         unsafe {
-            if self.finds_torn_data(self.gate.acquire(wait_mode)?) {
+            let taken = match self.gate.acquire_free() {
+                Some(_) => Acquired::Clean,
+                None => self.take_gate(wait_mode, entry)?,
+            };
+            if self.finds_torn_data(taken) {
                 return Ok(Entered::Torn);
             }
             let index = self.take_seat(me, wait_mode);
@@ -220,25 +271,99 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// As for [`Self::read_free`].
     #[inline]
     pub(crate) unsafe fn write(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+        // SAFETY: by the caller's contract.
+        match unsafe { self.write_free() } {
+            Ok(()) => Ok(Acquired::Clean),
+            // SAFETY: by the caller's contract; the free path has left off there.
+            Err(at) => unsafe { self.write_on(wait_mode, at) }.map(|(taken, _)| taken),
+        }
+    }
+
+    /// As [`Self::write`], and returns how the task entered.
+    ///
+    /// # Safety
+    /// As for [`Self::read_free`].
+    pub(crate) unsafe fn write_traced(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<(Acquired, Acquisition), RawError> {
+        // SAFETY: by the caller's contract.
+        match unsafe { self.write_free() } {
+            Ok(()) => Ok((Acquired::Clean, Acquisition::FREE)),
+            // SAFETY: by the caller's contract; the free path has left off there.
+            Err(at) => unsafe { self.write_on(wait_mode, at) },
+        }
+    }
+
+    /// Acquires a free gate, and checks that no reader is inside; else returns where it has left off.
+    ///
+    /// # Safety
+    /// As for [`Self::read_free`].
+    #[inline(always)]
+    unsafe fn write_free(&self) -> Result<(), LeftOff> {
+        // SAFETY: by the caller's contract.
+        if unsafe { self.gate.acquire_free() }.is_none() {
+            return Err(LeftOff::BeforeGate);
+        }
+        order_gate_before_seats();
+        for (index, seat) in self.seats.iter().enumerate() {
+            if !is_free(&seat.0) {
+                return Err(LeftOff::BeforeSeat(index));
+            }
+        }
+        self.begin_writing();
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Self::read_free`]; this task has the gate if it has left off before a seat.
+    #[cold]
+    #[inline(never)]
+    unsafe fn write_on(
+        &self,
+        wait_mode: WaitMode,
+        at: LeftOff,
+    ) -> Result<(Acquired, Acquisition), RawError> {
+        // SAFETY: the same contract.
+        self.account(true, wait_mode, |entry| unsafe {
+            self.write_slowly(wait_mode, at, entry)
+        })
+    }
+
+    /// # Safety
+    /// As for [`Self::write_on`].
+    unsafe fn write_slowly(
+        &self,
+        wait_mode: WaitMode,
+        at: LeftOff,
+        entry: &mut Entry,
+    ) -> Result<Acquired, RawError> {
         // SAFETY: by the caller's contract; the gate and a seat are released after this task acquired them.
         unsafe {
-            let taken = match self.gate.acquire_free() {
-                Some(_) => Acquired::Clean,
-                None => {
+            let first = match at {
+                LeftOff::BeforeSeat(index) => index,
+                LeftOff::BeforeGate => {
+                    let is_known = Me::current_or_none().tid() != 0;
                     self.may_wait(wait_mode)?;
-                    self.gate.acquire_in_budget(wait_mode)?
+                    // A thread's first call comes here although the gate may be free.
+                    let taken = if !is_known && self.gate.acquire_free().is_some() {
+                        Acquired::Clean
+                    } else {
+                        self.take_gate(wait_mode, entry)?
+                    };
+                    if self.finds_torn_data(taken) {
+                        return Ok(Acquired::OwnerDied);
+                    }
+                    order_gate_before_seats();
+                    0
                 }
             };
-            if self.finds_torn_data(taken) {
-                return Ok(Acquired::OwnerDied);
-            }
-            // This fence pairs with the one in `gate_stayed_open`.
-            if unless_fault!(RobustRwLockWriterUnordered, true, false) {
-                fence_after_update();
-            }
-            for seat in &self.seats {
+            for seat in &self.seats[first..] {
                 if is_free(&seat.0) {
                     continue;
+                }
+                if *entry == Entry::Free {
+                    *entry = Entry::Polled;
                 }
                 let waited = self.may_wait(wait_mode);
                 match waited.and_then(|()| seat.take(wait_mode)) {
@@ -250,16 +375,21 @@ impl<const READERS: usize> RawRobust<READERS> {
                 }
             }
         }
+        self.begin_writing();
+        Ok(Acquired::Clean)
+    }
+
+    #[inline(always)]
+    fn begin_writing(&self) {
         let writing = unless_fault!(RobustRwLockForgetsWriting, 1, 0);
         // Relaxed: it is for the task that acquires the gate after this task's death, which the kernel orders.
         // The fence keeps the compiler from moving a change of the data ahead of the store.
         self.writing.store(writing, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        Ok(Acquired::Clean)
     }
 
-    fn end_writing(&self) {
-        // Release: no change of the data may move behind the store; see `write`.
+    pub(super) fn end_writing(&self) {
+        // Release: no change of the data may move behind the store; see `begin_writing`.
         self.writing.store(0, Ordering::Release);
     }
 
@@ -269,6 +399,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// The guard of `owner` holds the seat, if the guard is used in the process that it was made in.
     #[inline(always)]
     pub(crate) unsafe fn unlock_read(&self, index: usize, owner: u32) {
+        self.count_unlock(&self.seats[index].0);
         // SAFETY: by the caller's contract.
         unsafe { self.seats[index].0.release_guarded(owner) };
     }
@@ -281,6 +412,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     pub(crate) unsafe fn unlock_write(&self, owner: u32) {
         // Before any change: in the child of a fork the writer is the parent.
         owner_of_guard(owner);
+        self.count_unlock(&self.gate);
         // SAFETY: by the caller's contract.
         unsafe {
             if std::thread::panicking() {

@@ -1,0 +1,108 @@
+//! A task that waits for a writer of a reader/writer lock polls on while the writer runs, and sleeps while it does not.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::time::Duration;
+use latchwork::rwlock::{Acquisition, Entry, Preference, RwLock, WriteGuard};
+use latchwork::sharing::Private;
+use latchwork_testkit::{ThreadId, Watchdog};
+use std::sync::mpsc;
+use std::thread;
+
+/// No waiter starves.
+struct Patient;
+impl Preference for Patient {
+    const READERS_FIRST: bool = false;
+    const STARVES_AFTER: Duration = Duration::from_secs(3600);
+}
+
+type Lock = RwLock<u64, Private, Patient>;
+
+/// The processor time that a thread of this process has used.
+fn cpu_time(thread: &ThreadId) -> Duration {
+    let clock = !thread.number() << 3 | 6;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes the time, or refuses.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Has a thread enter to write that had to wait, so that the lock knows it. It stays inside until `inside` returns, which
+/// gets the thread that waits then, and returns how that one entered.
+fn with_a_known_writer(
+    lock: &Lock,
+    reads: bool,
+    inside: impl FnOnce(&ThreadId) + Send,
+) -> Acquisition {
+    let (writer, waiter) = (ThreadId::default(), ThreadId::default());
+    let (is_inside, begin) = mpsc::channel();
+    thread::scope(|scope| {
+        let held = lock.write();
+        scope.spawn(|| {
+            writer.set();
+            let held = lock.write();
+            is_inside.send(()).unwrap();
+            while !waiter.is_set() {
+                thread::yield_now();
+            }
+            inside(&waiter);
+            drop(held);
+        });
+        while !writer.is_in_futex() {
+            thread::yield_now();
+        }
+        drop(held);
+        begin.recv().unwrap();
+        let waits = scope.spawn(|| {
+            waiter.set();
+            if reads {
+                lock.read_traced().1
+            } else {
+                let (held, how) = lock.write_traced();
+                WriteGuard::unlock_traced(held);
+                how
+            }
+        });
+        waits.join().unwrap()
+    })
+}
+
+/// More than the polls that each wait makes take, on any processor.
+const LONG: Duration = Duration::from_micros(200);
+
+#[test]
+fn a_waiter_polls_on_while_the_writer_runs() {
+    let _watchdog = Watchdog::start("polls on".into());
+    for reads in [false, true] {
+        // On a busy machine the writer is preempted in some of the attempts, and the waiter sleeps.
+        let shown = (0..1000).any(|_| {
+            let lock = Lock::new_in(0);
+            let mut polled = Duration::ZERO;
+            let how = with_a_known_writer(&lock, reads, |waiter| {
+                let before = cpu_time(waiter);
+                while polled < LONG && !waiter.is_in_futex() {
+                    polled = cpu_time(waiter) - before;
+                }
+            });
+            how.entry == Entry::Polled && polled >= LONG
+        });
+        assert!(shown, "reads: {reads}");
+    }
+}
+
+#[test]
+fn a_waiter_sleeps_while_the_writer_does() {
+    let _watchdog = Watchdog::start("sleeps".into());
+    for reads in [false, true] {
+        let lock = Lock::new_in(0);
+        let how = with_a_known_writer(&lock, reads, |waiter| {
+            while !waiter.is_in_futex() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        assert_eq!(how.entry, Entry::Woken);
+    }
+}
