@@ -36,12 +36,12 @@ mod speed;
 mod yields;
 
 #[cfg(loom)]
-pub use of_models::{Budget, rest_if_contended, yield_if_brief};
+pub use of_models::{Budget, note_interval, rest_if_contended, yield_if_brief};
 #[cfg(not(loom))]
 pub use {
     budget::Budget,
     exponential::ExponentialBackoff,
-    rest::rest_if_contended,
+    rest::{note_interval, rest_if_contended},
     yields::{Burst, poll_briefly, yield_if_brief},
 };
 
@@ -64,6 +64,8 @@ mod of_models {
     }
 
     pub fn rest_if_contended(_: u32) {}
+
+    pub fn note_interval(_: bool) {}
 
     pub fn yield_if_brief() -> bool {
         false
@@ -131,9 +133,7 @@ pub fn pause(polls: u32) -> u32 {
     for _ in 0..pauses {
         spin_hint();
     }
-    if cfg!(not(loom)) && contains_yield(polls, pauses) {
-        yield_if_brief();
-    }
+    note_interval(cfg!(not(loom)) && contains_yield(polls, pauses) && yield_if_brief());
     pauses
 }
 

@@ -5,13 +5,14 @@
 //! its first poll leaves the lock with its owner for many uses. (A *collision* is a lock call that found the lock held.)
 //!
 //! A rest is lost where it changes nothing: if two tasks wait for each other by turns, each hand-over takes a rest
-//! longer. And it costs its time where collisions are rare. A thread cannot count how often it uses a lock without a
+//! longer; and an owner that waits for the very processor of the waiter cannot continue before the waiter yields or
+//! sleeps. And a rest costs its time where collisions are rare. A thread cannot count how often it uses a lock without a
 //! collision, but it can measure the time between two collisions. By that it decides, for all its locks together:
 //!
 //! | phase | ends after | next phase |
 //! | --- | --- | --- |
-//! | counts | 128 collisions | rests, if two collisions are at most 20 rests apart on average; else counts |
-//! | rests | 128 collisions | declines, if a collision follows a rest at once: if they are less than 5/4 of a rest apart; rests or counts, as above |
+//! | counts | 128 collisions | rests, if two collisions are at most 20 rests apart on average, and no more than half of the waits ended with a yield or slept; else counts |
+//! | rests | 128 collisions | declines, if collisions are less than 5/4 of a rest apart, so that they follow the rests at once, or if more than half of the waits ended with a yield or slept; else rests or counts, as above |
 //! | declines | 128 collisions, and twice as many each time, up to 32,768; 128 again after rests that paid | counts |
 //!
 //! Measured on two processors: collisions that follow rests at once are 1.1 rests apart, others at least 1.4.
@@ -20,6 +21,7 @@ use super::speed::{polls_in, ticks_in};
 use crate::atomic::spin_hint;
 use crate::sys::clock::ticks;
 use crate::sys::own_record::{Crowd, Phase, with_habits};
+use crate::sys::slow_paths::SlowPaths;
 
 /// Collisions of a phase.
 const COLLISIONS: u32 = 128;
@@ -37,6 +39,9 @@ pub fn rest_if_contended(microseconds: u32) {
     with_habits(|mine| {
         let left = mine.crowd.left.get();
         mine.crowd.left.set(left.wrapping_sub(1));
+        if mine.crowd.has_yielded.take() {
+            mine.crowd.by_yield.set(mine.crowd.by_yield.get() + 1);
+        }
         if mine.crowd.phase.get() == Phase::Rests {
             for _ in 0..polls_in(microseconds) {
                 spin_hint();
@@ -48,15 +53,24 @@ pub fn rest_if_contended(microseconds: u32) {
     });
 }
 
+/// To be called after each interval between two polls; `yielded`: it ended with a yield. A wait that ends without
+/// another interval ended with that yield.
+#[inline]
+pub fn note_interval(yielded: bool) {
+    with_habits(|mine| mine.crowd.has_yielded.set(yielded));
+}
+
 #[cold]
 fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
     let now = ticks();
     let passed = now.wrapping_sub(crowd.began.get());
+    let sleeps = SlowPaths::of_this_thread().sleeps;
     let (phase, doubt) = next_phase(
         crowd.phase.get(),
         crowd.doubt.get(),
         passed / u64::from(COLLISIONS),
         ticks_in(microseconds),
+        u64::from(crowd.by_yield.take()) + sleeps.wrapping_sub(crowd.sleeps.replace(sleeps)),
     );
     let longer = if phase == Phase::Declines {
         doubt - 1
@@ -70,11 +84,12 @@ fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
 }
 
 /// The phase that follows, and how often in a row rests did not pay. `apart`: the average time from one collision to the
-/// next, and `rest`: that of a rest.
-fn next_phase(phase: Phase, doubt: u32, apart: u64, rest: u64) -> (Phase, u32) {
-    let are_frequent = apart <= MOST_RESTS * rest;
+/// next, and `rest`: that of a rest; `left_cpu`: how many waits ended with a yield or slept.
+fn next_phase(phase: Phase, doubt: u32, apart: u64, rest: u64, left_cpu: u64) -> (Phase, u32) {
+    let leaves_cpu = left_cpu > u64::from(COLLISIONS) / 2;
+    let are_frequent = apart <= MOST_RESTS * rest && !leaves_cpu;
     match phase {
-        Phase::Rests if 4 * apart < LEAST_QUARTERS * rest => {
+        Phase::Rests if 4 * apart < LEAST_QUARTERS * rest || leaves_cpu => {
             (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1))
         }
         Phase::Rests if are_frequent => (Phase::Rests, 0),
@@ -90,7 +105,19 @@ mod tests {
 
     /// A rest takes 100 ticks.
     fn next(phase: Phase, doubt: u32, apart: u64) -> (Phase, u32) {
-        next_phase(phase, doubt, apart, 100)
+        next_phase(phase, doubt, apart, 100, u64::from(COLLISIONS) / 2)
+    }
+
+    /// As [`next`], where most waits end with a yield or sleep.
+    fn next_where_it_leaves(phase: Phase, doubt: u32) -> (Phase, u32) {
+        next_phase(phase, doubt, 250, 100, u64::from(COLLISIONS) / 2 + 1)
+    }
+
+    #[test]
+    fn a_thread_declines_rests_where_owners_need_its_processor() {
+        assert_eq!(next_where_it_leaves(Phase::Counts, 0), (Phase::Counts, 0));
+        assert_eq!(next_where_it_leaves(Phase::Rests, 0), (Phase::Declines, 1));
+        assert_eq!(next_where_it_leaves(Phase::Declines, 1), (Phase::Counts, 1));
     }
 
     #[test]

@@ -34,6 +34,12 @@ pub struct Crowd {
     /// Collisions until the end of the phase.
     pub left: Cell<u32>,
     pub phase: Cell<Phase>,
+    /// Whether the latest interval between two polls ended with a yield.
+    pub has_yielded: Cell<bool>,
+    /// Waits of the phase that ended with a yield: the owner ran then, and released the lock.
+    pub by_yield: Cell<u32>,
+    /// The thread's count of sleeps at the beginning of the phase.
+    pub sleeps: Cell<u64>,
     /// How often in a row rests did not pay.
     pub doubt: Cell<u32>,
     /// The processor's time counter at the beginning of the phase.
@@ -55,7 +61,7 @@ pub enum Phase {
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), doubt: Cell::new(0), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.
