@@ -19,10 +19,6 @@
 //! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
 //! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
 //!
-//! *What a call did:* `read_traced` and `write_traced` return how the task entered, and how often it slept ([`Acquisition`]);
-//! `unlock_traced`, of the guards, returns whether the unlock woke tasks, or handed the lock over ([`Released`]). A lock
-//! that was made by `counted` counts these events ([`Event`]). A call that finds the lock free costs nothing more.
-//!
 //! ```
 //! use latchwork::rwlock::RwLock;
 //!
@@ -34,6 +30,10 @@
 //! }
 //! limits.write()[0] = 3;
 //! ```
+//!
+//! *What a call did:* `read_traced` and `write_traced` return how the task entered, and how often it slept ([`Acquisition`]);
+//! `unlock_traced`, of the guards, returns whether the unlock woke tasks, or handed the lock over ([`Released`]). A lock
+//! that was made by `counted` counts these events ([`Event`]). A call that finds the lock free costs nothing more.
 
 /// What a guard of a reader/writer lock does with its data: it lends `&T`.
 macro_rules! lend {

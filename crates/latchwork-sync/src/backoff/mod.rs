@@ -139,11 +139,11 @@ pub fn pause(polls: u32) -> u32 {
 
 /// Whether the interval of so many pauses, after so many polls, contains the time of a yield.
 const fn contains_yield(polls: u32, pauses: u32) -> bool {
-    // The number of yields before a time, plus one.
+    // The number of yields before a time. (A wait that polls for minutes wraps.)
     const fn yields(before: u32) -> u32 {
-        (before + NEXT_YIELD - FIRST_YIELD - 1) / NEXT_YIELD
+        before.wrapping_add(NEXT_YIELD - FIRST_YIELD - 1) / NEXT_YIELD
     }
-    yields(polls + pauses) != yields(polls)
+    yields(polls.wrapping_add(pauses)) != yields(polls)
 }
 
 /// As [`pause`], with one pause, or one yield, between two polls: where the owner hands over to this waiter, the first

@@ -15,6 +15,9 @@
 //! | rests | 128 collisions | declines, if collisions are less than 5/4 of a rest apart, so that they follow the rests at once, or if more than half of the waits ended with a yield or slept; else rests or counts, as above |
 //! | declines | 128 collisions, and twice as many each time, up to 32,768; 128 again after rests that paid | counts |
 //!
+//! All sleeps of the thread count, also those for condition variables and queues: a thread that sleeps as often as it
+//! collides has little to gain.
+//!
 //! Measured on two processors: collisions that follow rests at once are 1.1 rests apart, others at least 1.4.
 
 use super::speed::{polls_in, ticks_in};
@@ -70,7 +73,9 @@ fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
         crowd.doubt.get(),
         passed / u64::from(COLLISIONS),
         ticks_in(microseconds),
-        u64::from(crowd.by_yield.take()) + sleeps.wrapping_sub(crowd.sleeps.replace(sleeps)),
+        u64::from(crowd.by_yield.take())
+            // A signal handler may undo some of the counted sleeps.
+            .saturating_add(sleeps.saturating_sub(crowd.sleeps.replace(sleeps))),
     );
     let longer = if phase == Phase::Declines {
         doubt - 1
@@ -84,10 +89,11 @@ fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
 }
 
 /// The phase that follows, and how often in a row rests did not pay. `apart`: the average time from one collision to the
-/// next, and `rest`: that of a rest; `left_cpu`: how many waits ended with a yield or slept.
+/// next, and `rest`: that of a rest; `left_cpu`: how many waits ended with a yield, and how often the thread slept.
 fn next_phase(phase: Phase, doubt: u32, apart: u64, rest: u64, left_cpu: u64) -> (Phase, u32) {
     let leaves_cpu = left_cpu > u64::from(COLLISIONS) / 2;
-    let are_frequent = apart <= MOST_RESTS * rest && !leaves_cpu;
+    // Without a time counter of the processor, both times are 0, and no thread rests.
+    let are_frequent = rest != 0 && apart <= MOST_RESTS * rest && !leaves_cpu;
     match phase {
         Phase::Rests if 4 * apart < LEAST_QUARTERS * rest || leaves_cpu => {
             (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1))

@@ -72,13 +72,14 @@
 //! writer does not: it reads the writer's CPU clock after each further `HAND_OVER` rounds, as the top waiter of a
 //! throughput mutex does ([`OwnerMonitor`](crate::mutex)). It needs the writer's ID for that. The free path leaves none,
 //! since it would cost an instruction there, and the compare-and-swap of a release would need the ID as well; a writer that
-//! had to wait leaves its ID in the bits that count readers at other times, in the same step in which it enters. So where
+//! had to wait for a private lock leaves its ID in the bits that count readers at other times, in the same step in which it enters. So where
 //! writers collide, most of them are known. The ID is a guess by which no task decides whether to enter: a task that
 //! enters, leaves or sleeps goes by `WRITER`, and bits 0–23 count readers only if that is clear. (A waiter's polls are
-//! bounded by the threshold of its preference, and by what such polls have cost its thread, in any case.) A waiter polls on
+//! bounded by the threshold of its preference. If such polls have not paid its thread lately, one wait in 16 makes them.) A waiter polls on
 //! only while it would be the first to sleep, so no release takes its slow path longer than without; and a real-time task
-//! does not, since sleepers are woken in the order of their priorities. The writers of other processes are not observed:
-//! their clocks cannot be read. Readers inside leave no IDs.
+//! does not, since sleepers are woken in the order of their priorities. The writers of locks that
+//! processes share are not observed: the clock of another process's thread cannot be read, and its ID may be that of a
+//! thread of this process. Readers inside leave no IDs.
 //!
 //! *Progress:* newcomers may pass sleepers. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out, and
 //! releases hand the lock to starving readers and writers in alternation, until no task starves. At most 63 tasks
@@ -318,12 +319,14 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
     /// Releases a lock that other tasks may wait for.
     #[cold]
     fn release(&self, mut state: State, wrote: bool) -> Released {
-        if !state.counts_only(Waiter::NEWCOMER) {
-            // While this task is still inside: after the release the memory may be gone.
-            self.counts.count(Event::UnlockSlowPath);
-        }
         let address = &raw const self.state;
+        let mut counted = false;
         let [first, second] = loop {
+            // While this task is still inside: after the release the memory may be gone.
+            if !counted && !state.counts_only(Waiter::NEWCOMER) {
+                counted = true;
+                self.counts.count(Event::UnlockSlowPath);
+            }
             let (to, groups) = state.released::<P>(wrote);
             // Release: pairs with the Acquire of the task that enters next.
             match self.change(state, to, Ordering::Release) {

@@ -1,7 +1,8 @@
 //! How often a thread's lock calls have slept, woken others, and waited: counted for each thread, where the system calls
 //! are made. One place thus serves every lock, a free path costs nothing, and no lock needs room for it.
 //!
-//! A signal handler that interrupts an increment and uses locks itself may undo one count, or have one of its own undone.
+//! A signal handler that uses locks itself may have its counts of one kind undone by the increment, or the acquisition, that
+//! it interrupts. So a count may become smaller.
 #![allow(unsafe_code)]
 
 use super::each_thread::each_thread;

@@ -135,12 +135,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let sleeps_at_once = learned.is_some_and(Foreign::sleeps_at_once);
         let polls = self.polls(core::ptr::from_ref(self.gate.0).addr(), TOP_WAITER);
         let most = polls.most();
-        let mut made = 0;
+        let mut made = 0_u32;
         loop {
             let mut round = 0;
             loop {
                 if let Some(entry) = self.try_take(me) {
-                    polls.made(made + round, true);
+                    polls.made(made.saturating_add(round), true);
                     return Some(entry);
                 }
                 if round >= most {
@@ -148,7 +148,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 }
                 round += pause(round);
             }
-            made += round;
+            made = made.saturating_add(round);
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
             let goes_on = !sleeps_at_once
                 && !polls.are_spent()

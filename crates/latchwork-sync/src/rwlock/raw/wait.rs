@@ -9,7 +9,7 @@ use crate::mutex::{OwnerMonitor, Unfinished, WaitMode, is_over};
 use crate::rwlock::Preference;
 use crate::rwlock::trace::{Acquisition, Entry, Event};
 use crate::sharing::Sharing;
-use crate::sys::futex::{self, Wait};
+use crate::sys::futex::{self, Sharing as Flag, Wait};
 use crate::sys::futex_pi::is_real_time;
 use crate::sys::slow_paths;
 use crate::time::Deadline;
@@ -38,7 +38,7 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         let mut me = Waiter {
-            id: if WRITES { own_id() } else { 0 },
+            id: own_id::<S, WRITES>(),
             ..Waiter::NEWCOMER
         };
         let mut starves_at = None;
@@ -109,7 +109,7 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
                 left = HAND_OVER;
             }
             let passed = pause(polls);
-            polls += passed;
+            polls = polls.saturating_add(passed);
             left = left.saturating_sub(passed);
         };
         if let Some(watch) = watch {
@@ -202,9 +202,13 @@ struct WriterWatch {
     may_poll: bool,
 }
 
-/// The calling task's ID, for the word. (In the child of a fork it may be that of the parent's thread, of which no waiter of
-/// the child can read the clock.)
-fn own_id() -> u32 {
+/// What the calling task leaves in the word as it enters: its ID, if it writes and processes do not share the lock. In
+/// another process, or after a fork, the ID could be that of another thread. (In the child of a fork it may be that of
+/// the parent's thread, of which no waiter of the child can read the clock.)
+fn own_id<S: Sharing, const WRITES: bool>() -> u32 {
+    if !WRITES || S::FLAG == Flag::Shared {
+        return 0;
+    }
     #[cfg(loom)]
     return crate::task::Me::current_or_none().tid();
     #[cfg(not(loom))]
