@@ -50,12 +50,13 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
     /// For the scenario `futex-lock`: the work of each critical section, as a number of pause instructions, or `sleep`
-    /// for a sleep of a microsecond. Each load in LIST is measured with every task count [default: 10 with every task
-    /// count; without --quick, also 1, 5, 20, 30, 40, 50, 100 and sleep, each with the largest task count only]
+    /// for a sleep of a microsecond. Each load in LIST is measured with every task count [default: 10. Without
+    /// --quick, the default also has 1, 5, 20, 30, 40, 50, 100 and sleep; these are measured with the largest task
+    /// count only]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub load: Vec<Load>,
     /// For the scenario `futex-lock`: the length of a sample in milliseconds [default: 500, with --quick 40]. With
-    /// samples of 500 ms, a complete run takes about 25 minutes on 2 CPUs
+    /// samples of 500 ms, this scenario takes about 25 minutes on 2 CPUs
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub window: Option<u32>,
     /// Run only these contestants and the baseline; the ratios are relative to the baseline
@@ -74,8 +75,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
     /// Also write a report to DIR: report.md, and for each scenario a chart (SVG), the results (JSON), and histograms of
-    /// durations (SVG) if the scenario records durations. If a scenario repeats a published experiment, a page for the
-    /// publication compares its figures with these. DIR is created if necessary
+    /// durations (SVG) if the scenario records durations. If a scenario repeats a published experiment, the report
+    /// also has a page that compares the published figures with the measured ones. DIR is created if necessary
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
