@@ -20,7 +20,8 @@
 //! that order their waiters by priority let a real-time task poll [`FIRST_POLLS`] times and then sleep in order.
 //!
 //! A thread keeps what it learns in its own memory ([`Habits`](crate::sys::own_record::Habits)): a lock needs no room
-//! for it, and no cache line moves. A pause takes 4 to 60 ns, depending on the processor. The counts of polls below are
+//! for it, and no cache line moves. Bounds on polls count pauses, of which an interval may have several: the time is
+//! bounded, and the line moves less often. A pause takes 4 to 60 ns, depending on the processor. The counts of polls below are
 //! therefore upper bounds; where polls are compared with the cost of a sleep, their speed is measured once per process
 //! (`speed.rs`). Models do not poll.
 
@@ -36,12 +37,16 @@ mod speed;
 mod yields;
 
 #[cfg(loom)]
-pub use of_models::{Budget, note_interval, rest_if_contended, yield_if_brief};
+use of_models::note_interval;
+#[cfg(loom)]
+pub use of_models::{Budget, rest_if_contended, yield_if_brief};
+#[cfg(not(loom))]
+use rest::note_interval;
 #[cfg(not(loom))]
 pub use {
     budget::Budget,
     exponential::ExponentialBackoff,
-    rest::{note_interval, rest_if_contended},
+    rest::rest_if_contended,
     yields::{Burst, poll_briefly, yield_if_brief},
 };
 

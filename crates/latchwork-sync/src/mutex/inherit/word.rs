@@ -117,12 +117,11 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
         }
     }
 
-    /// Polls the word, with pauses as after `polls.start` polls, until it has made `polls.end` polls in all, or the
-    /// word has one of the bits `until`. Adds the number of polls to `made`.
+    /// Polls the word, with pauses as after `polls.start` pauses, until it has made `polls.end` pauses in all, or the
+    /// word has one of the bits `until`. Adds the number of pauses to `made`.
     pub(super) fn poll(&self, me: u32, polls: Range<u32>, until: u32, made: &mut u32) -> Taken {
         let mut passed = polls.start;
         while passed < polls.end {
-            let before = passed;
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
             match word & TID_MASK {
@@ -132,9 +131,12 @@ impl<const ROBUST: bool> Word<'_, ROBUST> {
                 TID_MASK => return Err(InheritFault::OwnerGone),
                 owner if owner == me => return Err(InheritFault::Deadlock),
                 _ if word & until != 0 => break,
-                _ => passed += pause(passed),
+                _ => {
+                    let pauses = pause(passed);
+                    passed += pauses;
+                    *made += pauses;
+                }
             }
-            *made += passed - before;
         }
         Ok(false)
     }
