@@ -176,13 +176,11 @@ fn locks_of_all_kinds_are_checked_without_being_told() {
             let other = U.lock();
             drop((T.lock_traced(), other));
         });
-        // Until the other task has U and waits.
-        for _ in 0..10_000 {
+        // Until the other task has U and waits, however late it starts.
+        let _watchdog = latchwork_testkit::Watchdog::start("the cycle of T and U".into());
+        while rules.is_empty() {
             drop(U.lock_for(std::time::Duration::from_millis(1)));
             rules.extend(found());
-            if !rules.is_empty() {
-                break;
-            }
         }
         drop(held);
     });
