@@ -1,6 +1,9 @@
 //! The functions by which the loom models reach robust locks without guards.
 #![allow(unsafe_code)]
 
+pub(crate) mod in_region;
+
+pub use in_region::RegionLock;
 pub(crate) use latchwork_sys::model::{SOON, count_request, scene};
 
 use crate::adoption::{self, Desk};

@@ -40,6 +40,7 @@ mod attachment;
 mod boost;
 mod ceiling;
 mod keeper;
+mod membership;
 mod record;
 
 pub use self::attachment::{
@@ -48,14 +49,12 @@ pub use self::attachment::{
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};
 pub use self::keeper::while_nothing_is_handed_over;
+pub use self::membership::{Member, NotATask, Regions, set_regions};
 pub use self::record::{CurrentOrNone, TaskError};
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
-
-/// So many of them always have room on the list, whatever locks the thread holds: see [`MAX_HELD`].
-const SURE_ATTACHMENTS: usize = 16;
 
 each_thread! {
     /// The robust list head, once found. It survives a fork, unlike the record: a raw clone leaves no other trace of
@@ -162,7 +161,7 @@ impl Me {
 
     /// Whether the thread holds a robust lock.
     pub fn holds_locks(self) -> bool {
-        self.locks_within(&(0..usize::MAX)) != 0
+        self.locks_within(&(0..usize::MAX)) != 0 || self.holds_in_regions()
     }
 
     /// To be called when a lock that counts has been linked. This crate's own locks are linked even if no budget is
@@ -219,52 +218,6 @@ impl Me {
         let relying = Relying(&self.record.relying);
         relying.0.set(relying.0.get() + 1);
         operation()
-    }
-
-    /// Whether one more region can be attached.
-    pub fn can_attach(self) -> bool {
-        let count = self.record.attached.get();
-        count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
-    }
-
-    /// Records an attachment; see [`Self::can_attach`].
-    ///
-    /// # Safety
-    /// Its life-word and its tail are on this thread's robust list. `context` and `slot` are those that `detach` asks
-    /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
-    pub unsafe fn attach(self, parts: AttachmentParts) {
-        let count = self.record.attached.get();
-        self.record.attachments[count].set(Some(Attachment(parts)));
-        self.record.attached.set(count + 1);
-        self.place_anchor();
-    }
-
-    /// Removes the record of an attachment without calling its `detach`.
-    ///
-    /// # Safety
-    /// Its life-word is still on the list: otherwise a signal handler's lock would be linked at an anchor that is not on
-    /// the list. No operation of this thread [relies on](Self::rely_on_attachment) the attachment any more.
-    pub unsafe fn forget(self, base: usize) {
-        let places = &self.record.attachments[..self.record.attached.get()];
-        let is_it =
-            |place: &Cell<Option<Attachment>>| place.get().is_some_and(|it| it.base == base);
-        if let Some(index) = places.iter().position(is_it) {
-            let last = places.len() - 1;
-            places[index].swap(&places[last]);
-            places[last].take();
-            self.record.attached.set(last);
-        }
-        self.place_anchor();
-    }
-
-    /// Sets the anchor to the last life-word on the list, and the end to the first tail. The anchor is never another
-    /// lock: libc may unlink its own at any time.
-    fn place_anchor(self) {
-        self.with_list((), |head| {
-            let (anchor, end) = self.anchor_and_end(head);
-            self.record.anchor.set(anchor);
-            self.record.end.set(end);
-        });
     }
 }
 
@@ -465,6 +418,7 @@ impl Me {
     /// Whether the thread holds something that concerns the keeper.
     fn lends(self) -> bool {
         self.with_list(false, keeper::is_concerned)
+            || self.holds_in_regions()
             || self.attachments().any(|attachment| {
                 // SAFETY: the attachment names a slot of its region, which it keeps mapped.
                 unsafe { (attachment.lends)(attachment.slot) }

@@ -1,7 +1,7 @@
 //! The errors of regions and containers, by operation.
 
 use super::heap::AllocError;
-use crate::task::TaskError;
+use crate::task::{NotATask, TaskError};
 use core::fmt;
 use rustix::io::Errno;
 
@@ -143,6 +143,18 @@ pub enum AttachError {
         /// The error that the kernel returned.
         error: Errno,
     },
+}
+
+impl From<NotATask> for AttachError {
+    fn from(error: NotATask) -> Self {
+        match error {
+            NotATask::TaskTableFull { tasks } => Self::TaskTableFull { tasks },
+            NotATask::TooManyAttachments => Self::TooManyAttachments,
+            NotATask::ThreadEnding => Self::ThreadEnding,
+            NotATask::Task(error) => Self::Task(error),
+            _ => Self::NotFound,
+        }
+    }
 }
 
 pub(super) fn system(call: &'static str) -> impl Fn(Errno) -> AttachError {

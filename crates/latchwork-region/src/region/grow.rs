@@ -54,6 +54,8 @@ impl Inner {
         // SAFETY: the hook completes what a dead task had begun.
         unsafe { crate::task::set_owner_death_hook(super::sweep::after_owner_death) };
         crate::sleep::set_hooks(&super::park::HOOKS);
+        // SAFETY: only a task that has left or died is gone.
+        unsafe { crate::task::set_regions(&super::task::REGIONS) };
         Arc::new(Self {
             file,
             mapping: ManuallyDrop::new(mapping),

@@ -3,7 +3,8 @@
 
 use crate::mutex::throughput::Counters;
 use crate::mutex::{
-    DataState, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
+    DataState, InRegion, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput,
+    WaitWake,
 };
 use crate::rwlock::{self, Counting, Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
@@ -191,6 +192,11 @@ macro_rules! kernel_words {
         }
     )*};
 }
+// SAFETY: a word, which names tasks of the region.
+unsafe impl Shareable for InRegion {
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegion", &[]);
+}
+
 kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);
 
 // SAFETY: a shared lock word, whose futex key is the memory itself, and counters.
@@ -260,6 +266,7 @@ mod tests {
             <[u32; 2]>::FINGERPRINT,
             u64::FINGERPRINT,
             <Mutex<u32, Robust>>::FINGERPRINT,
+            <Mutex<u32, InRegion>>::FINGERPRINT,
             <RwLock<u32, Shared>>::FINGERPRINT,
             <RwLock<u32, Shared, rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,

@@ -14,9 +14,9 @@
 use super::heap::{Owner, TaskRef};
 use super::task_table::{Life, Orphans, Slot};
 use super::{AttachError, Inner, wait_record};
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, fence};
 use crate::sys::futex::{self, Sharing};
-use crate::task::{Attachment, AttachmentParts, Me};
+use crate::task::{Attachment, AttachmentParts, Me, NotATask, Regions};
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Inner {
         let me = Me::get()?;
         match self.attached_task(me) {
             Some(task) => Ok(task),
-            None => self.attach_thread(me),
+            None => Ok(self.attach_thread(me)?),
         }
     }
 
@@ -123,18 +123,18 @@ impl Inner {
     }
 
     #[cold]
-    fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, AttachError> {
+    fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, NotATask> {
         if me.is_ending() {
-            return Err(AttachError::ThreadEnding);
+            return Err(NotATask::ThreadEnding);
         }
         detach_unused(me);
         if !me.can_attach() {
-            return Err(AttachError::TooManyAttachments);
+            return Err(NotATask::TooManyAttachments);
         }
         // Sweep first: a successor of a dead task then finds a settled state, with messages in their places and free
         // slots. If this thread cannot sweep, others will.
         let _ = self.sweep();
-        let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull {
+        let index = self.occupy_slot(me).ok_or(NotATask::TaskTableFull {
             tasks: self.slots().len(),
         })?;
         let slot = &self.slots()[index];
@@ -178,6 +178,9 @@ impl Inner {
         // SAFETY: `occupy_slot` has put the slot's life-word and tail on the list; the slot and the context are those of
         // this attachment.
         unsafe { me.attach(attachment) };
+        // Release: pairs with the Acquire fence of a task that has read this identity in a lock's word, and asks whether its
+        // task is gone. No lock call of this task comes before this fence; so these need no Release.
+        fence(Ordering::Release);
         Ok(Task { slot, owner })
     }
 
@@ -235,8 +238,32 @@ impl Inner {
 
     /// The number of robust locks of this region that the calling thread holds.
     pub(super) fn locks_held(&self, me: Me) -> usize {
-        me.locks_within(&self.addresses())
+        let named = me.locks_in_region(self.base().addr().get()) as usize;
+        me.locks_within(&self.addresses()) + named
     }
+}
+
+/// What locks ask whose words name tasks of a region.
+pub(super) static REGIONS: Regions = Regions { join, is_gone };
+
+fn join(address: usize) -> Result<(), NotATask> {
+    let inner = Inner::containing(address).ok_or(NotATask::NoRegion)?;
+    inner.attach_thread(Me::get()?).map(|_| ())
+}
+
+/// # Safety
+/// `context` is that of an attachment of the calling thread.
+unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
+    // SAFETY: an attachment's context is its region, which it keeps mapped.
+    let inner: &Inner = unsafe { context.cast().as_ref() };
+    let owner = Owner::from_raw(identity);
+    if owner.is_some_and(|owner| inner.is_alive(owner)) {
+        return false;
+    }
+    // The heap's intents are settled before the lock passes on: an intent is decided by reading a location that the lock
+    // protects. (If no sweep is possible, no task could sweep; the heap aborts on misuse.)
+    let _ = inner.sweep();
+    true
 }
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still
@@ -270,12 +297,14 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
     inner.release_heap(index as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
-    if slot.messages() != 0 || me.lends_within(&inner.addresses()) {
+    let base = inner.base().addr().get();
+    let lends = me.locks_in_region(base) != 0 || me.lends_within(&inner.addresses());
+    if slot.messages() != 0 || lends {
         slot.stay();
     }
     // SAFETY: the life-word is on the list until `vacate` below. This thread is in no operation that relies on the
     // attachment: it ends, or has left it.
-    unsafe { me.forget(inner.base().addr().get()) };
+    unsafe { me.forget(base) };
     // Otherwise the keeper gets the slot, or the kernel ends this life. The memory that the kernel's walk reaches is still
     // mapped then: the life-word is on a list, which the registry checks before it unmaps anything.
     if !holds {

@@ -1,14 +1,19 @@
-//! Waits with recursive mutexes, and with robust ones.
+//! Waits with recursive mutexes, with robust ones, and with region locks.
 
 use super::Waited;
 use super::variable::Condvar;
-use crate::mutex::{LockError, Protocol, RecursiveGuard, RobustGuard, RobustProtocol, SleepPlace};
+use crate::mutex::{
+    LockError, Protocol, RecursiveGuard, RegionGuard, RobustGuard, RobustProtocol, SleepPlace,
+    in_region,
+};
 use crate::sharing::Sharing;
 use crate::time::Deadline;
 use core::ptr;
 use core::time::Duration;
 
 type Taken<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
+
+type TakenInRegion<'a, T> = Result<RegionGuard<'a, T>, in_region::LockError<'a, T>>;
 
 impl<S: Sharing> Condvar<S> {
     /// As [`Condvar::wait`], with a recursive mutex that this task has locked once.
@@ -137,6 +142,68 @@ impl<S: Sharing> Condvar<S> {
         let mutex = RobustGuard::mutex(&guard);
         let address = ptr::from_ref(mutex.get_ref()).cast();
         let release = || RobustGuard::release(guard);
+        self.pause(address, SleepPlace::NONE, deadline, release, |_| {
+            mutex.lock()
+        })
+    }
+
+    /// As [`Condvar::wait`], with a region lock.
+    ///
+    /// # Errors
+    /// Those of the lock: [`OwnerDied`](in_region::LockError::OwnerDied) (with the lock acquired) if an owner died
+    /// meanwhile.
+    pub fn wait_in_region<'a, T: ?Sized>(&self, guard: RegionGuard<'a, T>) -> TakenInRegion<'a, T> {
+        self.wait_in_region_inner(guard, None).0
+    }
+
+    /// As [`Condvar::wait_until`], with a region lock.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_in_region`].
+    pub fn wait_in_region_until<'a, T: ?Sized>(
+        &self,
+        guard: RegionGuard<'a, T>,
+        deadline: Deadline,
+    ) -> Result<(RegionGuard<'a, T>, Waited), in_region::LockError<'a, T>> {
+        let (taken, waited) = self.wait_in_region_inner(guard, Some(deadline));
+        Ok((taken?, waited))
+    }
+
+    /// As [`Condvar::wait_for`], with a region lock.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_in_region`].
+    pub fn wait_in_region_for<'a, T: ?Sized>(
+        &self,
+        guard: RegionGuard<'a, T>,
+        timeout: Duration,
+    ) -> Result<(RegionGuard<'a, T>, Waited), in_region::LockError<'a, T>> {
+        self.wait_in_region_until(guard, Deadline::after(timeout))
+    }
+
+    /// As [`Condvar::wait_while`], with a region lock. The condition only reads the data.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_in_region`]. Once the data is repaired, wait again: the condition is checked first.
+    pub fn wait_in_region_while<'a, T: ?Sized>(
+        &self,
+        mut guard: RegionGuard<'a, T>,
+        mut condition: impl FnMut(&T) -> bool,
+    ) -> TakenInRegion<'a, T> {
+        while condition(&guard) {
+            guard = self.wait_in_region(guard)?;
+        }
+        Ok(guard)
+    }
+
+    fn wait_in_region_inner<'a, T: ?Sized>(
+        &self,
+        guard: RegionGuard<'a, T>,
+        deadline: Option<Deadline>,
+    ) -> (TakenInRegion<'a, T>, Waited) {
+        let mutex = RegionGuard::mutex(&guard);
+        let address = ptr::from_ref(mutex.get_ref()).cast();
+        let release = || RegionGuard::release(guard);
         self.pause(address, SleepPlace::NONE, deadline, release, |_| {
             mutex.lock()
         })

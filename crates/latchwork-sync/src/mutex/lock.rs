@@ -221,14 +221,14 @@ impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     }
 }
 
-/// What a guard `$guard<'_, T, P>` with the field `mutex` does with the data: it lends it, if `P` is a `$protocol`. The
-/// references may go to other threads if `P` is a `$shared`, and change the data if `T` is `$unpin`.
+/// What a guard of a `T`, with the field `mutex`, does with the data: it lends it. The references may go to other threads
+/// if its parameters are `$shared`, and change the data if `T` is `$unpin`.
 macro_rules! lends_data {
-    ($guard:ident, $protocol:path, {$($shared:tt)*}, {$($unpin:tt)*}) => {
+    ({$($parameters:tt)*} $guard:ty, {$($shared:tt)*}, {$($unpin:tt)*}) => {
         // SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
-        unsafe impl<T: ?Sized + Sync, P: $($shared)*> Sync for $guard<'_, T, P> {}
+        unsafe impl<T: ?Sized + Sync, $($shared)*> Sync for $guard {}
 
-        impl<T: ?Sized, P: $protocol> Deref for $guard<'_, T, P> {
+        impl<T: ?Sized, $($parameters)*> Deref for $guard {
             type Target = T;
             #[inline]
             fn deref(&self) -> &T {
@@ -237,7 +237,7 @@ macro_rules! lends_data {
             }
         }
 
-        impl<T: ?Sized $($unpin)*, P: $protocol> DerefMut for $guard<'_, T, P> {
+        impl<T: ?Sized $($unpin)*, $($parameters)*> DerefMut for $guard {
             #[inline]
             fn deref_mut(&mut self) -> &mut T {
                 // SAFETY: the guard holds the lock, and is borrowed exclusively.
@@ -245,7 +245,7 @@ macro_rules! lends_data {
             }
         }
 
-        impl<T: ?Sized + fmt::Debug, P: $protocol> fmt::Debug for $guard<'_, T, P> {
+        impl<T: ?Sized + fmt::Debug, $($parameters)*> fmt::Debug for $guard {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 (**self).fmt(formatter)
             }
@@ -253,4 +253,4 @@ macro_rules! lends_data {
     };
 }
 pub(crate) use lends_data;
-lends_data!(MutexGuard, Protocol, { Protocol + Sync }, {});
+lends_data!({P: Protocol} MutexGuard<'_, T, P>, {P: Protocol + Sync}, {});

@@ -23,6 +23,7 @@
 #[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]
 pub mod foreign;
+pub mod in_region;
 mod inherit;
 mod lock;
 mod owner_monitor;
@@ -39,6 +40,8 @@ mod wait_wake;
 
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
+#[doc(no_inline)]
+pub use in_region::{InRegion, RegionGuard};
 pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub use lock::{Mutex, MutexGuard};
 pub(crate) use lock::{constructors, lends_data};
@@ -63,6 +66,6 @@ pub use robust::{
     Acquired, OWNER_DIED, Pinned, RawError, RobustOps, TID_MASK, Unpinned, WAITERS, owner_of_guard,
 };
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
-pub(crate) use robust::{lock_error, methods_of_owner_died, methods_of_unpinned};
+pub(crate) use robust::{from_raw_error, lock_error, methods_of_owner_died, methods_of_unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

@@ -108,7 +108,7 @@ mod unpinned;
 mod wait_wake;
 
 pub use failure::LockFailure;
-pub(crate) use failure::{lock_error, methods_of_owner_died};
+pub(crate) use failure::{from_raw_error, lock_error, methods_of_owner_died};
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub use lock::Robust;
 #[doc(hidden)]

@@ -21,6 +21,12 @@ pub struct Record {
     pub(super) anchor: Cell<usize>,
     /// Where the list ends for robust locks: at the first tail, or at the head.
     pub(super) end: Cell<usize>,
+    /// First address, size and identity of the first attachment, or 0: see [`membership`](super::membership).
+    pub(super) first_base: Cell<usize>,
+    pub(super) first_bytes: Cell<usize>,
+    pub(super) first_identity: Cell<u64>,
+    /// For each attachment, the number of locks that name the thread by its identity as their owner.
+    pub(super) held: [Cell<u32>; MAX_ATTACHMENTS],
     pub(super) own_head: UnsafeCell<OwnHead>,
     /// Address of the checker's data for this thread; 0: none.
     pub(super) checked: Cell<usize>,

@@ -109,6 +109,22 @@ pub enum Fault {
     KernelSwallowsWake,
     /// The state does not report the owner's death.
     RobustHidesDeath,
+    /// A region lock without waiters is released without Release.
+    RegionUnlockRelaxed,
+    /// A waiter that has slept takes a region lock as if no other task slept.
+    RegionTakerForgetsSleepers,
+    /// A region lock with waiters is released as if no task slept.
+    RegionUnlockForgetsSleepers,
+    /// A sleeper at a region lock does not see deaths.
+    RegionSleeperMissesDeaths,
+    /// A waiter begins to watch for deaths after it has checked that the owner lives.
+    RegionWatchBeginsLate,
+    /// A task that takes a dead owner's region lock does not mark its data as torn.
+    RegionHidesDeath,
+    /// A waiter that has read a task's identity in a region lock may read that task's life as it was before.
+    RegionReadsOldLife,
+    /// A successor in the slot of a task that is gone is taken for that task.
+    RegionIgnoresGenerations,
     /// A task that acquires a free robust lock through the kernel does not check the state.
     RobustTrustsWord,
     /// A robust lock that inherits priority is released as if no task slept.

@@ -1,9 +1,9 @@
 //! Tasks that die between two [steps](super::step), and the kernel's reaction.
 #![allow(unsafe_code)]
 
-use super::step::{Death, become_task, set_life};
+use super::step::{Death, TASKS, become_task, number, set_life};
 use super::task::{Record, current};
-use crate::atomic::unless_fault;
+use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_pi;
 use crate::sys::robust_list::{self, Head};
@@ -14,12 +14,45 @@ std::thread_local! {
     static SOMEBODY_DIED: Cell<bool> = const { Cell::new(false) };
 }
 
+loom::lazy_static! {
+    /// The life of the task of each number, as a region's task table shows it: its generation, and in the lowest bit
+    /// whether it is gone.
+    static ref LIFE: [AtomicU32; TASKS] = core::array::from_fn(|_| AtomicU32::new(1));
+}
+
+/// The calling task's number and generation, by which a region names it: the generation is in the low half.
+pub fn identity() -> u64 {
+    let generation = LIFE[number()].for_kernel().load(Ordering::Relaxed) >> 1;
+    (number() as u64) << 48 | u64::from(generation)
+}
+
+/// Whether the task with this identity is gone.
+pub fn is_gone(identity: u64) -> bool {
+    let life = LIFE[(identity >> 48) as usize].load(Ordering::Acquire);
+    let same = unless_fault!(RegionIgnoresGenerations, life >> 1 == identity as u32, true);
+    !same || life & 1 != 0
+}
+
+/// The calling task's life begins, in the next generation.
+fn begin_life() {
+    let life = LIFE[number()].for_kernel();
+    // It is gone, so this makes the next generation. AcqRel and the fence: as in `region/task_table.rs` and `task.rs`.
+    life.fetch_add(1, Ordering::AcqRel);
+    fence(Ordering::Release);
+}
+
+/// The calling task's life ends.
+fn end_life() {
+    LIFE[number()].for_kernel().fetch_or(1, Ordering::SeqCst);
+}
+
 /// Runs `body` as the task of this number (1 to 3; each in one thread only), which dies after `life` steps.
 /// Returns whether it survived.
 pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool {
     become_task(number);
     let record = current();
     record.begin();
+    begin_life();
     set_life(life);
     let end = catch_unwind(AssertUnwindSafe(body));
     match end {
@@ -29,11 +62,14 @@ pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool 
                 "a task ended with locks on its list"
             );
             set_life(None);
+            end_life();
             true
         }
         Err(death) if death.is::<Death>() => {
             SOMEBODY_DIED.set(true);
+            end_life();
             walk(record);
+            futex::note_death();
             futex_pi::handle_task_exit(record.tid);
             false
         }

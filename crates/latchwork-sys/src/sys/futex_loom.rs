@@ -30,6 +30,8 @@ struct Kernel {
     next_id: usize,
     spurious: usize,
     refused: usize,
+    /// The deaths that have ended sleeps.
+    deaths: usize,
 }
 
 loom::lazy_static! {
@@ -121,6 +123,43 @@ pub fn wait_high(
     }
     let address = core::ptr::from_ref(word) as usize;
     sleep(kernel, address, mask, deadline, false)
+}
+
+/// How many deaths have ended sleeps that watch for them.
+pub fn deaths() -> usize {
+    kernel().deaths
+}
+
+/// As [`wait_high`] with any bit. The sleep also ends when a task dies, and does not begin if one has died since
+/// [`deaths`] returned `deaths`.
+pub fn watch_high(
+    word: &AtomicU64,
+    expected: u64,
+    deaths: usize,
+    deadline: Option<Deadline>,
+) -> Wait {
+    let mut kernel = enter();
+    if word.for_kernel().load(Ordering::SeqCst) >> 32 != expected >> 32 || kernel.deaths != deaths {
+        return Wait::Again;
+    }
+    if kernel.spurious < scene().spurious {
+        kernel.spurious += 1;
+        return Wait::Again;
+    }
+    let address = core::ptr::from_ref(word) as usize;
+    sleep(kernel, address, u32::MAX, deadline, true).0
+}
+
+/// A task has died: the sleeps end that watch for that.
+pub fn note_death() {
+    let mut kernel = kernel();
+    kernel.deaths += 1;
+    kernel.waiters.retain(|waiter| {
+        if waiter.naps {
+            waiter.condvar.notify_one();
+        }
+        !waiter.naps
+    });
 }
 
 /// Enqueues the calling task and waits until it is woken, which it also returns, or its deadline has passed.

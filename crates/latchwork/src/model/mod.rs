@@ -7,7 +7,7 @@ mod semaphore;
 pub use crate::queue::{places::Places, ring::Side};
 pub use latchwork_check::model::Tasks;
 pub use latchwork_region::model::Events;
-pub use latchwork_sync::model::{Adoption, RobustLock, RobustReadWrite, Taken};
+pub use latchwork_sync::model::{Adoption, RegionLock, RobustLock, RobustReadWrite, Taken};
 pub use latchwork_sys::model::{
     Fault, HandsOff, SOON, Scene, WakeOrder, as_task, die, has, requests, scene, somebody_died,
     step, take_requests,

@@ -58,14 +58,13 @@ pub enum LockFailure<F = Infallible> {
     Refused(F),
 }
 
-/// What the error types of robust locks have in common: their texts, and their conversions from a [`RawError`] and into
-/// a [`LockFailure`]. `$sendable`: the parameters, if the error goes into a `Box<dyn Error>`; `$refused`: the variant
-/// for a failure of the protocol.
-///
-/// [`RawError`]: super::RawError
+/// What the error types of robust locks have in common: their texts, and their conversion into a [`LockFailure`].
+/// `$sendable`: the parameters, if the error goes into a `Box<dyn Error>`; `$refused`: the variant for a failure of the
+/// protocol; `$too_many`: `TooManyHeld`, if it occurs; `$unavailable`: what `Unavailable` is in a `LockFailure`.
 macro_rules! lock_error {
     (
-        {$($parameters:tt)*} {$($sendable:tt)*} $error:ty, $fault:ty, {$($refused:ident)?},
+        {$($parameters:tt)*} {$($sendable:tt)*} $error:ty, $fault:ty,
+        {$($refused:ident)?} {$($too_many:ident)?} $unavailable:ident,
         $owner_died:literal, $not_recoverable:literal, $deadlock:literal
     ) => {
         impl<$($parameters)*> fmt::Display for $error {
@@ -77,7 +76,7 @@ macro_rules! lock_error {
                     Self::Interrupted => "a signal handler ran",
                     Self::TimedOut => "the deadline passed before the lock was free",
                     Self::Deadlock => $deadlock,
-                    Self::TooManyHeld => "the calling task holds too many robust locks",
+                    $(Self::$too_many => "the calling task holds too many robust locks",)?
                     Self::Unavailable(error) => return error.fmt(formatter),
                     $(Self::$refused(fault) => return fault.fmt(formatter),)?
                 })
@@ -87,21 +86,6 @@ macro_rules! lock_error {
         impl<$($parameters)*> fmt::Debug for $error {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(self, formatter)
-            }
-        }
-
-        impl<$($parameters)*> From<RawError<$fault>> for $error {
-            fn from(error: RawError<$fault>) -> Self {
-                match error {
-                    RawError::WouldBlock => Self::WouldBlock,
-                    RawError::TimedOut => Self::TimedOut,
-                    RawError::Interrupted => Self::Interrupted,
-                    RawError::NotRecoverable => Self::NotRecoverable,
-                    RawError::Deadlock => Self::Deadlock,
-                    RawError::TooManyHeld => Self::TooManyHeld,
-                    RawError::Unavailable(error) => Self::Unavailable(error),
-                    $(RawError::$refused(fault) => Self::$refused(fault),)?
-                }
             }
         }
 
@@ -118,8 +102,8 @@ macro_rules! lock_error {
                     LockError::TimedOut => Self::TimedOut,
                     LockError::Interrupted => Self::Interrupted,
                     LockError::Deadlock => Self::Deadlock,
-                    LockError::TooManyHeld => Self::TooManyHeld,
-                    LockError::Unavailable(error) => Self::Unavailable(error),
+                    $(LockError::$too_many => Self::$too_many,)?
+                    LockError::Unavailable(error) => Self::$unavailable(error),
                     $(LockError::$refused(fault) => Self::$refused(fault),)?
                 }
             }
@@ -139,6 +123,21 @@ macro_rules! lock_error {
 }
 pub(crate) use lock_error;
 
+/// Conversion of a `RawError` into a lock call's error, variant by variant.
+macro_rules! from_raw_error {
+    ({$($parameters:tt)*} $raw:ty, $error:ty, {$($same:ident)*} {$($with:ident)*}) => {
+        impl<$($parameters)*> From<$raw> for $error {
+            fn from(error: $raw) -> Self {
+                match error {
+                    $(RawError::$same => Self::$same,)*
+                    $(RawError::$with(error) => Self::$with(error),)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use from_raw_error;
+
 /// Implements all but the definition of `OwnerDied<'a, T, $parameters>`, whose field `guard` is a `ManuallyDrop` of the
 /// `$guard` with the field `$lock`.
 macro_rules! methods_of_owner_died {
@@ -150,7 +149,7 @@ macro_rules! methods_of_owner_died {
 
             fn into_guard(self) -> $guard<'a, T, $($parameters)*> {
                 // In the child of a fork the guard belongs to the parent: this aborts there.
-                owner_of_guard(self.guard.owner);
+                self.guard.assert_owned();
                 let mut this = ManuallyDrop::new(self);
                 this.guard.robust().mark_consistent();
                 // SAFETY: `this` is never dropped, so the guard is moved out once.
@@ -160,7 +159,7 @@ macro_rules! methods_of_owner_died {
             /// Releases the lock with the data as it is: the next owner gets `LockError::OwnerDied`, too.
             pub fn pass_on(self) {
                 let this = ManuallyDrop::new(self);
-                owner_of_guard(this.guard.owner);
+                this.guard.assert_owned();
                 this.guard.report_releasing();
                 // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
                 unsafe { this.guard.robust().unlock_inconsistent() }
@@ -195,7 +194,7 @@ macro_rules! methods_of_owner_died {
 
             /// Writes a new value in place of the torn one, which is not dropped, and returns an ordinary guard.
             pub fn replace(self, value: T) -> $guard<'a, T, $($parameters)*> {
-                owner_of_guard(self.guard.owner);
+                self.guard.assert_owned();
                 let place = self.guard.$lock.data.get();
                 // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not
                 // dropped.
@@ -248,7 +247,7 @@ macro_rules! methods_of_owner_died {
 
         impl<T: ?Sized, $($bounds)*> Drop for OwnerDied<'_, T, $($parameters)*> {
             fn drop(&mut self) {
-                owner_of_guard(self.guard.owner);
+                self.guard.assert_owned();
                 self.guard.report_releasing();
                 let lock = self.guard.robust();
                 // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.

@@ -7,7 +7,7 @@
 //! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::failure::{LockFailure, lock_error, methods_of_owner_died};
+use super::failure::{LockFailure, from_raw_error, lock_error, methods_of_owner_died};
 use super::ops::Take;
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::edit::Edit;
@@ -54,10 +54,14 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
 
 lock_error!(
     {T: ?Sized, P: RobustProtocol} {T: ?Sized, P: RobustProtocol<Fault: Send + Sync + 'static>}
-    LockError<'_, T, P>, P::Fault, {Refused},
+    LockError<'_, T, P>, P::Fault, {Refused} {TooManyHeld} Unavailable,
     "the owner of the lock died while it held it",
     "the lock is not recoverable: its owner died and the data was not repaired",
     "waiting for the lock would be a deadlock"
+);
+from_raw_error!(
+    {T: ?Sized, P: RobustProtocol} RawError<P::Fault>, LockError<'_, T, P>,
+    {WouldBlock TimedOut Interrupted NotRecoverable Deadlock TooManyHeld} {Unavailable Refused}
 );
 
 constructors! {
@@ -256,7 +260,7 @@ pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     not_send: PhantomData<*const ()>,
 }
 
-lends_data!(RobustGuard, RobustProtocol, {RobustProtocol}, {+ Unpin});
+lends_data!({P: RobustProtocol} RobustGuard<'_, T, P>, {P: RobustProtocol}, {+ Unpin});
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     #[inline]
@@ -295,6 +299,11 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         T: Relocatable + Edit,
     {
         self.as_mut().edit()
+    }
+
+    /// In the child of a fork the guard belongs to the parent: this aborts there.
+    fn assert_owned(&self) {
+        owner_of_guard(self.owner);
     }
 
     fn robust(&self) -> &Robust<P> {

@@ -2,7 +2,7 @@
 
 use super::owner_died::OwnerDied;
 use crate::mutex::throughput::{Counting, Uncounted};
-use crate::mutex::{LockFailure, RawError, lock_error};
+use crate::mutex::{LockFailure, RawError, from_raw_error, lock_error};
 use crate::rwlock::trace::Event;
 use crate::task::TaskError;
 use core::convert::Infallible;
@@ -36,8 +36,12 @@ pub enum LockError<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> 
 
 lock_error!(
     {T: ?Sized, const READERS: usize, C: Counting<Event>} {T: ?Sized, const READERS: usize, C: Counting<Event>}
-    LockError<'_, T, READERS, C>, Infallible, {},
+    LockError<'_, T, READERS, C>, Infallible, {} {TooManyHeld} Unavailable,
     "a writer died while it held the lock",
     "the lock is not recoverable: a writer died and the data was not repaired",
     "the calling task holds the lock already"
+);
+from_raw_error!(
+    {T: ?Sized, const READERS: usize, C: Counting<Event>} RawError, LockError<'_, T, READERS, C>,
+    {WouldBlock TimedOut Interrupted NotRecoverable Deadlock TooManyHeld} {Unavailable}
 );

@@ -31,6 +31,11 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'_, T
         self.lock.raw.gate()
     }
 
+    /// In the child of a fork the guard belongs to the parent: this aborts there.
+    fn assert_owned(&self) {
+        owner_of_guard(self.owner);
+    }
+
     /// Nothing: no observer follows robust reader/writer locks.
     #[allow(clippy::unused_self)]
     fn report_releasing(&self) {}

@@ -1,0 +1,283 @@
+//! The word of a region lock, and how a task acquires and releases it. The argument is in the [parent](super).
+#![allow(unsafe_code)]
+
+use super::membership::{Me, Member, NotATask};
+use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
+use crate::mutex::{Acquired, DataState, Unfinished, WaitMode};
+use crate::sys::futex::{self, Sharing};
+use crate::sys::slow_paths;
+use core::fmt;
+
+/// Futex bit masks are not used here.
+const ANY: u32 = u32::MAX;
+
+pub(super) const WAITERS: u64 = 1 << 32;
+pub(super) const INCONSISTENT: u64 = 1 << 33;
+pub(super) const NOT_RECOVERABLE: u64 = 1 << 34;
+const FLAGS: u64 = 0xFFFF << 32;
+
+/// The identity of the owner; of a free word nothing that is one.
+pub(super) fn owner_of(word: u64) -> u64 {
+    word & !FLAGS
+}
+
+pub(super) fn is_held(word: u64) -> bool {
+    word as u32 != 0
+}
+
+/// Why a region lock was not acquired: see [`LockError`](super::LockError).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+#[allow(missing_docs, reason = "hidden")]
+pub enum RawError {
+    WouldBlock,
+    TimedOut,
+    Interrupted,
+    NotRecoverable,
+    Deadlock,
+    Unavailable(NotATask),
+}
+
+impl From<Unfinished> for RawError {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::TimedOut => Self::TimedOut,
+            Unfinished::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// The region lock, as the parameter of a [`Mutex`](crate::mutex::Mutex): robust, in 8 bytes.
+///
+/// For data in a region. The death of an owner is reported to the next one, as with
+/// [`Robust`](crate::mutex::Robust), but the lock is on no list: it need not be pinned, a task can hold any number, and a
+/// free pair costs little more than that of a lock that is not robust. Its word names its owner as a task of the region,
+/// so the lock must lie in one; a thread becomes a task of the region by its first lock call.
+///
+/// | method | |
+/// | --- | --- |
+/// | [`lock`](super::Movable::lock), [`try_lock`](super::Movable::try_lock), [`lock_until`](super::Movable::lock_until), … | through `&Mutex<T, InRegion>`, if `T` is `Unpin` |
+/// | the same names | through `Pin<&Mutex<T, InRegion>>`, for any `T`, such as a container of the region |
+///
+/// Not recursive: locking again reports [`LockError::Deadlock`](super::LockError::Deadlock). A thread that ends with the
+/// lock leaves it to its process: the death is reported when that dies. In the child of a fork no lock is held;
+/// dropping an inherited guard there aborts. Zero is unlocked.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, in_region::LockError};
+/// use latchwork::region::RegionOptions;
+///
+/// let region = RegionOptions::new().create_anonymous()?;
+/// let balance = region.object("balance", || Mutex::in_region(100_i64))?;
+/// match balance.lock() {
+///     Ok(mut balance) => *balance -= 1,
+///     // The owner died; what it was doing to the data is ours to find out.
+///     Err(LockError::OwnerDied(died)) => *died.make_consistent() -= 1,
+///     Err(error) => panic!("{error}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[repr(transparent)]
+pub struct InRegion {
+    word: AtomicU64,
+}
+
+impl InRegion {
+    const_unless_loom! {
+        /// An unlocked lock.
+        #[must_use]
+        pub fn new() -> Self {
+            Self { word: AtomicU64::new(0) }
+        }
+    }
+
+    /// Whether a task holds the lock at this moment, or held it as it died.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        // Relaxed: the answer may be stale before it arrives.
+        is_held(self.word.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn word(&self) -> &AtomicU64 {
+        &self.word
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// Acquires a lock that is free and whose data is whole, and returns the calling task's identity.
+    /// [`Self::acquire_slowly`] handles every other case.
+    #[inline(always)]
+    pub(crate) fn acquire_free(&self) -> Option<u64> {
+        let me = Me::current_or_none();
+        let identity = me.first_identity_at(self.address());
+        // Acquire: pairs with the Release of the last owner.
+        if identity == 0
+            || self
+                .word
+                .compare_exchange(0, identity, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return None;
+        }
+        me.first_acquired();
+        Some(identity)
+    }
+
+    /// Acquires the lock; returns the calling task's identity, too.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<(Acquired, u64), RawError> {
+        if !wait_mode.is_try() {
+            slow_paths::acquisition();
+        }
+        let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
+        let acquired = self.take(me, wait_mode)?;
+        me.acquired();
+        Ok((acquired, me.identity()))
+    }
+
+    /// Releases the lock of a guard that was made for `owner`. All but the usual case is outlined.
+    ///
+    /// # Safety
+    /// The guard holds the lock, if it is used in the process that it was made in.
+    #[inline(always)]
+    pub(crate) unsafe fn release_guarded(&self, owner: u64) {
+        let me = Me::current_or_none();
+        if me.first_identity_at(self.address()) != owner || std::thread::panicking() {
+            return self.release_guarded_slowly(owner);
+        }
+        let release = unless_fault!(RegionUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
+        // Release: pairs with the Acquire of the next owner.
+        if self
+            .word
+            .compare_exchange(owner, 0, release, Ordering::Relaxed)
+            .is_err()
+        {
+            self.free();
+        }
+        me.first_released();
+    }
+
+    #[inline(never)]
+    fn release_guarded_slowly(&self, owner: u64) {
+        let me = self.owner_of_guard(owner);
+        if std::thread::panicking() {
+            self.free_with(INCONSISTENT, 1);
+        } else {
+            self.free();
+        }
+        me.released();
+    }
+
+    /// Frees the word, and wakes a sleeper if there may be one.
+    #[cold]
+    #[inline(never)]
+    fn free(&self) {
+        let word = &raw const self.word;
+        // Release: pairs with the Acquire of the next owner.
+        let before = self.word.swap(0, Ordering::Release);
+        if before & WAITERS != 0 {
+            let count = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
+            futex::wake_high(word, count, ANY, Sharing::Shared);
+        }
+    }
+
+    /// Frees the word with these flags: the next owner reads them.
+    #[cold]
+    fn free_with(&self, flags: u64, wakes: u32) {
+        let word = &raw const self.word;
+        // Release: pairs with the Acquire of the next owner.
+        if self.word.swap(flags, Ordering::Release) & WAITERS != 0 {
+            futex::wake_high(word, wakes, ANY, Sharing::Shared);
+        }
+    }
+
+    /// Releases the lock of a guard that was made for `owner`, with whole data.
+    #[cfg(not(loom))]
+    pub(super) fn release_whole(&self, owner: u64) {
+        let me = self.owner_of_guard(owner);
+        self.free();
+        me.released();
+    }
+
+    /// Releases the lock of a guard that was made for `owner`, with its data in an unknown state: the next owner gets
+    /// `OwnerDied`.
+    #[cold]
+    pub(crate) fn unlock_inconsistent(&self, owner: u64) {
+        let me = self.owner_of_guard(owner);
+        self.free_with(INCONSISTENT, 1);
+        me.released();
+    }
+
+    /// Releases the lock of a guard that was made for `owner`, as not recoverable: no task can acquire it any more.
+    #[cold]
+    pub(crate) fn release_not_recoverable(&self, owner: u64) {
+        let me = self.owner_of_guard(owner);
+        self.free_with(NOT_RECOVERABLE, u32::MAX);
+        me.released();
+    }
+
+    /// Declares the data of a lock whole again that is held by `owner`.
+    pub(crate) fn mark_consistent(&self, owner: u64) {
+        self.owner_of_guard(owner);
+        // Relaxed: only the owner's unlock, which is a Release, publishes it.
+        self.word.fetch_and(!INCONSISTENT, Ordering::Relaxed);
+    }
+
+    /// The calling task, if it is the `owner` for which a guard was made; aborts in the child of a fork, where the guard
+    /// belongs to the parent.
+    pub(crate) fn owner_of_guard(&self, owner: u64) -> Member {
+        match Me::current_or_none().member_at(self.address()) {
+            Some(member) if member.identity() == owner => member,
+            _ => crate::fatal(format_args!(
+                "unlock of a region's mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
+            )),
+        }
+    }
+
+    /// Whether the data is not whole. An exclusive reference proves that no living task uses it.
+    pub(crate) fn is_unclean(&mut self) -> bool {
+        // Relaxed: the exclusive reference proves that no other task has access.
+        let word = self.word.load(Ordering::Relaxed);
+        if word & (INCONSISTENT | NOT_RECOVERABLE) != 0 {
+            return true;
+        }
+        // Held: by an owner that has died, or by a guard that was forgotten.
+        is_held(word) && Member::at(self.address()).is_ok_and(|me| me.is_gone(owner_of(word)))
+    }
+
+    /// Makes a lock with data that is not whole usable again. The data has been replaced.
+    pub(crate) fn make_clean(&mut self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Default for InRegion {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DataState for InRegion {
+    fn is_whole(&mut self) -> bool {
+        !self.is_unclean()
+    }
+}
+
+impl fmt::Debug for InRegion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: the answer may be stale before it arrives.
+        let word = self.word.load(Ordering::Relaxed);
+        let owner = is_held(word).then_some((word >> 48, word as u32));
+        formatter
+            .debug_struct("InRegion")
+            .field("owner", &format_args!("{owner:?}"))
+            .finish()
+    }
+}
+
+// SAFETY: a word, whose address means something only while a task uses it by reference.
+#[cfg(not(loom))]
+unsafe impl crate::relocatable::Relocatable for InRegion {}

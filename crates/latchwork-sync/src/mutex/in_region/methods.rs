@@ -1,0 +1,190 @@
+//! The calls of a mutex that is a region lock.
+//!
+//! A lock whose data may move (`T: Unpin`) is used through a plain reference, and one whose data must stay where it is
+//! through a pinned one. The methods have the same names. Since a type can have each name once, those for plain
+//! references belong to [`Movable`], to which the mutex dereferences.
+#![allow(unsafe_code)]
+
+use super::guard::{LockError, OwnerDied, RegionGuard, lock_of};
+use super::{InRegion, membership};
+use crate::hook::{ByFeature, How, Mode, Observer, Site, Verdict};
+use crate::mutex::{Acquired, Mutex, WaitMode, constructors};
+use crate::time::Deadline;
+use crate::torn_safe;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::pin::Pin;
+
+pub(super) type LockResult<'a, T> = Result<RegionGuard<'a, T>, LockError<'a, T>>;
+
+constructors! {
+    /// An unlocked mutex for a region: see [`InRegion`](crate::mutex::InRegion).
+    in_region: InRegion;
+}
+
+/// A mutex of a region as it is used through a plain reference: its data may move.
+#[repr(transparent)]
+pub struct Movable<T: ?Sized>(Mutex<T, InRegion>);
+
+impl<T: ?Sized> Deref for Mutex<T, InRegion> {
+    type Target = Movable<T>;
+    #[inline(always)]
+    fn deref(&self) -> &Movable<T> {
+        // SAFETY: the type is transparent.
+        unsafe { &*(core::ptr::from_ref(self) as *const Movable<T>) }
+    }
+}
+
+macro_rules! calls {
+    ($($receiver:tt)*) => {
+        /// Acquires the lock; the calling task sleeps as long as a living task holds it.
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
+        #[inline]
+        #[track_caller]
+        pub fn lock(self: $($receiver)*) -> LockResult<'_, T> {
+            self.mutex().lock_with(WaitMode::FOREVER)
+        }
+
+        /// Acquires the lock if it is free at this moment, or its owner is dead.
+        ///
+        /// # Errors
+        /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
+        #[inline]
+        #[track_caller]
+        pub fn try_lock(self: $($receiver)*) -> LockResult<'_, T> {
+            self.mutex().lock_with(WaitMode::TRY)
+        }
+
+        /// Acquires the lock, or fails once `deadline` has passed.
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
+        #[inline]
+        #[track_caller]
+        pub fn lock_until(self: $($receiver)*, deadline: Deadline) -> LockResult<'_, T> {
+            self.mutex().lock_with(WaitMode::until(Some(deadline)))
+        }
+
+        /// Acquires the lock, or fails after `timeout`.
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
+        #[cfg(not(loom))]
+        #[track_caller]
+        pub fn lock_for(self: $($receiver)*, timeout: core::time::Duration) -> LockResult<'_, T> {
+            self.lock_until(Deadline::after(timeout))
+        }
+
+        /// Acquires the lock, unless `deadline` passes, if there is one, or a signal handler runs in this thread while
+        /// it sleeps, with `SA_RESTART` or without.
+        ///
+        /// # Errors
+        /// See [`LockError`]; `WouldBlock` does not occur.
+        #[inline]
+        #[track_caller]
+        pub fn lock_interruptible(self: $($receiver)*, deadline: Option<Deadline>) -> LockResult<'_, T> {
+            self.mutex().lock_with(WaitMode::interruptible(deadline))
+        }
+    };
+}
+
+impl<T: Unpin + ?Sized> Movable<T> {
+    calls!(&Self);
+}
+
+impl<T: ?Sized> Movable<T> {
+    #[inline(always)]
+    fn mutex(&self) -> &Mutex<T, InRegion> {
+        &self.0
+    }
+}
+
+impl<T: ?Sized> Mutex<T, InRegion> {
+    calls!(Pin<&Self>);
+
+    #[inline(always)]
+    fn mutex<'a>(self: Pin<&'a Self>) -> &'a Self {
+        self.get_ref()
+    }
+
+    /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        let is_whole = !self.raw.is_unclean();
+        is_whole.then(|| &mut **self.data.get_mut())
+    }
+
+    /// Makes a lock usable again whose owner died, or that is not recoverable, with new data; torn data is not dropped.
+    /// An exclusive reference proves that no task uses it.
+    pub fn reset(self: Pin<&mut Self>, value: T)
+    where
+        T: Sized,
+    {
+        // SAFETY: nothing is moved out. Whole data is dropped in its place before the new data is written there; torn
+        // data that was ever pinned is `Relocatable`, and need not be dropped.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.raw.is_unclean() {
+            // SAFETY: an exclusive reference. The old data may be no value of `T`: it is overwritten, not dropped.
+            unsafe { torn_safe::overwrite(this.data.get_mut(), ManuallyDrop::new(value)) };
+            this.raw.make_clean();
+        } else {
+            **this.data.get_mut() = value;
+        }
+    }
+
+    /// The mutex is pinned, or `T` is `Unpin`.
+    #[inline(always)]
+    #[track_caller]
+    fn lock_with(&self, wait_mode: WaitMode) -> LockResult<'_, T> {
+        if ByFeature::IS_ON {
+            return self.lock_checked(wait_mode, Site::caller());
+        }
+        match self.raw.acquire_free() {
+            Some(owner) => Ok(RegionGuard::new(self, owner)),
+            None => self.lock_slowly(wait_mode),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, wait_mode: WaitMode) -> LockResult<'_, T> {
+        match self.raw.acquire_slowly(wait_mode) {
+            Ok((Acquired::Clean, owner)) => Ok(RegionGuard::new(self, owner)),
+            Ok((Acquired::OwnerDied, owner)) => {
+                membership::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
+                let died = OwnerDied::new(RegionGuard::new(self, owner));
+                Err(LockError::OwnerDied(died))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As [`Self::lock_with`], and reports each step to the checker.
+    fn lock_checked(&self, wait_mode: WaitMode, site: Site) -> LockResult<'_, T> {
+        let lock = lock_of(&self.raw);
+        let has_lock =
+            |result: &LockResult<'_, T>| matches!(result, Ok(_) | Err(LockError::OwnerDied(_)));
+        let report_taken = |how| ByFeature::taken(lock, Mode::Exclusive, how, site);
+        let at_once = self.lock_slowly(WaitMode::TRY);
+        let is_try = wait_mode.is_try();
+        if is_try || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
+            if has_lock(&at_once) {
+                report_taken(if is_try { How::Tried } else { How::Locked });
+            }
+            return at_once;
+        }
+        let is_timed = wait_mode.deadline().is_some();
+        if ByFeature::wants(lock, Mode::Exclusive, is_timed, site) == Verdict::Deadlock {
+            ByFeature::gave_up(lock);
+            return Err(LockError::Deadlock);
+        }
+        let taken = self.lock_slowly(wait_mode);
+        if has_lock(&taken) {
+            report_taken(How::Locked);
+        } else {
+            ByFeature::gave_up(lock);
+        }
+        taken
+    }
+}

@@ -1,0 +1,191 @@
+//! The slow path of a region lock: waits, and what a waiter does about an owner that is gone. The argument is in the
+//! [parent](super).
+
+use super::lock::{INCONSISTENT, InRegion, NOT_RECOVERABLE, RawError, WAITERS, is_held, owner_of};
+use super::membership::Member;
+use crate::atomic::{Ordering, fence, unless_fault};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
+use crate::mutex::wait_mode::check_end;
+use crate::mutex::{Acquired, WaitMode};
+#[cfg(loom)]
+use crate::sys::futex;
+use crate::sys::futex::Wait;
+
+/// The longest sleep that watches no life-words. A wait nearly always ends within it, and such a sleep is a cheap one: on
+/// one word, where the other is on a word for each task of the region. So this is also the longest time for which a
+/// waiter may miss that its owner died.
+#[cfg(not(loom))]
+const NAP: core::time::Duration = core::time::Duration::from_millis(4);
+
+impl InRegion {
+    /// Takes the word for the calling task.
+    pub(super) fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+        if !wait_mode.is_try() {
+            rest_if_contended(REST);
+        }
+        // Relaxed: only a compare-and-swap acquires the lock.
+        let mut word = self.word().load(Ordering::Relaxed);
+        let mut spins = HAND_OVER;
+        // By invariant 5: the bit that a task which has slept adds to the word as it takes it.
+        let mut others = 0;
+        let mut has_napped = false;
+        loop {
+            if !is_held(word) {
+                if word & NOT_RECOVERABLE != 0 {
+                    return Err(RawError::NotRecoverable);
+                }
+                match self.replace(
+                    word,
+                    me.identity() | word & (WAITERS | INCONSISTENT) | others,
+                ) {
+                    Ok(()) if word & INCONSISTENT == 0 => return Ok(Acquired::Clean),
+                    Ok(()) => return Ok(Acquired::OwnerDied),
+                    Err(now) => word = now,
+                }
+                continue;
+            }
+            if owner_of(word) == me.identity() {
+                return Err(RawError::Deadlock);
+            }
+            // If others sleep already, the lock is held for longer than a poll lasts.
+            if spins > 0 && word & WAITERS == 0 && !wait_mode.is_try() {
+                spins = spins.saturating_sub(pause(HAND_OVER - spins));
+                word = self.word().load(Ordering::Relaxed);
+                continue;
+            }
+            // By invariant 6 the watch begins before the check of the owner.
+            let begun = unless_fault!(
+                RegionWatchBeginsLate,
+                Some(Watch::begin(self, has_napped)),
+                None
+            );
+            // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
+            unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
+            if me.is_gone(owner_of(word)) {
+                match self.replace(word, me.identity() | WAITERS | INCONSISTENT) {
+                    Ok(()) => {
+                        return Ok(unless_fault!(
+                            RegionHidesDeath,
+                            Acquired::OwnerDied,
+                            Acquired::Clean
+                        ));
+                    }
+                    Err(now) => word = now,
+                }
+                continue;
+            }
+            if wait_mode.is_try() {
+                return Err(RawError::WouldBlock);
+            }
+            if word & WAITERS == 0 {
+                // Relaxed: the bit carries no data. After a lost race the word is checked again.
+                if let Err(now) = self.word().compare_exchange_weak(
+                    word,
+                    word | WAITERS,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                ) {
+                    word = now;
+                    continue;
+                }
+                word |= WAITERS;
+            }
+            let watch = begun.unwrap_or_else(|| Watch::begin(self, has_napped));
+            let ended = watch.sleep(word, wait_mode);
+            has_napped |= ended == Wait::TimedOut;
+            check_end(ended, wait_mode)?;
+            others = unless_fault!(RegionTakerForgetsSleepers, WAITERS, 0);
+            spins = HAND_OVER;
+            word = self.word().load(Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a word with this value; or returns the value that it has.
+    fn replace(&self, word: u64, taken: u64) -> Result<(), u64> {
+        // Acquire: pairs with the Release of the last owner.
+        let result =
+            self.word()
+                .compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed);
+        result.map(|_| ())
+    }
+}
+
+/// A sleep that has not begun yet.
+#[cfg(not(loom))]
+enum Watch<'a> {
+    /// One that ends within [`NAP`].
+    Nap(&'a InRegion),
+    /// One that watches the other tasks of the region.
+    Tasks(crate::sleep::DeathWatch<'a>),
+}
+
+#[cfg(not(loom))]
+mod sleeping {
+    #![allow(unsafe_code)]
+
+    use super::{InRegion, NAP, Wait, WaitMode, Watch};
+    use crate::atomic::AtomicU32;
+    use crate::mutex::end_of_nap;
+    use crate::sleep::DeathWatch;
+    use crate::sys::futex::{self, Sharing};
+
+    fn high_half(lock: &InRegion) -> &AtomicU32 {
+        // SAFETY: the reference is only passed to waits.
+        unsafe { futex::high_word(lock.word()) }
+    }
+
+    impl<'a> Watch<'a> {
+        /// The first sleep of a wait is a nap.
+        pub(super) fn begin(lock: &'a InRegion, has_napped: bool) -> Self {
+            if has_napped {
+                Self::Tasks(DeathWatch::begin(high_half(lock), Sharing::Shared))
+            } else {
+                Self::Nap(lock)
+            }
+        }
+
+        /// Sleeps while the high half of the word is that of `word`.
+        pub(super) fn sleep(self, word: u64, wait_mode: WaitMode) -> Wait {
+            let expected = (word >> 32) as u32;
+            let deadline = wait_mode.deadline();
+            match (self, deadline) {
+                (Self::Tasks(watch), deadline) => watch.sleep(expected, deadline),
+                // Without a deadline the nap's length is enough: the clock need not be read.
+                (Self::Nap(lock), None) => {
+                    futex::wait_for(high_half(lock), expected, Sharing::Shared, NAP)
+                }
+                (Self::Nap(lock), Some(_)) => {
+                    let end = end_of_nap(NAP, deadline);
+                    futex::wait(high_half(lock), expected, Sharing::Shared, end)
+                }
+            }
+        }
+    }
+}
+
+/// In a model a sleep ends when a task dies, as both kinds do.
+#[cfg(loom)]
+struct Watch<'a>(&'a InRegion, usize);
+
+#[cfg(loom)]
+impl<'a> Watch<'a> {
+    fn begin(lock: &'a InRegion, _: bool) -> Self {
+        Self(lock, futex::deaths())
+    }
+
+    fn sleep(self, word: u64, wait_mode: WaitMode) -> Wait {
+        let deaths = unless_fault!(RegionSleeperMissesDeaths, self.1, usize::MAX);
+        if deaths == usize::MAX {
+            futex::wait_high(
+                self.0.word(),
+                word,
+                u32::MAX,
+                futex::Sharing::Shared,
+                wait_mode.deadline(),
+            )
+            .0
+        } else {
+            futex::watch_high(self.0.word(), word, deaths, wait_mode.deadline())
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The calling thread as a task of a region, as a lock names it that lies there.
+//!
+//! Such a lock contains the *identity* of its owner: the slot and the slot's generation, which name one task of the
+//! region for ever. Low half: the generation, which is not 0. High half: the slot in the upper 16 bits; the lower 16
+//! bits are 0, and a lock has them for its flags.
+//!
+//! The record of a thread has the identity for the region of its first attachment at a fixed place, so that the fast
+//! path of a lock finds it with one comparison. Locks in other regions take their slow path: it searches the
+//! attachments.
+//!
+//! *The number of locks that a task holds* is counted in the thread, for each attachment. A task that holds some does
+//! not leave its region in good order: its identity must not be taken for that of a task that is gone, while another
+//! thread may have got references from a guard. (A signal handler leaves the count as it was: it releases what it
+//! acquires.)
+#![allow(unsafe_code)]
+
+use super::attachment::Attachment;
+use super::record::{CurrentOrNone, Record};
+use super::{Me, TaskError};
+use crate::atomic::{AtomicPtr, Ordering, compiler_fence};
+use core::ptr::NonNull;
+
+/// Why the calling thread is no task of the region that a lock lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotATask {
+    /// The lock lies in no region of this process.
+    #[error("the lock lies in no region of this process")]
+    NoRegion,
+    /// All task slots of the region are in use.
+    #[error("all {tasks} task slots of the region are taken")]
+    TaskTableFull {
+        /// Slots in the table.
+        tasks: usize,
+    },
+    /// The thread is a task of too many regions: 128, or, from 16 on, as many as its robust list has room for.
+    #[error(
+        "the calling thread is a task of too many regions at a time (128, fewer with many robust locks)"
+    )]
+    TooManyAttachments,
+    /// The thread runs its last destructors.
+    #[error("the calling thread is ending")]
+    ThreadEnding,
+    /// The thread cannot own robust locks, and so not the word that decides whether it is alive.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+/// What regions do for these locks. Regions lie above this layer and register through [`set_regions`].
+pub struct Regions {
+    /// Makes the calling thread a task of the region that contains an address.
+    pub join: fn(usize) -> Result<(), NotATask>,
+    /// Whether the task with an identity is gone, from the region with an attachment's `context`. If it died, what it
+    /// left in the region is settled when this returns true.
+    ///
+    /// # Safety
+    /// The context is that of an attachment of the calling thread.
+    pub is_gone: unsafe fn(context: NonNull<()>, identity: u64) -> bool,
+}
+
+static REGIONS: AtomicPtr<Regions> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Registers what regions do.
+///
+/// # Safety
+/// Called by the crate of regions alone: `is_gone` returns true for no living task.
+pub unsafe fn set_regions(regions: &'static Regions) {
+    // Release: pairs with the Acquire in `regions`.
+    REGIONS.store(core::ptr::from_ref(regions).cast_mut(), Ordering::Release);
+}
+
+fn regions() -> Option<&'static Regions> {
+    // Acquire: pairs with the Release in `set_regions`.
+    let regions = REGIONS.load(Ordering::Acquire);
+    // SAFETY: null, or from a `&'static` in `set_regions`.
+    unsafe { regions.as_ref() }
+}
+
+fn identity_of(attachment: &Attachment) -> u64 {
+    attachment.tag.rotate_left(32)
+}
+
+impl CurrentOrNone {
+    /// The identity of the calling thread in the region of its first attachment, if that contains the address; else 0.
+    #[inline(always)]
+    pub fn first_identity_at(self, address: usize) -> u64 {
+        let record = self.record;
+        if address.wrapping_sub(record.first_base.get()) < record.first_bytes.get() {
+            record.first_identity.get()
+        } else {
+            0
+        }
+    }
+
+    /// Counts a lock that was acquired in the region of the first attachment, which exists.
+    #[inline(always)]
+    pub fn first_acquired(self) {
+        let held = &self.record.held[0];
+        held.set(held.get() + 1);
+    }
+
+    /// Counts a lock that was released there.
+    #[inline(always)]
+    pub fn first_released(self) {
+        let held = &self.record.held[0];
+        held.set(held.get() - 1);
+    }
+
+    /// The calling thread as a task of the region that contains an address, if it is one.
+    pub fn member_at(self, address: usize) -> Option<Member> {
+        let mut attachments = self.attachments().enumerate();
+        let is_in = |attachment: &Attachment| (attachment.base..attachment.end).contains(&address);
+        let (index, attachment) = attachments.find(|(_, attachment)| is_in(attachment))?;
+        Some(Member {
+            record: self.record,
+            index,
+            identity: identity_of(&attachment),
+            context: attachment.context,
+        })
+    }
+
+    /// The number of locks that name the thread as their owner, in the region that begins at `base`.
+    pub fn locks_in_region(self, base: usize) -> u32 {
+        let mut attachments = self.attachments().zip(&self.record.held);
+        let found = attachments.find(|(attachment, _)| attachment.base == base);
+        found.map_or(0, |(_, held)| held.get())
+    }
+
+    /// Whether any lock of a region names the thread as its owner.
+    pub(super) fn holds_in_regions(self) -> bool {
+        let attached = self.record.attached.get();
+        let mut held = self.record.held[..attached].iter();
+        held.any(|held| held.get() != 0)
+    }
+}
+
+/// The calling thread as a task of one region. As a [`Me`], it is for the call that got it.
+#[derive(Clone, Copy)]
+pub struct Member {
+    record: &'static Record,
+    index: usize,
+    identity: u64,
+    context: NonNull<()>,
+}
+
+impl Member {
+    /// The calling thread as a task of the region that contains an address. It becomes one if it is none yet.
+    pub fn at(address: usize) -> Result<Self, NotATask> {
+        if let Some(member) = Me::current_or_none().member_at(address) {
+            return Ok(member);
+        }
+        let regions = regions().ok_or(NotATask::NoRegion)?;
+        (regions.join)(address)?;
+        // The region is attached now.
+        let member = Me::current_or_none().member_at(address);
+        member.ok_or(NotATask::NoRegion)
+    }
+
+    /// The task's identity.
+    pub fn identity(self) -> u64 {
+        self.identity
+    }
+
+    /// Counts a lock that was acquired.
+    pub fn acquired(self) {
+        let held = &self.record.held[self.index];
+        held.set(held.get() + 1);
+    }
+
+    /// Counts a lock that was released.
+    pub fn released(self) {
+        let held = &self.record.held[self.index];
+        held.set(held.get().saturating_sub(1));
+    }
+
+    /// Whether the task with an identity is gone from this region. If it died, what it left is settled when this returns
+    /// true.
+    pub fn is_gone(self, identity: u64) -> bool {
+        // SAFETY: the context is that of an attachment of the calling thread.
+        regions().is_some_and(|regions| unsafe {
+            (regions.is_gone)(self.context, identity.rotate_left(32))
+        })
+    }
+}
+
+impl Record {
+    /// Sets what the fast path reads of the first attachment. (The size comes last, and is 0 meanwhile: a signal handler
+    /// takes the slow path.)
+    pub(super) fn place_first(&self) {
+        self.first_bytes.set(0);
+        compiler_fence(Ordering::SeqCst);
+        let first = self.attachments[0].get();
+        self.first_base.set(first.map_or(0, |first| first.base));
+        self.first_identity
+            .set(first.map_or(0, |first| identity_of(&first)));
+        compiler_fence(Ordering::SeqCst);
+        self.first_bytes
+            .set(first.map_or(0, |first| first.end - first.base));
+    }
+}
