@@ -6,9 +6,10 @@
 use core::mem::forget;
 use core::pin::{Pin, pin};
 use latchwork::mutex::{
-    Inherit, InheritPlain, LockError, Mutex, Protect, RawLock, Robust, RobustGuard, Throughput,
-    WaitWake,
+    InRegion, Inherit, InheritPlain, LockError, Mutex, Protect, RawLock, RegionGuard, Robust,
+    RobustGuard, Throughput, WaitWake, in_region,
 };
+use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::spin::Spin;
 use latchwork::time::Deadline;
@@ -128,6 +129,56 @@ where
     }
 }
 
+/// A region lock, in a region of its own that lasts as long as the process.
+struct InARegion(&'static Mutex<Halves, InRegion>);
+
+impl InARegion {
+    fn inside<R>(
+        result: Result<RegionGuard<'_, Halves>, in_region::LockError<'_, Halves>>,
+        body: impl FnOnce(&mut Halves) -> R,
+    ) -> Option<R> {
+        use in_region::LockError::{Deadlock, OwnerDied, TimedOut, WouldBlock};
+        match result {
+            Ok(mut guard) => Some(body(&mut guard)),
+            Err(WouldBlock | TimedOut | Deadlock) => None,
+            // After a panic inside.
+            Err(OwnerDied(died)) => {
+                // SAFETY: two integers.
+                Some(body(&mut *unsafe { died.make_consistent_unchecked() }))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Contestant for InARegion {
+    const SHARED: bool = true;
+    const TIMED: bool = true;
+    fn make() -> Self {
+        let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous();
+        let region: &'static Region = Box::leak(Box::new(region.unwrap()));
+        let make = || HalvesInRegion(Mutex::in_region(Halves::default()));
+        Self(&region.object("mutex", make).unwrap().get_ref().0)
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        Self::inside(self.0.lock(), body).expect("a lock without a deadline")
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        Self::inside(self.0.try_lock(), body)
+    }
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        Self::inside(self.0.lock_until(deadline), body)
+    }
+}
+
+/// `Halves` belongs to another crate, which does not know regions.
+struct HalvesInRegion(Mutex<Halves, InRegion>);
+
+// SAFETY: two integers behind a lock that is Shareable.
+unsafe impl Shareable for HalvesInRegion {
+    const FINGERPRINT: u64 = <Mutex<u64, InRegion>>::FINGERPRINT;
+}
+
 macro_rules! inheriting {
     ($($lock:ident)*) => {$(
         impl<S: Sharing + Sync> Contestant for Of<Mutex<Halves, $lock<S>>>
@@ -229,6 +280,7 @@ latchwork_testkit::mutex_conformance! {
     throughput_shared: Of<Mutex<Halves, Throughput<Shared>>>;
     spin: Of<Mutex<Halves, Spin>>;
     robust: Of<Mutex<Halves, Robust>>;
+    region: InARegion;
     protect: Of<Mutex<Halves, Protect>>;
     protect_shared: Of<Mutex<Halves, Protect<Shared>>>;
     inherit: Of<Mutex<Halves, Inherit>>;
