@@ -10,7 +10,7 @@ use libc::c_int;
 
 use super::dynamic::{self, Functions};
 use super::our_semaphores::{Counting, Kind, Mirrored, Mrsp, Owned};
-use super::ours::{KeptProtect, PROTECT_CEILING};
+use super::ours::{InRegionPlace, KeptProtect, PROTECT_CEILING};
 use super::pthread::{self, Attributes};
 use super::{BELOW_CEILING, CEILING, Lock, Raw, floor, on_thread, placed, semaphore};
 use crate::contestant::{Absent, Contestant};
@@ -43,6 +43,7 @@ enum Make {
     RobustInherit,
     RobustProtect,
     RobustThroughput,
+    InRegion,
     Glibc(Attributes),
     Std,
     ParkingLot,
@@ -121,6 +122,8 @@ pub(crate) const ROBUST_PROTECT: &Peer =
     &Peer::new("latchwork robust-protect", Make::RobustProtect).at(BELOW_CEILING);
 pub(crate) const ROBUST_THROUGHPUT: &Peer =
     &Peer::new("latchwork robust-throughput", Make::RobustThroughput);
+
+pub(crate) const IN_REGION: &Peer = &Peer::new("latchwork in-region", Make::InRegion);
 
 pub(crate) const SEMAPHORE_COUNTING: &Peer = &Peer::new(
     "latchwork semaphore-counting",
@@ -215,7 +218,7 @@ pub(crate) const PRIORITY_CALLS: &Peer =
     &Peer::new("floor priority-calls", Make::PriorityCalls).at(BELOW_CEILING);
 
 /// The mutexes that most scenarios compare: those of others, and ours.
-pub(crate) const MUTEXES: [&Peer; 7] = [
+pub(crate) const MUTEXES: [&Peer; 8] = [
     GLIBC,
     STD,
     PARKING_LOT,
@@ -223,6 +226,7 @@ pub(crate) const MUTEXES: [&Peer; 7] = [
     THROUGHPUT,
     INHERIT,
     ROBUST,
+    IN_REGION,
 ];
 
 /// An operation with a lock of any type, so that code is compiled for each type.
@@ -297,6 +301,7 @@ impl Peer {
             Make::RobustInherit => visitor.visit(|| Ok(Mutex::robust_inherit(0))),
             Make::RobustProtect => visitor.visit(|| Ok(Mutex::robust_protect(PROTECT_CEILING, 0))),
             Make::RobustThroughput => visitor.visit(|| Ok(Mutex::robust_throughput(0))),
+            Make::InRegion => visitor.visit(InRegionPlace::new),
             Make::Glibc(attributes) => {
                 let attributes = Attributes {
                     shared,

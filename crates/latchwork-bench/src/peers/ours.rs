@@ -5,15 +5,16 @@ use std::alloc::Layout;
 use std::io;
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 
 use latchwork::check::Checked;
 use latchwork::coproc::{Attributes, Coprocs, Options, StartError};
 use latchwork::mutex::throughput::{Counters, Event};
 use latchwork::mutex::{
-    Inherit, InheritPlain, KeptBoost, LockError, Mutex, MutexGuard, Protect, Robust, RobustGuard,
-    RobustProtocol, Throughput, WaitWake,
+    InRegion, Inherit, InheritPlain, KeptBoost, LockError, Mutex, MutexGuard, Protect, RegionGuard,
+    Robust, RobustGuard, RobustProtocol, Throughput, WaitWake, in_region,
 };
-use latchwork::region::{Region, RegionOptions};
+use latchwork::region::{self, Region, RegionOptions};
 use latchwork::rwlock::{self, Preference, RobustReadGuard, RobustRwLock, RobustWriteGuard};
 use latchwork::sharing::{Private, Sharing};
 use latchwork::spin::Spin;
@@ -257,6 +258,55 @@ impl<P: RobustProtocol + Send + Sync + 'static> Lock for Mutex<u64, Robust<P>> {
         match self.lock_until(deadline) {
             Ok(_) => Ok(false),
             Err(LockError::TimedOut) => Ok(true),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+}
+
+/// A region lock, in a block of one region of the process.
+pub(crate) struct InRegionPlace(region::Box<'static, Mutex<u64, InRegion>>);
+
+impl InRegionPlace {
+    pub(crate) fn new() -> io::Result<Self> {
+        static REGION: OnceLock<Region> = OnceLock::new();
+        let region = if let Some(region) = REGION.get() {
+            region
+        } else {
+            let options = RegionOptions::new().max_bytes(16 << 20);
+            let made = options.label("bench region locks").create_anonymous();
+            let made = made.map_err(io::Error::other)?;
+            REGION.get_or_init(|| made)
+        };
+        let lock = region::Box::new_in(Mutex::in_region(0), region);
+        lock.map(Self).map_err(io::Error::other)
+    }
+}
+
+impl Lock for InRegionPlace {
+    type Held<'a> = RegionGuard<'a, u64>;
+
+    const BYTES: usize = size_of::<InRegion>();
+    const OURS: bool = true;
+
+    #[inline]
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        match self.get_ref().0.lock() {
+            Ok(held) => held,
+            Err(error) => broken(&error),
+        }
+    }
+
+    fn check(self: Pin<&Self>) -> io::Result<()> {
+        match self.0.lock() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+
+    fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
+        match self.0.lock_until(deadline) {
+            Ok(_) => Ok(false),
+            Err(in_region::LockError::TimedOut) => Ok(true),
             Err(error) => Err(io::Error::other(error.to_string())),
         }
     }

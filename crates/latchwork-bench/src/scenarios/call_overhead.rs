@@ -38,6 +38,7 @@ const PEERS: &[&Peer] = &[
     locks::PROTECT_AT_CEILING,
     locks::PROTECT_KEPT,
     locks::ROBUST,
+    locks::IN_REGION,
     locks::ROBUST_INHERIT,
     locks::ROBUST_PROTECT,
     locks::ROBUST_THROUGHPUT,

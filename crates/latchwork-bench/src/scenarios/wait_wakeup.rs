@@ -42,6 +42,7 @@ const PEERS: &[&Peer] = &[
     locks::INHERIT_PLAIN,
     locks::PROTECT,
     locks::ROBUST,
+    locks::IN_REGION,
     locks::ROBUST_INHERIT,
     locks::ROBUST_THROUGHPUT,
     locks::GLIBC,

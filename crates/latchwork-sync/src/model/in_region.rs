@@ -29,8 +29,8 @@ impl Me {
         Self
     }
 
-    pub fn first_identity_at(self, _: usize) -> u64 {
-        mortal::identity()
+    pub fn first_identity_at(self, _: usize) -> Option<u64> {
+        Some(mortal::identity())
     }
 
     pub fn first_acquired(self) {}

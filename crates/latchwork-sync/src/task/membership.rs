@@ -81,15 +81,12 @@ fn identity_of(attachment: &Attachment) -> u64 {
 }
 
 impl CurrentOrNone {
-    /// The identity of the calling thread in the region of its first attachment, if that contains the address; else 0.
+    /// The identity of the calling thread in the region of its first attachment, if that contains the address.
     #[inline(always)]
-    pub fn first_identity_at(self, address: usize) -> u64 {
+    pub fn first_identity_at(self, address: usize) -> Option<u64> {
         let record = self.record;
-        if address.wrapping_sub(record.first_base.get()) < record.first_bytes.get() {
-            record.first_identity.get()
-        } else {
-            0
-        }
+        (address.wrapping_sub(record.first_base.get()) < record.first_bytes.get())
+            .then(|| record.first_identity.get())
     }
 
     /// Counts a lock that was acquired in the region of the first attachment, which exists.

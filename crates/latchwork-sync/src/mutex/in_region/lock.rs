@@ -111,16 +111,11 @@ impl InRegion {
     #[inline(always)]
     pub(crate) fn acquire_free(&self) -> Option<u64> {
         let me = Me::current_or_none();
-        let identity = me.first_identity_at(self.address());
+        let identity = me.first_identity_at(self.address())?;
         // Acquire: pairs with the Release of the last owner.
-        if identity == 0
-            || self
-                .word
-                .compare_exchange(0, identity, Ordering::Acquire, Ordering::Relaxed)
-                .is_err()
-        {
-            return None;
-        }
+        self.word
+            .compare_exchange(0, identity, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         me.first_acquired();
         Some(identity)
     }
@@ -145,7 +140,7 @@ impl InRegion {
     #[inline(always)]
     pub(crate) unsafe fn release_guarded(&self, owner: u64) {
         let me = Me::current_or_none();
-        if me.first_identity_at(self.address()) != owner || std::thread::panicking() {
+        if me.first_identity_at(self.address()) != Some(owner) || std::thread::panicking() {
             return self.release_guarded_slowly(owner);
         }
         let release = unless_fault!(RegionUnlockRelaxed, Ordering::Release, Ordering::Relaxed);

@@ -44,7 +44,7 @@ macro_rules! calls {
         #[inline]
         #[track_caller]
         pub fn lock(self: $($receiver)*) -> LockResult<'_, T> {
-            self.mutex().lock_with(WaitMode::FOREVER)
+            self.plain().lock_with(WaitMode::FOREVER)
         }
 
         /// Acquires the lock if it is free at this moment, or its owner is dead.
@@ -54,7 +54,7 @@ macro_rules! calls {
         #[inline]
         #[track_caller]
         pub fn try_lock(self: $($receiver)*) -> LockResult<'_, T> {
-            self.mutex().lock_with(WaitMode::TRY)
+            self.plain().lock_with(WaitMode::TRY)
         }
 
         /// Acquires the lock, or fails once `deadline` has passed.
@@ -64,7 +64,7 @@ macro_rules! calls {
         #[inline]
         #[track_caller]
         pub fn lock_until(self: $($receiver)*, deadline: Deadline) -> LockResult<'_, T> {
-            self.mutex().lock_with(WaitMode::until(Some(deadline)))
+            self.plain().lock_with(WaitMode::until(Some(deadline)))
         }
 
         /// Acquires the lock, or fails after `timeout`.
@@ -85,7 +85,7 @@ macro_rules! calls {
         #[inline]
         #[track_caller]
         pub fn lock_interruptible(self: $($receiver)*, deadline: Option<Deadline>) -> LockResult<'_, T> {
-            self.mutex().lock_with(WaitMode::interruptible(deadline))
+            self.plain().lock_with(WaitMode::interruptible(deadline))
         }
     };
 }
@@ -96,7 +96,7 @@ impl<T: Unpin + ?Sized> Movable<T> {
 
 impl<T: ?Sized> Movable<T> {
     #[inline(always)]
-    fn mutex(&self) -> &Mutex<T, InRegion> {
+    fn plain(&self) -> &Mutex<T, InRegion> {
         &self.0
     }
 }
@@ -105,7 +105,7 @@ impl<T: ?Sized> Mutex<T, InRegion> {
     calls!(Pin<&Self>);
 
     #[inline(always)]
-    fn mutex<'a>(self: Pin<&'a Self>) -> &'a Self {
+    fn plain(self: Pin<&Self>) -> &Self {
         self.get_ref()
     }
 

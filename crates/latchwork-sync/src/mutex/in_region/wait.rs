@@ -54,11 +54,7 @@ impl InRegion {
                 continue;
             }
             // By invariant 6 the watch begins before the check of the owner.
-            let begun = unless_fault!(
-                RegionWatchBeginsLate,
-                Some(Watch::begin(self, has_napped)),
-                None
-            );
+            let mut watch = Watch::begin(self, has_napped);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
             if me.is_gone(owner_of(word)) {
@@ -90,7 +86,9 @@ impl InRegion {
                 }
                 word |= WAITERS;
             }
-            let watch = begun.unwrap_or_else(|| Watch::begin(self, has_napped));
+            if unless_fault!(RegionWatchBeginsLate, false, true) {
+                watch = Watch::begin(self, has_napped);
+            }
             let ended = watch.sleep(word, wait_mode);
             has_napped |= ended == Wait::TimedOut;
             check_end(ended, wait_mode)?;
