@@ -357,7 +357,7 @@ impl Tree<'_> {
             let flags = lock.flags.names().map(|flag| format!(" {flag}"));
             writeln!(
                 out,
-                "{indent}{branch}has {} ({}){}",
+                "{indent}{branch}holds {} ({}){}",
                 Cell::plain(&lock.name),
                 lock.kind.name(),
                 Cell::new(style::BAD, flags.collect::<String>())
