@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Replace the program's mutexes with this kind
+    /// Replace the program's pthread mutexes with mutexes of this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
     /// Check how the program uses its locks, and report each breach of a rule: a finding. (Thread stacks smaller than 128
