@@ -51,6 +51,13 @@ enum Verb {
     Ps(ps::Args),
     /// Show which tasks hold which locks, and which tasks wait for which locks, in all processes
     ///
+    /// A task is shown with its name, its process and thread IDs (a single number if both are equal), and its scheduling
+    /// policy with its real-time priority or nice level: "worker 812/815 FIFO:20". "^50" after this says that the task
+    /// inherits the real-time priority 50.
+    ///
+    /// A lock can have flags. "cycle": a wait for the lock is part of a deadlock. "inversion": a waiter has a higher priority
+    /// than the owner, and the owner does not inherit it. "owner-dead": the owner has died.
+    ///
     /// The time that is printed next to a waiter (a task that waits) says how long the waiter has waited:
     ///
     /// "3.2 s": a time that the checker has measured; the waiter's program is checked.

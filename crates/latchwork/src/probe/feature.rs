@@ -169,7 +169,7 @@ features! {
             "the maximum size of a region counts in full, however little of it is used",
             "unknown";
         LimitRealTimePriority, "RLIMIT_RTPRIO", None,
-            "the real-time priorities that a task may take without CAP_SYS_NICE",
+            "the real-time priorities that a task may take",
             "no real-time priority may be taken: raise `rtprio` in limits.conf";
         LimitNice, "RLIMIT_NICE", None,
             "the nice values with which a coproc may be started",
