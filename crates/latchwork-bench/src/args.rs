@@ -59,10 +59,10 @@ pub struct Options {
     /// samples of 500 ms, this scenario takes about 25 minutes on 2 CPUs
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub window: Option<u32>,
-    /// Run only these contestants and the baseline; the ratios are relative to the baseline
+    /// Run only these contestants and the baseline
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Run N programs that spin during the measurement. This option has no effect on the scenario `busy`, which always has
+    /// During the measurement, run N programs that spin. This option has no effect on the scenario `busy`, which always has
     /// its own background load
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub beside: Option<u32>,

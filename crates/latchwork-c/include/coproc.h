@@ -9,9 +9,9 @@
  * Failures are reported as by system calls: -1 or NULL, with errno. A program that was never initialised gets EINVAL.
  *
  * The state of a coproc: without a sharing flag it is a clean copy of the process as it was when coproc_init() was
- * called; statics have the values that they had then, and no lock is held. Call coproc_init() early. With
- * COPROC_SNAPSHOT or a sharing flag, it is a copy of the calling thread as it is now, with all its memory. Other
- * threads do not exist in the copy, but locks that they held stay held, malloc's among them.
+ * called: statics have the values that they had then, the regions of that time are attached, and no lock is held. Call
+ * coproc_init() early. With COPROC_SNAPSHOT or a sharing flag, it is a copy of the calling thread as it is now, with all
+ * memory of its process. Other threads do not exist in the copy, but locks that they held stay held, malloc's among them.
  *
  * Manual: coproc(3).
  */
@@ -70,7 +70,7 @@ struct coproc_attributes {
 
 /*
  * Creates the shared memory, of which so many bytes can be allocated, and the server process of which clean coprocs are
- * copies. EBUSY: it was called before, without a coproc_exit() since. EAGAIN: threads of this process hold locks of the
+ * copies. EBUSY: it was called before, without a coproc_exit() since, or the caller holds robust mutexes. EAGAIN: threads of this process hold locks of the
  * C library. After coproc_exit() it starts a new server process, over the existing memory; ENOMEM if that is smaller.
  */
 int coproc_init(size_t shm_max_size);

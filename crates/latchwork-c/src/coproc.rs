@@ -177,6 +177,7 @@ fn init(bytes: u64) -> Result<(), c_int> {
 fn of_start(error: &StartError) -> c_int {
     match error {
         StartError::Unproven { .. } => EAGAIN,
+        StartError::Holding => EBUSY,
         _ => ENOMEM,
     }
 }

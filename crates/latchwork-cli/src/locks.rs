@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Print one JSON object instead of tables (with --watch: one JSON object per line)
     #[arg(long)]
     json: bool,
-    /// Repeat the view every SECONDS seconds (2 if no number is given); on a terminal, the view fills the screen until q
+    /// Print the tables again every SECONDS seconds (2 if no number is given). On a terminal, they fill the screen until q
     /// is pressed
     #[arg(
         long,

@@ -29,6 +29,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Inspect, check and measure the locks, queues and shared regions of threads and processes
+///
+/// A task is a thread of any process. A region is memory that several processes share: see lw_region(3). A coproc is a
+/// process that shares a region with the process that started it: see coproc(3). A program is checked if it was started
+/// by `latchwork run --check`, or uses this library's checker itself. A finding is a breach of a rule that the checker has
+/// detected in such a program.
 #[derive(Parser)]
 #[command(name = "latchwork", version, after_long_help = status::RULE)]
 struct Cli {
@@ -46,9 +51,16 @@ enum Verb {
     Ps(ps::Args),
     /// Show which tasks hold which locks, and which tasks wait for which locks, in all processes
     ///
-    /// The time that is printed next to a waiter says how long the waiter has waited:
+    /// A task is shown with its name, its process and thread IDs (a single number if both are equal), and its scheduling
+    /// policy with its real-time priority or nice level: "worker 812/815 FIFO:20". "^50" after this says that the task
+    /// inherits the real-time priority 50.
     ///
-    /// "3.2 s": a time that a checked program reported.
+    /// A lock can have flags. "cycle": a wait for the lock is part of a deadlock. "inversion": a waiter has a higher priority
+    /// than the owner, and the owner does not inherit it. "owner-dead": the owner has died.
+    ///
+    /// The time that is printed next to a waiter (a task that waits) says how long the waiter has waited:
+    ///
+    /// "3.2 s": a time that the checker has measured; the waiter's program is checked.
     ///
     /// "~3.2 s": an estimate of how long the waiter has slept.
     ///
@@ -63,16 +75,20 @@ enum Verb {
     Top(top::Args),
     /// Remove each named region that no process uses any more
     Gc(gc::Args),
-    /// Run an unmodified program with this library's mutexes or under its checker
+    /// Run an unmodified program with this library's mutexes, or under this library's checker
     Run(run::Args),
     /// Print a report with source lines; the checker starts this subcommand
     #[command(hide = true)]
     Symbolise(symbolise::Args),
     /// Show, merge and compare the lock orders that checked programs have written
     ///
-    /// A lock order consists of edges. An edge A -> B says that a task requested lock B while it held lock A.
+    /// A lock order consists of edges. An edge A -> B says that a task requested lock B while it held lock A. If the edges
+    /// form a cycle, the program may deadlock.
     Order(order::Args),
     /// Compare the performance of this library with other libraries
+    ///
+    /// A scenario is an experiment. Its contestants are the locks, queues or other objects that it measures. One of them
+    /// is the baseline: the others are compared with it.
     Bench(latchwork_bench::Args),
 }
 

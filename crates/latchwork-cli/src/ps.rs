@@ -54,17 +54,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     if picture.hidden_descriptors > 0 {
         let hidden = style::count(
             picture.hidden_descriptors,
-            "process of another user is",
-            "processes of other users are",
+            "process of another user is hidden: run as root to see its anonymous regions.",
+            "processes of other users are hidden: run as root to see their anonymous regions.",
         );
-        writeln!(
-            out,
-            "\n{}",
-            Cell::new(
-                style::FAINT,
-                format!("{hidden} hidden: run as root to see their anonymous regions.")
-            )
-        )?;
+        writeln!(out, "\n{}", Cell::new(style::FAINT, hidden))?;
     }
     Ok(problems.code())
 }

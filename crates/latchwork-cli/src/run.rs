@@ -20,14 +20,14 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Replace the program's mutexes with this kind
+    /// Replace the program's pthread mutexes with mutexes of this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
-    /// Check how the program uses its locks, and report errors (thread stacks smaller than 128 KiB are enlarged by 64
-    /// KiB)
+    /// Check how the program uses its locks, and report each breach of a rule: a finding. (Thread stacks smaller than 128
+    /// KiB are enlarged by 64 KiB)
     #[arg(long, conflicts_with = "mutex")]
     check: bool,
-    /// Write findings and the summary as JSON, one object per line
+    /// Write the findings, and the summary at the end, as JSON: one object per line
     #[arg(long, requires = "check")]
     json: bool,
     /// Also append the findings to DIR/findings.jsonl, and the lock order to DIR/order
@@ -48,14 +48,14 @@ pub(crate) struct Args {
     /// Also report locks that are held when the process ends
     #[arg(long, requires = "check")]
     exit_holding: bool,
-    /// If a lock call would close a wait-for cycle, make the call fail with EDEADLK
+    /// Let a lock call fail with EDEADLK if it would make tasks wait for each other in a cycle
     #[arg(long, requires = "check")]
     refuse: bool,
     /// Do not report the findings that FILE lists: one on each line, as a report shows it after `to suppress:`
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
-    /// Do not report breaches of this rule (repeatable). Example: one-task-order; a single task breaches it if it takes
-    /// locks in two orders
+    /// Do not report breaches of this rule (repeatable). The first line of a report shows the name of the rule in
+    /// brackets. Example: one-task-order; a single task breaches it if it takes locks in two orders
     #[arg(long, value_name = "RULE", requires = "check", value_parser = rule)]
     without: Vec<Rule>,
     /// Report waits that last longer than MS milliseconds; 0 means none [default: 10,000]

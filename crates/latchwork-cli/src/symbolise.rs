@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn locks_are_found_in_both_kinds_of_reports() {
-        let text = "== x\n   lock prog:_Zx at 0x10, created prog+0x1\n   lock b at 0x20, created\n";
+        let text = "== x\n   lock prog:_Zx at 0x10, initialised or first used: prog+0x1\n   lock b at 0x20\n";
         assert_eq!(named_locks(text, false), [("prog:_Zx", 0x10), ("b", 0x20)]);
         let json = r#"{"holds":{"address":"0x10","lock":"prog:_Zx","kind":"mutex"},"wants":{"address":"0x20","lock":"b"}}"#;
         assert_eq!(named_locks(json, true), [("prog:_Zx", 0x10), ("b", 0x20)]);

@@ -38,7 +38,12 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Pane::Locks)]
     pane: Pane,
     /// Show only rows that contain this text
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     filter: String,
     /// Show all tasks and all waits, not only those that concern locks or regions
     #[arg(long)]

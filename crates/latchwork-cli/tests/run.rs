@@ -67,7 +67,9 @@ fn a_rule_can_be_excluded_and_a_potential_deadlock_is_a_finding() {
     let told = errors(&found);
     assert!(told.contains("ONE TASK SO FAR [one-task-order]"), "{told}");
     assert!(
-        told.contains("(suspected: possible if a second task takes these locks)"),
+        told.contains(
+            "(the breach is suspected: it is possible if a second task takes these locks)"
+        ),
         "{told}"
     );
     assert!(found.status.success(), "{}", found.status);

@@ -47,19 +47,19 @@ struct lw_region_options {
 #define LW_REGION_TRUST_ANY_OWNER 2u
 /*
  * Maps the region for reading only, for monitors: the right to read its file suffices. The process is no task of the
- * region and disturbs none; it may be in another PID namespace. Of the functions below those for the base, the sizes, the
- * descriptor and lw_region_find() work with such a handle; the others fail with EROFS. An object is read by atomic loads
- * if tasks change it meanwhile; a write to it raises SIGSEGV. For lw_region_attach() and lw_region_attach_fd(), in a
- * process that has not attached the region.
+ * region and disturbs none; it may be in another PID namespace. With such a handle, lw_region_base(),
+ * lw_region_max_bytes(), lw_region_fd(), lw_region_find(), lw_region_heap_stats() and lw_region_detach() work; the others
+ * fail with EROFS. An object is read by atomic loads if tasks change it meanwhile; a write to it raises SIGSEGV. For
+ * lw_region_attach() and lw_region_attach_fd(), in a process that has not attached the region.
  */
 #define LW_REGION_READ_ONLY 4u
 
 /* ---- regions ---- */
 
 /*
- * Makes a region. A name, of at most 63 bytes without '/', lets other programs attach it; a region whose name is NULL
- * belongs to this process, its forks and coprocs, and processes that are sent its descriptor. EEXIST: the name is
- * taken. EINVAL: an option is out of range, or the name is unfit. EADDRINUSE: something else is at the address. EMFILE:
+ * Makes a region. A name, of at most 63 bytes without '/', lets other programs attach it. If the name is NULL, the
+ * region is for this process, for copies of it that are made later (forks; coprocs with COPROC_SNAPSHOT; other coprocs,
+ * if coproc_init() is called later), and for processes that are sent its descriptor. EEXIST: the name is taken. EINVAL: an option is out of range, or the name is unfit. EADDRINUSE: something else is at the address. EMFILE:
  * this process has 4096 regions mapped. ENOSYS: the kernel is older than Linux 5.16.
  */
 int lw_region_create(lw_region_t **region, const char *name, const struct lw_region_options *options);

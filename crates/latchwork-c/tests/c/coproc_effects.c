@@ -1,11 +1,14 @@
 /* What flags, attributes and extras of a coproc do: each is seen to work, and seen not to without it. */
 #include "coproc.h"
+#include "latchwork.h"
+#include "latchwork/region.h"
 
 #include "check.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/stat.h>
@@ -352,6 +355,78 @@ static void descriptors_are_passed(void)
 	close(back[0]);
 }
 
+/* ---- regions ---- */
+
+static lw_region_t *before, *later;
+
+static void make_region(lw_region_t **region)
+{
+	void *object;
+	CHECK_IS(lw_region_create(region, NULL, NULL), 0);
+	CHECK_IS(lw_region_object(*region, "number", 1, sizeof(int), NULL, NULL, &object), 0);
+}
+
+/* Uses a region by the handle of the copied process: an object, and memory for which the region must grow. */
+static int uses(void *argument)
+{
+	lw_region_t *region = *(lw_region_t **)argument;
+	void *object;
+	CHECK_IS(lw_region_find(region, "number", 1, sizeof(int), &object), 0);
+	++*(int *)object;
+	object = lw_region_alloc(region, (size_t)16 << 20);
+	CHECK(object != NULL);
+	memset(object, 1, (size_t)16 << 20);
+	lw_region_free(region, object);
+	return 0;
+}
+
+/* What is mapped at an address of the creator's. */
+static int lacks(void *address)
+{
+	return msync(address, 4096, MS_ASYNC) != 0 && errno == ENOMEM && later == NULL ? 0 : 1;
+}
+
+static int attaches(void *address)
+{
+	lw_region_t *region;
+	CHECK_IS(lw_region_attach_fd(&region, coproc_descriptor(0), NULL), 0);
+	CHECK(lw_region_base(region) == address);
+	return uses(&region);
+}
+
+/* "before" was made before coproc_init(). */
+static void coprocs_have_the_regions_of_the_copied_process(void)
+{
+	struct coproc_extras extras;
+	int descriptor;
+	void *object;
+
+	CHECK_IS(returned(coproc_create("as it was", NULL, 0, uses, &before)), 0);
+	CHECK_IS(lw_region_find(before, "number", 1, sizeof(int), &object), 0);
+	CHECK_IS(*(int *)object, 1);
+
+	make_region(&later);
+	CHECK_IS(returned(coproc_create("too early", NULL, 0, lacks, lw_region_base(later))), 0);
+	CHECK_IS(returned(coproc_create("as it is", NULL, COPROC_SNAPSHOT, uses, &later)), 0);
+	descriptor = lw_region_fd(later);
+	memset(&extras, 0, sizeof extras);
+	extras.descriptors = &descriptor;
+	extras.descriptor_count = 1;
+	CHECK_IS(returned(coproc_create_with("sent", NULL, &extras, 0, attaches, lw_region_base(later))), 0);
+	CHECK_IS(lw_region_find(later, "number", 1, sizeof(int), &object), 0);
+	CHECK_IS(*(int *)object, 2);
+}
+
+/* A copy would hold them, too. */
+static void no_server_is_started_by_an_owner_of_robust_mutexes(void)
+{
+	static lw_robust_mutex_t mutex = LW_ROBUST_MUTEX_INITIALIZER;
+	CHECK_IS(lw_robust_mutex_lock(&mutex), 0);
+	CHECK_IS(coproc_init(1 << 20), -1);
+	CHECK_IS(errno, EBUSY);
+	CHECK_IS(lw_robust_mutex_unlock(&mutex), 0);
+}
+
 int main(void)
 {
 	alarm(WATCHDOG);
@@ -360,7 +435,10 @@ int main(void)
 	a_coproc_dies_with_its_creator_on_request();
 	CHECK_IS(coproc_descriptor(0), -1);
 	CHECK_IS(errno, EBADF);
+	no_server_is_started_by_an_owner_of_robust_mutexes();
+	make_region(&before);
 	CHECK_IS(coproc_init(1 << 20), 0);
+	coprocs_have_the_regions_of_the_copied_process();
 	a_stack_has_its_size();
 	a_coproc_starts_in_its_control_group();
 	descriptors_are_passed();

@@ -41,9 +41,11 @@ static void *count(void *argument)
 
 static char reported[8192];
 
+/* One call may cause several reports. */
 static void tell(const char *text)
 {
-	snprintf(reported, sizeof reported, "%s", text);
+	size_t length = strlen(reported);
+	snprintf(reported + length, sizeof reported - length, "%s", text);
 }
 
 #define TOLD(text)                                                                                    \

@@ -62,7 +62,7 @@ fn apply(word: &str) {
         "long" => set_milliseconds(&LONG_WAIT, value),
         "long-hold" => set_milliseconds(&LONG_HOLD, value),
         "inversion" => set_milliseconds(&INVERSION, value),
-        _ => refuse(format_args!("unknown word {word:?}")),
+        _ => refuse(format_args!("unknown setting {word:?}")),
     }
 }
 

@@ -28,8 +28,11 @@ pub(super) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
         print_chains(picture, out)?;
     }
     if picture.hidden_processes > 0 {
-        let hidden = style::count(picture.hidden_processes, "process is", "processes are");
-        let remark = format!("{hidden} hidden: the command needs the permission to trace them.");
+        let remark = style::count(
+            picture.hidden_processes,
+            "process is hidden: the command needs the permission to trace it.",
+            "processes are hidden: the command needs the permission to trace them.",
+        );
         writeln!(out, "{}", Cell::new(style::FAINT, remark))?;
     }
     Ok(())
@@ -357,7 +360,7 @@ impl Tree<'_> {
             let flags = lock.flags.names().map(|flag| format!(" {flag}"));
             writeln!(
                 out,
-                "{indent}{branch}has {} ({}){}",
+                "{indent}{branch}holds {} ({}){}",
                 Cell::plain(&lock.name),
                 lock.kind.name(),
                 Cell::new(style::BAD, flags.collect::<String>())

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Worker processes, 1 to 63 [default: one per CPU, at least 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS as i64 - 1))]
     workers: Option<u16>,
-    /// Read at most this much text
+    /// Read at most MIB MiB of text
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_LIMIT)]
     limit: u64,
 }

@@ -133,8 +133,9 @@ impl RegionOptions {
         self.trust_any_owner
     }
 
-    /// Creates a region without a name, for this process, its coprocs and forks, and processes that are passed its
-    /// [file](Region::file).
+    /// Creates a region without a name. It is for this process, for copies of this process that are made later, and for
+    /// processes that are passed its [file](Region::file). A fork is such a copy, and so is a snapshot coproc; a clean
+    /// coproc is a copy of the process as it was when the coproc's runtime started.
     ///
     /// # Errors
     /// See [`CreateError`].

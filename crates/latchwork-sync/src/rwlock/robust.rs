@@ -3,7 +3,7 @@
 //! Not recursive: a task that would wait for itself gets [`LockError::Deadlock`]. No priority inheritance.
 //! Source: the *big-reader lock* of Linux (`brlock`: a writer checks a slot of each reader), built from
 //! [`Robust`] mutexes. The *gate* is a queueing mutex in front of the lock that writers hold, of the throughput
-//! protocol, which hands over to a waiter that has waited for long. A *seat* is the slot of one reader.
+//! protocol, which hands the lock off to a waiter that has waited for long. A *seat* is the slot of one reader.
 //!
 //! | part | held by |
 //! | --- | --- |
@@ -46,7 +46,7 @@
 //! writer's release of the gate with a reader's load of the gate; barriers as above.
 //!
 //! *Progress:* writers first: readers that come while a writer has the gate wait. All waiters, readers and
-//! writers, queue at the gate, and its first waiter gets it handed over within the threshold of 5 ms: no task
+//! writers, queue at the gate, and its first waiter gets it handed off within the threshold of 5 ms: no task
 //! starves (see [`Throughput`]). The gate's owner then waits for the readers in the seats. It waits for no
 //! reader that comes later, except for the moment in which such a reader finds the gate locked. *All seats
 //! taken:* one more reader acquires the gate and keeps it until there is a seat. It sleeps on its favourite

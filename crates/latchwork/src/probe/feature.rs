@@ -91,60 +91,60 @@ macro_rules! features {
 features! {
     Required {
         FutexWaitv, "futex_waitv", Some((5, 16)),
-            "tasks that sleep in a region learn of another's death at once",
+            "a task that sleeps in a region learns at once of the death of another task",
             "regions can be neither made nor attached: a newer kernel is needed";
         RobustList, "robust list", Some((2, 6)),
-            "the death of a lock's owner is reported to the next one",
+            "the death of a lock's owner is reported to the next owner",
             "robust locks and regions cannot be used: let the sandbox allow get_robust_list";
         WipeOnFork, "MADV_WIPEONFORK", Some((4, 14)),
             "a forked child is never mistaken for its parent",
             "robust locks and regions cannot be used";
         SealedMemoryFile, "memfd_create, sealing", Some((3, 17)),
-            "anonymous regions, which no peer can cut short",
+            "anonymous regions (regions without a name) can be made, and no process can shorten them",
             "anonymous regions cannot be made";
         PidNamespace, "PID namespace", Some((3, 8)),
-            "regions are shared with processes of the same namespace; others are refused",
+            "regions are shared with processes of the same namespace; processes of other namespaces are refused",
             "regions can be neither made nor attached: is /proc mounted?";
     }
     Optional {
         SharedMemoryDirectory, "/dev/shm", None,
-            "named regions, as large as the free space allows; beyond, growth fails with an error",
-            "named regions cannot be made: mount a tmpfs there; anonymous regions work";
+            "named regions can be made; when the free space is used up, their growth fails with an error",
+            "named regions cannot be made (mount a tmpfs at this path); anonymous regions work";
         PublishUnnamed, "O_TMPFILE in /dev/shm", Some((3, 11)),
             "a named region appears complete or not at all, even if its creator is killed",
             "named regions cannot be made; anonymous regions work";
         MapFixedNoReplace, "MAP_FIXED_NOREPLACE", Some((4, 17)),
-            "a region takes its address in one step, and never another mapping's",
-            "the address is asked for as a hint, and checked";
+            "a region takes its address in one step, and never replaces another mapping",
+            "the kernel gets the address of a region as a hint, and the library checks the result";
         MemoryFileNoExec, "MFD_NOEXEC_SEAL", Some((6, 3)),
             "the memory of an anonymous region can never be executed",
             "a process that has the descriptor of an anonymous region could execute its memory";
         MemorySeal, "mseal", Some((6, 10)),
-            "could keep a program from unmapping a region by mistake; no part uses it yet",
-            "nothing changes: no part uses it yet";
+            "could keep a program from unmapping a region by mistake; no part of Latchwork uses it yet",
+            "nothing changes: no part of Latchwork uses it yet";
         FutexLockPi2, "FUTEX_LOCK_PI2", Some((5, 14)),
             "deadlines of priority-inheriting locks do not move when the clock is set",
             "deadlines of priority-inheriting locks follow the real-time clock, and move with it";
         FutexRequeuePi, "FUTEX_CMP_REQUEUE_PI", Some((2, 6)),
             "a waiter of a condition variable with a priority-inheriting mutex is woken once, as the mutex's owner",
-            "a waiter of a condition variable with a priority-inheriting mutex is woken by the previous waiter, once that owns the mutex; the kernel is asked to do it from Linux 7.1.1 on, and in 6.18 from 6.18.36 on";
+            "a waiter of a condition variable with a priority-inheriting mutex is woken by the previous waiter, when that waiter owns the mutex; Latchwork uses this call from Linux 7.1.1 on, and in 6.18 from 6.18.36 on";
         FutexPrivateHash, "private futex hash", Some((6, 16)),
             "waits on private locks do not collide with those of other programs",
             "waits of all programs share one hash table: collisions can delay a wake-up";
         FutexRobustUnlock, "FUTEX_ROBUST_UNLOCK", Some((7, 2)),
-            "could end an unlock in one step of the kernel's; no part uses it yet",
-            "nothing changes: an unlock announces itself until its wake-up is done";
+            "could complete an unlock in one step in the kernel; no part of Latchwork uses it yet",
+            "nothing changes: no part of Latchwork uses it yet";
         Membarrier, "membarrier", Some((4, 14)),
-            "could spare the frequent side of a protocol its fence; no part uses it yet",
-            "nothing changes: no part uses it yet";
+            "could replace memory barriers on fast paths; no part of Latchwork uses it yet",
+            "nothing changes: no part of Latchwork uses it yet";
         Rseq, "rseq", Some((4, 18)),
-            "could show a waiter, without a system call, that the owner is preempted; no part uses it yet",
+            "could show a waiter, without a system call, that the owner is preempted; no part of Latchwork uses it yet",
             "waiters spin for a bounded time, whether the owner runs or not";
         CloneIntoCgroup, "CLONE_INTO_CGROUP", Some((5, 7)),
-            "could start a coproc inside its control group; no part uses it yet",
-            "nothing changes: a coproc moves itself into its control group before it runs";
+            "could start a coproc inside its control group; no part of Latchwork uses it yet",
+            "nothing changes: a coproc moves itself into its control group before its function runs";
         PidFd, "pidfd, waitid(P_PIDFD)", Some((5, 4)),
-            "coprocs are joined and signalled without fear of a reused PID",
+            "joins and signals reach the right coproc even if a process ID is used again",
             "coprocs cannot be started";
         TidAddress, "PR_GET_TID_ADDRESS", Some((3, 5)),
             "libc's record of the thread ID stays right in coprocs that share files with their parent",
@@ -152,36 +152,36 @@ features! {
     }
     Privilege {
         RealTime, "real-time policy", None,
-            "ceilings and real-time coprocs set priorities that the scheduler knows",
-            "priorities order waiters, but ceilings do not reach the scheduler";
+            "owners of mutexes with a ceiling, and real-time coprocs, run at real-time priorities",
+            "mutexes with a ceiling cannot be locked; semaphores serve waiters by priority, but the scheduler does not know these priorities";
         MrspHelping, "MrsP helping", None,
-            "a preempted owner of a MrsP semaphore runs in the place of a waiter on another processor, if both are mirrored and each is bound to one processor; its own processor is not kept free meanwhile",
-            "MrsP semaphores keep their order, ceilings and refusals by the recorded priorities; waiters sleep, and a preempted owner is not helped";
+            "a preempted owner of a MrsP semaphore runs on the processor of a waiter, if the kernel knows the priorities of both and each is bound to one processor; the owner's own processor is not kept free meanwhile",
+            "MrsP semaphores use the priorities that Latchwork has recorded; waiters sleep, and a preempted owner is not helped";
         CapSysNice, "CAP_SYS_NICE", None,
-            "priorities and CPUs of other tasks can be changed, beyond the limits below",
-            "priorities can be raised as far as the limits below allow";
+            "priorities and processors of all tasks can be changed; the limits of priorities below do not apply",
+            "priorities can be raised only as far as the limits below allow";
         Cgroup, "cgroup v2, writable", Some((4, 5)),
             "coprocs can be given control groups below this one",
             "coprocs stay in this process's control group, unless an administrator delegates one";
     }
     Limit {
         LimitAddressSpace, "RLIMIT_AS", None,
-            "a region's maximum counts in full from the first moment, however little is used",
+            "the maximum size of a region counts in full, however little of it is used",
             "unknown";
         LimitRealTimePriority, "RLIMIT_RTPRIO", None,
-            "real-time priorities that a task may take by itself",
+            "the real-time priorities that a task may take",
             "no real-time priority may be taken: raise `rtprio` in limits.conf";
         LimitNice, "RLIMIT_NICE", None,
-            "nice values that a coproc may be started with",
-            "a coproc can be made nicer, and never less nice";
+            "the nice values with which a coproc may be started",
+            "the nice value of a coproc can be raised, but not lowered";
         LimitProcesses, "RLIMIT_NPROC", None,
-            "threads and coprocs of this user together; beyond, a start fails with an error",
+            "the number of threads and coprocs of this user; a start that exceeds it fails with an error",
             "unknown";
         LimitLockedMemory, "RLIMIT_MEMLOCK", None,
-            "memory that real-time tasks may pin, regions included",
+            "the memory, regions included, that a process may lock (keep from being swapped out)",
             "unknown";
         Overcommit, "overcommit", None,
-            "growth of a region is an error where the system refuses memory; in modes 0 and 1 the OOM killer may come first",
+            "if the system refuses memory, the growth of a region fails with an error; in modes 0 and 1, the OOM killer may end a process before that",
             "unknown: is /proc mounted?";
     }
 }

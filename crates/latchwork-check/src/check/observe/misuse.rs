@@ -53,7 +53,8 @@ pub(crate) fn misused(own: &Own, lock: Lock, misuse: Misuse, site: Site) {
             say(Deed::around(format_args!("deletes"), after));
         }
         Misuse::AboveCeiling { own, ceiling } => {
-            let after = format_args!(" although its priority {own} is above the ceiling {ceiling}");
+            let after =
+                format_args!(" although the task's priority {own} is above the ceiling {ceiling}");
             say(Deed::around(format_args!("uses"), after));
         }
     }

@@ -48,7 +48,7 @@ rules! {
     NoRecursion = "no-recursion", "a task must not acquire a lock that it already holds";
     /// It is initialised by the interface: not by zeroing memory, and not used after its destruction.
     InitialisedByInterface = "initialised-by-interface",
-        "a checked lock must be initialised by its initialiser or initialisation function, and not be used after its \
+        "a checked lock must not be used before its initialiser or initialisation function has made it, or after its \
          destruction";
     /// It is not initialised, zeroed, or destroyed while it is held.
     NotRemadeWhileHeld = "not-remade-while-held",
@@ -64,7 +64,7 @@ rules! {
     /// A task that waits for a condition holds the mutex.
     WaitsWithMutex = "waits-with-mutex", "a task must hold the mutex when it waits for a condition variable";
     /// No task uses a lock whose ceiling is below the task's priority.
-    WithinCeiling = "within-ceiling", "a task must not use a lock whose ceiling is below its priority";
+    WithinCeiling = "within-ceiling", "a task must not use a lock whose ceiling is below the task's priority";
     /// No object is deleted while a task owns it, or waits for it.
     NoDeleteInUse = "no-delete-in-use", "an object must not be deleted while a task owns it or waits for it";
     /// No task waits for an event that no other task can signal.

@@ -184,12 +184,14 @@ impl fmt::Display for Finding {
         writeln!(to, "== latchwork: {verdict} [{rule}] {id:016x}")?;
         writeln!(to, "   {}", self.summary)?;
         let sure = match self.confidence {
-            Confidence::Seen => "observed",
-            Confidence::Follows => "follows from observed events",
+            Confidence::Seen => "the breach was observed",
+            Confidence::Follows => "the breach follows from observed events",
             Confidence::Assumed => {
-                "observed; the deadlock is permanent unless a task releases a lock that another task holds"
+                "the breach was observed; the deadlock ends only if a task releases a lock that another task holds"
             }
-            Confidence::Suspected => "suspected: possible if a second task takes these locks",
+            Confidence::Suspected => {
+                "the breach is suspected: it is possible if a second task takes these locks"
+            }
         };
         writeln!(to, "   rule: {} ({sure})", rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
@@ -312,7 +314,11 @@ impl Finding {
             let (name, address, made_at) = (&lock.name, lock.address, &lock.made_at);
             let is_it = |lock: &LockText| lock.address == address && *lock.name == **name;
             if !self.uses().take(index).any(|before| is_it(&before.lock)) {
-                writeln!(to, "   lock {name} at {address:#x}, created {made_at}")?;
+                write!(to, "   lock {name} at {address:#x}")?;
+                if !made_at.is_empty() {
+                    write!(to, ", initialised or first used: {made_at}")?;
+                }
+                writeln!(to)?;
             }
         }
         Ok(())

@@ -308,7 +308,7 @@ fn report_cycle<'f>(
         }
         let count = tasks.len();
         let end = if ends {
-            "; one wait has a deadline"
+            "; one of these waits ends at a deadline"
         } else {
             ""
         };

@@ -105,7 +105,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> 
 
 #[cfg(not(loom))]
 impl<T, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READERS, C> {
-    /// Sets after what time the first waiter gets the lock handed over, past all tasks that came later: 5 ms by default.
+    /// Sets after what time the first waiter gets the lock handed off, past all tasks that came later: 5 ms by default.
     /// Exact to the microsecond; zero is "at once"; `None` is "never", and a wait then has no bound. It is the threshold of
     /// the gate (see the module's documentation of the protocol), which all writers pass, and all readers that wait.
     ///
