@@ -6,7 +6,7 @@
 //!
 //! | to | use |
 //! | --- | --- |
-//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust) or [`Spin`](spin::Spin) |
+//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust), [`InRegion`](mutex::InRegion) or [`Spin`](spin::Spin) |
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | let threads or processes use a lock | [`sharing::Private`], [`sharing::Shared`] |

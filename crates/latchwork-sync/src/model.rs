@@ -1,17 +1,17 @@
 //! The functions by which the loom models reach robust locks without guards.
 #![allow(unsafe_code)]
 
-pub(crate) mod in_region;
-
-pub use in_region::RegionLock;
 pub(crate) use latchwork_sys::model::{SOON, count_request, scene};
 
 use crate::adoption::{self, Desk};
-use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WaitMode, WaitWake};
+use crate::mutex::{
+    Acquired, InRegion, RawError, Robust, RobustProtocol, WaitMode, WaitWake, in_region,
+};
 use crate::rwlock::{Entered, RawRobust};
 use crate::sharing::Shared;
 use crate::task::Me;
 use crate::time::Deadline;
+use latchwork_sys::model::mortal;
 
 /// The result of acquiring a robust lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,54 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
     pub unsafe fn unlock(&self) {
         // SAFETY: by the caller's contract.
         unsafe { self.0.unlock_raw() };
+    }
+}
+
+/// A region lock without data and guards, for a death that runs no destructor.
+#[derive(Default)]
+pub struct RegionLock(InRegion);
+
+impl RegionLock {
+    /// Acquires the lock.
+    ///
+    /// # Panics
+    /// If the result has no counterpart in [`Taken`].
+    pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
+        if self.0.acquire_free().is_some() {
+            return Taken::Clean;
+        }
+        match self.0.acquire_slowly(WaitMode::until(deadline)) {
+            Ok((Acquired::Clean, _)) => Taken::Clean,
+            Ok((Acquired::OwnerDied, _)) => Taken::OwnerDied,
+            Err(in_region::RawError::NotRecoverable) => Taken::NotRecoverable,
+            Err(in_region::RawError::TimedOut) => Taken::TimedOut,
+            Err(in_region::RawError::Deadlock) => Taken::Deadlock,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Declares the data whole.
+    pub fn mark_consistent(&self) {
+        self.0.mark_consistent(mortal::identity());
+    }
+
+    /// Releases the lock, with whole data.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    pub unsafe fn unlock(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.release_guarded(mortal::identity()) };
+    }
+
+    /// Releases the lock: the next owner is told of the death, too.
+    pub fn pass_on(&self) {
+        self.0.unlock_inconsistent(mortal::identity());
+    }
+
+    /// Gives the lock up.
+    pub fn give_up(&self) {
+        self.0.release_not_recoverable(mortal::identity());
     }
 }
 

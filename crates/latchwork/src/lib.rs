@@ -3,7 +3,7 @@
 //!
 //! | to | use |
 //! | --- | --- |
-//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust) or [`Spin`](spin::Spin) |
+//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust), [`InRegion`](mutex::InRegion) or [`Spin`](spin::Spin) |
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |

@@ -76,8 +76,9 @@
 //!
 //! *Cost, free:* two compare-and-swaps, three comparisons, two additions in the thread's own memory, all inlined, in the
 //! region that the thread attached first; some 20 more instructions in others. *Checked by:* `tests/loom_in_region.rs`
-//! (a victim that dies at each of its steps, successors in its slot, negative twins), `tests/in_region/` (threads,
-//! processes, forks, ends of threads; kills at each instruction).
+//! (a victim that dies at each of its steps, successors in its slot, negative twins), `tests/in_region.rs`
+//! (forks, ends of threads, several regions), `tests/mutex.rs`, `tests/kill_in_region.rs` (storms, and kills at each
+//! instruction).
 //!
 //! [`HAND_OVER`]: crate::backoff::HAND_OVER
 
@@ -86,10 +87,10 @@ mod lock;
 mod methods;
 mod wait;
 
-#[cfg(loom)]
-use crate::model::in_region as membership;
 #[cfg(not(loom))]
 use crate::task as membership;
+#[cfg(loom)]
+use latchwork_sys::model::membership;
 
 pub use guard::{LockError, OwnerDied, RegionGuard};
 pub use lock::InRegion;

@@ -8,9 +8,10 @@
 //! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the owner runs at a priority ceiling |
 //! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to every later lock call | real-time tasks: the owner runs at the priority of its waiters |
 //! | [`Robust`] | 40 bytes | reported to the next owner | processes that can be killed at any moment |
+//! | [`InRegion`] | 8 bytes | reported to the next owner | the same, for data in a region: as fast as a lock that is not robust, and not pinned |
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next owner | the same, with the properties of their protocol |
 //!
-//! [`RecursiveMutex`] lets its owner lock it again, with any protocol but [`Robust`].
+//! [`RecursiveMutex`] lets its owner lock it again, with any protocol but [`Robust`] and [`InRegion`].
 //!
 //! ```
 //! use latchwork::mutex::Mutex;

@@ -1,6 +1,6 @@
-//! The calling thread as a task of a region, as a lock names it that lies there.
+//! The calling thread as a task of regions: which it is attached to, and how a lock names it that lies in one.
 //!
-//! Such a lock contains the *identity* of its owner: the slot and the slot's generation, which name one task of the
+//! A region lock contains the *identity* of its owner: the slot and the slot's generation, which name one task of the
 //! region for ever. Low half: the generation, which is not 0. High half: the slot in the upper 16 bits; the lower 16
 //! bits are 0, and a lock has them for its flags.
 //!
@@ -14,11 +14,15 @@
 //! acquires.)
 #![allow(unsafe_code)]
 
-use super::attachment::Attachment;
+use super::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
 use super::record::{CurrentOrNone, Record};
 use super::{Me, TaskError};
 use crate::atomic::{AtomicPtr, Ordering, compiler_fence};
+use core::cell::Cell;
 use core::ptr::NonNull;
+
+/// So many of them always have room on the list, whatever locks the thread holds.
+const SURE_ATTACHMENTS: usize = 16;
 
 /// Why the calling thread is no task of the region that a lock lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,6 +181,62 @@ impl Member {
         regions().is_some_and(|regions| unsafe {
             (regions.is_gone)(self.context, identity.rotate_left(32))
         })
+    }
+}
+
+impl Me {
+    /// Whether one more region can be attached.
+    pub fn can_attach(self) -> bool {
+        let count = self.record.attached.get();
+        count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
+    }
+
+    /// Records an attachment; see [`Self::can_attach`].
+    ///
+    /// # Safety
+    /// Its life-word and its tail are on this thread's robust list. `context` and `slot` are those that `detach` asks
+    /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
+    pub unsafe fn attach(self, parts: AttachmentParts) {
+        let count = self.record.attached.get();
+        self.record.held[count].set(0);
+        self.record.attachments[count].set(Some(Attachment(parts)));
+        self.record.attached.set(count + 1);
+        self.place_anchor();
+        self.record.place_first();
+    }
+
+    /// Removes the record of an attachment without calling its `detach`.
+    ///
+    /// # Safety
+    /// Its life-word is still on the list: otherwise a signal handler's lock would be linked at an anchor that is not on
+    /// the list. No operation of this thread [relies on](Self::rely_on_attachment) the attachment any more.
+    pub unsafe fn forget(self, base: usize) {
+        let places = &self.record.attachments[..self.record.attached.get()];
+        let is_it =
+            |place: &Cell<Option<Attachment>>| place.get().is_some_and(|it| it.base == base);
+        if let Some(index) = places.iter().position(is_it) {
+            let last = places.len() - 1;
+            self.record.first_bytes.set(0);
+            compiler_fence(Ordering::SeqCst);
+            places[index].swap(&places[last]);
+            places[last].take();
+            let held = &self.record.held;
+            held[index].swap(&held[last]);
+            held[last].set(0);
+            self.record.attached.set(last);
+        }
+        self.place_anchor();
+        self.record.place_first();
+    }
+
+    /// Sets the anchor to the last life-word on the list, and the end to the first tail. The anchor is never another
+    /// lock: libc may unlink its own at any time.
+    fn place_anchor(self) {
+        self.with_list((), |head| {
+            let (anchor, end) = self.anchor_and_end(head);
+            self.record.anchor.set(anchor);
+            self.record.end.set(end);
+        });
     }
 }
 

@@ -4,6 +4,7 @@
 //! Exists under `--cfg loom` only. The functions by which models reach internal parts are in the crates of those parts.
 
 mod fault;
+pub mod membership;
 pub mod mortal;
 mod step;
 pub mod task;

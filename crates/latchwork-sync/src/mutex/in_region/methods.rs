@@ -35,7 +35,7 @@ impl<T: ?Sized> Deref for Mutex<T, InRegion> {
     }
 }
 
-macro_rules! calls {
+macro_rules! lock_calls {
     ($($receiver:tt)*) => {
         /// Acquires the lock; the calling task sleeps as long as a living task holds it.
         ///
@@ -91,7 +91,7 @@ macro_rules! calls {
 }
 
 impl<T: Unpin + ?Sized> Movable<T> {
-    calls!(&Self);
+    lock_calls!(&Self);
 }
 
 impl<T: ?Sized> Movable<T> {
@@ -102,7 +102,7 @@ impl<T: ?Sized> Movable<T> {
 }
 
 impl<T: ?Sized> Mutex<T, InRegion> {
-    calls!(Pin<&Self>);
+    lock_calls!(Pin<&Self>);
 
     #[inline(always)]
     fn plain(self: Pin<&Self>) -> &Self {
