@@ -94,6 +94,23 @@ fn a_free_pair_is_two_atomic_instructions_and_few_others() {
     }
 }
 
+/// It reads the thread's record, counts the lock there, and makes a guard in a `Result`.
+#[test]
+fn a_free_pair_of_a_region_lock_is_two_atomic_instructions_and_no_call() {
+    let path = straight(assembly(), "pair_in_region");
+    // The count of held locks is the last step; what follows belongs to the error.
+    let last = path.iter().position(|line| line.starts_with("decl"));
+    let path = &path[..=last.expect("held locks are counted")];
+    let listing = path.join("\n");
+    let atomics = path.iter().filter(|line| is_atomic(line)).count();
+    assert_eq!(atomics, 2, "{listing}");
+    let calls = |line: &&str| line.starts_with("call");
+    assert!(!path.iter().any(calls), "{listing}");
+    let own = path.iter().filter(|line| !is_frame(line)).count();
+    println!("{listing}\n{own} in all");
+    assert!(own <= 40, "{listing}");
+}
+
 /// All of a function, what is not likely included.
 fn whole<'a>(assembly: &'a str, function: &str) -> Vec<&'a str> {
     let (label, end) = (format!("{function}:"), format!(".size\t{function},"));
@@ -113,6 +130,7 @@ fn a_lock_that_is_not_checked_has_no_instruction_of_the_checker() {
         "pair_inherit",
         "pair_inherit_plain",
         "pair_robust",
+        "pair_in_region",
         "pair_write",
         "pair_read",
         "pair_semaphore",

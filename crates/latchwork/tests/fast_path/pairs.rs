@@ -1,7 +1,7 @@
 //! The code whose assembly `fast_path.rs` checks: a pair of lock and unlock of each kind, compiled into one function.
 use core::pin::Pin;
 use latchwork::check::Checked;
-use latchwork::mutex::{Inherit, InheritPlain, Mutex, Robust, Throughput, WaitWake};
+use latchwork::mutex::{InRegion, Inherit, InheritPlain, Mutex, Robust, Throughput, WaitWake};
 use latchwork::rwlock::RwLock;
 use latchwork::semaphore::BinarySemaphore;
 
@@ -31,6 +31,13 @@ pub fn pair_inherit_plain(lock: &Mutex<u64, InheritPlain>) {
 
 #[unsafe(no_mangle)]
 pub fn pair_robust(lock: Pin<&Mutex<u64, Robust>>) {
+    if let Ok(mut value) = lock.lock() {
+        *value += 1;
+    }
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_in_region(lock: &Mutex<u64, InRegion>) {
     if let Ok(mut value) = lock.lock() {
         *value += 1;
     }

@@ -102,6 +102,7 @@ impl InRegion {
         &self.word
     }
 
+    #[inline(always)]
     fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
