@@ -377,6 +377,22 @@ fn a_regions_objects_are_listed_with_owners_and_waiters_in_order() {
 }
 
 #[test]
+fn region_locks_have_the_owners_that_their_words_name() {
+    let named = Named::new("mutexes");
+    let actor = Actor::role("region-mutexes", &named.0);
+    let of = |object: &str| format!("{}:{object}", named.0);
+    let look = seen(&actor, |look| {
+        look.waiters(&of("own")) == ["waiter"] && !look.cycles().is_empty()
+    });
+    assert_eq!(look.cycles(), [["ada", "bob"]]);
+    for (object, owner) in [("left", "ada"), ("right", "bob"), ("own", "first")] {
+        let lock = look.lock(&of(object));
+        assert_eq!(lock["type"], "region mutex", "{lock:#}");
+        assert_eq!(look.owner(&lock).as_deref(), Some(owner), "{lock:#}");
+    }
+}
+
+#[test]
 fn a_lock_of_a_dead_task_is_marked_until_it_is_acquired() {
     let named = Named::new("dead");
     // A task that lives on, and does not sweep the region.

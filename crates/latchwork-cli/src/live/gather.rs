@@ -71,7 +71,7 @@ pub(super) enum Reread {
 pub(super) struct Subject {
     pub(super) pid: u32,
     pub(super) namespace: u64,
-    memory: Memory,
+    pub(super) memory: Memory,
     maps: OnceCell<Maps>,
     /// Indices of its tasks in the picture.
     pub(super) tasks: Vec<usize>,
@@ -230,16 +230,17 @@ impl Gathering {
             if self.published.contains(&task) {
                 continue;
             }
-            asleep.words = sleep::of(subject.pid, &asleep.thread, &subject.memory);
+            let words = sleep::of(subject.pid, &asleep.thread, &subject.memory);
             asleep.subject = Some(place);
-            let words = asleep.words.clone();
+            let words = self.beside_tables(subject, words);
+            if let Some(asleep) = self.asleep.get_mut(&task) {
+                asleep.words.clone_from(&words);
+            }
             for sleep in &words {
                 let Some(located) = self.locate(subject, sleep.address, sleep.private) else {
                     continue;
                 };
-                let is_private = matches!(located.key, Key::Private { .. });
-                let known = |tid: u32| self.thread_of(subject, is_private, tid).is_some();
-                let found = word::classify(sleep, &subject.memory, &known);
+                let found = self.classify(subject, sleep, &located);
                 if let Some(located) = self.locate(subject, found.base, sleep.private) {
                     let role = found.role;
                     let lock = self.lock(subject, located, found);
@@ -250,12 +251,6 @@ impl Gathering {
                 }
             }
         }
-    }
-
-    /// The task that a word names, if it can own the lock: for a private word, a thread of the same process.
-    fn thread_of(&self, subject: &Subject, is_private: bool, tid: u32) -> Option<usize> {
-        let task = self.threads.get(&(subject.namespace, tid)).copied();
-        task.filter(|task| !is_private || self.picture.tasks[*task].pid == subject.pid)
     }
 
     /// A thread that was seen asleep on one word, by which it waits for a lock; see [`Asleep::behind`].
@@ -280,7 +275,8 @@ impl Gathering {
         // Read before the call, as in the first reading.
         let turns = thread::turns_of(subject.pid, seen.thread.tid);
         let thread = seen.thread.reread(subject.pid);
-        match &sleep::of(subject.pid, &thread, &subject.memory)[..] {
+        let words = sleep::of(subject.pid, &thread, &subject.memory);
+        match &self.beside_tables(subject, words)[..] {
             [] if thread.is_between_calls() => Reread::Runs,
             [now] if now.is_like(word) || now.is_like(&own) => Reread::Asleep(thread, turns),
             _ => Reread::Elsewhere,
@@ -293,11 +289,14 @@ impl Gathering {
             return false;
         };
         let located = self.locate(subject, sleep.address, sleep.private);
-        let is_private = located.is_none_or(|found| matches!(found.key, Key::Private { .. }));
+        let is_private = located
+            .as_ref()
+            .is_none_or(|found| matches!(found.key, Key::Private { .. }));
         let thread_of = |tid| self.thread_of(subject, is_private, tid);
-        let now = match behind {
-            0 => word::classify(sleep, &subject.memory, &|tid| thread_of(tid).is_some()).owner,
-            behind => {
+        let now = match (behind, &located) {
+            (0, Some(located)) => self.classify(subject, sleep, located).owner,
+            (0, None) => None,
+            (behind, _) => {
                 let lock = sleep.address.wrapping_sub(behind);
                 let word = subject.memory.u32(lock);
                 word.map(|word| word & word::TID_MASK)

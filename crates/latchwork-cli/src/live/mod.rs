@@ -30,6 +30,7 @@ mod memory;
 mod observer;
 mod picture;
 mod program;
+mod region_mutex;
 mod regions;
 mod robust;
 mod sleep;

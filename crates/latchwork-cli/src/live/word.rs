@@ -63,6 +63,8 @@ pub(crate) enum Kind {
     /// A mutex that does not name its owner.
     Mutex,
     Word,
+    /// A mutex of a region that names a task of the region.
+    InRegion,
     /// A lock that protects a region's own tables.
     RegionLock,
     /// A region's semaphore.
@@ -149,7 +151,8 @@ impl Kind {
             Self::OwnedWord => "futex with owner",
             Self::Mutex => "mutex that records no owner",
             Self::Word => "futex",
-            Self::RegionLock => "region's lock",
+            Self::InRegion => "region mutex",
+            Self::RegionLock => "lock of a region's tables",
             Self::Semaphore(S::Counting) => "counting semaphore",
             Self::Semaphore(S::SimpleBinary) => "simple binary semaphore",
             Self::Semaphore(S::Binary) => "binary semaphore",

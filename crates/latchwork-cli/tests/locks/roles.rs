@@ -34,6 +34,7 @@ fn role() {
         "module" => super::traps::module(&name),
         "board" => super::traps::board(),
         "region" => region(&name),
+        "region-mutexes" => mutexes(&name),
         "region-deaths" => deaths(&name),
         "busy" => busy(&name),
         "crowd" => crowd(&name),
@@ -203,6 +204,38 @@ fn region(name: &str) {
     Events::new(region)
         .send(listener, EventSet::event(1))
         .unwrap();
+    until_the_end();
+}
+
+/// Two tasks that wait for each other's region lock, and one that waits for a lock that nobody else wants.
+fn mutexes(name: &str) {
+    let region: &'static Region = Box::leak(Box::new(
+        RegionOptions::new()
+            .max_bytes(4 << 20)
+            .create_named(name)
+            .unwrap(),
+    ));
+    let mutex = |name| {
+        let made = region.object(name, || Mutex::in_region(0u64));
+        made.unwrap().get_ref()
+    };
+    let (left, right, own) = (mutex("left"), mutex("right"), mutex("own"));
+    let both: &'static Barrier = Box::leak(Box::new(Barrier::new(3)));
+    for (name, first, second) in [("ada", left, right), ("bob", right, left)] {
+        task(name, move || {
+            region.join(name).unwrap();
+            let _first = first.lock().unwrap();
+            both.wait();
+            drop(second.lock());
+        });
+    }
+    region.join("first").unwrap();
+    let _own = own.lock().unwrap();
+    both.wait();
+    task("waiter", move || {
+        region.join("waiter").unwrap();
+        drop(own.lock());
+    });
     until_the_end();
 }
 

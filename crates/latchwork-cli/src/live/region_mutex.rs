@@ -1,0 +1,74 @@
+//! The mutexes of a region whose words name their owner as a task of the region (`mutex::InRegion`). Their sleepers
+//! sleep on the high half of the word.
+
+use super::gather::{Gathering, Located, Subject};
+use super::memory::Memory;
+use super::picture::{Key, Location};
+use super::sleep::Sleep;
+use super::word::{self, Classified, Kind, Role, State};
+use latchwork::region::inspect::{Contents, TaskState};
+
+/// Bits of the high half: a task may sleep; an owner died, and nobody has repaired the data.
+const WAITERS: u32 = 1;
+const INCONSISTENT: u32 = 2;
+const FLAGS: u32 = 0xFFFF;
+
+/// The mutex on which a thread sleeps, in a region with these contents. It is recognised by its owner: a task of the
+/// region, in the slot and of the generation that the word names.
+fn mutex_of(sleep: &Sleep, memory: &Memory, contents: &Contents) -> Option<Classified> {
+    let half = size_of::<u32>() as u64;
+    let base = sleep.address.checked_sub(half)?;
+    let flags = sleep.expected & FLAGS;
+    if base % 8 != 0 || flags & WAITERS == 0 || flags & !(WAITERS | INCONSISTENT) != 0 {
+        return None;
+    }
+    let (generation, high) = (memory.u32(base)?, memory.u32(sleep.address)?);
+    let owner = contents.task((high >> 16) as u16, generation)?;
+    let is_dead = owner.state == TaskState::Unswept;
+    Some(Classified {
+        base,
+        kind: Kind::InRegion,
+        state: if is_dead {
+            State::OwnerDied
+        } else {
+            State::Held
+        },
+        owner: (!is_dead).then_some(owner.thread),
+        role: Role::Exclusive,
+    })
+}
+
+impl Gathering {
+    /// The object on whose word a thread sleeps.
+    pub(super) fn classify(
+        &self,
+        subject: &Subject,
+        sleep: &Sleep,
+        located: &Located,
+    ) -> Classified {
+        let is_private = matches!(located.key, Key::Private { .. });
+        let known = |tid: u32| self.thread_of(subject, is_private, tid).is_some();
+        let contents = match located.place {
+            Location::Region { region, .. } => self.picture.regions[region].contents.as_ref().ok(),
+            _ => None,
+        };
+        contents
+            .and_then(|contents| mutex_of(sleep, &subject.memory, contents))
+            .unwrap_or_else(|| word::classify(sleep, &subject.memory, &known))
+    }
+
+    /// The words that a thread sleeps on, without those of a region's tables, on which tasks sleep for each other's
+    /// death.
+    pub(super) fn beside_tables(&self, subject: &Subject, mut words: Vec<Sleep>) -> Vec<Sleep> {
+        if words.len() > 1 {
+            words.retain(|word| self.locate(subject, word.address, word.private).is_some());
+        }
+        words
+    }
+
+    /// The task that a word names, if it can own the lock: for a private word, a thread of the same process.
+    pub(super) fn thread_of(&self, subject: &Subject, is_private: bool, tid: u32) -> Option<usize> {
+        let task = self.threads.get(&(subject.namespace, tid)).copied();
+        task.filter(|task| !is_private || self.picture.tasks[*task].pid == subject.pid)
+    }
+}
