@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 
 use latchwork::mutex::KeptBoost;
+use latchwork::region::Region;
 use latchwork::time::Deadline;
 
 use super::SharedPage;
@@ -18,6 +19,11 @@ pub(crate) trait Lock: Send + Sync + Sized + 'static {
     const BYTES: usize;
     /// Whether it is Latchwork's: its slow paths are counted for each thread.
     const OURS: bool = false;
+
+    /// The region in which it must lie, if any.
+    fn region() -> io::Result<Option<&'static Region>> {
+        Ok(None)
+    }
 
     /// Prepares it for use, at its final address.
     fn settle(self: Pin<&Self>) -> io::Result<()> {
@@ -74,7 +80,10 @@ pub(crate) trait RwLock: Send + Sync + Sized + 'static {
 
 /// Places a lock at its final address.
 pub(crate) fn placed<L: Lock>(lock: L) -> io::Result<SharedPage<L>> {
-    let place = SharedPage::new(lock)?;
+    let place = match L::region()? {
+        Some(region) => SharedPage::new_in(lock, region)?,
+        None => SharedPage::new(lock)?,
+    };
     place.pin().settle()?;
     Ok(place)
 }

@@ -10,7 +10,7 @@ use libc::c_int;
 
 use super::dynamic::{self, Functions};
 use super::our_semaphores::{Counting, Kind, Mirrored, Mrsp, Owned};
-use super::ours::{InRegionPlace, KeptProtect, PROTECT_CEILING};
+use super::ours::{KeptProtect, PROTECT_CEILING};
 use super::pthread::{self, Attributes};
 use super::{BELOW_CEILING, CEILING, Lock, Raw, floor, on_thread, placed, semaphore};
 use crate::contestant::{Absent, Contestant};
@@ -301,7 +301,7 @@ impl Peer {
             Make::RobustInherit => visitor.visit(|| Ok(Mutex::robust_inherit(0))),
             Make::RobustProtect => visitor.visit(|| Ok(Mutex::robust_protect(PROTECT_CEILING, 0))),
             Make::RobustThroughput => visitor.visit(|| Ok(Mutex::robust_throughput(0))),
-            Make::InRegion => visitor.visit(InRegionPlace::new),
+            Make::InRegion => visitor.visit(|| Ok(Mutex::in_region(0))),
             Make::Glibc(attributes) => {
                 let attributes = Attributes {
                     shared,

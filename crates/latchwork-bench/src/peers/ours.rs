@@ -14,7 +14,7 @@ use latchwork::mutex::{
     InRegion, Inherit, InheritPlain, KeptBoost, LockError, Mutex, MutexGuard, Protect, RegionGuard,
     Robust, RobustGuard, RobustProtocol, Throughput, WaitWake, in_region,
 };
-use latchwork::region::{self, Region, RegionOptions};
+use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{self, Preference, RobustReadGuard, RobustRwLock, RobustWriteGuard};
 use latchwork::sharing::{Private, Sharing};
 use latchwork::spin::Spin;
@@ -263,48 +263,40 @@ impl<P: RobustProtocol + Send + Sync + 'static> Lock for Mutex<u64, Robust<P>> {
     }
 }
 
-/// A region lock, in a block of one region of the process.
-pub(crate) struct InRegionPlace(region::Box<'static, Mutex<u64, InRegion>>);
-
-impl InRegionPlace {
-    pub(crate) fn new() -> io::Result<Self> {
-        static REGION: OnceLock<Region> = OnceLock::new();
-        let region = if let Some(region) = REGION.get() {
-            region
-        } else {
-            let options = RegionOptions::new().max_bytes(16 << 20);
-            let made = options.label("bench region locks").create_anonymous();
-            let made = made.map_err(io::Error::other)?;
-            REGION.get_or_init(|| made)
-        };
-        let lock = region::Box::new_in(Mutex::in_region(0), region);
-        lock.map(Self).map_err(io::Error::other)
-    }
-}
-
-impl Lock for InRegionPlace {
+impl Lock for Mutex<u64, InRegion> {
     type Held<'a> = RegionGuard<'a, u64>;
 
     const BYTES: usize = size_of::<InRegion>();
     const OURS: bool = true;
 
+    fn region() -> io::Result<Option<&'static Region>> {
+        static REGION: OnceLock<Region> = OnceLock::new();
+        if let Some(region) = REGION.get() {
+            return Ok(Some(region));
+        }
+        let options = RegionOptions::new().max_bytes(64 << 20);
+        let made = options.label("bench region locks").create_anonymous();
+        let made = made.map_err(io::Error::other)?;
+        Ok(Some(REGION.get_or_init(|| made)))
+    }
+
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
-        match self.get_ref().0.lock() {
+        match Self::lock(self) {
             Ok(held) => held,
             Err(error) => broken(&error),
         }
     }
 
     fn check(self: Pin<&Self>) -> io::Result<()> {
-        match self.0.lock() {
+        match Self::lock(self) {
             Ok(_) => Ok(()),
             Err(error) => Err(io::Error::other(error.to_string())),
         }
     }
 
     fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
-        match self.0.lock_until(deadline) {
+        match self.lock_until(deadline) {
             Ok(_) => Ok(false),
             Err(in_region::LockError::TimedOut) => Ok(true),
             Err(error) => Err(io::Error::other(error.to_string())),

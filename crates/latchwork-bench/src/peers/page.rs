@@ -6,11 +6,19 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
+use latchwork::region::{self, Region};
+
 /// A value at the beginning of a page of its own, which forked children share.
 ///
 /// Every contestant lives in one, so that its address gives no contestant an advantage: a lock and its datum share a
 /// cache line if they fit, and share it with nothing else.
-pub(crate) struct SharedPage<T>(NonNull<T>);
+pub(crate) struct SharedPage<T>(NonNull<T>, Memory);
+
+/// Where a page lies.
+enum Memory {
+    Mapping,
+    Region(#[allow(dead_code, reason = "it owns the page")] region::Box<'static, [u8]>),
+}
 
 // SAFETY: a place owns its value, as a box does.
 unsafe impl<T: Send> Send for SharedPage<T> {}
@@ -48,7 +56,22 @@ impl<T> SharedPage<T> {
             return Err(io::Error::last_os_error());
         }
         let place = NonNull::new(address.cast::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self(place))
+        Ok(Self(place, Memory::Mapping))
+    }
+
+    /// As [`Self::new`], in a region.
+    pub(crate) fn new_in(value: T, region: &'static Region) -> io::Result<Self> {
+        const PAGE: usize = 4096;
+        const { assert!(size_of::<T>() <= PAGE && align_of::<T>() <= PAGE) };
+        let mut block = region::Box::zeroed_in(2 * PAGE, region).map_err(io::Error::other)?;
+        let first = block.as_mut_ptr();
+        let place = first.wrapping_add(first.align_offset(PAGE)).cast::<T>();
+        // SAFETY: of two pages, one whole page begins at the first address of a page in them; nobody else uses it.
+        let place = unsafe {
+            place.write(value);
+            NonNull::new_unchecked(place)
+        };
+        Ok(Self(place, Memory::Region(block)))
     }
 
     const LENGTH: usize = if size_of::<T>() == 0 {
@@ -78,7 +101,9 @@ impl<T> Drop for SharedPage<T> {
         // SAFETY: `new` mapped and initialised it, and no borrow of it is left.
         unsafe {
             self.0.drop_in_place();
-            libc::munmap(self.0.as_ptr().cast(), Self::LENGTH);
+            if matches!(self.1, Memory::Mapping) {
+                libc::munmap(self.0.as_ptr().cast(), Self::LENGTH);
+            }
         }
     }
 }
