@@ -98,9 +98,9 @@ fn a_free_pair_is_two_atomic_instructions_and_few_others() {
 #[test]
 fn a_free_pair_of_a_region_lock_is_two_atomic_instructions_and_no_call() {
     let path = straight(assembly(), "pair_in_region");
-    // The count of held locks is the last step; what follows belongs to the error.
-    let last = path.iter().position(|line| line.starts_with("decl"));
-    let path = &path[..=last.expect("held locks are counted")];
+    // What follows the unlock belongs to the error.
+    let unlock = path.iter().rposition(|line| is_atomic(line));
+    let path = &path[..=unlock.expect("the lock is released")];
     let listing = path.join("\n");
     let atomics = path.iter().filter(|line| is_atomic(line)).count();
     assert_eq!(atomics, 2, "{listing}");

@@ -93,18 +93,16 @@ impl CurrentOrNone {
             .then(|| record.first_identity.get())
     }
 
-    /// Counts a lock that was acquired in the region of the first attachment, which exists.
+    /// The number of locks that the thread holds in the region of its first attachment.
     #[inline(always)]
-    pub fn first_acquired(self) {
-        let held = &self.record.held[0];
-        held.set(held.get() + 1);
+    pub fn first_held(self) -> u32 {
+        self.record.held[0].get()
     }
 
-    /// Counts a lock that was released there.
+    /// Sets that number. The attachment exists.
     #[inline(always)]
-    pub fn first_released(self) {
-        let held = &self.record.held[0];
-        held.set(held.get() - 1);
+    pub fn set_first_held(self, held: u32) {
+        self.record.held[0].set(held);
     }
 
     /// The calling thread as a task of the region that contains an address, if it is one.

@@ -29,9 +29,11 @@ impl Me {
         Some(mortal::identity())
     }
 
-    pub fn first_acquired(self) {}
+    pub fn first_held(self) -> u32 {
+        1
+    }
 
-    pub fn first_released(self) {}
+    pub fn set_first_held(self, _: u32) {}
 
     pub fn member_at(self, _: usize) -> Option<Member> {
         Some(Member)

@@ -113,11 +113,12 @@ impl InRegion {
     pub(crate) fn acquire_free(&self) -> Option<u64> {
         let me = Me::current_or_none();
         let identity = me.first_identity_at(self.address())?;
+        let held = me.first_held();
         // Acquire: pairs with the Release of the last owner.
         self.word
             .compare_exchange(0, identity, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        me.first_acquired();
+        me.set_first_held(held + 1);
         Some(identity)
     }
 
@@ -144,6 +145,9 @@ impl InRegion {
         if me.first_identity_at(self.address()) != Some(owner) || std::thread::panicking() {
             return self.release_guarded_slowly(owner);
         }
+        // Before the compare-and-swap: a store between two locked instructions that follow each other closely delays the
+        // second one, 3 ns on a Xeon. No task ends in good order, or leaves a region, between these two lines.
+        me.set_first_held(me.first_held() - 1);
         let release = unless_fault!(RegionUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         // Release: pairs with the Acquire of the next owner.
         if self
@@ -151,9 +155,8 @@ impl InRegion {
             .compare_exchange(owner, 0, release, Ordering::Relaxed)
             .is_err()
         {
-            self.free();
+            self.free(owner);
         }
-        me.first_released();
     }
 
     #[inline(never)]
@@ -162,18 +165,19 @@ impl InRegion {
         if std::thread::panicking() {
             self.free_with(INCONSISTENT, 1);
         } else {
-            self.free();
+            self.free(owner);
         }
         me.released();
     }
 
-    /// Frees the word, and wakes a sleeper if there may be one.
+    /// Frees the word of a lock that this task holds, and wakes a sleeper if there may be one.
     #[cold]
     #[inline(never)]
-    fn free(&self) {
+    fn free(&self, owner: u64) {
         let word = &raw const self.word;
         // Release: pairs with the Acquire of the next owner.
         let before = self.word.swap(0, Ordering::Release);
+        debug_assert_eq!(owner_of(before), owner, "only the owner frees the word");
         if before & WAITERS != 0 {
             let count = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
             futex::wake_high(word, count, ANY, Sharing::Shared);
@@ -194,7 +198,7 @@ impl InRegion {
     #[cfg(not(loom))]
     pub(super) fn release_whole(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free();
+        self.free(owner);
         me.released();
     }
 
