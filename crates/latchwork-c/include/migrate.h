@@ -72,7 +72,10 @@ void mutex_debug_sema_init(struct mutex_debug *mutex, const char *name, int coun
 /* To be called before memory is freed: it must contain no held mutexes, and the mutexes in it cease to exist. */
 #define mutex_debug_check_free(memory, bytes) mutex_debug_freed(memory, bytes, __FILE__, __LINE__)
 void mutex_debug_freed(const void *memory, size_t bytes, const char *file, unsigned line);
-/* Passes the text of each finding to a function instead of standard error; NULL restores standard error. */
+/*
+ * Passes the text of each finding to a function instead of standard error; NULL restores standard error. Cancellation of
+ * the thread is disabled while the function runs.
+ */
 void mutex_debug_on_violation(void (*handler)(const char *text));
 /* Writes the locks that each thread of the process holds to standard error. */
 void mutex_debug_show_held(void);

@@ -1,21 +1,21 @@
 //! RTEMS's classic interface: see `include/classic.h`. Tasks are in `classic.c`, and so are the directives that may
 //! wait, since a task that must end is unwound from a C frame.
 //!
-//! Cancellation is disabled while Rust code runs: see `cancel.rs`.
+//! Cancellation is disabled while the table is made. What else a directive does that could act on a request disables it
+//! itself: see `sys/cancellation.rs` of `latchwork-sys`.
 //!
 //! `Option<&mut T>` is a pointer of C's: null, or to a variable of the caller's that nothing else uses during the call.
 #![allow(unsafe_code)]
 
 mod scheduler;
 
-use crate::cancel::Undisturbed;
 use crate::region::text;
 use crate::{bytes, bytes_mut};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use latchwork::classic::{self, Classic, ClassicError, ClassicOptions, Id, Interval, Name, Status};
-use latchwork::foreign;
+use latchwork::foreign::{self, Undisturbed};
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions};
 use libc::{EBUSY, EINVAL, ENOMEM};
@@ -125,10 +125,14 @@ fn make(options: Option<&Options>) -> Result<Made, c_int> {
 }
 
 /// The table; the first directive makes it.
+#[inline]
 fn made() -> Result<&'static Made, Status> {
-    if let Some(made) = CLASSIC.get() {
-        return Ok(made);
-    }
+    CLASSIC.get().map_or_else(made_now, Ok)
+}
+
+#[cold]
+fn made_now() -> Result<&'static Made, Status> {
+    let _undisturbed = Undisturbed::begin();
     let _making = MAKING.lock();
     if CLASSIC.get().is_none() {
         let made = make(None).map_err(|_| Status::InternalError)?;
@@ -142,15 +146,12 @@ fn table() -> Result<&'static Classic<'static>, Status> {
 }
 
 fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
-    let _undisturbed = Undisturbed::begin();
     table().map_or_else(Status::code, |table| directive(table).code())
 }
 
 /// Runs a directive that may wait, unless the task must end.
 fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
-    let undisturbed = Undisturbed::begin();
-    let is_to_hear = undisturbed.was_cancellable();
-    foreign::enable_cancel_word(is_to_hear);
+    foreign::enable_cancel_word(true);
     let status = table().map_or_else(Status::code, |table| directive(table).code());
     foreign::enable_cancel_word(false);
     status
@@ -175,7 +176,6 @@ extern "C" fn latchwork_classic_wake() {
 /// Whether tasks' priorities are set in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_is_scheduled() -> c_int {
-    let _undisturbed = Undisturbed::begin();
     made().is_ok_and(|made| made.is_scheduled).into()
 }
 
@@ -201,7 +201,6 @@ extern "C" fn lw_classic_configure(options: Option<&Options>) -> c_int {
 /// The length of a tick in microseconds; 0 if there is no table.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_tick() -> u64 {
-    let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.tick().as_micros() as u64)
 }
 
@@ -409,7 +408,6 @@ extern "C" fn rtems_message_queue_flush(id: Id, count: Option<&mut u32>) -> u32 
 
 #[unsafe(no_mangle)]
 extern "C" fn rtems_task_self() -> Id {
-    let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.task_self())
 }
 

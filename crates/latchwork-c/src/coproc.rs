@@ -33,6 +33,7 @@ use latchwork::coproc::{
     Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Signal, SpawnError, StartError,
     descriptors,
 };
+use latchwork::foreign::{Undisturbed, cancellable};
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::time::Deadline;
@@ -139,6 +140,7 @@ fn answer(result: Result<c_int, c_int>) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
+    let _undisturbed = Undisturbed::begin();
     // Relaxed, here and below: a second caller reads nothing that the first one has written.
     if BEGUN.swap(true, Ordering::Relaxed) {
         return fail(EBUSY);
@@ -205,11 +207,14 @@ fn run(region: &Region, routine: Routine) -> i32 {
     let passed = passed.into_iter().map(IntoRawFd::into_raw_fd).collect();
     install(region.clone(), Server::Unstarted, passed);
     let argument = ptr::with_exposed_provenance_mut(routine.argument);
-    // SAFETY: the caller gave `coproc_create` a function of this type, which is at this address in the copy, too.
-    unsafe {
-        let start = core::mem::transmute::<usize, Start>(routine.start);
-        latchwork_run(start, argument)
-    }
+    // The thread whose copy this is had disabled it, or its creator had.
+    cancellable(|| {
+        // SAFETY: the caller gave `coproc_create` a function of this type, which is at this address in the copy, too.
+        unsafe {
+            let start = core::mem::transmute::<usize, Start>(routine.start);
+            latchwork_run(start, argument)
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -233,6 +238,7 @@ unsafe extern "C" fn coproc_create_with(
     start: Option<Start>,
     argument: *mut c_void,
 ) -> pid_t {
+    let _undisturbed = Undisturbed::begin();
     FAILED_ATTRIBUTE.set(None);
     // SAFETY: the caller passes a string, attributes and extras, or null.
     let (name, attributes, extras) = unsafe {
@@ -322,6 +328,7 @@ extern "C" fn coproc_failed_attribute() -> *const c_char {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn coproc_join(pid: pid_t, status: *mut c_int) -> c_int {
+    let _undisturbed = Undisturbed::begin();
     answer(join(pid).map(|how| {
         // SAFETY: the caller's variable, or null.
         if let Some(status) = unsafe { status.as_mut() } {
@@ -381,6 +388,7 @@ fn status_of(exit: &Exit) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn coproc_exit() -> c_int {
+    let _undisturbed = Undisturbed::begin();
     let Some(state) = state() else {
         return fail(EINVAL);
     };

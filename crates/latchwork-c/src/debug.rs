@@ -18,7 +18,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use latchwork::check::hook::{self, Kind, Lock, Mode, NoLock, Site, Verdict};
 use latchwork::check::{self, BoardReader, Finding, Rule};
-use latchwork::foreign::{Blocking, ForeignLock};
+use latchwork::foreign::{Blocking, ForeignLock, Undisturbed};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::time::Deadline;
 use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT};
@@ -304,6 +304,7 @@ extern "C" fn mutex_debug_on_violation(handler: Option<unsafe extern "C" fn(*con
 
 #[unsafe(no_mangle)]
 extern "C" fn mutex_debug_show_held() {
+    let _undisturbed = Undisturbed::begin();
     let Some(board) = BoardReader::of(std::process::id()) else {
         return;
     };

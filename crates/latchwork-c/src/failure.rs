@@ -1,9 +1,9 @@
 //! Why a call failed: an error number for C, and the error's text for `lw_error_text`.
 
-use crate::cancel::Undisturbed;
 use core::cell::Cell;
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Display, Write};
+use latchwork::foreign::Undisturbed;
 use latchwork::queue::{ControlError, QueueError, ReceiveError, SendError, WatchError};
 use latchwork::region::{
     AllocError, AttachError, CreateError, DetachError, NameError, ObjectError, StorageError,
@@ -59,9 +59,16 @@ impl<E: Failure> From<E> for Number {
     }
 }
 
-/// Runs the body of a function that C calls: 0, or the error's number.
+/// Runs the body of a function that C calls, with cancellation disabled: 0, or the error's number.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Number>) -> c_int {
     let _undisturbed = Undisturbed::begin();
+    call_often(body)
+}
+
+/// As [`call`], for a body whose cold places disable cancellation themselves: `sys/cancellation.rs` of `latchwork-sys`
+/// says which.
+#[inline]
+pub(crate) fn call_often(body: impl FnOnce() -> Result<(), Number>) -> c_int {
     body().err().map_or(0, |Number(number)| number)
 }
 

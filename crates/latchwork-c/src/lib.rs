@@ -21,7 +21,6 @@
 //! *Panics* never reach C: each function here is `extern "C"`, so a panic aborts.
 #![allow(unsafe_code)]
 
-mod cancel;
 mod classic;
 mod coproc;
 mod debug;

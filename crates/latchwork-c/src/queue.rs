@@ -6,7 +6,7 @@
 
 mod in_hand;
 
-use crate::failure::{Invalid, Number, call, failed, given, store};
+use crate::failure::{Invalid, Number, call, call_often, failed, given, store};
 use crate::region::{Handle as RegionHandle, Lent, TABLES, name, text};
 use crate::{bytes, bytes_mut, how_of};
 use core::ffi::{c_char, c_int, c_void};
@@ -212,7 +212,7 @@ struct State {
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_queue_get_state(handle: Option<&Handle>, state: Option<&mut State>) -> c_int {
-    call(|| {
+    call_often(|| {
         let (queue, state) = (given(handle)?.queue, given(state)?);
         let (ready, in_flight) = queue.ready_and_in_flight()?;
         *state = State {
@@ -228,7 +228,7 @@ extern "C" fn lw_queue_get_state(handle: Option<&Handle>, state: Option<&mut Sta
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_queue_flush(handle: Option<&Handle>, count: Option<&mut u32>) -> c_int {
-    call(|| {
+    call_often(|| {
         store(count, given(handle)?.queue.flush()?);
         Ok(())
     })
@@ -243,7 +243,7 @@ unsafe extern "C" fn latchwork_queue_send(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let queue = given(handle)?.with_priority(priority)?;
         // SAFETY: C passes so many bytes, which nothing changes during the call.
         let message = unsafe { message(bytes, count) }?;
@@ -258,7 +258,7 @@ unsafe extern "C" fn lw_queue_broadcast(
     count: usize,
     receivers: Option<&mut u32>,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         // SAFETY: C passes so many bytes, which nothing changes during the call.
         let message = unsafe { message(bytes, count) }?;
         store(receivers, given(handle)?.queue.broadcast(message)?);
@@ -276,8 +276,8 @@ unsafe extern "C" fn latchwork_queue_receive(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
-        let queue = given(handle)?.queue;
+    call_often(|| {
+        let queue = &given(handle)?.queue;
         // SAFETY: C passes a buffer of so many bytes, which nothing else uses during the call.
         let buffer = match unsafe { bytes_mut(buffer, room) } {
             None if room == 0 => &mut [],
@@ -306,7 +306,7 @@ unsafe extern "C" fn latchwork_queue_send_block(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let queue = given(handle)?.with_priority(priority)?;
         let block = given(NonNull::new(block.cast::<u8>()))?;
         let inner = queue.region().inner();
@@ -338,7 +338,7 @@ unsafe extern "C" fn latchwork_queue_receive_block(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let (handle, block) = (given(handle)?, given(block)?);
         let received = handle.queue.receive_block(wait_of(how, deadline))?;
         store(count, received.len());
@@ -358,7 +358,7 @@ unsafe extern "C" fn latchwork_queue_send_batch(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let queue = given(handle)?.with_priority(priority)?;
         if messages.is_null() && count != 0 {
             return Err(Invalid("the messages are NULL").into());
@@ -395,7 +395,7 @@ extern "C" fn lw_queue_fd(handle: Option<&Handle>, file: Option<&mut c_int>) -> 
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_queue_clear(handle: Option<&Handle>) -> c_int {
-    call(|| {
+    call_often(|| {
         let watch = given(handle)?.watch.get();
         watch
             .ok_or(Invalid("lw_queue_fd() has not been called"))?

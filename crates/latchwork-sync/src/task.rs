@@ -30,7 +30,7 @@
 use self::record::{AHEAD, ANNOUNCED, ASKED_FOR, BEGUN, END, GIVEN, Record, is_own, record};
 use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
-use crate::sys::{own_record, thread, thread_end};
+use crate::sys::{cancellation::Undisturbed, own_record, thread, thread_end};
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, Range};
@@ -304,6 +304,7 @@ fn ask_for_end() {
 /// # Safety
 /// The thread does not return to code that uses its attachments.
 unsafe extern "C" fn ends(_: *mut c_void) {
+    let _undisturbed = Undisturbed::begin();
     let announced = ANNOUNCED.with(|count| {
         count.set(count.get().saturating_add(1));
         count.get()
@@ -325,6 +326,7 @@ unsafe extern "C" fn ends(_: *mut c_void) {
 /// # Safety
 /// As for [`ends`].
 unsafe extern "C" fn ends_at_once(_: *mut c_void) {
+    let _undisturbed = Undisturbed::begin();
     if let Some(me) = Me::with_something_left() {
         // SAFETY: as in `ends`.
         unsafe { end(me, true) };
@@ -336,6 +338,7 @@ unsafe extern "C" fn ends_at_once(_: *mut c_void) {
 /// # Safety
 /// As for [`ends`].
 unsafe extern "C" fn exits(_: *mut c_void) {
+    let _undisturbed = Undisturbed::begin();
     let record = record();
     if is_own(record) {
         // SAFETY: by the caller's contract.

@@ -15,7 +15,8 @@
  *
  * Functions return 0 or a positive error number; lw_error_text() then tells more. Those that may wait are cancellation
  * points when they are called: a request that comes while one waits is acted on when the wait has ended, unless that was
- * with success. They are not for signal handlers. Manual: lw_queue(3).
+ * with success. The others are none, nor is a call with lw_no_wait. They are not for signal handlers, nor for threads
+ * with asynchronous cancellation. Manual: lw_queue(3).
  */
 #ifndef LATCHWORK_QUEUE_H
 #define LATCHWORK_QUEUE_H

@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 use super::{CLASSIC, table, with};
-use crate::cancel::Undisturbed;
 use crate::{bytes, bytes_mut};
 use core::ffi::c_void;
 use latchwork::classic::{Id, Name, Status};
@@ -82,13 +81,11 @@ unsafe extern "C" fn rtems_scheduler_get_processor_set(
 /// 0 if there is no table.
 #[unsafe(no_mangle)]
 extern "C" fn rtems_scheduler_get_processor() -> u32 {
-    let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.scheduler_get_processor())
 }
 
 /// 1 if there is no table.
 #[unsafe(no_mangle)]
 extern "C" fn rtems_scheduler_get_processor_maximum() -> u32 {
-    let _undisturbed = Undisturbed::begin();
     table().map_or(1, |table| table.scheduler_get_processor_maximum())
 }

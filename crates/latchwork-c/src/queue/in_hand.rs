@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Handle, priority_of, wait_of};
-use crate::failure::{Invalid, Number, call, failed, given};
+use crate::failure::{Invalid, Number, call_often, failed, given};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::NonNull;
@@ -123,7 +123,7 @@ extern "C" fn latchwork_queue_reserve(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let (message, handle) = (given(message)?, given(handle)?);
         let mut place = (handle.with_priority(priority)?).reserve(wait_of(how, deadline))?;
         message.write(CMessage {
@@ -139,7 +139,7 @@ extern "C" fn latchwork_queue_reserve(
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_send(message: Option<&mut CMessage>, count: usize) -> c_int {
-    call(|| {
+    call_often(|| {
         let flight = &mut given(message)?.flight;
         Ok(flight.end(InHand::reserved, |place| place.commit(count))??)
     })
@@ -147,7 +147,7 @@ extern "C" fn lw_message_send(message: Option<&mut CMessage>, count: usize) -> c
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_cancel(message: Option<&mut CMessage>) -> c_int {
-    call(|| {
+    call_often(|| {
         let flight = &mut given(message)?.flight;
         flight.end(InHand::reserved, drop)
     })
@@ -160,7 +160,7 @@ extern "C" fn latchwork_queue_hold(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let (message, handle) = (given(message)?, given(handle)?);
         let held = handle.queue.receive_held_within(wait_of(how, deadline))?;
         message.write(CMessage {
@@ -176,7 +176,7 @@ extern "C" fn latchwork_queue_hold(
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_done(message: Option<&mut CMessage>) -> c_int {
-    call(|| {
+    call_often(|| {
         let flight = &mut given(message)?.flight;
         flight.end(InHand::held, Message::done)
     })
@@ -184,7 +184,7 @@ extern "C" fn lw_message_done(message: Option<&mut CMessage>) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_message_give_back(message: Option<&mut CMessage>) -> c_int {
-    call(|| {
+    call_often(|| {
         let flight = &mut given(message)?.flight;
         flight.end(InHand::held, Message::give_back)
     })
@@ -199,7 +199,7 @@ unsafe extern "C" fn latchwork_queue_hold_batch(
     how: u32,
     deadline: u64,
 ) -> c_int {
-    call(|| {
+    call_often(|| {
         let (handle, batch) = (given(handle)?, given(batch)?);
         if messages.is_null() || most == 0 {
             return Err(Invalid("there is no room for a message").into());
@@ -224,7 +224,7 @@ unsafe extern "C" fn latchwork_queue_hold_batch(
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_batch_done(batch: Option<&mut CBatch>) -> c_int {
-    call(|| {
+    call_often(|| {
         let flight = &mut given(batch)?.flight;
         flight.end(InHand::batch, drop)
     })
@@ -232,7 +232,7 @@ extern "C" fn lw_batch_done(batch: Option<&mut CBatch>) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn lw_batch_give_back(batch: Option<&mut CBatch>) -> c_int {
-    call(|| {
+    call_often(|| {
         let flight = &mut given(batch)?.flight;
         flight.end(InHand::batch, Messages::give_back)
     })

@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Handle, Mapped, name};
-use crate::cancel::Undisturbed;
-use crate::failure::{Invalid, Number, call, failed, given, store};
+use crate::failure::{Invalid, Number, call, call_often, failed, given, store};
 use core::alloc::Layout;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -13,7 +12,7 @@ use libc::ENOMEM;
 /// A block, or null with `errno` set.
 fn allocate(handle: Option<&Handle>, alignment: usize, bytes: usize) -> *mut c_void {
     let mut block = ptr::null_mut();
-    let number = call(|| {
+    let number = call_often(|| {
         let handle = given(handle)?;
         if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
             return Err(Invalid("the alignment is no power of two up to 4096").into());
@@ -61,7 +60,6 @@ extern "C" fn lw_region_aligned_alloc(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_region_free(handle: Option<&Handle>, block: *mut c_void) {
-    let _undisturbed = Undisturbed::begin();
     if let (Some(handle), Some(block)) = (handle, NonNull::new(block))
         && let Ok(region) = handle.region()
     {
@@ -73,7 +71,7 @@ unsafe extern "C" fn lw_region_free(handle: Option<&Handle>, block: *mut c_void)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_region_keep(handle: Option<&Handle>, block: *mut c_void) -> c_int {
-    call(|| {
+    call_often(|| {
         let (handle, block) = (given(handle)?, given(NonNull::new(block))?);
         let region = handle.region()?;
         if !region.inner().has_block_at(block.addr().get(), 1) {

@@ -12,6 +12,7 @@ use crate::check::record::settings::{
 };
 use crate::check::record::standard_error::{self, complain};
 use crate::check::report::{order_file, sink};
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::{board as memory, introspect, process};
 use core::fmt;
 use core::time::Duration;
@@ -19,6 +20,7 @@ use core::time::Duration;
 /// Reads the variable, once.
 pub(crate) fn read() {
     if FLAGS.fetch_or(READ, Ordering::Relaxed) & READ == 0 {
+        let _undisturbed = Undisturbed::begin();
         introspect::with_variable(c"LATCHWORK_CHECK", |list| {
             list.split(',').map(str::trim).for_each(apply);
         });

@@ -108,13 +108,13 @@ impl Candidate {
         let Some(inner) = Inner::containing(identity.base as usize) else {
             return Ok(None);
         };
-        let mapped = memory::file_status(&inner.file).map_err(system("fstat"))?;
+        let mapped = memory::file_status(&*inner.file).map_err(system("fstat"))?;
         if !mapped.is_same_file(status) {
             return Ok(None);
         }
         // Its lock may have been released, if containers kept the mapping after its last use.
         memory::lock_in_use(&self.file).map_err(system("flock"))?;
-        memory::lock_in_use(&inner.file).map_err(system("flock"))?;
+        memory::lock_in_use(&*inner.file).map_err(system("flock"))?;
         self.status()?;
         Ok(Some(Region::new(inner)))
     }
@@ -140,7 +140,7 @@ impl Candidate {
         let spans = inner.heap.committed();
         let (committed, _) = layout.range(spans, 0);
         // The size is read after `committed`: another task may have grown the file meanwhile.
-        let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
+        let status = memory::file_status(&*inner.file).map_err(system("fstat"))?;
         if spans > layout.heap_layout.max_spans || committed > status.bytes {
             return Err(AttachError::Truncated {
                 bytes: status.bytes,
@@ -156,9 +156,9 @@ impl Candidate {
         }
         if self.is_exclusive {
             inner.validate()?;
-            memory::lock_in_use(&inner.file).map_err(system("flock"))?;
+            memory::lock_in_use(&*inner.file).map_err(system("flock"))?;
             // The kernel releases one lock before it takes the other: in between the name may have been removed.
-            let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
+            let status = memory::file_status(&*inner.file).map_err(system("fstat"))?;
             if named && status.links == 0 {
                 return Err(AttachError::NotFound);
             }

@@ -57,7 +57,7 @@ impl Inner {
         // SAFETY: only a task that has left or died is gone.
         unsafe { crate::task::set_regions(&super::task::REGIONS) };
         Arc::new(Self {
-            file,
+            file: ManuallyDrop::new(file),
             mapping: ManuallyDrop::new(mapping),
             identity,
             layout,
@@ -79,7 +79,7 @@ impl Inner {
             let run = used.count() as u32;
             let (offset, bytes) = self.layout.range(span, run);
             if run > 0 {
-                memory::allocate(&self.file, offset, bytes)?;
+                memory::allocate(&*self.file, offset, bytes)?;
             }
             span += run + 1;
         }

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 #[doc(hidden)]
 pub struct Inner {
-    pub(super) file: OwnedFd,
+    /// Closed where cancellation is disabled.
+    pub(super) file: ManuallyDrop<OwnedFd>,
     /// It contains atomics, tables under robust locks, and blocks whose users are responsible for them. The registry
     /// unmaps it.
     pub(super) mapping: ManuallyDrop<Mapping>,

@@ -8,6 +8,7 @@
 use super::registry::{self, RegistryLock};
 use super::{Inner, Region, header};
 use crate::atomic::Ordering;
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::memory::{self, FileLock};
 use core::mem::ManuallyDrop;
 use rustix::fd::OwnedFd;
@@ -51,19 +52,23 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let _undisturbed = Undisturbed::begin();
         crate::hook::freed(|| self.addresses());
         // SAFETY: the mapping is not used again. No handle and no attachment is left, references borrow from handles,
         // and everything else that could refer to the region keeps it mapped for ever.
         let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
         registry::unregister(self, mapping);
+        // SAFETY: this is its last use.
+        drop(unsafe { ManuallyDrop::take(&mut self.file) });
     }
 }
 
 /// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
 fn unlink_if_unused(inner: &Inner, path: &Path) -> rustix::io::Result<()> {
+    let _undisturbed = Undisturbed::begin();
     // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
     let fresh = memory::open_file(path, true)?;
-    let ours = memory::file_status(&inner.file)?;
+    let ours = memory::file_status(&*inner.file)?;
     let is_ours =
         |file: &OwnedFd| memory::file_status(file).is_ok_and(|status| status.is_same_file(&ours));
     if !is_ours(&fresh) {

@@ -20,7 +20,7 @@
 //! The waits of a task that is to be deleted are cancelled, for the interface to C, whose tasks delete each other.
 //!
 //! A thread enables its *cancel word* while it is in a directive that may wait. Once that word is not 0, the wait ends
-//! as if it had timed out: the task has left the object's queue then, and has received whatever it was granted before.
+//! as if it had timed out, unless the thread has disabled cancellation: the task has left the object's queue then, and has received whatever it was granted before.
 //! The task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
 //! wake-up between the task's check of the word and its sleep has no effect. Deletions are rare; a wait that is not
 //! cancelled costs two reads of a thread-local variable.
@@ -32,6 +32,7 @@ use super::task_table::{Life, life_of};
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sleep::Hooks;
+use crate::sys::cancellation;
 use crate::sys::each_thread::each_thread;
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
@@ -151,7 +152,7 @@ each_thread! {
 fn is_requested() -> bool {
     let word = CANCEL_WORD.with(Cell::get);
     // Relaxed: no other memory is read because of it.
-    word.is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+    word.is_some_and(|word| word.load(Ordering::Relaxed) != 0 && cancellation::is_enabled())
 }
 
 /// The words that cancel the waits of a task that is deleted, and a wake-up of all sleepers: for the C interface.

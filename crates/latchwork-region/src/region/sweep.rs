@@ -27,6 +27,7 @@ use super::task_table::{Life, Orphans, Slot, life_of};
 use super::{AttachError, Inner, Region};
 use crate::atomic::Ordering;
 use crate::mutex::RawError;
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::{proc_file, thread};
 use crate::time::Deadline;
@@ -72,6 +73,7 @@ impl Inner {
         if !self.has_unswept() {
             return Ok(swept);
         }
+        let _undisturbed = Undisturbed::begin();
         let lock = &self.header().sweep_lock;
         // SAFETY: the lock lies in the mapping, which `self` keeps.
         match unsafe { lock.lock_raw(None) } {

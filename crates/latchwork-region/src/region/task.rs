@@ -15,6 +15,7 @@ use super::heap::{Owner, TaskRef};
 use super::task_table::{Life, Orphans, Slot};
 use super::{AttachError, Inner, wait_record};
 use crate::atomic::{Ordering, fence};
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::task::{Attachment, AttachmentParts, Me, NotATask, Regions};
 use core::num::NonZero;
@@ -124,6 +125,7 @@ impl Inner {
 
     #[cold]
     fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, NotATask> {
+        let _undisturbed = Undisturbed::begin();
         if me.is_ending() {
             return Err(NotATask::ThreadEnding);
         }

@@ -9,6 +9,7 @@
 //! it has been put meanwhile. So a walk that ends at its own head has either met the lock or the lock is not
 //! there. Any other end counts as a lock found.
 
+use super::cancellation::Undisturbed;
 use super::memory::read_at;
 use super::robust_list::{KERNEL_LIMIT, PI, head_of};
 use core::ops::Range;
@@ -17,6 +18,7 @@ use std::fs::File;
 /// Whether any thread of this process has a robust lock in the range on its list; also true if that cannot be
 /// determined.
 pub fn are_in(range: &Range<usize>) -> bool {
+    let _undisturbed = Undisturbed::begin();
     find(range).unwrap_or(true)
 }
 

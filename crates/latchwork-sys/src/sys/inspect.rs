@@ -3,6 +3,7 @@
 //! A path is first opened with `O_PATH`, which has no effect on what it names, be it a FIFO, a device or a file
 //! under a lease. Only a regular file is then opened again for reading, and it is never mapped.
 
+use super::cancellation::Undisturbed;
 use super::errno;
 use super::introspect::{Mapping, fields_after_name};
 use core::ops::Range;
@@ -70,6 +71,7 @@ impl Place {
 
 /// The names in a directory.
 pub fn names(directory: &Path) -> Result<Vec<OsString>> {
+    let _undisturbed = Undisturbed::begin();
     let entries = std::fs::read_dir(directory).map_err(|error| errno::number(&error))?;
     Ok(entries.flatten().map(|entry| entry.file_name()).collect())
 }
@@ -88,6 +90,7 @@ pub fn processes() -> Result<Vec<u32>> {
 
 /// The descriptors of a process that are open for reading and writing, and the targets of their links.
 pub fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
+    let _undisturbed = Undisturbed::begin();
     let directory = PathBuf::from(format!("/proc/{process}/fd"));
     let open = |number: u32| {
         let link = directory.join(number.to_string());
@@ -111,6 +114,7 @@ pub struct Memory {
 
 /// The shared mappings of a process.
 pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
+    let _undisturbed = Undisturbed::begin();
     let maps =
         std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno::number(&error))?;
     // Paths may be any bytes.
@@ -131,6 +135,7 @@ fn parse_shared(line: &[u8]) -> Option<Memory> {
 /// such thread, or only its exit status is left.
 pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
     const START_TIME_AFTER_STATE: usize = 18;
+    let _undisturbed = Undisturbed::begin();
     let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
     let mut fields = fields_after_name(&stat)?;
     if matches!(fields.next()?, "Z" | "X") {

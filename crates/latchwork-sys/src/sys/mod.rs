@@ -7,6 +7,8 @@ mod abort;
 #[cfg(not(loom))]
 pub mod board;
 #[cfg(not(loom))]
+pub mod cancellation;
+#[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]
 pub mod each_thread;

@@ -1,6 +1,7 @@
 //! Facts from `/proc` about the calling process, and others.
 #![allow(unsafe_code)]
 
+use super::cancellation::Undisturbed;
 use super::introspect::{fields_after_name, read_beginning};
 use core::ops::Range;
 
@@ -14,6 +15,7 @@ pub struct Stat {
 
 /// Reads `/proc/self/stat`; `None` if there is none, or its format is unknown.
 pub fn stat() -> Option<Stat> {
+    let _undisturbed = Undisturbed::begin();
     parse(&std::fs::read("/proc/self/stat").ok()?)
 }
 

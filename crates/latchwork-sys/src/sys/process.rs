@@ -1,6 +1,7 @@
 //! Creating processes, and their exit status.
 #![allow(unsafe_code)]
 
+use super::cancellation::Undisturbed;
 use super::errno::{answer, done};
 use super::limits::{self, Usage};
 use crate::atomic::AtomicU32;
@@ -192,6 +193,7 @@ pub fn is_child(process: impl AsFd) -> bool {
 }
 
 fn look_for_child(kind: libc::idtype_t, id: u32) -> Result<(), Errno> {
+    let _undisturbed = Undisturbed::begin();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the kernel writes only `info`. WNOWAIT: no child is reaped.
@@ -278,6 +280,7 @@ unsafe extern "C" {
 
 /// Writes C code's buffered output.
 pub fn flush_c_output() {
+    let _undisturbed = Undisturbed::begin();
     // SAFETY: the stream is the C library's own, which locks it.
     unsafe { libc::fflush(C_STDOUT) };
 }

@@ -1,6 +1,7 @@
 //! Scheduling policy, priority, niceness and affinity of the calling thread.
 #![allow(unsafe_code)]
 
+use super::cancellation::Undisturbed;
 use super::errno::{answer, done};
 use crate::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
@@ -217,6 +218,7 @@ pub fn processor_count() -> u32 {
     if known != 0 {
         return known;
     }
+    let _undisturbed = Undisturbed::begin();
     // "0-3", or "0,2-5". (`sysconf` counts processors, and in musl only those where the caller may run.)
     let present = std::fs::read_to_string("/sys/devices/system/cpu/present").unwrap_or_default();
     let highest = present.trim().rsplit(['-', ',']).next();

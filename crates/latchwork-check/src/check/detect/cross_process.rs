@@ -21,6 +21,7 @@ use crate::check::record::layout::Place;
 use crate::check::record::own::Own;
 use crate::check::record::remote_board;
 use crate::hook::{Held, Lock, Mode, TaskRecord, Traits};
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::inspect::{self, Memory};
 use rustix::fd::OwnedFd;
 
@@ -171,6 +172,7 @@ impl WaitGraph for Snapshot<'_> {
 /// Searches other processes, for a task whose wait has lasted. Calls `found` with the cycle that the task is in, and
 /// whether one of its waits ends at a deadline.
 pub(crate) fn search(own: &Own, found: impl FnOnce(&[Member<'_>], bool)) {
+    let _undisturbed = Undisturbed::begin();
     let processes = Process::all();
     let Some((_, first)) = Snapshot::of(&processes).cycle(own) else {
         return;

@@ -24,6 +24,7 @@ use crate::check::report::findings::{self, Deed};
 use crate::check::report::{finding::TaskText, words};
 use crate::hook::record::{load_name, name_of, pack, store_name, unpack};
 use crate::hook::{Lock, Mode, RecordedSite, Site};
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::{thread, thread_end::ROUNDS};
 use crate::task;
 
@@ -160,6 +161,7 @@ pub(crate) fn is_wanted(lock: Lock) {
 
 /// The process ends in good order: an `atexit` handler.
 pub(crate) extern "C" fn process_ends() {
+    let _undisturbed = Undisturbed::begin();
     let before = format_args!("ended while holding");
     let after = format_args!("; reported at the end of the process");
     report_all(Deed::around(before, after), |_| true);

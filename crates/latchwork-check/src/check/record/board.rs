@@ -17,6 +17,7 @@ use crate::check::record::layout::{
     TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
 };
 use crate::mutex::{RawLock, WaitWake};
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::{board as sys, clock, thread};
 use crate::text::whole_characters;
 use core::ptr::{self, NonNull};
@@ -100,6 +101,7 @@ pub(crate) fn alone<R: Default>(change: impl FnOnce(&Fresh) -> R) -> R {
 
 #[cold]
 fn make() -> Option<Board> {
+    let _undisturbed = Undisturbed::begin();
     alone(|fresh| {
         // Acquire, Release: see `board`.
         if let Some(board) = NonNull::new(fresh.board.load(Ordering::Acquire)) {

@@ -8,6 +8,7 @@
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::check::record::layout::{plain, zero};
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::introspect;
 use core::fmt::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -123,6 +124,7 @@ pub(crate) fn errors() -> Option<ReportFile> {
 }
 
 pub(crate) fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+    let _undisturbed = Undisturbed::begin();
     if let Some(file) = errors() {
         introspect::write(file, render(room, text).as_bytes());
     }

@@ -10,6 +10,7 @@ use crate::check::record::settings;
 use crate::check::record::standard_error::complain;
 use crate::check::report::json::string;
 use crate::check::report::words;
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::{introspect, thread};
 use core::fmt::{self, Write};
 
@@ -27,6 +28,7 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
 
 /// Returns how many edges were written, and whether that is all of them.
 fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
+    let _undisturbed = Undisturbed::begin();
     let file = introspect::append_to(path).ok_or(CannotOpen)?;
     let (mut count, mut is_whole) = (0, true);
     for edge in GRAPH.edges() {

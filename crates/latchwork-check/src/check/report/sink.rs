@@ -9,6 +9,7 @@ use crate::check::record::standard_error::{complain, errors, render, write_error
 use crate::check::report::finding::{Confidence, Finding};
 use crate::check::report::json::Json;
 use crate::check::report::words;
+use crate::sys::cancellation::Undisturbed;
 use crate::sys::{board as memory, introspect};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -77,6 +78,7 @@ pub(crate) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
     if settings::is_left_out(rule) {
         return;
     }
+    let _undisturbed = Undisturbed::begin();
     let Ok(room) = memory::arena(BYTES) else {
         return complain(format_args!("no memory to report a breach of {rule}"));
     };

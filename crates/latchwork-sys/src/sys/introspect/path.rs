@@ -1,5 +1,6 @@
 //! Short paths, and the lines of small files, without allocation.
 
+use crate::sys::cancellation::Undisturbed;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use rustix::fd::OwnedFd;
@@ -55,6 +56,7 @@ pub(in crate::sys) fn open(path: &CStr) -> Result<OwnedFd> {
 
 /// Calls `is_last` for the lines of a file until it returns true.
 pub(super) fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
+    let _undisturbed = Undisturbed::begin();
     let Ok(file) = path.open() else { return };
     let mut buffer = [0; 1024];
     let mut filled = 0;

@@ -5,6 +5,7 @@
 //! ms for a thousand symbols: for reports.
 
 use super::path::Path;
+use crate::sys::cancellation::Undisturbed;
 use core::fmt::Write;
 use rustix::fd::OwnedFd;
 
@@ -39,7 +40,7 @@ pub(super) fn write_symbol(
     to: &mut impl Write,
 ) -> Option<()> {
     let file = File::open(path)?;
-    if rustix::fs::fstat(&file.0).ok()?.st_ino != inode {
+    if rustix::fs::fstat(&file.file).ok()?.st_ino != inode {
         return None;
     }
     let header = file.header(0)?;
@@ -57,8 +58,11 @@ pub(super) fn write_symbol(
     }
 }
 
-/// A program's file, or the memory of a process.
-pub(super) struct File(OwnedFd);
+/// A program's file, or the memory of a process; Undisturbed until it is closed.
+pub(super) struct File {
+    file: OwnedFd,
+    _undisturbed: Undisturbed,
+}
 
 struct Symbol {
     address: u64,
@@ -68,7 +72,8 @@ struct Symbol {
 
 impl File {
     pub(super) fn open(path: &Path) -> Option<Self> {
-        path.open().ok().map(Self)
+        let _undisturbed = Undisturbed::begin();
+        path.open().ok().map(|file| Self { file, _undisturbed })
     }
 
     /// The header of the module that begins at `base`.
@@ -89,7 +94,7 @@ impl File {
     }
 
     fn read_some(&self, at: u64, to: &mut [u8]) -> Option<usize> {
-        rustix::io::pread(&self.0, to, at).ok()
+        rustix::io::pread(&self.file, to, at).ok()
     }
 
     fn text<'t>(&self, at: u64, room: &'t mut [u8]) -> Option<&'t str> {

@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::path::Path;
+use crate::sys::cancellation::Undisturbed;
 use core::ffi::{c_int, c_void};
 use core::fmt;
 use rustix::io::retry_on_intr;
 
 /// Reads the beginning of a file of /proc.
 pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let _undisturbed = Undisturbed::begin();
     let file = Path::new(path).and_then(|path| path.open()).ok()?;
     let mut count = 0;
     while count < buffer.len() {
