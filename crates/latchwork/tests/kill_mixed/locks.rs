@@ -205,7 +205,7 @@ macro_rules! robust_kinds {
 robust_kinds! {
     WaitWake: Robust::new(), |mutex: Pin<&'a Mutex<Halves, Robust<Self>>>, deadline| mutex.lock_interruptible(deadline);
     Throughput: Robust::new(), |mutex: Pin<&'a Mutex<Halves, Robust<Self>>>, deadline| mutex.lock_interruptible(deadline);
-    Inherit: Robust::new(), |mutex: Pin<&'a Mutex<_, _>>, deadline| match deadline {
+    Inherit: Robust::new(), |mutex: Pin<&'a Mutex<Halves, Robust<Self>>>, deadline| match deadline {
         Some(deadline) => mutex.lock_until(deadline),
         None => mutex.lock(),
     };
