@@ -50,9 +50,9 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub tasks: Vec<u32>,
     /// For the scenario `futex-lock`: the work of each critical section, as a number of pause instructions, or `sleep`
-    /// for a sleep of a microsecond. Each load in LIST is measured with every task count [default: 10. Without
-    /// --quick, the default also has 1, 5, 20, 30, 40, 50, 100 and sleep; these are measured with the largest task
-    /// count only]
+    /// for a sleep of a microsecond. If LIST is given, each load in it is measured with every task count. If not, load
+    /// 10 is measured with every task count and, without --quick, the loads 1, 5, 20, 30, 40, 50, 100 and sleep are
+    /// measured with the largest task count only
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub load: Vec<Load>,
     /// For the scenario `futex-lock`: the length of a sample in milliseconds [default: 500, with --quick 40]. With

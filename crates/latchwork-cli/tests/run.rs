@@ -68,7 +68,7 @@ fn a_rule_can_be_excluded_and_a_potential_deadlock_is_a_finding() {
     assert!(told.contains("ONE TASK SO FAR [one-task-order]"), "{told}");
     assert!(
         told.contains(
-            "(the breach is suspected: it is possible if a second task takes these locks)"
+            "(a deadlock is suspected: it is possible if a second task takes these locks, too)"
         ),
         "{told}"
     );

@@ -46,7 +46,7 @@ fn a_deadlock_that_another_task_can_end_is_not_reported_as_permanent() {
             "relocked_timed",
             "no-recursion",
             "follows",
-            "DEADLOCK UNTIL A DEADLINE",
+            "DEADLOCK THAT ENDS AT A DEADLINE",
         ),
     ];
     check_all(&cases, "quiet,long=0");

@@ -171,7 +171,9 @@ pub(crate) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
     match (rule, confidence) {
         (Rule::NoLongHold, _) => "LONG HOLD",
         (Rule::NotifiesWithMutex, _) => "HINT",
-        (Rule::NoDeadlock | Rule::NoRecursion, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        (Rule::NoDeadlock | Rule::NoRecursion, Confidence::Follows) => {
+            "DEADLOCK THAT ENDS AT A DEADLINE"
+        }
         (_, Confidence::Assumed) | (Rule::NoLoneWait, Confidence::Follows) => "DEADLOCK",
         (Rule::OneTaskOrder, _) => "POTENTIAL DEADLOCK, ONE TASK SO FAR",
         _ => rule.severity().verdict(),
@@ -190,7 +192,7 @@ impl fmt::Display for Finding {
                 "the breach was observed; the deadlock ends only if a task releases a lock that another task holds"
             }
             Confidence::Suspected => {
-                "the breach is suspected: it is possible if a second task takes these locks"
+                "a deadlock is suspected: it is possible if a second task takes these locks, too"
             }
         };
         writeln!(to, "   rule: {} ({sure})", rule.text())?;
@@ -233,7 +235,11 @@ impl TaskText {
             write!(to, ", priority {}", self.priority)?;
         }
         if self.recorded != 0 {
-            write!(to, ", priority {} as Latchwork records it", self.recorded)?;
+            write!(
+                to,
+                ", recorded in its region with priority {} (1 is the highest)",
+                self.recorded
+            )?;
         }
         if !self.does.is_empty() {
             write!(to, ", {}", self.does)?;
