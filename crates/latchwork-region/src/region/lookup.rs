@@ -6,14 +6,19 @@ use super::heap::Owner;
 use super::inbox::{Inbox, LOCK as QUEUE_LOCK};
 use super::names::READY;
 use super::task_table::{Life, Slot};
-use super::wait_record::{BUSY, pass_through};
+use super::wait_record::BUSY;
 use super::{Inner, Region, Shareable, Task, registry};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::TaskRecord;
-use crate::mutex::Robust;
+use crate::mutex::InRegion;
+use crate::sys::thread;
 use crate::task::{Attachment, Me};
+use core::time::Duration;
 use core::{fmt, ptr};
 use rustix::fd::{AsRawFd, RawFd};
+
+/// How often a thread that becomes a task checks whether another one still has a lock.
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The checker's record in the slot of a task.
 #[inline]
@@ -77,7 +82,7 @@ pub fn has_only_own_task(address: usize) -> bool {
     let Some(region) = Inner::containing(address) else {
         return false;
     };
-    let process = crate::sys::thread::process_id();
+    let process = thread::process_id();
     // Relaxed: a task's process never changes.
     let is_own = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
     let mut alive = region.living_slots();
@@ -138,7 +143,18 @@ impl Inner {
         if self.addresses().contains(&queue) {
             let lock = self.base().as_ptr().with_addr(queue + QUEUE_LOCK);
             // SAFETY: a queue of this region, which is mapped; queues are never moved or freed.
-            pass_through(unsafe { &*lock.cast::<Robust>() });
+            self.outlast_owner(unsafe { &*lock.cast::<InRegion>() });
+        }
+    }
+
+    /// Waits until the task that owns a lock at this moment has released it, or is dead. For a thread that is no task yet,
+    /// and cannot acquire the lock.
+    fn outlast_owner(&self, lock: &InRegion) {
+        let owner = lock.owner();
+        let lives = || Owner::from_raw(owner).is_some_and(|owner| self.is_alive(owner));
+        while lives() && lock.owner() == owner {
+            // A critical section is short, unless its owner does not run.
+            lock.sleep_beside(POLL_INTERVAL);
         }
     }
 

@@ -107,14 +107,22 @@ impl CurrentOrNone {
 
     /// The calling thread as a task of the region that contains an address, if it is one.
     pub fn member_at(self, address: usize) -> Option<Member> {
-        let mut attachments = self.attachments().enumerate();
-        let is_in = |attachment: &Attachment| (attachment.base..attachment.end).contains(&address);
-        let (index, attachment) = attachments.find(|(_, attachment)| is_in(attachment))?;
-        Some(Member {
-            record: self.record,
-            index,
-            identity: identity_of(&attachment),
-            context: attachment.context,
+        let record = self.record;
+        let at = |index: usize| {
+            let attachment = record.attachments[index].get()?;
+            let is_in = (attachment.base..attachment.end).contains(&address);
+            is_in.then(|| Member {
+                record,
+                index,
+                identity: identity_of(&attachment),
+                context: attachment.context,
+            })
+        };
+        // The one that was found last, and then all. (A record of zeros is not written to: it has no attachments.)
+        at(record.last_found.get()).or_else(|| {
+            let found = (0..record.attached.get()).find_map(at)?;
+            record.last_found.set(found.index);
+            Some(found)
         })
     }
 

@@ -25,6 +25,8 @@ pub struct Record {
     pub(super) first_base: Cell<usize>,
     pub(super) first_bytes: Cell<usize>,
     pub(super) first_identity: Cell<u64>,
+    /// The attachment in whose region a lock was found last. It may have ended since.
+    pub(super) last_found: Cell<usize>,
     /// For each attachment, the number of locks that name the thread by its identity as their owner.
     pub(super) held: [Cell<u32>; MAX_ATTACHMENTS],
     pub(super) own_head: UnsafeCell<OwnHead>,

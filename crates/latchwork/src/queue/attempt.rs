@@ -189,9 +189,7 @@ impl<'r> Queue<'r> {
                 locked.cells.serve_waiters().carry_out(core);
             }
             core.fixed.recovered.store(deaths, Relaxed);
-            for lock in locked.locks() {
-                lock.mark_consistent();
-            }
+            locked.mark_consistent();
         }
         locked.keep(side);
         Ok(locked)

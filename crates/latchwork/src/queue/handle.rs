@@ -17,7 +17,7 @@ pub(super) const FINGERPRINT: u64 = fingerprint(
     "queue",
     size_of::<Head>(),
     align_of::<Head>(),
-    &[size_of::<Cell>() as u64, 6],
+    &[size_of::<Cell>() as u64, 7],
 );
 
 impl Reused for Head {

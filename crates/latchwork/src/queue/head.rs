@@ -7,15 +7,15 @@ use crate::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
-use crate::mutex::Robust;
+use crate::mutex::InRegion;
 
 /// The head of a queue. Each lock has a line of its own, for its waiters; so have the words of each side, and the words
 /// that hardly ever change.
 #[repr(C)]
 pub(crate) struct Head {
     /// First: code that knows a queue's address only, such as that of inboxes, finds it there.
-    pub(super) receivers_lock: Line<Robust>,
-    pub(super) senders_lock: Line<Robust>,
+    pub(super) receivers_lock: Line<InRegion>,
+    pub(super) senders_lock: Line<InRegion>,
     pub(super) fixed: Line<Fixed>,
     pub(super) blocks: Line<Blocks>,
     pub(super) sending: Line<Sending>,
@@ -103,8 +103,8 @@ impl Head {
     /// A head without a queue.
     pub(crate) fn new() -> Self {
         Self {
-            receivers_lock: Line(Robust::new()),
-            senders_lock: Line(Robust::new()),
+            receivers_lock: Line(InRegion::new()),
+            senders_lock: Line(InRegion::new()),
             fixed: Line(Fixed {
                 life: AtomicU32::new(1),
                 ..Fixed::default()

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{layout::Cells, wake::Wake};
-use crate::mutex::{Acquired, RawError, Robust};
+use crate::mutex::in_region::RawError;
+use crate::mutex::{Acquired, InRegion};
 use crate::{backoff::ExponentialBackoff, region::AttachError};
 
 /// Up to this size a message is copied under the side's lock: taking the lock twice more would cost longer.
@@ -40,7 +41,7 @@ impl<'r> Locked<'r> {
                 Err(error) => {
                     if side == Side::Both {
                         // SAFETY: this call took the senders' lock above.
-                        unsafe { core.senders_lock.unlock_inconsistent() };
+                        unsafe { core.senders_lock.unlock_raw_inconsistent() };
                     }
                     return Err(error);
                 }
@@ -58,7 +59,15 @@ impl<'r> Locked<'r> {
         wake.carry_out(core);
     }
 
-    pub(super) fn locks(&self) -> impl Iterator<Item = &'r Robust> {
+    /// Declares that what dead owners left is settled.
+    pub(super) fn mark_consistent(&self) {
+        for lock in self.locks() {
+            // SAFETY: this value holds it.
+            unsafe { lock.mark_raw_consistent() };
+        }
+    }
+
+    fn locks(&self) -> impl Iterator<Item = &'r InRegion> {
         let core = self.cells.core;
         let senders = (self.side != Side::Receivers).then_some(&*core.senders_lock);
         let receivers = (self.side != Side::Senders).then_some(&*core.receivers_lock);
@@ -86,7 +95,7 @@ impl<'r> Locked<'r> {
         let left = core::mem::ManuallyDrop::new(self);
         for lock in left.locks() {
             // SAFETY: `acquire` took each of them, and `left` is never dropped, so they are released once.
-            unsafe { lock.unlock_inconsistent() };
+            unsafe { lock.unlock_raw_inconsistent() };
         }
     }
 }
@@ -110,15 +119,14 @@ impl Drop for Locked<'_> {
 
 /// Takes one lock.
 #[inline]
-fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
+fn acquire(lock: &InRegion) -> Result<Acquired, AttachError> {
     // The lock itself would poll more often. With this backoff, two processes that streamed messages of 64 bytes
     // between two CPUs through one lock took 0.7 of the time: the owner completes several messages in a row.
-    if lock.owner().is_some() {
-        ExponentialBackoff::Held.poll(0, None, || lock.owner().is_none());
+    if lock.is_locked() {
+        ExponentialBackoff::Held.poll(0, None, || !lock.is_locked());
     }
-    // SAFETY: the queue lies in the region, which the handle keeps mapped.
-    unsafe { lock.lock_raw(None) }.map_err(|error| match error {
-        RawError::Unavailable(error) => AttachError::Task(error),
+    lock.lock_raw().map_err(|error| match error {
+        RawError::Unavailable(error) => error.into(),
         // No task marks it so; a corrupted file may.
         RawError::NotRecoverable => AttachError::Damaged("a lock of the queue is not recoverable"),
         _ => crate::fatal(format_args!(

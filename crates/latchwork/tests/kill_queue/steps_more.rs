@@ -265,9 +265,10 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
             },
             |(mut waiter, successor), point| {
                 if let Some(successor) = successor {
-                    trial.wait_until(|| successor.is_in_futex());
+                    let waits = |child: &Child| sleeps(child.pid() as u64);
+                    trial.wait_until(|| waits(&successor));
                     let later = receiver(second, b"second come");
-                    trial.wait_until(|| later.is_in_futex());
+                    trial.wait_until(|| waits(&later));
                     second.send(b"first come").unwrap();
                     second.send(b"second come").unwrap();
                     successor.succeed();

@@ -126,11 +126,20 @@ impl InRegion {
     #[cold]
     #[inline(never)]
     pub(crate) fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<(Acquired, u64), RawError> {
-        if !wait_mode.is_try() {
-            slow_paths::acquisition();
-        }
         let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
-        let acquired = self.take(me, wait_mode)?;
+        // A thread's first lock call, and one in another region than its first, come here although the lock may be free.
+        // Acquire: as in `acquire_free`.
+        let at_once =
+            self.word
+                .compare_exchange(0, me.identity(), Ordering::Acquire, Ordering::Relaxed);
+        let acquired = if at_once.is_ok() {
+            Acquired::Clean
+        } else {
+            if !wait_mode.is_try() {
+                slow_paths::acquisition();
+            }
+            self.take(me, wait_mode)?
+        };
         me.acquired();
         Ok((acquired, me.identity()))
     }
@@ -251,6 +260,106 @@ impl InRegion {
     /// Makes a lock with data that is not whole usable again. The data has been replaced.
     pub(crate) fn make_clean(&mut self) {
         self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Without guards, for the locks of the library's own objects.
+#[cfg(not(loom))]
+impl InRegion {
+    /// Acquires the lock, however long the wait.
+    ///
+    /// # Errors
+    /// See [`RawError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
+    #[inline]
+    #[doc(hidden)]
+    pub fn lock_raw(&self) -> Result<Acquired, RawError> {
+        if self.acquire_free().is_some() {
+            return Ok(Acquired::Clean);
+        }
+        self.acquire_slowly(WaitMode::FOREVER).map(|(how, _)| how)
+    }
+
+    /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[inline]
+    #[doc(hidden)]
+    pub unsafe fn unlock_raw(&self) {
+        let me = Me::current_or_none();
+        let Some(owner) = me.first_identity_at(self.address()) else {
+            return self.unlock_raw_slowly();
+        };
+        me.set_first_held(me.first_held() - 1);
+        // Release: pairs with the Acquire of the next owner.
+        if self
+            .word
+            .compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed)
+            .is_err()
+        {
+            self.free_or_give_up();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_raw_slowly(&self) {
+        let me = self.caller();
+        self.free_or_give_up();
+        me.released();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_or_give_up(&self) {
+        // Relaxed: only the owner, which this task is, changes that bit.
+        let word = self.word.load(Ordering::Relaxed);
+        if word & INCONSISTENT == 0 {
+            self.free(owner_of(word));
+        } else {
+            self.free_with(NOT_RECOVERABLE, u32::MAX);
+        }
+    }
+
+    /// Releases the lock with its data in an unknown state: the next owner gets `OwnerDied`.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    #[doc(hidden)]
+    pub unsafe fn unlock_raw_inconsistent(&self) {
+        let me = self.caller();
+        self.free_with(INCONSISTENT, 1);
+        me.released();
+    }
+
+    /// Declares the data whole again.
+    ///
+    /// # Safety
+    /// The calling task holds the lock.
+    #[doc(hidden)]
+    pub unsafe fn mark_raw_consistent(&self) {
+        // Relaxed: only the owner's unlock, which is a Release, publishes it.
+        self.word.fetch_and(!INCONSISTENT, Ordering::Relaxed);
+    }
+
+    /// The calling task, which holds the lock.
+    fn caller(&self) -> Member {
+        // Relaxed: this task is the owner.
+        self.owner_of_guard(owner_of(self.word.load(Ordering::Relaxed)))
+    }
+
+    /// The owner's identity at this moment, and what of it changes when the lock passes on: 0 if it is free.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn owner(&self) -> u64 {
+        // Acquire: whoever sees the lock free, or held by another, sees what the last owner did.
+        let word = self.word.load(Ordering::Acquire);
+        if is_held(word) {
+            owner_of(word).rotate_left(32)
+        } else {
+            0
+        }
     }
 }
 

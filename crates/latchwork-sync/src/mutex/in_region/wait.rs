@@ -122,7 +122,7 @@ mod sleeping {
     #![allow(unsafe_code)]
 
     use super::{InRegion, NAP, Wait, WaitMode, Watch};
-    use crate::atomic::AtomicU32;
+    use crate::atomic::{AtomicU32, Ordering};
     use crate::mutex::end_of_nap;
     use crate::sleep::DeathWatch;
     use crate::sys::futex::{self, Sharing};
@@ -130,6 +130,16 @@ mod sleeping {
     fn high_half(lock: &InRegion) -> &AtomicU32 {
         // SAFETY: the reference is only passed to waits.
         unsafe { futex::high_word(lock.word()) }
+    }
+
+    impl InRegion {
+        /// Sleeps for at most `time`, or less if the lock changes meanwhile. For a task that cannot acquire it.
+        #[doc(hidden)]
+        pub fn sleep_beside(&self, time: core::time::Duration) {
+            // Relaxed: only compared.
+            let word = self.word().load(Ordering::Relaxed);
+            futex::wait_for(high_half(self), (word >> 32) as u32, Sharing::Shared, time);
+        }
     }
 
     impl<'a> Watch<'a> {
