@@ -60,7 +60,10 @@ fn a_robust_mutex_of_pthread_hangs_unless_the_system_has_been_repaired() {
         return;
     }
     assert_eq!(outcome.status, Some(0));
-    let (unmarked, passed_on) = (outcome.number("taken unmarked"), outcome.number("passed on"));
+    let (unmarked, passed_on) = (
+        outcome.number("taken unmarked"),
+        outcome.number("passed on"),
+    );
     let system = outcome.text.lines().next().unwrap_or_default();
     if unmarked < KILLS / 2 {
         eprintln!("skipped: repaired in the C library, whose newcomers know of waiters: {system}");
