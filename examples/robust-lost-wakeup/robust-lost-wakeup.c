@@ -7,8 +7,8 @@
  *   3. The program takes the free mutex again, as any other task could do now: the word is its thread ID, and no bit in
  *      the word says that tasks wait.
  *   4. The program kills the waiter that was woken.
- *   5. The program unlocks the mutex. From now on nobody holds it for longer than an instant: each other waiter must get
- *      it, and ends then.
+ *   5. The program unlocks the mutex. From now on nobody holds it for longer than an instant: each other waiter must
+ *      get it, and ends then.
  *
  * The program plays three tasks that are different processes in real life: the owner that unlocks, the newcomer that
  * takes the mutex before the woken waiter runs, and whoever kills that waiter (a person, a supervisor, the kernel when
@@ -25,8 +25,8 @@
  *   -DTIMED                     the same without it; each wait ends after a second, and is repeated
  *   -DLATCHWORK=lw_robust_mutex Latchwork's robust mutex (or another kind: lw_robust_tp_mutex, lw_robust_pi_mutex)
  *
- * Arguments: how many waiters to kill (50), how many wait in each round (4), "one" for one processor. Rounds in which the
- * waiter was too fast to be killed do not count, up to 20 for each kill.
+ * Arguments: how many waiters to kill (50), how many wait in each round (4), "one" for one processor. Rounds in which
+ * the waiter was too fast to be killed do not count, up to 20 for each kill.
  *
  * Exit status: 0, all waiters that were not killed got the mutex; 3, they hang; 1, the test itself failed; 2, usage.
  */
