@@ -413,12 +413,15 @@ fn static_analysis_detects_planted_faults() {
     }
 }
 
-/// Each file of `examples` that is a program.
+/// Each file of `examples` that is a program, except for the one that hangs (`lost_wakeup.rs` runs it).
 #[test]
 fn the_examples_run() {
     let folder = support::repository().join("examples");
     let mut count = 0;
     for file in walk(&folder) {
+        if file.ends_with("robust-lost-wakeup.c") {
+            continue;
+        }
         let hows: &[How] = match file.extension().and_then(|extension| extension.to_str()) {
             Some("c") => &[GCC, CLANG_OPTIMISED],
             Some("cpp") => &[GPP, CLANGPP],

@@ -4,5 +4,6 @@
 //! | --- | --- |
 //! | `counter` | programs that share a named region; a killed owner's data is repaired; locks in the fields of a struct |
 //! | `sessions` | a server with a region for each session, in a struct that holds the region and its objects |
+//! | `lost_wakeup` | waiters for a region lock, killed as an unlock has woken them: the others get the lock |
 //! | `queue_epoll` | a queue and other descriptors, in one epoll loop |
 //! | `queue_tokio` | a queue in tokio |

@@ -35,6 +35,13 @@ fn sessions_come_and_go() {
     assert_eq!(text, "200 sessions, 1200 requests\n");
 }
 
+/// `lost_wakeup.rs` of `latchwork-c` runs the same against the robust mutexes of pthread and C.
+#[test]
+fn killed_waiters_for_a_region_lock_take_no_wake_up_along() {
+    let text = said(env!("CARGO_BIN_EXE_lost_wakeup"));
+    assert_eq!(text, "50 rounds, in none of which a wake-up was lost\n");
+}
+
 #[test]
 fn a_queue_is_waited_for_by_epoll() {
     let text = said(env!("CARGO_BIN_EXE_queue_epoll"));

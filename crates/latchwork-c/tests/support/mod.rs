@@ -159,8 +159,8 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs a program to a good end, and returns what it wrote.
-pub fn run(mut command: Command) -> String {
+/// Runs a program to its end.
+pub fn finish(command: &mut Command) -> Output {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -178,7 +178,12 @@ pub fn run(mut command: Command) -> String {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let output = child.wait_with_output().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Runs a program to a good end, and returns what it wrote.
+pub fn run(mut command: Command) -> String {
+    let output = finish(&mut command);
     succeed(&output, &format!("{command:?}"));
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
