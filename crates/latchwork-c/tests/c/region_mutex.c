@@ -402,7 +402,6 @@ static void interrupts(struct field *field)
 	pthread_t thread;
 	memset(&action, 0, sizeof action);
 	action.sa_handler = ignore;
-	action.sa_flags = SA_RESTART;
 	CHECK_IS(sigaction(SIGUSR1, &action, NULL), 0);
 	CHECK_IS(lw_mutex_lock_interruptible(&field->lock), 0);
 	field->state = 0;
