@@ -10,7 +10,7 @@ use latchwork::condvar::Condvar;
 use latchwork::foreign::{self, ForeignLock, TracedLock};
 use latchwork::mutex::throughput::{Acquisition, Entry, Released};
 use latchwork::mutex::{
-    Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, WaitWake,
+    InRegion, Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, WaitWake,
 };
 use latchwork::once::Once;
 use latchwork::rwlock::{RobustRwLock, RwLock};
@@ -32,6 +32,7 @@ frozen! {
     Protect: 8, 4; Protect<Shared>: 8, 4;
     RecursiveMutex<()>: 12, 4;
     Spin: 4, 4;
+    InRegion: 8, 8; Mutex<(), InRegion>: 8, 8;
     Robust: 40, 8; Mutex<(), Robust>: 40, 8;
     Robust<Throughput<Shared>>: 40, 8; Robust<Inherit<Shared>>: 40, 8; Robust<Protect<Shared>>: 40, 8;
     RwLock<()>: 8, 8; RwLock<(), Shared>: 8, 8;
@@ -77,6 +78,7 @@ pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'
         4 => lock!(Protect),
         5 => lock!(RecursiveMutex<()>),
         6 => lock!(Spin),
+        7 => lock!(InRegion),
         8 => lock!(WaitWake<Shared>),
         9 => lock!(Throughput<Shared>),
         10 => lock!(Inherit<Shared>),

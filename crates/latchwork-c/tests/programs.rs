@@ -111,6 +111,12 @@ fn regions_and_what_is_in_them_survive_deaths_in_c_and_cpp() {
 }
 
 #[test]
+fn region_mutexes_name_tasks_of_their_region() {
+    let hows = [GCC, GCC_OPTIMISED.statically(), CLANG_OPTIMISED, GPP];
+    check("region_mutex.c", &hows, GNU, "regional");
+}
+
+#[test]
 fn queues_in_c_keep_orders_limits_and_messages_of_the_dead() {
     let hows = [GCC, CLANG_OPTIMISED.statically(), GPP];
     check("messages.c", &hows, GNU, "delivered");

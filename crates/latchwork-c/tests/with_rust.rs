@@ -4,8 +4,10 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::pin::Pin;
+use core::time::Duration;
 use latchwork::condvar::Condvar;
-use latchwork::mutex::{Inherit, LockError, Mutex, Robust, Throughput};
+use latchwork::mutex::{InRegion, Inherit, LockError, Mutex, Robust, Throughput, in_region};
+use latchwork::region::{DetachError, Region, RegionOptions};
 use latchwork::rwlock::RwLock;
 use latchwork_c as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +28,10 @@ unsafe extern "C" {
     fn lw_robust_mutex_init(mutex: *mut c_void) -> c_int;
     fn lw_robust_mutex_lock(mutex: *const c_void) -> c_int;
     fn lw_robust_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_region_mutex_lock(mutex: *const c_void) -> c_int;
+    fn lw_region_mutex_trylock(mutex: *const c_void) -> c_int;
+    fn lw_region_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_region_mutex_consistent(mutex: *const c_void) -> c_int;
     fn lw_rwlock_wrlock(lock: *const c_void) -> c_int;
     fn lw_rwlock_rdlock(lock: *const c_void) -> c_int;
     fn lw_rwlock_unlock(lock: *const c_void) -> c_int;
@@ -190,4 +196,151 @@ fn a_lock_that_rust_made_stays_its_processs_when_a_thread_of_cs_ends() {
     // SAFETY: a lock of that kind.
     let unlocked = unsafe { lw_robust_mutex_unlock((&raw const MADE_BY_RUST).cast()) };
     assert_eq!(unlocked, libc::EPERM);
+}
+
+type RegionLock = Mutex<u64, InRegion>;
+
+/// A wait that must fail, and one that fails only in a test that has failed.
+const SHORT: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(60);
+
+fn region() -> Region {
+    let options = RegionOptions::new().max_bytes(4 << 20).max_tasks(8);
+    options.create_anonymous().unwrap()
+}
+
+fn lock_in(region: &Region) -> &RegionLock {
+    let lock = region.object("lock", || Mutex::in_region(0_u64)).unwrap();
+    lock.get_ref()
+}
+
+fn address(lock: &RegionLock) -> *const c_void {
+    core::ptr::from_ref(lock).cast()
+}
+
+/// The number of locks that keep the calling thread in the region.
+fn held_in(region: &Region) -> usize {
+    match region.clone().detach() {
+        Ok(()) => 0,
+        Err(DetachError::Holding { locks, .. }) => locks,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn c_and_rust_exclude_each_other_by_a_region_lock() {
+    /// Not that of the other tests, which may run at the same time.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let region = region();
+    let lock = lock_in(&region);
+    let count_once = || COUNT.store(COUNT.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let _held = lock.lock().unwrap();
+                    count_once();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    // SAFETY: a lock of that kind.
+                    unsafe {
+                        assert_eq!(lw_region_mutex_lock(address(lock)), 0);
+                        count_once();
+                        assert_eq!(lw_region_mutex_unlock(address(lock)), 0);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(COUNT.load(Ordering::Relaxed), 4 * ROUNDS);
+    assert_eq!(held_in(&region), 0);
+}
+
+/// In the region that the thread attached first, and in another.
+#[test]
+fn locks_of_both_languages_are_counted() {
+    let regions = [region(), region()];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for region in &regions {
+                let lock = lock_in(region);
+                let other = region.object("other", || Mutex::in_region(0_u64)).unwrap();
+                let other = address(other.get_ref());
+                let guard = lock.lock().unwrap();
+                assert_eq!(held_in(region), 1);
+                // SAFETY: locks of that kind, here and below.
+                unsafe {
+                    assert_eq!(lw_region_mutex_lock(address(lock)), libc::EDEADLK);
+                    assert_eq!(lw_region_mutex_trylock(address(lock)), libc::EBUSY);
+                    assert_eq!(lw_region_mutex_lock(other), 0);
+                }
+                assert_eq!(held_in(region), 2);
+                drop(guard);
+                assert_eq!(held_in(region), 1);
+                // SAFETY: as above.
+                unsafe { assert_eq!(lw_region_mutex_unlock(other), 0) };
+                // A leaked guard's lock, which C releases.
+                core::mem::forget(lock.lock().unwrap());
+                // SAFETY: as above.
+                unsafe { assert_eq!(lw_region_mutex_unlock(address(lock)), 0) };
+                assert_eq!(held_in(region), 0);
+                // Attached again, for the other region to be the second.
+                drop(lock.lock().unwrap());
+            }
+        });
+    });
+}
+
+/// A thread that ends holding a lock: whoever acquired it in C has lent nothing.
+#[test]
+fn the_end_of_a_thread_hands_on_what_c_acquired_and_nothing_that_a_guard_did() {
+    let region = region();
+    let lock = lock_in(&region);
+    let other = region.object("other", || Mutex::in_region(0_u64)).unwrap();
+    let other = other.get_ref();
+    let end_holding = |in_c: &[&RegionLock], in_rust: &[&RegionLock]| {
+        thread::scope(|scope| {
+            let ending = scope.spawn(|| {
+                for lock in in_rust {
+                    core::mem::forget(lock.lock().unwrap());
+                }
+                for lock in in_c {
+                    // SAFETY: a lock of that kind.
+                    unsafe { assert_eq!(lw_region_mutex_lock(address(lock)), 0) };
+                }
+            });
+            ending.join().unwrap();
+        });
+    };
+    let is_handed_on = |lock: &RegionLock| match lock.lock_for(LONG) {
+        Err(in_region::LockError::OwnerDied(died)) => drop(died.make_consistent()),
+        Ok(_) => panic!("no death was reported"),
+        Err(error) => panic!("{error}"),
+    };
+    // More often than there are slots.
+    for _ in 0..20 {
+        end_holding(&[lock, other], &[]);
+        is_handed_on(lock);
+        is_handed_on(other);
+    }
+    // To C, too.
+    end_holding(&[lock], &[]);
+    // SAFETY: a lock of that kind.
+    unsafe {
+        assert_eq!(lw_region_mutex_lock(address(lock)), libc::EOWNERDEAD);
+        assert_eq!(lw_region_mutex_consistent(address(lock)), 0);
+        assert_eq!(lw_region_mutex_unlock(address(lock)), 0);
+    }
+    // One slot for both: a guard's lock keeps it alive.
+    end_holding(&[other], &[lock]);
+    region.sweep().unwrap();
+    for kept in [lock, other] {
+        // SAFETY: as above.
+        let locked = unsafe { lw_region_mutex_trylock(address(kept)) };
+        assert_eq!(locked, libc::EBUSY);
+        let locked = kept.lock_for(SHORT);
+        assert!(matches!(locked, Err(in_region::LockError::TimedOut)));
+    }
 }

@@ -28,6 +28,8 @@ use libc::{
     EPERM, ETIMEDOUT, c_int,
 };
 
+mod region_lock;
+
 /// How long a lock call waits. (As [`WaitMode`], which slow paths use, but in a form that can be matched.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {

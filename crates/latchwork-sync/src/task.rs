@@ -312,7 +312,7 @@ unsafe extern "C" fn ends(_: *mut c_void) {
     let Some(me) = Me::with_something_left() else {
         return;
     };
-    if me.lends() && u32::from(announced) < thread_end::ROUNDS - 1 && end_again() {
+    if me.waits_for_destructors() && u32::from(announced) < thread_end::ROUNDS - 1 && end_again() {
         END.with(|end| end.set(BEGUN));
         crate::hook::task_ends();
         return;
@@ -418,8 +418,9 @@ impl Me {
             .ok()
     }
 
-    /// Whether the thread holds something that concerns the keeper.
-    fn lends(self) -> bool {
+    /// Whether the thread holds something that a later destructor may release: what concerns the keeper, or a lock that
+    /// can only be released before the thread leaves its region.
+    fn waits_for_destructors(self) -> bool {
         self.with_list(false, keeper::is_concerned)
             || self.holds_in_regions()
             || self.attachments().any(|attachment| {

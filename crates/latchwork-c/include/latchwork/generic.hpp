@@ -93,6 +93,7 @@ LW__BOTH(lw_recursive_mutex, LW_RECURSIVE)
 LW__BOTH(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST)
 LW__BOTH(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
 LW__BOTH(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST)
+LW__BOTH(lw_region_mutex, LW_IN_REGION)
 LW__OVERLOADS(lw_spin)
 LW__INITIALISES(lw_spin)
 
@@ -115,6 +116,7 @@ LW__INTERRUPTED(lw_shared_pp_mutex)
 LW__INTERRUPTED(lw_robust_mutex)
 LW__INTERRUPTED(lw_robust_tp_mutex)
 LW__INTERRUPTED(lw_robust_pp_mutex)
+LW__INTERRUPTED(lw_region_mutex)
 int lw_mutex_lock_interruptible(lw_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
 int lw_mutex_lock_interruptible(lw_shared_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
 int lw_mutex_lock_interruptible(lw_plain_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
@@ -127,6 +129,7 @@ LW__RECOVERS(lw_robust_mutex)
 LW__RECOVERS(lw_robust_tp_mutex)
 LW__RECOVERS(lw_robust_pi_mutex)
 LW__RECOVERS(lw_robust_pp_mutex)
+LW__RECOVERS(lw_region_mutex)
 
 /* ---- condition variables ---- */
 

@@ -325,6 +325,43 @@ LW_INLINE int lw__take_listed_pi(lw_robust_pi_mutex_t *mutex)
 	lw__give_back(mutex, LW_INHERIT + LW_ROBUST);
 	return 0;
 }
+
+/*
+ * Region mutexes: the path for a free one in the region that the thread became a task of first. The count says at the thread's
+ * end that the task holds locks.
+ */
+#define LW__TAKE_IN_REGION(m) lw__take_in_region(&(m)->lw_state)
+LW_INLINE int lw__take_in_region(uint64_t *word)
+{
+	struct lw__task *me = lw_this_task;
+	uint32_t held = me->first_plain;
+	uint64_t from = 0;
+
+	if (LW__UNLIKELY((uintptr_t)word - me->first_base >= me->first_bytes))
+		return 0;
+	if (LW__UNLIKELY(!__atomic_compare_exchange_n(word, &from, me->first_identity, 0, __ATOMIC_ACQUIRE,
+						      __ATOMIC_RELAXED)))
+		return 0;
+	me->first_plain = held + 1;
+	return 1;
+}
+
+#define LW__GIVE_IN_REGION(m) lw__give_in_region(&(m)->lw_state)
+LW_INLINE int lw__give_in_region(uint64_t *word)
+{
+	struct lw__task *me = lw_this_task;
+	uint64_t from = me->first_identity;
+	uint32_t held = me->first_plain;
+
+	if (LW__UNLIKELY((uintptr_t)word - me->first_base >= me->first_bytes || held == 0))
+		return 0;
+	/* Before the releasing instruction: a store between two locked ones delays the second. */
+	me->first_plain = held - 1;
+	if (LW__LIKELY(__atomic_compare_exchange_n(word, &from, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)))
+		return 1;
+	me->first_plain = held;
+	return 0;
+}
 #endif
 
 LW__DECLARE_INIT(lw_mutex)
@@ -394,6 +431,12 @@ LW__DECLARE_INIT_CEILING(lw_robust_pp_mutex)
 LW__DEFINE_INIT_CEILING(lw_robust_pp_mutex, LW_ROBUST_PP_MUTEX_INITIALIZER, lw_extra)
 LW__INTERRUPTIBLE_KIND(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST, LW__CALL, LW__CALL)
 LW__DEFINE_CONSISTENT(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
+
+LW__DECLARE_INIT(lw_region_mutex)
+LW__DECLARE_CONSISTENT(lw_region_mutex)
+LW__DEFINE_INIT(lw_region_mutex, LW_REGION_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_region_mutex, LW_IN_REGION, LW__TAKE_IN_REGION, LW__GIVE_IN_REGION)
+LW__DEFINE_CONSISTENT(lw_region_mutex, LW_IN_REGION)
 
 /* Changes the ceiling, under the lock; stores the old one if "old" is not NULL. */
 int lw_pp_mutex_setprioceiling(lw_pp_mutex_t *mutex, int ceiling, int *old);

@@ -3,7 +3,7 @@
  * are noticed.
  *
  * A pointer into a region means the same in every process that has attached it. Locks of the kinds lw_shared_... and
- * lw_robust_... work there between processes; so do queues (latchwork/queue.h). Programs in Rust and in C may use the
+ * lw_robust_... work there between processes, and region mutexes (lw_region_mutex_t), which work only there; so do queues (latchwork/queue.h). Programs in Rust and in C may use the
  * same region: see "Objects" below for the types.
  *
  * Each thread that uses a region becomes a task of it at its first use, and leaves it when it ends. The death of a
@@ -85,8 +85,8 @@ int lw_region_unlink(const char *name);
 
 /*
  * Gives up the handle; the calling thread leaves the region. The mapping stays while other threads of the process are
- * tasks of it. EBUSY: queues are open by this handle, or the calling thread holds robust locks of the region or has
- * messages of its queues in hand; nothing has changed then.
+ * tasks of it. EBUSY: queues are open by this handle, or the calling thread holds robust locks or region mutexes of the region,
+ * or has messages of its queues in hand; nothing has changed then.
  */
 int lw_region_detach(lw_region_t *region);
 

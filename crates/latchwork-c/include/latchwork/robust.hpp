@@ -52,6 +52,14 @@ struct robustness<lw_robust_pi_mutex_t> : robust_mutex_calls<lw_robust_pi_mutex_
 template <>
 struct robustness<lw_robust_pp_mutex_t> : robust_mutex_calls<lw_robust_pp_mutex_t> {};
 template <>
+struct robustness<lw_region_mutex_t> : robust_mutex_calls<lw_region_mutex_t> {
+	/* A bit of the word, which its owner alone changes. */
+	static bool is_inconsistent(lw_region_mutex_t &lock)
+	{
+		return (__atomic_load_n(&lock.lw_state, __ATOMIC_RELAXED) >> 33 & 1) != 0;
+	}
+};
+template <>
 struct robustness<lw_robust_rwlock_t> {
 	using native = lw_robust_rwlock_t;
 	static constexpr bool exists = true;
@@ -142,6 +150,12 @@ using robust_pi_mutex = basic_robust_mutex<lw_robust_pi_mutex_t>;
 class robust_pp_mutex : public basic_robust_mutex<lw_robust_pp_mutex_t> {
 public:
 	explicit robust_pp_mutex(int ceiling) { native_.lw_extra = detail::checked_ceiling(ceiling); }
+};
+
+/* For data in a region: it must lie in one. std::errc::invalid_argument: it lies in none. */
+class region_mutex : public detail::recoverable<basic_mutex<lw_region_mutex_t>> {
+public:
+	constexpr region_mutex() noexcept = default;
 };
 
 /* Only the death of a writer is reported. */

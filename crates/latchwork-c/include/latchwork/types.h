@@ -15,6 +15,7 @@ enum {
 	LW_PROTECT = 4,
 	LW_RECURSIVE = 5,
 	LW_SPIN = 6,
+	LW_IN_REGION = 7,
 	LW_SHARED = 8,
 	LW_ROBUST = 16
 };
@@ -72,6 +73,12 @@ LW__LISTED(lw_robust_mutex);
 LW__LISTED(lw_robust_tp_mutex);
 LW__LISTED(lw_robust_pi_mutex);
 LW__LISTED(lw_robust_pp_mutex);
+
+/* Its word names its owner as a task of the region that the lock lies in. */
+typedef struct LW_CAPABILITY("mutex") lw_region_mutex {
+	uint64_t lw_state;
+} lw_region_mutex_t;
+LW__ASSERT(sizeof(lw_region_mutex_t) == 8 && __alignof__(lw_region_mutex_t) == 8, "lw_region_mutex is frozen");
 
 typedef struct LW_CAPABILITY("mutex") lw_recursive_mutex {
 	uint32_t lw_word;
@@ -185,6 +192,7 @@ enum {
 #define LW_PLAIN_PI_MUTEX_INITIALIZER {0}
 #define LW_SHARED_PLAIN_PI_MUTEX_INITIALIZER {0}
 #define LW_SPIN_INITIALIZER {0}
+#define LW_REGION_MUTEX_INITIALIZER {0}
 #define LW_PI_MUTEX_INITIALIZER {0, 0}
 #define LW_SHARED_PI_MUTEX_INITIALIZER {0, 0}
 /* The ceiling: a SCHED_FIFO priority, 1 to 99. */
@@ -274,7 +282,7 @@ void lw__give_back(void *mutex, unsigned kind);
 
 /*
  * The library's state of the calling thread, in memory that the kernel wipes in the child of a fork. In a child, and in
- * a new thread, ID and budget are 0, so that fast paths take the slow path.
+ * a new thread, ID, budget and "first_bytes" are 0, so that fast paths take the slow path.
  */
 struct lw__task {
 	uint32_t tid;
@@ -283,8 +291,16 @@ struct lw__task {
 	struct lw__head *head;
 	uintptr_t anchor;
 	uintptr_t end;
+	/* The region that the thread became a task of first, and its name as a task there. */
+	uintptr_t first_base;
+	size_t first_bytes;
+	uint64_t first_identity;
+	/* The region mutexes that it holds there: acquired in Rust; acquired by this interface. */
+	uint32_t first_lending;
+	uint32_t first_plain;
 };
 LW__ASSERT(offsetof(struct lw__task, end) == 32, "the thread's record is frozen");
+LW__ASSERT(offsetof(struct lw__task, first_plain) == 68, "the thread's record is frozen");
 
 /* libc's robust list. */
 struct lw__head {

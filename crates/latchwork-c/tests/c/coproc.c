@@ -74,6 +74,13 @@ static int close_file(void *argument)
 	return close(*(int *)argument);
 }
 
+static int leave_locked(void *mutex)
+{
+	CHECK_IS(lw_mutex_lock((lw_region_mutex_t *)mutex), 0);
+	raise(SIGKILL);
+	return 0;
+}
+
 static int nest(void *argument)
 {
 	int status;
@@ -95,6 +102,7 @@ int main(void)
 {
 	struct field *field;
 	struct coproc_attributes attributes;
+	lw_region_mutex_t *mutex;
 	int *number, status;
 	pid_t pid, child, group = getpgrp();
 
@@ -185,6 +193,17 @@ int main(void)
 	CHECK_IS(coproc_join(pid, NULL), -1);
 	CHECK_IS(errno, ECHILD);
 	CHECK(coproc_create("detached", NULL, COPROC_DETACHED, leave_program, NULL) > 0);
+
+	/* The shared memory is a region: region mutexes work there. */
+	mutex = (lw_region_mutex_t *)coproc_alloc(sizeof *mutex);
+	CHECK_IS(lw_mutex_init(mutex), 0);
+	CHECK_IS(WTERMSIG(done(coproc_create("owner", NULL, 0, leave_locked, mutex))), SIGKILL);
+	CHECK_IS(lw_mutex_lock(mutex), EOWNERDEAD);
+	CHECK_IS(lw_mutex_consistent(mutex), 0);
+	CHECK_IS(coproc_create("copy", NULL, COPROC_SNAPSHOT, look, field), -1);
+	CHECK_IS(errno, EBUSY);
+	CHECK_IS(lw_mutex_unlock(mutex), 0);
+	coproc_free(mutex);
 
 	/* Ends all of them and no other process; another process cannot call it. */
 	*number = 0;

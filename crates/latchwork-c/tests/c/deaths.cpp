@@ -3,6 +3,8 @@
 
 #include "check.h"
 
+#include <latchwork/region.hpp>
+
 #include <csignal>
 #include <new>
 #include <thread>
@@ -24,6 +26,10 @@ struct pp : Lock {
 template <class Lock>
 static field<Lock> *make()
 {
+	if constexpr (std::is_same_v<Lock, lw::region_mutex>) {
+		static lw::region region;
+		return new (region.allocate(sizeof(field<Lock>))) field<Lock>();
+	}
 	return new (share(sizeof(field<Lock>))) field<Lock>();
 }
 
@@ -399,10 +405,12 @@ int main()
 	all<lw::robust_mutex>();
 	all<lw::robust_tp_mutex>();
 	all<lw::robust_pi_mutex>();
+	all<lw::region_mutex>();
 	all<lw::robust_rwlock>();
 	waits<lw::robust_mutex>();
 	waits<lw::robust_tp_mutex>();
 	waits<lw::robust_pi_mutex>();
+	waits<lw::region_mutex>();
 	try {
 		pp<lw::robust_pp_mutex> ceiling;
 		std::lock_guard<lw::robust_pp_mutex> held(ceiling);

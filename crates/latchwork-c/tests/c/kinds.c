@@ -3,6 +3,9 @@
 
 #include "kinds.h"
 
+#include <latchwork/region.h>
+#include <stdlib.h>
+
 #define MUTEX(name, cond, initialise)                                                                 \
 	static void name##_make(void *mutex) { initialise; }                                          \
 	static int name##_take(void *mutex) { return lw_mutex_lock((name##_t *)mutex); }              \
@@ -45,6 +48,34 @@ PLAIN(lw_robust_tp_mutex, lw_shared_cond)
 PLAIN(lw_robust_pi_mutex, lw_shared_cond)
 CEILING(lw_robust_pp_mutex, lw_shared_cond)
 
+/* A region mutex lies in a region of its own, which lasts as long as the process: the body has a pointer to it. */
+static lw_region_mutex_t *in_region(void *mutex) { return *(lw_region_mutex_t **)mutex; }
+static void lw_region_mutex_make(void *mutex)
+{
+	lw_region_t *region;
+	void *object = NULL;
+	if (lw_region_create(&region, NULL, NULL) != 0 ||
+	    lw_region_object(region, "mutex", lw_type("mutex"), sizeof(lw_region_mutex_t), NULL, NULL, &object) != 0)
+		abort();
+	*(void **)mutex = object;
+}
+static int lw_region_mutex_take(void *mutex) { return lw_mutex_lock(in_region(mutex)); }
+static int lw_region_mutex_try(void *mutex) { return lw_mutex_trylock(in_region(mutex)); }
+static int lw_region_mutex_until(void *mutex, const struct timespec *time)
+{
+	return lw_mutex_timedlock(in_region(mutex), time);
+}
+static int lw_region_mutex_release(void *mutex) { return lw_mutex_unlock(in_region(mutex)); }
+static int lw_region_mutex_wait(void *it, void *mutex)
+{
+	return lw_cond_wait((lw_shared_cond_t *)it, in_region(mutex));
+}
+static int lw_region_mutex_wait_until(void *it, void *mutex, const struct timespec *time)
+{
+	return lw_cond_timedwait((lw_shared_cond_t *)it, in_region(mutex), time);
+}
+#define lw_region_mutex_notify lw_robust_mutex_notify
+
 #define TABLE(name, cond)                                                                             \
 	{                                                                                             \
 		name##_make, name##_take, name##_try, name##_until, name##_release, name##_wait,      \
@@ -66,6 +97,7 @@ const struct mutex_kind mutex_kinds[] = {
 	TABLE(lw_robust_tp_mutex, lw_shared_cond),
 	TABLE(lw_robust_pi_mutex, lw_shared_cond),
 	TABLE(lw_robust_pp_mutex, lw_shared_cond),
+	TABLE(lw_region_mutex, lw_shared_cond),
 };
 
 #define RWLOCK(name)                                                                                  \

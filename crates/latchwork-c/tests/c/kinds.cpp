@@ -3,6 +3,8 @@
 
 #include "kinds.h"
 
+#include <latchwork/region.h>
+#include <cstdlib>
 #include <new>
 
 namespace {
@@ -73,6 +75,33 @@ constexpr mutex_kind of()
 	};
 }
 
+/* A region mutex in a region of its own, which lasts as long as the process; the C type is the class's only member. */
+class in_a_region {
+public:
+	in_a_region()
+	{
+		lw_region_t *region;
+		void *object = nullptr;
+		if (lw_region_create(&region, nullptr, nullptr) != 0 ||
+		    lw_region_object(region, "mutex", lw_type("mutex"), sizeof(lw::region_mutex), nullptr, nullptr,
+				     &object) != 0)
+			std::abort();
+		mutex_ = new (object) lw::region_mutex;
+	}
+	void lock() { mutex_->lock(); }
+	bool try_lock() { return mutex_->try_lock(); }
+	template <class Time>
+	bool try_lock_until(const Time &time)
+	{
+		return mutex_->try_lock_until(time);
+	}
+	void unlock() { mutex_->unlock(); }
+	lw_region_mutex_t *native_handle() { return mutex_->native_handle(); }
+
+private:
+	lw::region_mutex *mutex_;
+};
+
 template <class Lock>
 constexpr rwlock_kind of_rwlock()
 {
@@ -120,6 +149,7 @@ const struct mutex_kind mutex_kinds[] = {
 	of<lw::robust_tp_mutex, lw::shared_condition>(),
 	of<lw::robust_pi_mutex, lw::shared_condition>(),
 	of<lw::robust_pp_mutex, lw::shared_condition>(),
+	of<in_a_region, lw::shared_condition>(),
 };
 
 const struct rwlock_kind rwlock_kinds[] = {

@@ -139,6 +139,45 @@ static void test_death(lw_queue_t *queue)
 	CHECK_IS(lw_message_done(&held), 0);
 }
 
+/* A message in hand keeps the task alive after its thread, and with it the thread's region mutexes. */
+struct kept {
+	lw_queue_t *queue;
+	lw_region_mutex_t *lock;
+};
+
+static void *end_with_both(void *argument)
+{
+	struct kept *kept = (struct kept *)argument;
+	lw_message_t message;
+	CHECK_IS(lw_queue_hold(kept->queue, &message, NULL), 0);
+	CHECK_IS(lw_mutex_lock(kept->lock), 0);
+	return NULL;
+}
+
+static void test_end_with_a_region_mutex(lw_queue_t *queue)
+{
+	struct kept kept;
+	pid_t child;
+	kept.queue = queue;
+	kept.lock = (lw_region_mutex_t *)lw_region_zalloc(region, sizeof *kept.lock);
+	CHECK(kept.lock != NULL);
+	CHECK_IS(send_text(queue, "in hand", 0), 0);
+	child = fork();
+	if (child == 0) {
+		struct timespec soon;
+		join(start(end_with_both, &kept));
+		soon = in_ms(CLOCK_MONOTONIC, 20);
+		CHECK_IS(lw_mutex_timedlock(kept.lock, &soon), ETIMEDOUT);
+		raise(SIGKILL);
+	}
+	CHECK_IS(exit_of(child), 1000 + SIGKILL);
+	CHECK_IS(lw_mutex_lock(kept.lock), EOWNERDEAD);
+	CHECK_IS(lw_mutex_consistent(kept.lock), 0);
+	CHECK_IS(lw_mutex_unlock(kept.lock), 0);
+	receives(queue, "in hand", 0);
+	lw_region_free(region, kept.lock);
+}
+
 static void test_blocks(lw_queue_t *queue)
 {
 	size_t bytes = 0;
@@ -372,8 +411,10 @@ int main(void)
 		CHECK_IS(send_text(queue, "stays", 0), 0);
 		CHECK(join(start(cancelled_before_it_waits, queue)) == PTHREAD_CANCELED);
 		receives(queue, "stays", 0);
-		if (round == 0)
+		if (round == 0) {
 			test_blocks(queue);
+			test_end_with_a_region_mutex(queue);
+		}
 		CHECK_IS(lw_queue_close(queue), 0);
 	}
 	test_ends();

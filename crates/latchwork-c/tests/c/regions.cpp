@@ -3,6 +3,7 @@
 
 #include <latchwork.hpp>
 #include <latchwork/region.hpp>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
@@ -61,6 +62,55 @@ static void test_region()
 	CHECK(thrown);
 	region.deallocate(region.allocate(100, 4096));
 	lw::region::unlink(name.c_str());
+	region.detach();
+}
+
+struct account {
+	lw::region_mutex lock;
+	lw::shared_condition changed;
+	long balance = 0;
+};
+static_assert(sizeof(lw::region_mutex) == 8, "it is the C type");
+
+/* A lock of the region is a task's of the region: outside, none can be held. */
+static void test_region_mutex()
+{
+	lw::region region;
+	account *made = region.object<account>("account", "account 1");
+	static lw::region_mutex outside;
+	CHECK_IS(error_of([&] { outside.lock(); }), EINVAL);
+	CHECK_IS(error_of([&] { (void)outside.try_lock(); }), EINVAL);
+	{
+		std::unique_lock<lw::region_mutex> held(made->lock);
+		CHECK_IS(error_of([&] { made->lock.lock(); }), EDEADLK);
+		CHECK(!made->lock.try_lock());
+		CHECK_IS(error_of([&] { made->lock.consistent(); }), EINVAL);
+		CHECK_IS(error_of([&] { region.detach(); }), EBUSY);
+		CHECK(made->changed.wait_for(held, std::chrono::milliseconds(1)) == std::cv_status::timeout);
+	}
+	CHECK_IS(error_of([&] { made->lock.unlock(); }), EPERM);
+	pid_t child = fork();
+	if (child == 0) {
+		made->lock.lock();
+		made->balance = -1;
+		raise(SIGKILL);
+	}
+	CHECK_IS(exit_of(child), 1000 + SIGKILL);
+	bool died = false;
+	try {
+		made->lock.lock();
+	} catch (const lw::owner_died &error) {
+		died = error.is_of(made->lock);
+	}
+	CHECK(died);
+	lw::recovering account(made->lock, [&] { made->balance = 0; });
+	{
+		std::lock_guard<decltype(account)> held(account);
+		CHECK_IS(made->balance, 0);
+	}
+	CHECK(made->lock.try_lock());
+	made->lock.unlock();
+	region.remove<struct account>("account", "account 1");
 	region.detach();
 }
 
@@ -126,6 +176,7 @@ int main()
 {
 	alarm(120);
 	test_region();
+	test_region_mutex();
 	test_queue();
 	std::puts("shared");
 	return 0;

@@ -7,7 +7,7 @@
 //!
 //! | a thread that ends with | its slot | so that |
 //! | --- | --- | --- |
-//! | locks of the region, messages in flight, reservations, ends of rings | passes to the process's keeper: the task lives as long as the process | nothing changes what the thread may have lent to others |
+//! | locks of the region that guards acquired, messages in flight, reservations, ends of rings | passes to the process's keeper: the task lives as long as the process | nothing changes what the thread may have lent to others |
 //! | semaphores, or locks of the C interface, which lend nothing | is left to the kernel: the end of the thread counts as the task's death | the waiters get them |
 #![allow(unsafe_code)]
 
@@ -300,7 +300,7 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     inner.release_heap(index as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
     let base = inner.base().addr().get();
-    let lends = me.locks_in_region(base) != 0 || me.lends_within(&inner.addresses());
+    let lends = me.lends_in_region(base) || me.lends_within(&inner.addresses());
     if slot.messages() != 0 || lends {
         slot.stay();
     }

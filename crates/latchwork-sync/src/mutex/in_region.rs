@@ -32,7 +32,8 @@
 //! 3. A task is gone when its life-word says so and a sweep has settled what it left, or when its generation has ended.
 //!    Neither is ever undone.
 //! 4. A task that has locks of a region never ends its identity in good order. (The thread counts them, in its own
-//!    memory. A thread that ends with some leaves its slot to its process's keeper.)
+//!    memory. A thread that ends with some leaves its slot to its process's keeper; or to the kernel, which ends its
+//!    life, if C has acquired all of them. `task/membership.rs` says why.)
 //! 5. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way, as with the robust mutex. A task
 //!    that has slept takes the lock with `WAITERS`.
 //! 6. A sleep ends within `NAP`, or it also watches the life-words of the region's other tasks, and ends when one of
@@ -72,19 +73,22 @@
 //! hostile task has filled with rubbish names a task that is gone, or a living one: the lock is reported as its dead
 //! owner's, or stays locked.
 //!
-//! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked.
+//! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked; for the free path of the C header also what it reads
+//! of the thread's record.
 //!
 //! *Cost, free:* two compare-and-swaps, three comparisons, two additions in the thread's own memory, all inlined, in the
 //! region that the thread attached first; some 20 more instructions in others. *Checked by:* `tests/loom_in_region.rs`
 //! (a victim that dies at each of its steps, successors in its slot, negative twins), `tests/in_region.rs`
 //! (forks, ends of threads, several regions), `tests/mutex.rs`, `tests/kill_in_region.rs` (storms, and kills at each
-//! instruction).
+//! instruction); for the C interface by `region_mutex.c` and `with_rust.rs` of `latchwork-c`.
 //!
 //! [`HAND_OVER`]: crate::backoff::HAND_OVER
 
 mod guard;
 mod lock;
 mod methods;
+#[cfg(all(feature = "foreign", not(loom)))]
+mod unguarded;
 mod wait;
 
 #[cfg(not(loom))]

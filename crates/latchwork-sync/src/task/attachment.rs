@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, Ordering};
+use core::cell::Cell;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
@@ -43,6 +44,32 @@ pub struct AttachmentParts {
     pub lends: unsafe fn(slot: NonNull<()>) -> bool,
     /// Ends the attachment and forgets it, called when the thread exits.
     pub detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
+}
+
+/// The number of region locks that name the thread as their owner, in the region of one attachment: see
+/// [`membership`](super::membership).
+#[repr(C)]
+pub(super) struct Held {
+    /// Acquired by guards.
+    pub(super) lending: Cell<u32>,
+    /// Acquired through the C interface, which counts them in the header's free path.
+    pub(super) plain: Cell<u32>,
+}
+
+impl Held {
+    pub(super) fn count(&self) -> u32 {
+        self.lending.get() + self.plain.get()
+    }
+
+    pub(super) fn clear(&self) {
+        self.lending.set(0);
+        self.plain.set(0);
+    }
+
+    pub(super) fn swap(&self, other: &Self) {
+        self.lending.swap(&other.lending);
+        self.plain.swap(&other.plain);
+    }
 }
 
 /// Calls the regions' hook for a robust lock that was taken from a dead owner. To be called with the lock's address,

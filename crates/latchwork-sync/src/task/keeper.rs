@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | a lock, a seat of a reader | the keeper (`adoption.rs` argues for each step) |
 //! | a lock with inheritance: the kernel knows its owner | nobody: it is not recoverable |
-//! | life-word and tail of a slot that lends references, or locks of a region | the keeper: the task lives on, as one that does nothing |
+//! | life-word and tail of a slot that lends references, or whose region locks do | the keeper: the task lives on, as one that does nothing |
 //! | libc's own, those of the C interface, other slots | the next owner, which gets the owner's death: POSIX's rule |
 //!
 //! *A thread that really dies alone*, by the bare system call `exit`, runs no code of this library. The kernel hands on

@@ -8,13 +8,20 @@
 //! path of a lock finds it with one comparison. Locks in other regions take their slow path: it searches the
 //! attachments.
 //!
-//! *The number of locks that a task holds* is counted in the thread, for each attachment. A task that holds some does
-//! not leave its region in good order: its identity must not be taken for that of a task that is gone, while another
-//! thread may have got references from a guard. (A signal handler leaves the count as it was: it releases what it
-//! acquires.)
+//! *The locks that a task holds* are counted in the thread, for each attachment, in two numbers ([`Held`]). A task that
+//! holds some does not leave its region in good order, so that its identity does not stay in a word as one that nobody
+//! has. They differ at the end of the thread:
+//!
+//! | acquired | may have lent references to the data | at the end of the thread |
+//! | --- | --- | --- |
+//! | by guards | yes: a leaked guard's reference may be another thread's | the slot passes to the keeper |
+//! | through the C interface | no | the kernel ends the task's life: the next owner gets the owner's death |
+//!
+//! A thread with locks of both kinds in one region has one slot, which passes to the keeper. A signal handler leaves the
+//! numbers as they were: it releases what it acquires.
 #![allow(unsafe_code)]
 
-use super::attachment::{Attachment, AttachmentParts, MAX_ATTACHMENTS};
+use super::attachment::{Attachment, AttachmentParts, Held, MAX_ATTACHMENTS};
 use super::record::{CurrentOrNone, Record};
 use super::{Me, TaskError};
 use crate::atomic::{AtomicPtr, Ordering, compiler_fence};
@@ -93,16 +100,16 @@ impl CurrentOrNone {
             .then(|| record.first_identity.get())
     }
 
-    /// The number of locks that the thread holds in the region of its first attachment.
+    /// The number of locks of guards that the thread holds in the region of its first attachment.
     #[inline(always)]
     pub fn first_held(self) -> u32 {
-        self.record.held[0].get()
+        self.record.held[0].lending.get()
     }
 
     /// Sets that number. The attachment exists.
     #[inline(always)]
     pub fn set_first_held(self, held: u32) {
-        self.record.held[0].set(held);
+        self.record.held[0].lending.set(held);
     }
 
     /// The calling thread as a task of the region that contains an address, if it is one.
@@ -128,16 +135,26 @@ impl CurrentOrNone {
 
     /// The number of locks that name the thread as their owner, in the region that begins at `base`.
     pub fn locks_in_region(self, base: usize) -> u32 {
+        self.held_in(base).map_or(0, Held::count)
+    }
+
+    /// Whether one of them was acquired by a guard, and so may have lent references to its data.
+    pub fn lends_in_region(self, base: usize) -> bool {
+        let held = self.held_in(base);
+        held.is_some_and(|held| held.lending.get() != 0)
+    }
+
+    fn held_in(self, base: usize) -> Option<&'static Held> {
         let mut attachments = self.attachments().zip(&self.record.held);
         let found = attachments.find(|(attachment, _)| attachment.base == base);
-        found.map_or(0, |(_, held)| held.get())
+        found.map(|(_, held)| held)
     }
 
     /// Whether any lock of a region names the thread as its owner.
     pub(super) fn holds_in_regions(self) -> bool {
         let attached = self.record.attached.get();
         let mut held = self.record.held[..attached].iter();
-        held.any(|held| held.get() != 0)
+        held.any(|held| held.count() != 0)
     }
 }
 
@@ -168,16 +185,34 @@ impl Member {
         self.identity
     }
 
-    /// Counts a lock that was acquired.
+    /// Counts a lock that a guard has acquired.
     pub fn acquired(self) {
-        let held = &self.record.held[self.index];
+        let held = &self.record.held[self.index].lending;
         held.set(held.get() + 1);
     }
 
-    /// Counts a lock that was released.
+    /// Counts a lock that a guard has released.
     pub fn released(self) {
-        let held = &self.record.held[self.index];
+        let held = &self.record.held[self.index].lending;
         held.set(held.get().saturating_sub(1));
+    }
+
+    /// Counts a lock that was acquired through the C interface.
+    #[cfg(feature = "foreign")]
+    pub fn acquired_plain(self) {
+        let held = &self.record.held[self.index].plain;
+        held.set(held.get() + 1);
+    }
+
+    /// Counts a lock that was released through the C interface. (If the thread holds none that it acquired there, this one
+    /// is a leaked guard's.)
+    #[cfg(feature = "foreign")]
+    pub fn released_plain(self) {
+        let held = &self.record.held[self.index];
+        match held.plain.get() {
+            0 => self.released(),
+            count => held.plain.set(count - 1),
+        }
     }
 
     /// Whether the task with an identity is gone from this region. If it died, what it left is settled when this returns
@@ -204,7 +239,7 @@ impl Me {
     /// for, and `detach`, which forgets the attachment, may be called with them in this thread at any time.
     pub unsafe fn attach(self, parts: AttachmentParts) {
         let count = self.record.attached.get();
-        self.record.held[count].set(0);
+        self.record.held[count].clear();
         self.record.attachments[count].set(Some(Attachment(parts)));
         self.record.attached.set(count + 1);
         self.place_anchor();
@@ -228,7 +263,7 @@ impl Me {
             places[last].take();
             let held = &self.record.held;
             held[index].swap(&held[last]);
-            held[last].set(0);
+            held[last].clear();
             self.record.attached.set(last);
         }
         self.place_anchor();

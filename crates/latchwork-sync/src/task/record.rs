@@ -1,7 +1,7 @@
 //! The record of a thread, and the calling thread as its record shows it: [`CurrentOrNone`].
 #![allow(unsafe_code)]
 
-use super::attachment::{Attachment, MAX_ATTACHMENTS};
+use super::attachment::{Attachment, Held, MAX_ATTACHMENTS};
 use super::ceiling::Ceilings;
 use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{Head, OwnHead};
@@ -25,10 +25,10 @@ pub struct Record {
     pub(super) first_base: Cell<usize>,
     pub(super) first_bytes: Cell<usize>,
     pub(super) first_identity: Cell<u64>,
+    /// For each attachment, the locks that name the thread by its identity as their owner.
+    pub(super) held: [Held; MAX_ATTACHMENTS],
     /// The attachment in whose region a lock was found last. It may have ended since.
     pub(super) last_found: Cell<usize>,
-    /// For each attachment, the number of locks that name the thread by its identity as their owner.
-    pub(super) held: [Cell<u32>; MAX_ATTACHMENTS],
     pub(super) own_head: UnsafeCell<OwnHead>,
     /// Address of the checker's data for this thread; 0: none.
     pub(super) checked: Cell<usize>,
@@ -49,6 +49,11 @@ const _: () = assert!(
         && core::mem::offset_of!(Record, head) == 16
         && core::mem::offset_of!(Record, anchor) == 24
         && core::mem::offset_of!(Record, end) == 32
+        && core::mem::offset_of!(Record, first_base) == 40
+        && core::mem::offset_of!(Record, first_bytes) == 48
+        && core::mem::offset_of!(Record, first_identity) == 56
+        && core::mem::offset_of!(Record, held) == 64
+        && core::mem::offset_of!(Held, plain) == 4
 );
 
 each_thread! {

@@ -60,7 +60,8 @@ impl From<Unfinished> for RawError {
 /// | the same names | through `Pin<&Mutex<T, InRegion>>`, for any `T`, such as a container of the region |
 ///
 /// Not recursive: locking again reports [`LockError::Deadlock`](super::LockError::Deadlock). A thread that ends with the
-/// lock leaves it to its process: the death is reported when that dies. In the child of a fork no lock is held;
+/// lock leaves it to its process: the death is reported when that dies. (If C code has acquired the lock, the end of the
+/// thread hands it on.) In the child of a fork no lock is held;
 /// dropping an inherited guard there aborts. Zero is unlocked.
 ///
 /// ```
@@ -103,7 +104,7 @@ impl InRegion {
     }
 
     #[inline(always)]
-    fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
 
@@ -126,22 +127,31 @@ impl InRegion {
     #[cold]
     #[inline(never)]
     pub(crate) fn acquire_slowly(&self, wait_mode: WaitMode) -> Result<(Acquired, u64), RawError> {
+        let (acquired, me) = self.acquire_as_member(wait_mode)?;
+        me.acquired();
+        Ok((acquired, me.identity()))
+    }
+
+    /// As [`Self::acquire_slowly`], for a caller that counts the lock.
+    #[inline]
+    pub(super) fn acquire_as_member(
+        &self,
+        wait_mode: WaitMode,
+    ) -> Result<(Acquired, Member), RawError> {
         let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
         // A thread's first lock call, and one in another region than its first, come here although the lock may be free.
         // Acquire: as in `acquire_free`.
         let at_once =
             self.word
                 .compare_exchange(0, me.identity(), Ordering::Acquire, Ordering::Relaxed);
-        let acquired = if at_once.is_ok() {
-            Acquired::Clean
-        } else {
-            if !wait_mode.is_try() {
-                slow_paths::acquisition();
-            }
-            self.take(me, wait_mode)?
-        };
-        me.acquired();
-        Ok((acquired, me.identity()))
+        if at_once.is_ok() {
+            return Ok((Acquired::Clean, me));
+        }
+        if !wait_mode.is_try() {
+            slow_paths::acquisition();
+        }
+        let acquired = self.take(me, wait_mode)?;
+        Ok((acquired, me))
     }
 
     /// Releases the lock of a guard that was made for `owner`. All but the usual case is outlined.
@@ -182,7 +192,7 @@ impl InRegion {
     /// Frees the word of a lock that this task holds, and wakes a sleeper if there may be one.
     #[cold]
     #[inline(never)]
-    fn free(&self, owner: u64) {
+    pub(super) fn free(&self, owner: u64) {
         let word = &raw const self.word;
         // Release: pairs with the Acquire of the next owner.
         let before = self.word.swap(0, Ordering::Release);
@@ -195,7 +205,7 @@ impl InRegion {
 
     /// Frees the word with these flags: the next owner reads them.
     #[cold]
-    fn free_with(&self, flags: u64, wakes: u32) {
+    pub(super) fn free_with(&self, flags: u64, wakes: u32) {
         let word = &raw const self.word;
         // Release: pairs with the Acquire of the next owner.
         if self.word.swap(flags, Ordering::Release) & WAITERS != 0 {

@@ -1,0 +1,68 @@
+//! A region lock without guards, for the C interface. It knows from its word whether its data is whole, and the calling
+//! task as its owner; so no call needs to be trusted. What is acquired here is counted as a lock that lends nothing.
+
+use super::lock::{INCONSISTENT, InRegion, NOT_RECOVERABLE, RawError, is_held, owner_of};
+use super::membership::{Me, Member};
+use crate::atomic::Ordering;
+use crate::mutex::{Acquired, WaitMode};
+
+impl InRegion {
+    pub(crate) fn acquire_plain(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+        let (acquired, me) = self.acquire_as_member(wait_mode)?;
+        me.acquired_plain();
+        Ok(acquired)
+    }
+
+    /// The calling task, if it is the owner.
+    pub(crate) fn held_by_me(&self) -> Option<Member> {
+        // Relaxed: no other task writes, or removes, the identity of the calling one.
+        let word = self.word().load(Ordering::Relaxed);
+        let me = Me::current_or_none().member_at(self.address())?;
+        (is_held(word) && owner_of(word) == me.identity()).then_some(me)
+    }
+
+    /// Whether the data is marked as inconsistent.
+    pub(crate) fn is_inconsistent(&self) -> bool {
+        // Relaxed: while the lock is held, its owner alone changes this bit.
+        self.word().load(Ordering::Relaxed) & INCONSISTENT != 0
+    }
+
+    /// Releases the lock, which is not recoverable from now on if its data is marked as inconsistent. Returns false if the
+    /// calling task is not the owner.
+    #[must_use]
+    pub(crate) fn release_plain(&self) -> bool {
+        let Some(me) = self.held_by_me() else {
+            return false;
+        };
+        if self.is_inconsistent() {
+            self.free_with(NOT_RECOVERABLE, u32::MAX);
+        } else {
+            self.free(me.identity());
+        }
+        me.released_plain();
+        true
+    }
+
+    /// Releases the lock with its data in an unknown state: the next owner is told of a death. Returns false if the
+    /// calling task is not the owner.
+    #[must_use]
+    pub(crate) fn release_plain_inconsistent(&self) -> bool {
+        let Some(me) = self.held_by_me() else {
+            return false;
+        };
+        self.free_with(INCONSISTENT, 1);
+        me.released_plain();
+        true
+    }
+
+    /// Declares the data whole again. Returns false if it is, or the calling task is not the owner.
+    #[must_use]
+    pub(crate) fn repair_plain(&self) -> bool {
+        let is_mine = self.held_by_me();
+        let Some(me) = is_mine.filter(|_| self.is_inconsistent()) else {
+            return false;
+        };
+        self.mark_consistent(me.identity());
+        true
+    }
+}
