@@ -72,6 +72,10 @@
 //! hostile task has filled with rubbish names a task that is gone, or a living one: the lock is reported as its dead
 //! owner's, or stays locked.
 //!
+//! *An exclusive reference* to a mutex lends its data, and the mutex drops it, only if the word names no owner. Whether an
+//! owner has died cannot be asked everywhere: a mutex can be moved into another region, or out of all, with the word of a
+//! dead owner, and identities of two regions may be equal.
+//!
 //! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked.
 //!
 //! *Cost, free:* two compare-and-swaps, three comparisons, two additions in the thread's own memory, all inlined, in the

@@ -52,7 +52,9 @@ impl From<Unfinished> for RawError {
 /// For data in a region. The death of an owner is reported to the next one, as with
 /// [`Robust`](crate::mutex::Robust), but the lock is on no list: it need not be pinned, a task can hold any number, and a
 /// free pair costs little more than that of a lock that is not robust. Its word names its owner as a task of the region,
-/// so the lock must lie in one; a thread becomes a task of the region by its first lock call.
+/// so the lock must lie in one; a thread becomes a task of the region by its first lock call. A mutex that is moved after its
+/// owner has died, or has forgotten the guard, can be [`reset`](crate::mutex::Mutex::reset) in its new place, and used for
+/// nothing else.
 ///
 /// | method | |
 /// | --- | --- |
@@ -237,15 +239,14 @@ impl InRegion {
         }
     }
 
-    /// Whether the data is not whole. An exclusive reference proves that no living task uses it.
+    /// Whether the data may not be whole. An exclusive reference proves that no living task uses it.
+    ///
+    /// A word that names an owner is that of a task that has died, or has forgotten a guard. Which of the two is not asked:
+    /// only a task of the owner's region can tell, and a mutex that was moved does not know which region that is.
     pub(crate) fn is_unclean(&mut self) -> bool {
         // Relaxed: the exclusive reference proves that no other task has access.
         let word = self.word.load(Ordering::Relaxed);
-        if word & (INCONSISTENT | NOT_RECOVERABLE) != 0 {
-            return true;
-        }
-        // Held: by an owner that has died, or by a guard that was forgotten.
-        is_held(word) && Member::at(self.address()).is_ok_and(|me| me.is_gone(owner_of(word)))
+        word & (INCONSISTENT | NOT_RECOVERABLE) != 0 || is_held(word)
     }
 
     /// Makes a lock with data that is not whole usable again. The data has been replaced.
