@@ -3,7 +3,6 @@
 #![cfg(not(loom))]
 
 use core::mem::forget;
-use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::condvar::{Condvar, Waited};
@@ -11,9 +10,9 @@ use latchwork::mutex::in_region::{LockError, NotATask};
 use latchwork::mutex::{InRegion, LockFailure, Mutex, RegionGuard};
 use latchwork::region::{self, DetachError, Region, RegionOptions};
 use latchwork::sharing::Shared;
+use latchwork_sync::task::Me;
 use latchwork_testkit::{Child, Exit, Mapped, Trial, in_dying_thread};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc;
 use std::thread;
 
 type Lock = Mutex<u64, InRegion>;
@@ -322,6 +321,26 @@ fn a_task_does_not_leave_with_a_lock() {
     drop(lock.lock().unwrap());
 }
 
+/// Guards can be forgotten and their locks made anew, so that a task holds more locks than a region has room for.
+#[test]
+fn the_count_of_held_locks_does_not_overflow() {
+    let region = region();
+    let lock = lock_in(&region);
+    drop(lock.lock().unwrap());
+    Me::current_or_none().set_first_held(u32::MAX.into());
+    let guard = lock.lock().unwrap();
+    assert!(matches!(
+        region.clone().detach(),
+        Err(DetachError::Holding {
+            locks: 0x1_0000_0000,
+            ..
+        })
+    ));
+    drop(guard);
+    Me::current_or_none().set_first_held(0);
+    region.detach().unwrap();
+}
+
 /// The tasks of both regions have equal identities.
 #[test]
 fn locks_of_several_regions_do_not_meet() {
@@ -378,77 +397,6 @@ fn a_task_can_hold_any_number() {
         *expect_owner_died(lock) += 1;
     }
     assert!(all.iter().all(|lock| *lock.lock().unwrap() == 1));
-}
-
-#[test]
-fn an_exclusive_reference_needs_no_lock() {
-    let _trial = Trial::begin("an_exclusive_reference_needs_no_lock");
-    let region = region();
-    let boxed = region::Box::new_in(Mutex::in_region(1_u64), &region);
-    let mut boxed = boxed.unwrap();
-    assert_eq!(boxed.get_mut(), Some(&mut 1));
-    leave_dead_owner(&boxed);
-    assert_eq!(boxed.get_mut(), None);
-    Pin::new(&mut *boxed).reset(4);
-    assert_eq!(boxed.get_mut(), Some(&mut 4));
-    leave_dead_owner(&boxed);
-    drop(boxed.lock().unwrap_err());
-    assert_eq!(boxed.get_mut(), None);
-    Pin::new(&mut *boxed).reset(5);
-    assert_eq!(*boxed.lock().unwrap(), 5);
-    forget(boxed.lock().unwrap());
-    assert_eq!(boxed.get_mut(), None);
-    Pin::new(&mut *boxed).reset(6);
-    assert_eq!(*boxed.lock().unwrap(), 6);
-}
-
-/// Only the owner's own region, asked by one of its tasks, knows whether an owner is dead.
-#[test]
-fn torn_data_is_not_lent_where_nobody_knows_of_the_death() {
-    let _trial = Trial::begin("torn_data_is_not_lent_where_nobody_knows_of_the_death");
-    let with_two_slots = || {
-        RegionOptions::new()
-            .max_tasks(2)
-            .create_anonymous()
-            .unwrap()
-    };
-    let [region, other] = [with_two_slots(), with_two_slots()];
-    let torn = |region| {
-        let boxed = region::Box::new_in(Mutex::in_region(1_u64), region).unwrap();
-        leave_dead_owner(&boxed);
-        boxed
-    };
-    // Outside all regions.
-    let mut moved = torn(&region).into_inner();
-    assert_eq!(moved.get_mut(), None);
-    Pin::new(&mut moved).reset(2);
-    assert_eq!(moved.get_mut(), Some(&mut 2));
-
-    let mut moved = region::Box::new_in(torn(&region).into_inner(), &other).unwrap();
-    let mut boxed = torn(&region);
-    region.sweep().unwrap();
-    thread::scope(|scope| {
-        let (joined, wait_joined) = mpsc::channel();
-        let (end, wait_end) = mpsc::channel::<()>();
-        let regions = [&region, &other];
-        scope.spawn(move || {
-            for region in regions {
-                region.join("successor").unwrap();
-            }
-            joined.send(()).unwrap();
-            let _ = wait_end.recv();
-        });
-        wait_joined.recv().unwrap();
-        // In a region where a living task has the identity of the dead one.
-        assert_eq!(moved.get_mut(), None);
-        // In a thread for which the region has no slot.
-        let cannot_join = scope.spawn(|| {
-            assert!(matches!(boxed.lock(), Err(LockError::Unavailable(_))));
-            assert_eq!(boxed.get_mut(), None);
-        });
-        cannot_join.join().unwrap();
-        drop(end);
-    });
 }
 
 #[test]

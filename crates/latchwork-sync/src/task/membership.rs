@@ -95,13 +95,13 @@ impl CurrentOrNone {
 
     /// The number of locks that the thread holds in the region of its first attachment.
     #[inline(always)]
-    pub fn first_held(self) -> u32 {
+    pub fn first_held(self) -> u64 {
         self.record.held[0].get()
     }
 
     /// Sets that number. The attachment exists.
     #[inline(always)]
-    pub fn set_first_held(self, held: u32) {
+    pub fn set_first_held(self, held: u64) {
         self.record.held[0].set(held);
     }
 
@@ -119,7 +119,7 @@ impl CurrentOrNone {
     }
 
     /// The number of locks that name the thread as their owner, in the region that begins at `base`.
-    pub fn locks_in_region(self, base: usize) -> u32 {
+    pub fn locks_in_region(self, base: usize) -> u64 {
         let mut attachments = self.attachments().zip(&self.record.held);
         let found = attachments.find(|(attachment, _)| attachment.base == base);
         found.map_or(0, |(_, held)| held.get())

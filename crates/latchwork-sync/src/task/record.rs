@@ -25,8 +25,9 @@ pub struct Record {
     pub(super) first_base: Cell<usize>,
     pub(super) first_bytes: Cell<usize>,
     pub(super) first_identity: Cell<u64>,
-    /// For each attachment, the number of locks that name the thread by its identity as their owner.
-    pub(super) held: [Cell<u32>; MAX_ATTACHMENTS],
+    /// For each attachment, the number of locks that name the thread by its identity as their owner. (64 bits: safe code
+    /// can forget 2³² guards in a minute.)
+    pub(super) held: [Cell<u64>; MAX_ATTACHMENTS],
     pub(super) own_head: UnsafeCell<OwnHead>,
     /// Address of the checker's data for this thread; 0: none.
     pub(super) checked: Cell<usize>,
