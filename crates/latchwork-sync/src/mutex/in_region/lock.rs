@@ -149,15 +149,15 @@ impl InRegion {
         }
         // Before the compare-and-swap: a store between two locked instructions that follow each other closely delays the
         // second one, 3 ns on a Xeon. No task ends in good order, or leaves a region, between these two lines.
-        me.set_first_held(me.first_held() - 1);
+        // (It wraps in the child of a fork by a signal handler: the record is wiped there.)
+        me.set_first_held(me.first_held().wrapping_sub(1));
         let release = unless_fault!(RegionUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         // Release: pairs with the Acquire of the next owner.
-        if self
+        if let Err(word) = self
             .word
             .compare_exchange(owner, 0, release, Ordering::Relaxed)
-            .is_err()
         {
-            self.free(owner);
+            self.free(owner, word);
         }
     }
 
@@ -165,9 +165,9 @@ impl InRegion {
     fn release_guarded_slowly(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
         if std::thread::panicking() {
-            self.free_with(INCONSISTENT, 1);
+            self.free_with(owner, INCONSISTENT, 1);
         } else {
-            self.free(owner);
+            self.free(owner, owner);
         }
         me.released();
     }
@@ -175,24 +175,35 @@ impl InRegion {
     /// Frees the word of a lock that this task holds, and wakes a sleeper if there may be one.
     #[cold]
     #[inline(never)]
-    fn free(&self, owner: u64) {
-        let word = &raw const self.word;
-        // Release: pairs with the Acquire of the next owner.
-        let before = self.word.swap(0, Ordering::Release);
-        debug_assert_eq!(owner_of(before), owner, "only the owner frees the word");
-        if before & WAITERS != 0 {
-            let count = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
-            futex::wake_high(word, count, ANY, Sharing::Shared);
-        }
+    fn free(&self, owner: u64, word: u64) {
+        let wakes = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
+        self.free_from(word, owner, 0, wakes);
     }
 
-    /// Frees the word with these flags: the next owner reads them.
+    /// Frees the word of a lock that this task holds, with these flags: the next owner reads them.
     #[cold]
-    fn free_with(&self, flags: u64, wakes: u32) {
-        let word = &raw const self.word;
-        // Release: pairs with the Acquire of the next owner.
-        if self.word.swap(flags, Ordering::Release) & WAITERS != 0 {
-            futex::wake_high(word, wakes, ANY, Sharing::Shared);
+    fn free_with(&self, owner: u64, flags: u64, wakes: u32) {
+        // Relaxed: only the compare-and-swap counts.
+        self.free_from(self.word.load(Ordering::Relaxed), owner, flags, wakes);
+    }
+
+    /// Frees the word, which was `word` a moment ago, unless it names another task than `owner`: the child of a fork by a
+    /// signal handler may have gone on with this unlock, and another task may have the lock by now.
+    fn free_from(&self, mut word: u64, owner: u64, flags: u64, wakes: u32) {
+        let address = &raw const self.word;
+        while owner_of(word) == owner {
+            // Release: pairs with the Acquire of the next owner.
+            let freed =
+                self.word
+                    .compare_exchange_weak(word, flags, Ordering::Release, Ordering::Relaxed);
+            match freed {
+                Ok(_) if word & WAITERS != 0 => {
+                    futex::wake_high(address, wakes, ANY, Sharing::Shared);
+                    return;
+                }
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
         }
     }
 
@@ -200,7 +211,7 @@ impl InRegion {
     #[cfg(not(loom))]
     pub(super) fn release_whole(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free(owner);
+        self.free(owner, owner);
         me.released();
     }
 
@@ -209,7 +220,7 @@ impl InRegion {
     #[cold]
     pub(crate) fn unlock_inconsistent(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free_with(INCONSISTENT, 1);
+        self.free_with(owner, INCONSISTENT, 1);
         me.released();
     }
 
@@ -217,7 +228,7 @@ impl InRegion {
     #[cold]
     pub(crate) fn release_not_recoverable(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free_with(NOT_RECOVERABLE, u32::MAX);
+        self.free_with(owner, NOT_RECOVERABLE, u32::MAX);
         me.released();
     }
 
