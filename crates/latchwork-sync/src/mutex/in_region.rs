@@ -35,8 +35,9 @@
 //!    memory. A thread that ends with some leaves its slot to its process's keeper.)
 //! 5. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way, as with the robust mutex. A task
 //!    that has slept takes the lock with `WAITERS`.
-//! 6. A sleep ends within `NAP`, or it also watches the life-words of the region's other tasks, and ends when one of
-//!    them dies (`region/park.rs`). Such a watch begins before the waiter checks that the owner is not gone.
+//! 6. A sleep ends within `NAP` (in an interruptible wait, within `INTERRUPTIBLE_NAP`), or it also watches the life-words
+//!    of the region's other tasks, and ends when one of them dies (`region/park.rs`). Such a watch begins before the waiter
+//!    checks that the owner is not gone.
 //!
 //! *No lock is lost:* let an owner die. If a task waits, it checks by 6 whether the owner is gone, within `NAP` or when
 //! the death wakes it; a newcomer checks before it sleeps. Each of them that sees the owner gone tries to replace exactly
