@@ -62,8 +62,9 @@ impl From<Unfinished> for RawError {
 /// | the same names | through `Pin<&Mutex<T, InRegion>>`, for any `T`, such as a container of the region |
 ///
 /// Not recursive: locking again reports [`LockError::Deadlock`](super::LockError::Deadlock). A thread that ends with the
-/// lock leaves it to its process: the death is reported when that dies. In the child of a fork no lock is held;
-/// dropping an inherited guard there aborts. Zero is unlocked.
+/// lock leaves it to its process: the death is reported when that dies (of 960 such threads of a process at most; a lock of
+/// further ones stays locked). In the child of a fork no lock is held; dropping an inherited guard there aborts. Zero is
+/// unlocked.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, in_region::LockError};
