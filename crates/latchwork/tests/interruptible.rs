@@ -6,7 +6,8 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::mutex::{Mutex, Throughput, Unfinished, WaitWake};
+use latchwork::mutex::{Mutex, Throughput, Unfinished, WaitWake, in_region};
+use latchwork::region::RegionOptions;
 use latchwork::rwlock::{LockError, RobustRwLock, RwLock};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
@@ -158,4 +159,29 @@ fn a_handler_ends_an_interruptible_wait_for_a_robust_reader_writer_lock() {
     }));
     drop(held);
     assert!(lock.read_interruptible(None).is_ok());
+}
+
+#[test]
+fn a_handler_ends_an_interruptible_wait_for_a_region_lock() {
+    let _watchdog = Watchdog::start("interruptible region lock".into());
+    install_restarting_handler();
+    let region = Box::leak(Box::new(RegionOptions::new().create_anonymous().unwrap()));
+    let lock = region.object("lock", || Mutex::in_region(0_u32)).unwrap();
+    let held = lock.lock().unwrap();
+    // In the first sleep of the wait, and in a later one.
+    for quiet in [Duration::ZERO, Duration::from_millis(30)] {
+        let waiter = thread::spawn(move || {
+            let ended = lock.lock_interruptible(None);
+            matches!(ended, Err(in_region::LockError::Interrupted))
+        });
+        thread::sleep(quiet);
+        while !waiter.is_finished() {
+            // SAFETY: the thread is not joined yet.
+            unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) };
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(waiter.join().unwrap());
+    }
+    drop(held);
+    assert!(lock.lock_interruptible(None).is_ok());
 }

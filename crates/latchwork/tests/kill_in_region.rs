@@ -152,12 +152,12 @@ fn storm(name: &'static str, seats: usize, kills: u64) {
 
 #[test]
 fn every_survivor_makes_progress_after_each_kill() {
-    storm("every_survivor_makes_progress_after_each_kill", 4, 300);
+    storm("every_survivor_makes_progress_after_each_kill", 4, 150);
 }
 
 #[test]
 fn many_waiters_survive_each_others_deaths() {
-    storm("many_waiters_survive_each_others_deaths", 12, 150);
+    storm("many_waiters_survive_each_others_deaths", 12, 60);
 }
 
 /// The tasks that take over from a dead owner are killed as they repair.
@@ -174,7 +174,7 @@ fn recoverers_may_be_killed() {
         }
     };
     let mut storm = Storm::start(&trial, 5, work);
-    let kills = trial.times(200);
+    let kills = trial.times(100);
     while storm.kills() < kills {
         storm.kill_recoverers();
         storm.wait_for_progress(|seat| arena.progress[seat].load(SeqCst));

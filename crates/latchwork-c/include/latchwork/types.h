@@ -296,11 +296,11 @@ struct lw__task {
 	size_t first_bytes;
 	uint64_t first_identity;
 	/* The region mutexes that it holds there: acquired in Rust; acquired by this interface. */
-	uint32_t first_lending;
+	uint64_t first_lending;
 	uint32_t first_plain;
 };
 LW__ASSERT(offsetof(struct lw__task, end) == 32, "the thread's record is frozen");
-LW__ASSERT(offsetof(struct lw__task, first_plain) == 68, "the thread's record is frozen");
+LW__ASSERT(offsetof(struct lw__task, first_plain) == 72, "the thread's record is frozen");
 
 /* libc's robust list. */
 struct lw__head {

@@ -18,7 +18,7 @@
 //!
 //! | word | state | entered by |
 //! | --- | --- | --- |
-//! | 0 | free, the data is whole | unlock: CAS from the owner's identity, Release; or swap, and the unlock wakes one sleeper |
+//! | 0 | free, the data is whole | unlock: CAS from the owner's identity, Release; with `WAITERS` in it, the unlock wakes one sleeper |
 //! | identity (+ `WAITERS`) | held | lock: CAS, Acquire |
 //! | identity + `INCONSISTENT` (+ `WAITERS`) | held by a task that was told of a death | lock: CAS from a free word with this flag, or from the identity of a task that is gone |
 //! | `INCONSISTENT` | free, the data is not whole | unlock in a panic, or one that passes the death on |
@@ -29,15 +29,17 @@
 //!    a sweep has freed its slot) runs no instruction with it any more.
 //! 2. Only the task with the identity in the word frees a held word. Other tasks set `WAITERS` in it; once the owner is
 //!    *gone*, one of them replaces the identity by its own.
-//! 3. A task is gone when its life-word says so and a sweep has settled what it left, or when its generation has ended.
-//!    Neither is ever undone.
+//! 3. A task is gone when its life-word says so and a sweep has settled what it left (if the thread can sweep, and does not
+//!    do so already), or when its generation has ended. Neither is ever undone.
 //! 4. A task that has locks of a region never ends its identity in good order. (The thread counts them, in its own
 //!    memory. A thread that ends with some leaves its slot to its process's keeper; or to the kernel, which ends its
-//!    life, if C has acquired all of them. `task/membership.rs` says why.)
+//!    life, if C has acquired all of them (`task/membership.rs` says why). If the keeper takes no more, the slot names a
+//!    living task for ever, and its locks stay locked even when the process is dead: see `task/keeper.rs`.)
 //! 5. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way, as with the robust mutex. A task
 //!    that has slept takes the lock with `WAITERS`.
-//! 6. A sleep ends within `NAP`, or it also watches the life-words of the region's other tasks, and ends when one of
-//!    them dies (`region/park.rs`). Such a watch begins before the waiter checks that the owner is not gone.
+//! 6. A sleep ends within `NAP` (in an interruptible wait, within `INTERRUPTIBLE_NAP`), or it also watches the life-words
+//!    of the region's other tasks, and ends when one of them dies (`region/park.rs`). Such a watch begins before the waiter
+//!    checks that the owner is not gone.
 //!
 //! *No lock is lost:* let an owner die. If a task waits, it checks by 6 whether the owner is gone, within `NAP` or when
 //! the death wakes it; a newcomer checks before it sleeps. Each of them that sees the owner gone tries to replace exactly
@@ -49,13 +51,13 @@
 //! is no task yet, and no guard of its parent is its own; it gets a slot of its own with its first lock.
 //!
 //! *No wake-up is lost.* Between living tasks: as for the wait-wake mutex, with `WAITERS` in place of its 2. If an unlock
-//! is killed between its swap and its wake-up, or a woken task before it takes the lock, that wake-up is gone. But such a
+//! is killed between its CAS and its wake-up, or a woken task before it takes the lock, that wake-up is gone. But such a
 //! death, too, ends all sleeps that watch life-words, and all others end by themselves (6): each sleeper checks the word
 //! again, and sets `WAITERS` if a newcomer has taken the lock without it.
 //!
 //! *A kill between any two lines.* Before the CAS of a lock call: nothing has happened. After it: the word names a task
 //! that is dead. Between CAS and the return of a call that took over from a dead owner: the same, and the word has
-//! `INCONSISTENT`. Between two lines of a repair: the same. In an unlock: before its CAS or swap the task is a dead
+//! `INCONSISTENT`. Between two lines of a repair: the same. In an unlock: before its CAS the task is a dead
 //! owner, with whole data that is reported as torn; after it, see above. The count of held locks dies with its thread.
 //!
 //! *Orderings:* an unlock's Release pairs with the Acquire of the next CAS. A waiter's CAS that sets `WAITERS`, and the
@@ -64,14 +66,26 @@
 //!
 //! *After the releasing step* no instruction accesses the lock: only its address goes to the kernel.
 //!
-//! *Progress:* as for the wait-wake mutex: newcomers may barge in. A waiter polls [`HAND_OVER`] times before each sleep.
+//! *Progress:* as for the wait-wake mutex: newcomers may barge in. A waiter polls [`HAND_OVER`] times before each sleep. A
+//! call that finds a dead owner, also `try_lock` and one with a deadline, waits for the sweep: up to a second for a task that
+//! dies slowly, and as long as another task sweeps, even if that is stopped.
 //!
-//! *Hostile events:* a signal handler that locks what its thread holds gets `Deadlock`; other locks it may take and
-//! release, between any two lines. Stop and continue: the owner stays alive. exec and the end of a process are deaths; a
+//! *Signal handlers:* one that locks what its thread holds gets `Deadlock`; other locks it may take and release, between
+//! any two lines of a lock call or an unlock, if its thread is a task of their region. It must not make its thread a task,
+//! as a first lock call does, nor run while its thread joins or leaves that region: neither is reentrant. If it finds a dead
+//! owner, it sweeps the region, which allocates; and if it has interrupted a sweep, it gets the lock before the rest of what
+//! the dead task left is settled. In the child of a fork by a handler, an interrupted lock call may acquire the lock in the
+//! name of the parent, which gets `Deadlock` from then on; an interrupted unlock may free it, once.
+//!
+//! *Hostile events:* stop and continue: the owner stays alive. exec and the end of a process are deaths; a
 //! thread that ends by the bare system call `exit` dies alone. The limits of a region's life-words hold here, too (see
 //! there: more than 126 sleeping tasks are watched in turn; exec by a thread that is not the first). A word that a
 //! hostile task has filled with rubbish names a task that is gone, or a living one: the lock is reported as its dead
 //! owner's, or stays locked.
+//!
+//! *An exclusive reference* to a mutex lends its data, and the mutex drops it, only if the word names no owner. Whether an
+//! owner has died cannot be asked everywhere: a mutex can be moved into another region, or out of all, with the word of a
+//! dead owner, and identities of two regions may be equal.
 //!
 //! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked; for the free path of the C header also what it reads
 //! of the thread's record.

@@ -80,6 +80,11 @@ impl WaitMode {
         self.kind == TRY
     }
 
+    /// Whether a signal handler ends the wait.
+    pub(crate) const fn is_interruptible(self) -> bool {
+        self.kind & INTERRUPTIBLE != 0
+    }
+
     /// The deadline to sleep with.
     pub(crate) fn deadline(self) -> Option<Deadline> {
         (self.kind & TIMED != 0).then_some(Deadline::from_nanoseconds(self.end))
@@ -89,7 +94,7 @@ impl WaitMode {
     pub(crate) fn check(self, ended: Wait) -> Result<(), Unfinished> {
         match ended {
             Wait::TimedOut => Err(Unfinished::TimedOut),
-            Wait::Interrupted if self.kind & INTERRUPTIBLE != 0 => Err(Unfinished::Interrupted),
+            Wait::Interrupted if self.is_interruptible() => Err(Unfinished::Interrupted),
             _ => Ok(()),
         }
     }

@@ -50,15 +50,15 @@ pub struct AttachmentParts {
 /// [`membership`](super::membership).
 #[repr(C)]
 pub(super) struct Held {
-    /// Acquired by guards.
-    pub(super) lending: Cell<u32>,
+    /// Acquired by guards. (64 bits: safe code can forget 2³² guards in a minute.)
+    pub(super) lending: Cell<u64>,
     /// Acquired through the C interface, which counts them in the header's free path.
     pub(super) plain: Cell<u32>,
 }
 
 impl Held {
-    pub(super) fn count(&self) -> u32 {
-        self.lending.get() + self.plain.get()
+    pub(super) fn count(&self) -> u64 {
+        self.lending.get() + u64::from(self.plain.get())
     }
 
     pub(super) fn clear(&self) {

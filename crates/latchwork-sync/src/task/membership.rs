@@ -102,13 +102,13 @@ impl CurrentOrNone {
 
     /// The number of locks of guards that the thread holds in the region of its first attachment.
     #[inline(always)]
-    pub fn first_held(self) -> u32 {
+    pub fn first_held(self) -> u64 {
         self.record.held[0].lending.get()
     }
 
     /// Sets that number. The attachment exists.
     #[inline(always)]
-    pub fn set_first_held(self, held: u32) {
+    pub fn set_first_held(self, held: u64) {
         self.record.held[0].lending.set(held);
     }
 
@@ -134,7 +134,7 @@ impl CurrentOrNone {
     }
 
     /// The number of locks that name the thread as their owner, in the region that begins at `base`.
-    pub fn locks_in_region(self, base: usize) -> u32 {
+    pub fn locks_in_region(self, base: usize) -> u64 {
         self.held_in(base).map_or(0, Held::count)
     }
 

@@ -53,7 +53,7 @@ const _: () = assert!(
         && core::mem::offset_of!(Record, first_bytes) == 48
         && core::mem::offset_of!(Record, first_identity) == 56
         && core::mem::offset_of!(Record, held) == 64
-        && core::mem::offset_of!(Held, plain) == 4
+        && core::mem::offset_of!(Held, plain) == 8
 );
 
 each_thread! {

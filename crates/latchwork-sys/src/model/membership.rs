@@ -29,11 +29,11 @@ impl Me {
         Some(mortal::identity())
     }
 
-    pub fn first_held(self) -> u32 {
+    pub fn first_held(self) -> u64 {
         1
     }
 
-    pub fn set_first_held(self, _: u32) {}
+    pub fn set_first_held(self, _: u64) {}
 
     pub fn member_at(self, _: usize) -> Option<Member> {
         Some(Member)

@@ -71,7 +71,8 @@ pub(super) fn lock_of(lock: &InRegion) -> Lock {
 ///
 /// If it is dropped while its thread panics, the lock is released as inconsistent: the next owner gets
 /// [`LockError::OwnerDied`]. (This is so even if a destructor acquired the lock during the panic.) Forgetting it leaves
-/// the mutex locked until the process ends. In the child of a fork it belongs to the parent: dropping it there aborts.
+/// the mutex locked until the process ends, and the data is not dropped with the mutex. In the child of a fork it belongs
+/// to the parent: dropping it there aborts.
 #[must_use = "the lock is released immediately if the guard is not kept"]
 pub struct RegionGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T, InRegion>,

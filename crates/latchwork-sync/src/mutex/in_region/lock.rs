@@ -52,7 +52,9 @@ impl From<Unfinished> for RawError {
 /// For data in a region. The death of an owner is reported to the next one, as with
 /// [`Robust`](crate::mutex::Robust), but the lock is on no list: it need not be pinned, a task can hold any number, and a
 /// free pair costs little more than that of a lock that is not robust. Its word names its owner as a task of the region,
-/// so the lock must lie in one; a thread becomes a task of the region by its first lock call.
+/// so the lock must lie in one; a thread becomes a task of the region by its first lock call. A mutex that is moved after its
+/// owner has died, or has forgotten the guard, can be [`reset`](crate::mutex::Mutex::reset) in its new place, and used for
+/// nothing else.
 ///
 /// | method | |
 /// | --- | --- |
@@ -60,9 +62,9 @@ impl From<Unfinished> for RawError {
 /// | the same names | through `Pin<&Mutex<T, InRegion>>`, for any `T`, such as a container of the region |
 ///
 /// Not recursive: locking again reports [`LockError::Deadlock`](super::LockError::Deadlock). A thread that ends with the
-/// lock leaves it to its process: the death is reported when that dies. (If C code has acquired the lock, the end of the
-/// thread hands it on.) In the child of a fork no lock is held;
-/// dropping an inherited guard there aborts. Zero is unlocked.
+/// lock leaves it to its process: the death is reported when that dies (of 960 such threads of a process at most; a lock of
+/// further ones stays locked). If C code has acquired the lock, the end of the thread hands it on. In the child of a fork
+/// no lock is held; dropping an inherited guard there aborts. Zero is unlocked.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, in_region::LockError};
@@ -166,15 +168,15 @@ impl InRegion {
         }
         // Before the compare-and-swap: a store between two locked instructions that follow each other closely delays the
         // second one, 3 ns on a Xeon. No task ends in good order, or leaves a region, between these two lines.
-        me.set_first_held(me.first_held() - 1);
+        // (It wraps in the child of a fork by a signal handler: the record is wiped there.)
+        me.set_first_held(me.first_held().wrapping_sub(1));
         let release = unless_fault!(RegionUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         // Release: pairs with the Acquire of the next owner.
-        if self
+        if let Err(word) = self
             .word
             .compare_exchange(owner, 0, release, Ordering::Relaxed)
-            .is_err()
         {
-            self.free(owner);
+            self.free(owner, word);
         }
     }
 
@@ -182,9 +184,9 @@ impl InRegion {
     fn release_guarded_slowly(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
         if std::thread::panicking() {
-            self.free_with(INCONSISTENT, 1);
+            self.free_with(owner, INCONSISTENT, 1);
         } else {
-            self.free(owner);
+            self.free(owner, owner);
         }
         me.released();
     }
@@ -192,24 +194,35 @@ impl InRegion {
     /// Frees the word of a lock that this task holds, and wakes a sleeper if there may be one.
     #[cold]
     #[inline(never)]
-    pub(super) fn free(&self, owner: u64) {
-        let word = &raw const self.word;
-        // Release: pairs with the Acquire of the next owner.
-        let before = self.word.swap(0, Ordering::Release);
-        debug_assert_eq!(owner_of(before), owner, "only the owner frees the word");
-        if before & WAITERS != 0 {
-            let count = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
-            futex::wake_high(word, count, ANY, Sharing::Shared);
-        }
+    pub(super) fn free(&self, owner: u64, word: u64) {
+        let wakes = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
+        self.free_from(word, owner, 0, wakes);
     }
 
-    /// Frees the word with these flags: the next owner reads them.
+    /// Frees the word of a lock that this task holds, with these flags: the next owner reads them.
     #[cold]
-    pub(super) fn free_with(&self, flags: u64, wakes: u32) {
-        let word = &raw const self.word;
-        // Release: pairs with the Acquire of the next owner.
-        if self.word.swap(flags, Ordering::Release) & WAITERS != 0 {
-            futex::wake_high(word, wakes, ANY, Sharing::Shared);
+    pub(super) fn free_with(&self, owner: u64, flags: u64, wakes: u32) {
+        // Relaxed: only the compare-and-swap counts.
+        self.free_from(self.word.load(Ordering::Relaxed), owner, flags, wakes);
+    }
+
+    /// Frees the word, which was `word` a moment ago, unless it names another task than `owner`: the child of a fork by a
+    /// signal handler may have gone on with this unlock, and another task may have the lock by now.
+    fn free_from(&self, mut word: u64, owner: u64, flags: u64, wakes: u32) {
+        let address = &raw const self.word;
+        while owner_of(word) == owner {
+            // Release: pairs with the Acquire of the next owner.
+            let freed =
+                self.word
+                    .compare_exchange_weak(word, flags, Ordering::Release, Ordering::Relaxed);
+            match freed {
+                Ok(_) if word & WAITERS != 0 => {
+                    futex::wake_high(address, wakes, ANY, Sharing::Shared);
+                    return;
+                }
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
         }
     }
 
@@ -217,7 +230,7 @@ impl InRegion {
     #[cfg(not(loom))]
     pub(super) fn release_whole(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free(owner);
+        self.free(owner, owner);
         me.released();
     }
 
@@ -226,7 +239,7 @@ impl InRegion {
     #[cold]
     pub(crate) fn unlock_inconsistent(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free_with(INCONSISTENT, 1);
+        self.free_with(owner, INCONSISTENT, 1);
         me.released();
     }
 
@@ -234,7 +247,7 @@ impl InRegion {
     #[cold]
     pub(crate) fn release_not_recoverable(&self, owner: u64) {
         let me = self.owner_of_guard(owner);
-        self.free_with(NOT_RECOVERABLE, u32::MAX);
+        self.free_with(owner, NOT_RECOVERABLE, u32::MAX);
         me.released();
     }
 
@@ -256,15 +269,14 @@ impl InRegion {
         }
     }
 
-    /// Whether the data is not whole. An exclusive reference proves that no living task uses it.
+    /// Whether the data may not be whole. An exclusive reference proves that no living task uses it.
+    ///
+    /// A word that names an owner is that of a task that has died, or has forgotten a guard. Which of the two is not asked:
+    /// only a task of the owner's region can tell, and a mutex that was moved does not know which region that is.
     pub(crate) fn is_unclean(&mut self) -> bool {
         // Relaxed: the exclusive reference proves that no other task has access.
         let word = self.word.load(Ordering::Relaxed);
-        if word & (INCONSISTENT | NOT_RECOVERABLE) != 0 {
-            return true;
-        }
-        // Held: by an owner that has died, or by a guard that was forgotten.
-        is_held(word) && Member::at(self.address()).is_ok_and(|me| me.is_gone(owner_of(word)))
+        word & (INCONSISTENT | NOT_RECOVERABLE) != 0 || is_held(word)
     }
 
     /// Makes a lock with data that is not whole usable again. The data has been replaced.
@@ -302,12 +314,11 @@ impl InRegion {
         };
         me.set_first_held(me.first_held() - 1);
         // Release: pairs with the Acquire of the next owner.
-        if self
-            .word
-            .compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed)
-            .is_err()
+        if let Err(word) =
+            self.word
+                .compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed)
         {
-            self.free_or_give_up();
+            self.free_or_give_up(owner, word);
         }
     }
 
@@ -315,19 +326,19 @@ impl InRegion {
     #[inline(never)]
     fn unlock_raw_slowly(&self) {
         let me = self.caller();
-        self.free_or_give_up();
+        let word = self.word.load(Ordering::Relaxed);
+        self.free_or_give_up(me.identity(), word);
         me.released();
     }
 
     #[cold]
     #[inline(never)]
-    fn free_or_give_up(&self) {
-        // Relaxed: only the owner, which this task is, changes that bit.
-        let word = self.word.load(Ordering::Relaxed);
+    fn free_or_give_up(&self, owner: u64, word: u64) {
+        // Only the owner, which this task is, changes that bit.
         if word & INCONSISTENT == 0 {
-            self.free(owner_of(word));
+            self.free(owner, word);
         } else {
-            self.free_with(NOT_RECOVERABLE, u32::MAX);
+            self.free_with(owner, NOT_RECOVERABLE, u32::MAX);
         }
     }
 
@@ -339,7 +350,7 @@ impl InRegion {
     #[doc(hidden)]
     pub unsafe fn unlock_raw_inconsistent(&self) {
         let me = self.caller();
-        self.free_with(INCONSISTENT, 1);
+        self.free_with(me.identity(), INCONSISTENT, 1);
         me.released();
     }
 

@@ -109,14 +109,15 @@ impl<T: ?Sized> Mutex<T, InRegion> {
         self.get_ref()
     }
 
-    /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it.
+    /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it. `None` if an
+    /// owner has died or panicked, or has forgotten its guard.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         let is_whole = !self.raw.is_unclean();
         is_whole.then(|| &mut **self.data.get_mut())
     }
 
-    /// Makes a lock usable again whose owner died, or that is not recoverable, with new data; torn data is not dropped.
-    /// An exclusive reference proves that no task uses it.
+    /// Makes a lock usable again whose owner died, or has forgotten its guard, or that is not recoverable, with new data;
+    /// the old data is not dropped then. An exclusive reference proves that no task uses it.
     pub fn reset(self: Pin<&mut Self>, value: T)
     where
         T: Sized,

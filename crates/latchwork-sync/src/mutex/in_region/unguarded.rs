@@ -35,9 +35,9 @@ impl InRegion {
             return false;
         };
         if self.is_inconsistent() {
-            self.free_with(NOT_RECOVERABLE, u32::MAX);
+            self.free_with(me.identity(), NOT_RECOVERABLE, u32::MAX);
         } else {
-            self.free(me.identity());
+            self.free(me.identity(), me.identity());
         }
         me.released_plain();
         true
@@ -50,7 +50,7 @@ impl InRegion {
         let Some(me) = self.held_by_me() else {
             return false;
         };
-        self.free_with(INCONSISTENT, 1);
+        self.free_with(me.identity(), INCONSISTENT, 1);
         me.released_plain();
         true
     }

@@ -10,12 +10,20 @@ use crate::mutex::{Acquired, WaitMode};
 #[cfg(loom)]
 use crate::sys::futex;
 use crate::sys::futex::Wait;
+#[cfg(not(loom))]
+use core::time::Duration;
 
 /// The longest sleep that watches no life-words. A wait nearly always ends within it, and such a sleep is a cheap one: on
 /// one word, where the other is on a word for each task of the region. So this is also the longest time for which a
 /// waiter may miss that its owner died.
 #[cfg(not(loom))]
-const NAP: core::time::Duration = core::time::Duration::from_millis(4);
+const NAP: Duration = Duration::from_millis(4);
+
+/// The same for all but the first sleep of a wait that a signal handler ends. They are naps, too: the kernel restarts a
+/// sleep on several words after a handler with `SA_RESTART`. A handler that runs between two of them ends no sleep, so they
+/// are longer.
+#[cfg(not(loom))]
+const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
 
 impl InRegion {
     /// Takes the word for the calling task.
@@ -54,7 +62,7 @@ impl InRegion {
                 continue;
             }
             // By invariant 6 the watch begins before the check of the owner.
-            let mut watch = Watch::begin(self, has_napped);
+            let mut watch = Watch::begin(self, wait_mode, has_napped);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
             if me.is_gone(owner_of(word)) {
@@ -87,7 +95,7 @@ impl InRegion {
                 word |= WAITERS;
             }
             if unless_fault!(RegionWatchBeginsLate, false, true) {
-                watch = Watch::begin(self, has_napped);
+                watch = Watch::begin(self, wait_mode, has_napped);
             }
             let ended = watch.sleep(word, wait_mode);
             has_napped |= ended == Wait::TimedOut;
@@ -111,8 +119,8 @@ impl InRegion {
 /// A sleep that has not begun yet.
 #[cfg(not(loom))]
 enum Watch<'a> {
-    /// One that ends within [`NAP`].
-    Nap(&'a InRegion),
+    /// One that ends within this time.
+    Nap(&'a InRegion, Duration),
     /// One that watches the other tasks of the region.
     Tasks(crate::sleep::DeathWatch<'a>),
 }
@@ -121,7 +129,7 @@ enum Watch<'a> {
 mod sleeping {
     #![allow(unsafe_code)]
 
-    use super::{InRegion, NAP, Wait, WaitMode, Watch};
+    use super::{INTERRUPTIBLE_NAP, InRegion, NAP, Wait, WaitMode, Watch};
     use crate::atomic::{AtomicU32, Ordering};
     use crate::mutex::end_of_nap;
     use crate::sleep::DeathWatch;
@@ -144,11 +152,11 @@ mod sleeping {
 
     impl<'a> Watch<'a> {
         /// The first sleep of a wait is a nap.
-        pub(super) fn begin(lock: &'a InRegion, has_napped: bool) -> Self {
-            if has_napped {
-                Self::Tasks(DeathWatch::begin(high_half(lock), Sharing::Shared))
-            } else {
-                Self::Nap(lock)
+        pub(super) fn begin(lock: &'a InRegion, wait_mode: WaitMode, has_napped: bool) -> Self {
+            match (has_napped, wait_mode.is_interruptible()) {
+                (false, _) => Self::Nap(lock, NAP),
+                (true, true) => Self::Nap(lock, INTERRUPTIBLE_NAP),
+                (true, false) => Self::Tasks(DeathWatch::begin(high_half(lock), Sharing::Shared)),
             }
         }
 
@@ -159,11 +167,11 @@ mod sleeping {
             match (self, deadline) {
                 (Self::Tasks(watch), deadline) => watch.sleep(expected, deadline),
                 // Without a deadline the nap's length is enough: the clock need not be read.
-                (Self::Nap(lock), None) => {
-                    futex::wait_for(high_half(lock), expected, Sharing::Shared, NAP)
+                (Self::Nap(lock, nap), None) => {
+                    futex::wait_for(high_half(lock), expected, Sharing::Shared, nap)
                 }
-                (Self::Nap(lock), Some(_)) => {
-                    let end = end_of_nap(NAP, deadline);
+                (Self::Nap(lock, nap), Some(_)) => {
+                    let end = end_of_nap(nap, deadline);
                     futex::wait(high_half(lock), expected, Sharing::Shared, end)
                 }
             }
@@ -177,7 +185,7 @@ struct Watch<'a>(&'a InRegion, usize);
 
 #[cfg(loom)]
 impl<'a> Watch<'a> {
-    fn begin(lock: &'a InRegion, _: bool) -> Self {
+    fn begin(lock: &'a InRegion, _: WaitMode, _: bool) -> Self {
         Self(lock, futex::deaths())
     }
 
