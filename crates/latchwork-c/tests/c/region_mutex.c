@@ -383,6 +383,37 @@ static void holds_many(lw_region_t *region)
 
 /* ---- waits ---- */
 
+static void ignore(int number)
+{
+	(void)number;
+}
+
+static void *be_interrupted(void *argument)
+{
+	struct field *field = (struct field *)argument;
+	CHECK_IS(lw_mutex_lock_interruptible(&field->lock), EINTR);
+	field->state = 1;
+	return NULL;
+}
+
+static void interrupts(struct field *field)
+{
+	struct sigaction action;
+	pthread_t thread;
+	memset(&action, 0, sizeof action);
+	action.sa_handler = ignore;
+	CHECK_IS(sigaction(SIGUSR1, &action, NULL), 0);
+	CHECK_IS(lw_mutex_lock_interruptible(&field->lock), 0);
+	field->state = 0;
+	thread = start(be_interrupted, field);
+	while (field->state == 0) {
+		sleep_ms(1);
+		CHECK_IS(pthread_kill(thread, SIGUSR1), 0);
+	}
+	join(thread);
+	CHECK_IS(lw_mutex_unlock(&field->lock), 0);
+}
+
 static void conditions(struct field *field)
 {
 	struct timespec soon = in_ms(CLOCK_MONOTONIC, 5);
@@ -458,6 +489,7 @@ int main(void)
 	slots();
 	join(start(in_several, NULL));
 	holds_many(region);
+	interrupts(field);
 	conditions(field);
 	CHECK_IS(lw_region_detach(region), 0);
 	puts("regional");
