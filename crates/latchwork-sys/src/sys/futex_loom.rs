@@ -18,9 +18,17 @@ struct Waiter {
     mask: u32,
     id: usize,
     condvar: Arc<Condvar>,
-    /// Whether the sleep also ends by a time-out, which passes when a wake-up has gone to a dead task: see
-    /// [`end_naps`].
-    naps: bool,
+    also: Also,
+}
+
+/// What else ends a sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Also {
+    Nothing,
+    /// A time-out, which passes when a wake-up has gone to a dead task: see [`end_naps`].
+    Nap,
+    /// The death of any task: see [`note_death`].
+    Death,
 }
 
 #[derive(Default)]
@@ -75,7 +83,7 @@ pub fn end_naps(word: &AtomicU32) {
     let address = core::ptr::from_ref(word) as usize;
     let mut kernel = kernel();
     kernel.waiters.retain(|waiter| {
-        let ends = waiter.naps && waiter.address == address;
+        let ends = waiter.also == Also::Nap && waiter.address == address;
         if ends {
             waiter.condvar.notify_one();
         }
@@ -102,7 +110,8 @@ fn wait_or_nap(
         return (Wait::Again, true);
     }
     let address = core::ptr::from_ref(word) as usize;
-    sleep(kernel, address, u32::MAX, deadline, naps)
+    let also = if naps { Also::Nap } else { Also::Nothing };
+    sleep(kernel, address, u32::MAX, deadline, also)
 }
 
 /// Loom has no atomic for half of a word: the whole word stands for it.
@@ -122,7 +131,7 @@ pub fn wait_high(
         return (Wait::Interrupted, false);
     }
     let address = core::ptr::from_ref(word) as usize;
-    sleep(kernel, address, mask, deadline, false)
+    sleep(kernel, address, mask, deadline, Also::Nothing)
 }
 
 /// How many deaths have ended sleeps that watch for them.
@@ -147,7 +156,7 @@ pub fn watch_high(
         return Wait::Again;
     }
     let address = core::ptr::from_ref(word) as usize;
-    sleep(kernel, address, u32::MAX, deadline, true).0
+    sleep(kernel, address, u32::MAX, deadline, Also::Death).0
 }
 
 /// A task has died: the sleeps end that watch for that.
@@ -155,10 +164,11 @@ pub fn note_death() {
     let mut kernel = kernel();
     kernel.deaths += 1;
     kernel.waiters.retain(|waiter| {
-        if waiter.naps {
+        let ends = waiter.also == Also::Death;
+        if ends {
             waiter.condvar.notify_one();
         }
-        !waiter.naps
+        !ends
     });
 }
 
@@ -168,7 +178,7 @@ fn sleep(
     address: usize,
     mask: u32,
     deadline: Option<Deadline>,
-    naps: bool,
+    also: Also,
 ) -> (Wait, bool) {
     let id = kernel.next_id;
     kernel.next_id += 1;
@@ -178,7 +188,7 @@ fn sleep(
         mask,
         id,
         condvar: Arc::clone(&condvar),
-        naps,
+        also,
     });
     if deadline.is_some() {
         // The deadline passes here: a task that runs now finds this waiter asleep, and may wake it.
