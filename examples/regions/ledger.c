@@ -1,6 +1,6 @@
 /*
  * Four processes move money between the accounts of one ledger. Two of them are killed in the middle of a transfer: the
- * next process that locks the ledger is told so, and undoes the transfer by the note that the dead process had made of
+ * next process that locks the ledger gets EOWNERDEAD, and undoes the transfer by the note that the dead process had made of
  * it. Not a penny is lost.
  *
  * The ledger's lock is a region mutex: 8 bytes, no list, and about as fast as a mutex that notices no death.

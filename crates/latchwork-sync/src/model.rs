@@ -115,7 +115,7 @@ impl RegionLock {
         unsafe { self.0.release_guarded(mortal::identity()) };
     }
 
-    /// Releases the lock: the next owner is told of the death, too.
+    /// Releases the lock: the death is reported to the next owner, too.
     pub fn pass_on(&self) {
         self.0.unlock_inconsistent(mortal::identity());
     }

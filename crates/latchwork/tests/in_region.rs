@@ -321,7 +321,7 @@ fn a_task_does_not_leave_with_a_lock() {
     drop(lock.lock().unwrap());
 }
 
-/// Guards can be forgotten and their locks made anew, so that a task holds more locks than a region has room for.
+/// A program can forget guards and reinitialise their locks, so that a task holds more locks than a region has room for.
 #[test]
 fn the_count_of_held_locks_does_not_overflow() {
     let region = region();

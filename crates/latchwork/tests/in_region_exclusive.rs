@@ -1,4 +1,4 @@
-//! What an exclusive reference to the mutex of a region lock is told about its data.
+//! What the methods for an exclusive reference to a region lock return of its data.
 #![cfg(not(loom))]
 
 use core::mem::forget;

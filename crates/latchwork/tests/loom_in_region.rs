@@ -2,7 +2,7 @@
 //!
 //! In each model a victim dies before its n-th step, for every n, in every interleaving within the bound. Properties:
 //! every survivor gets in (a lost wake-up, or a lock that stays with its dead owner, ends as loom's deadlock); two
-//! tasks are never in the critical section at once; a task that finds the data torn was told of a death; a task of the
+//! tasks are never in the critical section at once; a death was reported to a task that finds the data torn; a task of the
 //! next generation in the dead task's slot is not taken for it. Every model has a negative twin.
 //!
 //! A sleep that watches the other tasks ends with each death that its waiter has not seen yet, as `region/park.rs`

@@ -39,7 +39,7 @@ static void wait_for(struct field *field, int state)
 		sleep_ms(1);
 }
 
-/* Takes the lock, says so, and waits until it is told to go on. */
+/* Locks the mutex, sets the state, and waits for the next state. */
 static pid_t fork_owner(struct field *field)
 {
 	pid_t child;

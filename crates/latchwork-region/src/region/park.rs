@@ -20,7 +20,8 @@
 //! The waits of a task that is to be deleted are cancelled, for the interface to C, whose tasks delete each other.
 //!
 //! A thread enables its *cancel word* while it is in a directive that may wait. Once that word is not 0, the wait ends
-//! as if it had timed out, unless the thread has disabled cancellation: the task has left the object's queue then, and has received whatever it was granted before.
+//! as if it had timed out (unless the thread has disabled cancellation): the task has left the object's queue then, and
+//! has received whatever it was granted before.
 //! The task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
 //! wake-up between the task's check of the word and its sleep has no effect. Deletions are rare; a wait that is not
 //! cancelled costs two reads of a thread-local variable.

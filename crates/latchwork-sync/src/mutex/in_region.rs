@@ -20,7 +20,7 @@
 //! | --- | --- | --- |
 //! | 0 | free, the data is whole | unlock: CAS from the owner's identity, Release; with `WAITERS` in it, the unlock wakes one sleeper |
 //! | identity (+ `WAITERS`) | held | lock: CAS, Acquire |
-//! | identity + `INCONSISTENT` (+ `WAITERS`) | held by a task that was told of a death | lock: CAS from a free word with this flag, or from the identity of a task that is gone |
+//! | identity + `INCONSISTENT` (+ `WAITERS`) | held by a task to which a death was reported | lock: CAS from a free word with this flag, or from the identity of a task that is gone |
 //! | `INCONSISTENT` | free, the data is not whole | unlock in a panic, or one that passes the death on |
 //! | `NOT_RECOVERABLE` | free for ever | unlock without a repair; it wakes all sleepers |
 //!

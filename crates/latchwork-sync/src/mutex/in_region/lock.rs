@@ -312,7 +312,8 @@ impl InRegion {
         let Some(owner) = me.first_identity_at(self.address()) else {
             return self.unlock_raw_slowly();
         };
-        me.set_first_held(me.first_held() - 1);
+        // Before the compare-and-swap, and wrapping: as in `release_guarded`.
+        me.set_first_held(me.first_held().wrapping_sub(1));
         // Release: pairs with the Acquire of the next owner.
         if let Err(word) =
             self.word
@@ -333,7 +334,7 @@ impl InRegion {
 
     #[cold]
     #[inline(never)]
-    fn free_or_give_up(&self, owner: u64, word: u64) {
+    pub(super) fn free_or_give_up(&self, owner: u64, word: u64) {
         // Only the owner, which this task is, changes that bit.
         if word & INCONSISTENT == 0 {
             self.free(owner, word);
@@ -349,9 +350,7 @@ impl InRegion {
     #[cold]
     #[doc(hidden)]
     pub unsafe fn unlock_raw_inconsistent(&self) {
-        let me = self.caller();
-        self.free_with(me.identity(), INCONSISTENT, 1);
-        me.released();
+        self.unlock_inconsistent(self.caller().identity());
     }
 
     /// Declares the data whole again.
@@ -360,8 +359,7 @@ impl InRegion {
     /// The calling task holds the lock.
     #[doc(hidden)]
     pub unsafe fn mark_raw_consistent(&self) {
-        // Relaxed: only the owner's unlock, which is a Release, publishes it.
-        self.word.fetch_and(!INCONSISTENT, Ordering::Relaxed);
+        self.mark_consistent(self.caller().identity());
     }
 
     /// The calling task, which holds the lock.
@@ -370,7 +368,7 @@ impl InRegion {
         self.owner_of_guard(owner_of(self.word.load(Ordering::Relaxed)))
     }
 
-    /// The owner's identity at this moment, and what of it changes when the lock passes on: 0 if it is free.
+    /// The owner at this moment, as the region's task table names it; 0 if the lock is free.
     #[doc(hidden)]
     #[must_use]
     pub fn owner(&self) -> u64 {

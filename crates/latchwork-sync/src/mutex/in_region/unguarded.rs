@@ -1,7 +1,7 @@
 //! A region lock without guards, for the C interface. It knows from its word whether its data is whole, and the calling
 //! task as its owner; so no call needs to be trusted. What is acquired here is counted as a lock that lends nothing.
 
-use super::lock::{INCONSISTENT, InRegion, NOT_RECOVERABLE, RawError, is_held, owner_of};
+use super::lock::{INCONSISTENT, InRegion, RawError, is_held, owner_of};
 use super::membership::{Me, Member};
 use crate::atomic::Ordering;
 use crate::mutex::{Acquired, WaitMode};
@@ -34,16 +34,12 @@ impl InRegion {
         let Some(me) = self.held_by_me() else {
             return false;
         };
-        if self.is_inconsistent() {
-            self.free_with(me.identity(), NOT_RECOVERABLE, u32::MAX);
-        } else {
-            self.free(me.identity(), me.identity());
-        }
+        self.free_or_give_up(me.identity(), self.word().load(Ordering::Relaxed));
         me.released_plain();
         true
     }
 
-    /// Releases the lock with its data in an unknown state: the next owner is told of a death. Returns false if the
+    /// Releases the lock with its data in an unknown state: a death is reported to the next owner. Returns false if the
     /// calling task is not the owner.
     #[must_use]
     pub(crate) fn release_plain_inconsistent(&self) -> bool {
