@@ -14,9 +14,9 @@ const OWNER_DIED: u32 = 0x4000_0000;
 const WAITERS: u32 = 0x8000_0000;
 /// Where the slots are, and in a slot the process and the tail.
 const SLOTS: usize = 4096;
-const SLOT_BYTES: usize = 1792;
+const SLOT_BYTES: usize = 1920;
 const PROCESS: usize = 44;
-const TAIL: usize = 640;
+const TAIL: usize = 704;
 
 fn region() -> Region {
     RegionOptions::new()

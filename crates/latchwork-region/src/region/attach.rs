@@ -13,9 +13,11 @@
 #![allow(unsafe_code)]
 
 use super::error::{WAITV, system};
-use super::header::{Identity, Layout};
+use super::header::{FLAG_ANY_PID_NAMESPACE, Identity, Layout};
+use super::heap::Owner;
 use super::registry::{self, RegistryLock};
-use super::task_table::Life;
+use super::sweep::Swept;
+use super::task_table::{Life, Slot};
 use super::{AttachError, CreateError, Inner, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
@@ -90,7 +92,8 @@ impl Candidate {
         let identity = Identity::parse(bytes);
         let layout = identity.check(status.bytes, memory::page_bytes())?;
         let own_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
-        if identity.pid_namespace != own_namespace {
+        let spans = identity.flags & FLAG_ANY_PID_NAMESPACE != 0;
+        if identity.pid_namespace != own_namespace && !spans {
             return Err(AttachError::OtherPidNamespace {
                 region: identity.pid_namespace,
                 here: own_namespace,
@@ -151,7 +154,7 @@ impl Candidate {
             inner.fill_used().map_err(system("fallocate"))?;
         }
         // Relaxed: it only grows, to at most the number of slots.
-        if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.slots().len() {
+        if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.max_tasks() {
             return Err(AttachError::Damaged("more tasks were in it than can be"));
         }
         if self.is_exclusive {
@@ -174,8 +177,10 @@ impl Inner {
     fn validate(&self) -> Result<(), AttachError> {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
-        let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
+        let locks = [&header.grow_lock, &header.names_lock];
+        let sweeper = Owner::from_raw(header.sweep_lock.owner());
         let held = locks.iter().any(|lock| lock.owner().is_some())
+            || sweeper.is_some_and(|owner| self.is_alive(owner))
             || self.slots().iter().any(|slot| {
                 slot.is_alive()
                     || slot.wait.standing.lock.owner().is_some()
@@ -197,7 +202,9 @@ impl Inner {
                 return damaged("a task's heap record leads out of the region");
             }
         }
-        self.sweep()?;
+        // Nobody else uses the region: the lock need not be held. (If its owner died with it, the next one takes it over.)
+        self.settle_deaths(&mut Swept::default());
+        self.slots().iter().for_each(Slot::make_free);
         if self.heap.check().is_err() || self.heap.check_settled().is_err() {
             return damaged("the heap is corrupt");
         }

@@ -46,6 +46,7 @@ pub struct RegionOptions {
     address: Option<usize>,
     unlink_at_last_detach: bool,
     trust_any_owner: bool,
+    any_pid_namespace: bool,
 }
 
 impl Default for RegionOptions {
@@ -59,6 +60,7 @@ impl Default for RegionOptions {
             address: None,
             unlink_at_last_detach: false,
             trust_any_owner: false,
+            any_pid_namespace: false,
         }
     }
 }
@@ -114,6 +116,18 @@ impl RegionOptions {
     /// whether they use it or not, and so does a runtime's server process. By default the name stays.
     pub fn unlink_at_last_detach(mut self, unlink: bool) -> Self {
         self.unlink_at_last_detach = unlink;
+        self
+    }
+
+    /// Creates a region for tasks of any PID namespace: containers that share its file can share it. By default, a region is
+    /// for the namespace in which it was created.
+    ///
+    /// Such a region has no locks that name a thread by its ID: [`Robust`](crate::mutex::Robust),
+    /// [`Inherit`](crate::mutex::Inherit), [`Throughput`](crate::mutex::Throughput) and what contains one of them cannot be
+    /// made in it. [`InRegion`](crate::mutex::InRegion) takes their place. A task of another namespace has no thread ID here:
+    /// its priority in the kernel cannot be changed, and its threads are not reported by ID.
+    pub fn any_pid_namespace(mut self, any: bool) -> Self {
+        self.any_pid_namespace = any;
         self
     }
 
@@ -246,6 +260,11 @@ impl RegionOptions {
         attach(own, None, self.trust_any_owner)
     }
 
+    fn flags(&self) -> u16 {
+        u16::from(self.unlink_at_last_detach) * header::FLAG_UNLINK_AT_LAST_DETACH
+            | u16::from(self.any_pid_namespace) * header::FLAG_ANY_PID_NAMESPACE
+    }
+
     fn create(
         &self,
         file: OwnedFd,
@@ -276,7 +295,7 @@ impl RegionOptions {
             magic: header::MAGIC,
             version: header::VERSION,
             max_tasks: self.max_tasks,
-            flags: u16::from(self.unlink_at_last_detach) * header::FLAG_UNLINK_AT_LAST_DETACH,
+            flags: self.flags(),
             fingerprint: header::FINGERPRINT,
             base: base.addr().get() as u64,
             max_bytes: self.max_bytes,
@@ -292,7 +311,6 @@ impl RegionOptions {
             let header = base.cast::<Header>().as_ptr();
             (&raw mut (*header).identity).write(identity);
             (&raw mut (*header).grow_lock).write(crate::mutex::Robust::new());
-            (&raw mut (*header).sweep_lock).write(crate::mutex::Robust::new());
             (&raw mut (*header).names_lock).write(crate::mutex::Robust::new());
             (*header).committed.store(committed, Ordering::Relaxed);
         }

@@ -102,9 +102,10 @@ pub enum AttachError {
         /// The region's base address.
         base: usize,
     },
-    /// The region belongs to another PID namespace, in which thread IDs mean other threads.
+    /// The region belongs to another PID namespace, in which thread IDs mean other threads, and was not made for tasks of
+    /// [any namespace](super::RegionOptions::any_pid_namespace).
     #[error(
-        "the region belongs to PID namespace {region}, this process runs in {here}: thread IDs, by which robust locks name their owner, would be confused"
+        "the region belongs to PID namespace {region}, this process runs in {here}: thread IDs, by which robust locks name their owner, would be confused (a region made with any_pid_namespace has no such locks)"
     )]
     OtherPidNamespace {
         /// The region's namespace.
@@ -112,6 +113,9 @@ pub enum AttachError {
         /// This process's.
         here: u64,
     },
+    /// The region is for tasks of any PID namespace, and `/proc` does not say to which this process belongs.
+    #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
+    UnknownPidNamespace,
     /// This process has the maximum of 4096 regions mapped.
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
@@ -152,6 +156,10 @@ impl From<NotATask> for AttachError {
             NotATask::TooManyAttachments => Self::TooManyAttachments,
             NotATask::ThreadEnding => Self::ThreadEnding,
             NotATask::Task(error) => Self::Task(error),
+            NotATask::OtherPidNamespace { region, here } => {
+                Self::OtherPidNamespace { region, here }
+            }
+            NotATask::UnknownPidNamespace => Self::UnknownPidNamespace,
             _ => Self::NotFound,
         }
     }

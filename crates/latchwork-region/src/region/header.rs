@@ -11,11 +11,11 @@ use super::names::{Entry, LISTS};
 use super::task_table::Slot;
 use super::{AttachError, shareable::fingerprint};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize};
-use crate::mutex::Robust;
+use crate::mutex::{InRegion, Robust};
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// To be incremented with every change of the meaning of a region's bytes that sizes do not show.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.
@@ -46,6 +46,12 @@ pub(super) struct Identity {
 /// The name is removed when the last process detaches.
 pub(super) const FLAG_UNLINK_AT_LAST_DETACH: u16 = 1;
 
+/// Tasks of any PID namespace may use the region.
+pub(super) const FLAG_ANY_PID_NAMESPACE: u16 = 2;
+
+/// The slots beyond those of the tasks that the region is for: for threads that find no other free, and sweep.
+const RESERVE: u16 = 8;
+
 /// The shared words of a region, apart from its tables and heap.
 #[repr(C)]
 pub(super) struct Header {
@@ -57,7 +63,7 @@ pub(super) struct Header {
     /// A sequence number that changes with each detected death, and when a file is opened that no process had open.
     pub(super) deaths: AtomicU32,
     pub(super) grow_lock: Robust,
-    pub(super) sweep_lock: Robust,
+    pub(super) sweep_lock: InRegion,
     pub(super) names_lock: Robust,
     /// Memory of objects that have ended, for new objects of their kinds. Under `names_lock`.
     pub(super) spares: [AtomicUsize; LISTS],
@@ -82,9 +88,10 @@ impl Layout {
     pub(super) fn new(max_bytes: u64, max_tasks: u16, max_names: u32) -> Option<Self> {
         let after = |start: usize, bytes: usize| (start + bytes).next_multiple_of(4096);
         let slots = after(0, size_of::<Header>());
-        let names = after(slots, max_tasks as usize * size_of::<Slot>());
+        let all_slots = max_tasks + RESERVE;
+        let names = after(slots, all_slots as usize * size_of::<Slot>());
         let heap_tables = after(names, max_names as usize * size_of::<Entry>());
-        let heap_layout = HeapLayout::for_max(max_bytes as usize, max_tasks)?;
+        let heap_layout = HeapLayout::for_max(max_bytes as usize, all_slots)?;
         let heap = (heap_tables + heap_layout.meta_bytes).next_multiple_of(SPAN_BYTES);
         Some(Self {
             slots,

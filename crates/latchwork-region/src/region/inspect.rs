@@ -33,13 +33,14 @@ pub use wait::TaskWait;
 
 use super::error::system;
 use super::header::{Header, Identity, Layout};
+use super::heap::Owner;
 use super::names::{Entry, READY};
 use super::task_table::{Life, Slot, life_of};
 use super::wait_record::BUSY;
 use super::{AttachError, header};
 use crate::atomic::Ordering;
 use crate::hook::TaskView;
-use crate::mutex::Robust;
+use crate::mutex::{InRegion, Robust};
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -299,15 +300,31 @@ impl Snapshot {
             heap,
             locks: [
                 LockReport::new("grow", &header.grow_lock),
-                LockReport::new("sweep", &header.sweep_lock),
+                self.lock("sweep", &header.sweep_lock)?,
                 LockReport::new("names", &header.names_lock),
             ],
             snapshot: Arc::clone(&self),
         })
     }
 
+    /// One of the region's own locks.
+    fn lock(&self, name: &'static str, lock: &InRegion) -> Result<LockReport, AttachError> {
+        let state = match Owner::from_raw(lock.owner()) {
+            None => LockState::Free,
+            Some(owner) => match self.task(owner.slot())? {
+                Some(task) if task.generation == owner.generation() && task.thread != 0 => {
+                    LockState::Held {
+                        thread: task.thread,
+                    }
+                }
+                _ => LockState::OwnerDied,
+            },
+        };
+        Ok(LockReport { name, state })
+    }
+
     fn tasks(&self, used: u32, threads_are_ours: bool) -> Result<Vec<TaskReport>, AttachError> {
-        let used = used.min(self.identity.max_tasks.into()) as u16;
+        let used = used.min(self.layout.heap_layout.slots) as u16;
         (0..used)
             .filter_map(|index| self.confirmed_task(index, threads_are_ours).transpose())
             .collect()
@@ -345,6 +362,9 @@ impl Snapshot {
 
     /// The task in a slot, from the table alone; `None` if the slot is free.
     fn task(&self, index: u16) -> Result<Option<TaskReport>, AttachError> {
+        if u32::from(index) >= self.layout.heap_layout.slots {
+            return Ok(None);
+        }
         let slot = self.read::<Slot>(self.layout.slots + usize::from(index) * size_of::<Slot>())?;
         let (thread, state) = match life_of(slot.life.word.load(Ordering::Relaxed)) {
             Life::Free => return Ok(None),

@@ -75,7 +75,7 @@ impl Inner {
         let used = self.header().slots_used.load(Ordering::Acquire);
         watch(&self.header().slots_used, used);
         // A malicious file may claim more slots than exist.
-        let used = (used as usize).min(self.slots().len());
+        let used = (used as usize).min(self.max_tasks());
         let room = futex::WAIT_MANY_MAX - words.len() - 1;
         let others =
             (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);

@@ -26,10 +26,11 @@ use super::heap::OnDeath;
 use super::task_table::{Life, Orphans, Slot, life_of};
 use super::{AttachError, Inner, Region};
 use crate::atomic::Ordering;
-use crate::mutex::RawError;
+use crate::mutex::in_region::RawError;
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::{proc_file, thread};
+use crate::task::Me;
 use crate::time::Deadline;
 use core::time::Duration;
 
@@ -55,9 +56,16 @@ impl Region {
     /// report the owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// # Errors
-    /// If the calling thread cannot own robust locks.
+    /// If the calling thread cannot be a task of the region: see [`AttachError`].
     pub fn sweep(&self) -> Result<Swept, AttachError> {
-        self.inner.sweep()
+        let mut swept = Swept::default();
+        let me = Me::get()?;
+        // A thread that joins sweeps, too.
+        if self.inner.attached_task(me).is_none() {
+            self.inner.attach_thread(me, &mut swept)?;
+        }
+        swept.dead.append(&mut self.inner.sweep()?.dead);
+        Ok(swept)
     }
 }
 
@@ -75,23 +83,28 @@ impl Inner {
         }
         let _undisturbed = Undisturbed::begin();
         let lock = &self.header().sweep_lock;
-        // SAFETY: the lock lies in the mapping, which `self` keeps.
-        match unsafe { lock.lock_raw(None) } {
+        match lock.lock_raw_with_naps() {
             // A dead sweeper's work is repeated below: the slots that it was sweeping are still marked.
-            Ok(_) => lock.mark_consistent(),
+            // SAFETY: this thread holds the lock.
+            Ok(_) => unsafe { lock.mark_raw_consistent() },
             Err(RawError::Deadlock) => return Ok(swept),
-            Err(RawError::Unavailable(error)) => return Err(AttachError::Task(error)),
+            Err(RawError::Unavailable(error)) => return Err(error.into()),
             // The library never makes this lock unusable; a malicious file may claim it.
             Err(_) => return Err(AttachError::Damaged("its sweep lock is unusable")),
         }
+        self.settle_deaths(&mut swept);
+        // SAFETY: this thread locked it above.
+        unsafe { lock.unlock_raw() };
+        Ok(swept)
+    }
+
+    /// Settles all deaths, as the only thread that does.
+    pub(super) fn settle_deaths(&self, swept: &mut Swept) {
         let (dead, lists_walked) = self.wait_for_dead_tasks();
         for index in dead {
             swept.dead.push(self.slots()[index].name());
             self.recover_slot(index as u16, lists_walked);
         }
-        // SAFETY: this thread locked it above.
-        unsafe { lock.unlock_raw() };
-        Ok(swept)
     }
 
     /// Counts the deaths, and waits until the dead tasks' robust lists are walked. Returns their slots, and whether the
@@ -111,10 +124,9 @@ impl Inner {
             self.header().died.fetch_add(1, Ordering::Relaxed);
             futex::wake(&slot.life.word, u32::MAX, Sharing::Shared);
             lists_walked &= slot.wait_until_list_walked(until);
-            let process = slot.process.load(Ordering::Relaxed);
             for (index, other) in slots.iter().enumerate() {
-                if other.process.load(Ordering::Relaxed) == process && other.is_alive() {
-                    lists_walked &= other.wait_if_being_killed(process, until);
+                if other.is_alive() && slot.is_of_process_of(other) {
+                    lists_walked &= self.wait_if_being_killed(other, until);
                 }
                 if other.life() == Life::Dead && !dead.contains(&index) {
                     dead.push(index);
@@ -128,7 +140,33 @@ impl Inner {
     fn outlast_killed_tasks(&self) {
         let until = Deadline::after(WAIT_LIMIT);
         for slot in self.living_slots() {
-            slot.wait_if_being_killed(slot.process.load(Ordering::Relaxed), until);
+            self.wait_if_being_killed(slot, until);
+        }
+    }
+
+    /// If a living task of another process is being killed, waits for its death; `false` if that takes too long. Nobody can
+    /// ask about a process of another PID namespace. There need be no wait for one, either: what a region that spans
+    /// namespaces contains is on no robust list, and a thread that is being killed runs no more of its program.
+    fn wait_if_being_killed(&self, slot: &Slot, until: Deadline) -> bool {
+        let process = slot.process.load(Ordering::Relaxed);
+        let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
+        if !is_here || process == thread::process_id() {
+            return true;
+        }
+        loop {
+            // Acquire: as for `life`.
+            let word = slot.life.word.load(Ordering::Acquire);
+            let Life::Alive(tid) = life_of(word) else {
+                return true;
+            };
+            if !proc_file::is_ending_in(process, tid) {
+                return true;
+            }
+            if until.has_passed() {
+                return false;
+            }
+            let poll = Deadline::after(POLL_INTERVAL).min(until);
+            futex::wait(&slot.life.word, word, Sharing::Shared, Some(poll));
         }
     }
 
@@ -147,18 +185,19 @@ impl Inner {
         slot.next_generation();
         // Relaxed: published with the life-word.
         slot.tail.word.store(0, Ordering::Relaxed);
-        // Release: pairs with `occupy`.
+        // Release: pairs with `life`.
         slot.life.word.store(0, Ordering::Release);
+        slot.end_claim();
     }
 
     /// Releases the heap of a living task that leaves: the blocks that it allocated stay, since others may use them,
     /// and belong to no task.
     pub(super) fn release_heap(&self, index: u16) {
         let lock = &self.header().sweep_lock;
-        // SAFETY: the lock lies in the mapping, which `self` keeps.
-        let locked = unsafe { lock.lock_raw(None) };
+        let locked = lock.lock_raw_with_naps();
         if locked.is_ok() {
-            lock.mark_consistent();
+            // SAFETY: this thread holds the lock.
+            unsafe { lock.mark_raw_consistent() };
         }
         // SAFETY: the calling thread is the slot's task, and does not use the heap meanwhile.
         unsafe { self.heap.recover(self.owner_of(index), OnDeath::Keep) };
@@ -174,34 +213,15 @@ impl Slot {
     fn wait_until_list_walked(&self, until: Deadline) -> bool {
         let tail = &self.tail.word;
         loop {
-            // Acquire: the kernel's changes to the list are complete.
-            let word = tail.load(Ordering::Acquire);
-            if !matches!(life_of(word), Life::Alive(_)) {
+            // Before the check: a later change of the word ends the wait.
+            let word = tail.load(Ordering::Relaxed);
+            if self.is_list_walked() {
                 return true;
             }
             if until.has_passed() {
                 return false;
             }
             futex::wait(tail, word, Sharing::Shared, Some(until));
-        }
-    }
-
-    /// If a living task of another process is being killed, waits for its death; `false` if that takes too long.
-    fn wait_if_being_killed(&self, process: u32, until: Deadline) -> bool {
-        loop {
-            // Acquire: as for `life`.
-            let word = self.life.word.load(Ordering::Acquire);
-            let Life::Alive(tid) = life_of(word) else {
-                return true;
-            };
-            if process == thread::process_id() || !proc_file::is_ending_in(process, tid) {
-                return true;
-            }
-            if until.has_passed() {
-                return false;
-            }
-            let poll = Deadline::after(POLL_INTERVAL).min(until);
-            futex::wait(&self.life.word, word, Sharing::Shared, Some(poll));
         }
     }
 }

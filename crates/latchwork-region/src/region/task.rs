@@ -1,8 +1,9 @@
 //! The calling thread as a task of a region: it becomes one at its first use, and leaves when it ends.
 //!
-//! To attach, the thread sweeps the region, occupies a free slot (which puts the slot's life-word and tail on its
-//! robust list), initialises the slot, and records the attachment. The slot's wait record and inbox are reused only
-//! after other tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its
+//! To attach, the thread claims a free slot and occupies it (which puts the slot's life-word and tail on its robust list),
+//! initialises the slot, records the attachment, and sweeps the region. If all slots are taken, it attaches in one of the
+//! reserve first, sweeps, and leaves that for a slot that has become free. The slot's wait record and inbox are reused
+//! only after other tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its
 //! heap, forgets the attachment, and vacates the slot. There are two exceptions:
 //!
 //! | a thread that ends with | its slot | so that |
@@ -11,8 +12,10 @@
 //! | semaphores, or locks of the C interface, which lend nothing | is left to the kernel: the end of the thread counts as the task's death | the waiters get them |
 #![allow(unsafe_code)]
 
+use super::header::FLAG_ANY_PID_NAMESPACE;
 use super::heap::{Owner, TaskRef};
-use super::task_table::{Life, Orphans, Slot};
+use super::sweep::Swept;
+use super::task_table::{Life, Orphans, Slot, Thread, Unused};
 use super::{AttachError, Inner, wait_record};
 use crate::atomic::{Ordering, fence};
 use crate::sys::cancellation::Undisturbed;
@@ -59,9 +62,43 @@ impl Inner {
     /// Whether the calling thread is this task. It is not in the child of a fork. It still is in a thread that is
     /// about to end, after it has forgotten its attachments.
     pub fn is_me(&self, owner: Owner) -> bool {
-        let life = self.slots()[usize::from(owner.slot())].life();
+        let slot = &self.slots()[usize::from(owner.slot())];
         // The life-word decides (a thread that is known here has an ID other than 0).
-        Me::get().is_ok_and(|me| life == Life::Alive(me.tid())) && self.is_alive(owner)
+        Me::get().is_ok_and(|me| slot.life() == Life::Alive(me.tid()) && self.is_here(slot, me))
+            && self.is_alive(owner)
+    }
+
+    /// Whether the task in a slot belongs to the PID namespace of the calling thread: then its thread ID and its process ID
+    /// mean here what they mean there.
+    pub(super) fn is_here(&self, slot: &Slot, me: Me) -> bool {
+        // In other regions all tasks do.
+        !self.spans_pid_namespaces() || slot.namespace() == me.namespace()
+    }
+
+    pub(super) fn spans_pid_namespaces(&self) -> bool {
+        self.identity.flags & FLAG_ANY_PID_NAMESPACE != 0
+    }
+
+    /// The calling thread as it claims slots.
+    fn claimant(&self, me: Me) -> Result<Thread, NotATask> {
+        let here = me.namespace();
+        let region = self.identity.pid_namespace;
+        let namespace = match here {
+            0 if self.spans_pid_namespaces() => return Err(NotATask::UnknownPidNamespace),
+            // It belongs to the region's: this was checked when the process attached the region.
+            0 => region as u32,
+            _ if self.spans_pid_namespaces() || u64::from(here) == region => here,
+            _ => {
+                return Err(NotATask::OtherPidNamespace {
+                    region,
+                    here: here.into(),
+                });
+            }
+        };
+        Ok(Thread {
+            namespace,
+            id: me.tid(),
+        })
     }
 
     /// Whether a task is still alive.
@@ -80,7 +117,7 @@ impl Inner {
         let me = Me::get()?;
         match self.attached_task(me) {
             Some(task) => Ok(task),
-            None => Ok(self.attach_thread(me)?),
+            None => Ok(self.attach_thread(me, &mut Swept::default())?),
         }
     }
 
@@ -124,22 +161,60 @@ impl Inner {
     }
 
     #[cold]
-    fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, NotATask> {
+    pub(super) fn attach_thread(
+        self: &Arc<Self>,
+        me: Me,
+        swept: &mut Swept,
+    ) -> Result<Task<'_>, NotATask> {
         let _undisturbed = Undisturbed::begin();
         if me.is_ending() {
             return Err(NotATask::ThreadEnding);
         }
+        let thread = self.claimant(me)?;
         detach_unused(me);
         if !me.can_attach() {
             return Err(NotATask::TooManyAttachments);
         }
-        // Sweep first: a successor of a dead task then finds a settled state, with messages in their places and free
-        // slots. If this thread cannot sweep, others will.
-        let _ = self.sweep();
-        let index = self.occupy_slot(me).ok_or(NotATask::TaskTableFull {
-            tasks: self.slots().len(),
-        })?;
+        let full = NotATask::TaskTableFull {
+            tasks: self.max_tasks(),
+        };
+        let (free, reserve) = self.slots().split_at(self.max_tasks());
+        if let Some(index) = self.claim_one(free, thread) {
+            return Ok(self.begin(me, index, swept));
+        }
+        let dead = || {
+            reserve
+                .iter()
+                .position(|slot| slot.claim_for(thread, Unused::Dead))
+        };
+        let index = self.claim_one(reserve, thread).or_else(dead).ok_or(full)?;
+        let visitor = self.begin(me, self.max_tasks() + index, swept);
+        // It may have found what dead tasks left only after it took a slot.
+        let index = self.claim_one(free, thread);
+        // SAFETY: this thread attached just now, and has not used the region.
+        unsafe {
+            let attachment = me
+                .attachments()
+                .find(|attachment| attachment.tag == visitor.owner.raw());
+            attachment
+                .inspect(|attachment| (attachment.detach)(attachment.context, attachment.slot));
+        }
+        Ok(self.begin(me, index.ok_or(full)?, swept))
+    }
+
+    /// The number of tasks that the region is for. Further slots are a reserve.
+    pub(super) fn max_tasks(&self) -> usize {
+        usize::from(self.identity.max_tasks)
+    }
+
+    /// Makes the calling thread the task in a slot that it has claimed.
+    fn begin(self: &Arc<Self>, me: Me, index: usize, swept: &mut Swept) -> Task<'_> {
         let slot = &self.slots()[index];
+        // A generation of 0 would mean no owner; a fresh slot gets its first generation here, before any task can have named it.
+        if slot.generation.load(Ordering::Relaxed) == 0 {
+            slot.generation.store(1, Ordering::Relaxed);
+        }
+        slot.occupy(me);
         slot.set_process(crate::sys::thread::process_id());
         let others = self.used_slots().iter();
         for other in others.filter(|other| !ptr::eq(*other, slot)) {
@@ -183,13 +258,18 @@ impl Inner {
         // Release: pairs with the Acquire fence of a task that has read this identity in a lock's word, and asks whether its
         // task is gone. No lock call of this task comes before this fence; so these need no Release.
         fence(Ordering::Release);
-        Ok(Task { slot, owner })
+        // A successor of a dead task then finds a settled state, with messages in their places and free slots. If this thread
+        // cannot sweep, others will.
+        if let Ok(mut found) = self.sweep() {
+            swept.dead.append(&mut found.dead);
+        }
+        Task { slot, owner }
     }
 
     /// Includes a slot in the slots that are checked for dead tasks, before it has a task, so that the death of a
     /// task that is killed in its first instructions is detected, too.
-    fn use_slot(&self, index: usize) {
-        let used = index as u32 + 1;
+    fn use_slot(&self, slot: &Slot) {
+        let used = (self.index_of(slot) + 1).min(self.max_tasks()) as u32;
         // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
         if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
             let used = &raw const self.header().slots_used;
@@ -197,30 +277,27 @@ impl Inner {
         }
     }
 
-    fn occupy_slot(&self, me: Me) -> Option<usize> {
-        let mut slots = self.slots().iter().enumerate();
-        let (index, slot) = slots.find(|(index, slot)| {
-            slot.life() == Life::Free && {
-                self.use_slot(*index);
-                slot.occupy(me)
-            }
-        })?;
-        // A generation of 0 would mean no owner; a fresh slot gets its first generation here, before any task can
-        // have named it.
-        if slot.generation.load(Ordering::Relaxed) == 0 {
-            slot.generation.store(1, Ordering::Relaxed);
-        }
-        Some(index)
+    /// Claims one of these slots; returns its index among them.
+    fn claim_one(&self, slots: &[Slot], thread: Thread) -> Option<usize> {
+        let claim = |which: Unused| {
+            slots.iter().position(|slot| {
+                (which == Unused::Abandoned || !slot.is_claimed()) && {
+                    self.use_slot(slot);
+                    slot.claim_for(thread, which)
+                }
+            })
+        };
+        claim(Unused::Free).or_else(|| claim(Unused::Abandoned))
     }
 
-    /// The number of slots that were ever used.
+    /// The number of slots that were ever used, without the reserve.
     pub fn slots_used(&self) -> u16 {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        used.min(self.slots().len()) as u16
+        used.min(self.max_tasks()) as u16
     }
 
-    /// The slots that were ever used.
+    /// The slots that were ever used, without the reserve.
     pub(super) fn used_slots(&self) -> &[Slot] {
         &self.slots()[..usize::from(self.slots_used())]
     }
@@ -230,12 +307,18 @@ impl Inner {
         self.used_slots().iter().filter(|slot| slot.is_alive())
     }
 
-    /// The thread of the living task in a slot.
+    /// The thread of the living task in a slot, by its ID in the PID namespace of the calling thread; `None` if it belongs to
+    /// another one.
     pub fn thread_in(&self, slot: u16) -> Option<u32> {
-        match self.slots().get(usize::from(slot))?.life() {
-            Life::Alive(tid) => Some(tid),
+        let slot = self.slots().get(usize::from(slot))?;
+        match slot.life() {
+            Life::Alive(tid) if self.is_here(slot, Me::get().ok()?) => Some(tid),
             _ => None,
         }
+    }
+
+    fn index_of(&self, slot: &Slot) -> usize {
+        (ptr::from_ref(slot).addr() - self.slots().as_ptr().addr()) / size_of::<Slot>()
     }
 
     /// The number of robust locks of this region that the calling thread holds.
@@ -250,12 +333,14 @@ pub(super) static REGIONS: Regions = Regions { join, is_gone };
 
 fn join(address: usize) -> Result<(), NotATask> {
     let inner = Inner::containing(address).ok_or(NotATask::NoRegion)?;
-    inner.attach_thread(Me::get()?).map(|_| ())
+    inner
+        .attach_thread(Me::get()?, &mut Swept::default())
+        .map(|_| ())
 }
 
 /// # Safety
 /// `context` is that of an attachment of the calling thread.
-unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
+unsafe fn is_gone(context: NonNull<()>, lock: usize, identity: u64) -> bool {
     // SAFETY: an attachment's context is its region, which it keeps mapped.
     let inner: &Inner = unsafe { context.cast().as_ref() };
     let owner = Owner::from_raw(identity);
@@ -264,7 +349,9 @@ unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
     }
     // The heap's intents are settled before the lock passes on: an intent is decided by reading a location that the lock
     // protects. (If no sweep is possible, no task could sweep; the heap aborts on misuse.)
-    let _ = inner.sweep();
+    if lock != ptr::from_ref(&inner.header().sweep_lock).addr() {
+        let _ = inner.sweep();
+    }
     true
 }
 
@@ -296,8 +383,7 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     // SAFETY: a slot of this region, which `inner` keeps mapped.
     let slot: &Slot = unsafe { slot.cast().as_ref() };
     let Ok(me) = Me::get() else { return };
-    let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
-    inner.release_heap(index as u16);
+    inner.release_heap(inner.index_of(slot) as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
     let base = inner.base().addr().get();
     let lends = me.lends_in_region(base) || me.lends_within(&inner.addresses());

@@ -5,22 +5,30 @@
 //! one sleeper on it. Only the life-word decides whether a task is alive: a thread ID and a start time can be reused
 //! and outlive an `exec`; the life-word cannot.
 //!
-//! | life-word | meaning | entered by |
-//! | --- | --- | --- |
-//! | 0 | the slot is free | detach; the last step of a sweep |
-//! | TID + `WAITERS` | the task is alive | attach: CAS 0→TID+`WAITERS` |
-//! | `OWNER_DIED` (+ `WAITERS`) | the task died, its slot is unswept | the kernel |
+//! A second word of this kind, the **tail**, comes after all locks on the thread's robust list. A third word, the
+//! **claim**, says which thread uses the slot: its PID namespace and its ID there. The kernel does not know that word.
+//!
+//! | claim | life-word | tail | meaning | entered by |
+//! | --- | --- | --- | --- | --- |
+//! | 0 | 0 | 0 | the slot is free | leaving; the last step of a sweep |
+//! | thread | 0 | any | the thread joins, or leaves: no task | joining: CAS 0→thread; leaving: see below |
+//! | thread | TID + `WAITERS` | TID | the task is alive | joining: one store, when both words are on the list |
+//! | thread | `OWNER_DIED` (+ `WAITERS`) | TID | the task runs no more; the kernel is walking its list | the kernel |
+//! | thread | `OWNER_DIED` (+ `WAITERS`) | `OWNER_DIED` | the kernel has finished walking its list; the slot is unswept | the kernel |
 //!
 //! `WAITERS` is always set, so the kernel always wakes a sleeper, which need not announce itself.
 //!
-//! A second word of this kind, the **tail**, comes after all locks on the thread's robust list.
+//! *Why a claim?* The kernel marks a word that the dying thread has on its list, or has announced, and that holds its ID.
+//! Tasks of two PID namespaces may have the same ID. If both announced one life-word, the death of the one would mark the
+//! life of the other. So a thread links the two words only after it has claimed the slot, while they hold no ID, and
+//! announces neither: then the life-word is set, and the task begins, in one store. It leaves in the reverse order. A word
+//! with a thread's ID is on no list but that thread's. (The keeper announces both words when a slot passes to it, and so
+//! does the giver, which has ended then: see [`Slot::claim_for`].)
 //!
-//! | life-word | tail | meaning |
-//! | --- | --- | --- |
-//! | TID | 0 or TID | the task is alive (0: it is just beginning, or leaving) |
-//! | `OWNER_DIED` | TID | the task runs no more; the kernel is walking its list |
-//! | `OWNER_DIED` | 0 or `OWNER_DIED` | the kernel has finished walking its list |
-//! | 0 | 0 | the slot is free |
+//! A thread that is killed while it joins or leaves leaves a claim without a life. Once the thread's ID does not exist any
+//! more, the kernel has finished with its list. A thread of the same PID namespace can see that, and takes the slot over
+//! when no other is free. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
+//! region.)
 //!
 //! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
 //! as other tasks run: it finds the remaining locks through those that it has not reached yet. So everything on the
@@ -39,7 +47,10 @@
 //!    library, and the kernel works from front to back. So a task that acquires a dead task's lock finds that task's
 //!    life-word already marked, and can sweep (which waits for the tail, and settles the heap's intents) before it
 //!    touches the protected data.
-//! 5. A sweep is idempotent at every step; it runs under the region's robust sweep lock.
+//! 5. A sweep is idempotent at every step; it runs under the region's sweep lock, which is a region lock. So a thread must
+//!    be a task to sweep. The last slots, the *reserve*, are for threads that find all others taken: they sweep, and then look
+//!    for a free slot again. Such a task does nothing else in the region: nobody watches it, and no sweep frees its slot; the
+//!    next such thread takes the slot of a dead one over.
 //! 6. A task that has locks or semaphores of the region, or messages in flight, does not leave in an orderly way: the
 //!    waiters for those learn about it only by the task's death. A thread that ends with them releases its heap. If
 //!    what it has may be lent to another thread (all but semaphores), both words pass to the process's keeper, and the
@@ -51,11 +62,12 @@ use super::heap::TaskHeap;
 use super::inbox::Inbox;
 use super::wait_record::WaitRecord;
 use super::word::text;
-use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicPair, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::{AtEnd, Node};
+use crate::sys::running::no_such_task;
 use crate::task::{Attachment, Me};
 use crate::text::whole_characters;
 
@@ -80,6 +92,10 @@ pub struct Slot {
     pub(super) generation: AtomicU32,
     pub(super) process: AtomicU32,
     pub(super) attached_at: AtomicU64,
+    /// The thread that uses the slot, or 0; and the number of changes of this pair.
+    claim: AtomicPair,
+    /// The thread that used it before.
+    last_claim: AtomicU64,
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
@@ -97,6 +113,42 @@ pub struct Slot {
     /// The locks that the task holds and waits for, if its locks are checked.
     pub(crate) check: TaskRecord,
 }
+
+/// Why nobody uses a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unused {
+    /// It is free.
+    Free,
+    /// The thread that claimed it was killed while it joined or left. Only a thread of the same PID namespace knows.
+    Abandoned,
+    /// Its task is dead. For slots of the reserve, which no sweep frees.
+    Dead,
+}
+
+/// A thread of any PID namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    /// The number of its PID namespace: unique as long as one of its threads exists.
+    pub(super) namespace: u32,
+    /// Its ID there.
+    pub(super) id: u32,
+}
+
+impl Thread {
+    fn raw(self) -> u64 {
+        u64::from(self.namespace) << 32 | u64::from(self.id)
+    }
+
+    fn from_raw(raw: u64) -> Self {
+        Self {
+            namespace: (raw >> 32) as u32,
+            id: raw as u32 & TID_MASK,
+        }
+    }
+}
+
+/// A flag of a claim: its thread is about to clear what a dead task left in the slot's words.
+const CLEARING: u64 = 1 << 31;
 
 /// The meaning of a life-word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +169,7 @@ pub(super) fn life_of(word: u32) -> Life {
 impl Slot {
     pub(super) fn life(&self) -> Life {
         // Acquire: pairs with the Release of `occupy` and `vacate`: a task that sees the new life sees the generation
-        // that belongs to it.
+        // and the claim that belong to it.
         life_of(self.life.word.load(Ordering::Acquire))
     }
 
@@ -132,41 +184,119 @@ impl Slot {
         unsafe { attachment.slot.cast().as_ref() }
     }
 
-    /// Claims a free slot for the calling thread.
+    /// Claims the slot for the calling thread, which is to [occupy](Self::occupy) it, if nobody uses it.
     ///
-    /// A kill after the CAS leaves the life-word announced or linked with our TID, and the kernel then marks it: the
-    /// slot is swept like that of a task that has done nothing yet. The same holds for the tail, which comes second:
-    /// before that, the task has nothing in the region.
-    pub(super) fn occupy(&self, me: Me) -> bool {
-        // SAFETY: the list is used in this call alone; a slot never moves, and its region stays mapped.
-        let head = unsafe { me.head() };
-        let before = head.announce(&self.life, 0);
-        // AcqRel: pairs with `vacate` of the previous owner and with `life`.
-        let life = me.tid() | WAITERS;
-        let word = &self.life.word;
-        if word
-            .compare_exchange(0, life, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
-            head.settle(before);
+    /// A thread whose ID is that of the slot's last user, in another PID namespace, gets another slot: if the slot of that
+    /// user passed to its process's keeper, and the process was killed, the kernel may still look for that ID here.
+    pub(super) fn claim_for(&self, thread: Thread, which: Unused) -> bool {
+        let claim = self.claim.load();
+        // Pairs with the Release of `change_claim`: the words of the slot are read as they are under this claim.
+        fence(Ordering::Acquire);
+        let user = Thread::from_raw(claim[0]);
+        let is_unlived = || self.life() == Life::Free || claim[0] & CLEARING != 0;
+        let is_unused = match which {
+            Unused::Free => claim[0] == 0,
+            // The life-word is read once more at the end: when no thread has the ID, the claim's thread begins no life any
+            // more. If a thread with the same ID has claimed the slot since, the pair has changed.
+            Unused::Abandoned => {
+                claim[0] != 0
+                    && user.namespace == thread.namespace
+                    && user.id != thread.id
+                    && is_unlived()
+                    && no_such_task(user.id)
+                    && is_unlived()
+            }
+            Unused::Dead => {
+                claim[0] & CLEARING == 0 && self.life() == Life::Dead && self.is_list_walked()
+            }
+        };
+        // Relaxed: whoever has used the slot since has changed the claim.
+        let last = Thread::from_raw(self.last_claim.load(Ordering::Relaxed));
+        let may_be_looked_for = last.id == thread.id && last.namespace != thread.namespace;
+        if !is_unused || may_be_looked_for {
             return false;
         }
+        if self.life() == Life::Free {
+            return self.change_claim(claim, thread.raw());
+        }
+        // As long as the life-word is that of the dead task, the claim says that its thread is not dead.
+        let clears = self.change_claim(claim, thread.raw() | CLEARING);
+        if clears {
+            self.clear_dead();
+            self.change_claim(self.claim.load(), thread.raw());
+        }
+        clears
+    }
+
+    /// Clears what a dead task of the reserve has left, for the thread that has claimed its slot.
+    fn clear_dead(&self) {
+        self.next_generation();
+        self.tail.word.store(0, Ordering::Relaxed);
+        // Release: pairs with `life`.
+        self.life.word.store(0, Ordering::Release);
+    }
+
+    /// Makes the slot free, as the only thread that uses the region.
+    pub(super) fn make_free(&self) {
+        if self.life() == Life::Dead {
+            self.clear_dead();
+        }
+        self.end_claim();
+    }
+
+    /// Whether the kernel has finished with the list of the dead task.
+    pub(super) fn is_list_walked(&self) -> bool {
+        // Acquire: the kernel's changes to the list are complete.
+        let tail = self.tail.word.load(Ordering::Acquire);
+        !matches!(life_of(tail), Life::Alive(_))
+    }
+
+    /// Ends the claim of a thread that uses the slot no more.
+    pub(super) fn end_claim(&self) {
+        let claim = self.claim.load();
+        self.last_claim.store(claim[0], Ordering::Relaxed);
+        // No other task changes a claim that is in use.
+        self.change_claim(claim, 0);
+    }
+
+    fn change_claim(&self, from: [u64; 2], to: u64) -> bool {
+        let changed = [to, from[1].wrapping_add(1)];
+        // Release: pairs with the Acquire in `claim_for`.
+        self.claim.compare_exchange(from, changed, Ordering::AcqRel)
+    }
+
+    /// Whether a thread has claimed the slot.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.claim.load()[0] != 0
+    }
+
+    /// The PID namespace of the slot's task. For a reader that has read its life-word.
+    pub(super) fn namespace(&self) -> u32 {
+        // Relaxed: the life-word's Acquire has ordered it.
+        Thread::from_raw(self.claim.load()[0]).namespace
+    }
+
+    /// Begins the life of the calling thread in the slot that it has claimed.
+    pub(super) fn occupy(&self, me: Me) {
         self.life.set_at_end(AtEnd::HandOn);
         self.tail.set_at_end(AtEnd::HandOn);
-        // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked in
-        // `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
-        unsafe { head.link(&self.life, 0, head.front(), me.end()) };
+        // SAFETY: the list is used in this call alone. The slot never moves, and the words are unlinked in `vacate`, before the
+        // region can be unmapped. They are neither locked nor announced: the kernel passes over a word that does not hold the
+        // thread's ID, and no other task links or changes them in a slot that this thread has claimed. The life-word goes to
+        // the front (invariant 4).
+        unsafe {
+            let head = me.head();
+            head.link(&self.life, 0, head.front(), me.end());
+            head.link_tail(&self.tail);
+        }
         me.spend();
-        head.settle(before);
-        let before = head.announce(&self.tail, 0);
-        // Relaxed: other tasks read it only after the kernel has marked the life-word.
+        me.spend();
+        let life = me.tid() | WAITERS;
+        // Relaxed: other tasks read it only after the kernel has marked the life-word. Before that, since the kernel must find
+        // both words.
         self.tail.word.store(life, Ordering::Relaxed);
-        // SAFETY: the word belongs to this task and is announced; a slot never moves, and the word is unlinked in
-        // `vacate`.
-        unsafe { head.link_tail(&self.tail) };
-        me.spend();
-        head.settle(before);
-        true
+        // Release: pairs with `life`.
+        self.life.word.store(life, Ordering::Release);
     }
 
     /// The calling thread, which ends, leaves the slot to its process.
@@ -183,22 +313,19 @@ impl Slot {
     pub(super) unsafe fn vacate(&self, me: Me) {
         self.check.end();
         self.next_generation();
-        // SAFETY: the list is used in this call alone; a slot never moves, and its region stays mapped.
-        let head = unsafe { me.head() };
-        let before = head.announce(&self.tail, 0);
-        // SAFETY: `occupy` has linked it, on this thread.
-        unsafe { head.unlink_tail(&self.tail) };
-        self.tail.word.store(0, Ordering::Relaxed);
-        head.settle(before);
-        me.refund();
-        let before = head.announce(&self.life, 0);
-        // SAFETY: `occupy` has linked it, on this thread.
-        unsafe { head.unlink(&self.life, me.end()) };
-        // Release: pairs with `life` and the next `occupy`.
+        // Release: pairs with `life` and the next `claim_for`. The kernel passes over both words from here on.
         self.life.word.store(0, Ordering::Release);
+        self.tail.word.store(0, Ordering::Relaxed);
         futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
-        head.settle(before);
+        // SAFETY: the list is used in this call alone; `occupy` has linked both, on this thread.
+        unsafe {
+            let head = me.head();
+            head.unlink_tail(&self.tail);
+            head.unlink(&self.life, me.end());
+        }
         me.refund();
+        me.refund();
+        self.end_claim();
     }
 
     /// Records the slot's process, before [`Self::note_shared_process`]. For the new task.
@@ -213,10 +340,18 @@ impl Slot {
     pub(super) fn note_shared_process(&self, other: &Self) {
         // SeqCst: see `set_process`. Other tasks do not change this slot's process.
         let process = self.process.load(Ordering::Relaxed);
-        if other.process.load(Ordering::SeqCst) == process && other.is_alive() {
+        let is_same = other.process.load(Ordering::SeqCst) == process;
+        if is_same && other.is_alive() && other.namespace() == self.namespace() {
             self.shares_process.store(1, Ordering::Relaxed);
             other.shares_process.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the tasks of the two slots belong to one process.
+    pub(super) fn is_of_process_of(&self, other: &Self) -> bool {
+        // Relaxed, both: a task's process never changes.
+        self.process.load(Ordering::Relaxed) == other.process.load(Ordering::Relaxed)
+            && self.namespace() == other.namespace()
     }
 
     /// The number of messages that the task has in flight.

@@ -4,7 +4,7 @@
 use super::{Awake, Blocking, ErrorNumber, ForeignLock, robust_status};
 use crate::mutex::{Acquired, InRegion, RawError, in_region};
 use crate::task::NotATask;
-use libc::{EAGAIN, EINVAL, EMFILE, EPERM, c_int};
+use libc::{EAGAIN, EINVAL, EMFILE, EPERM, EXDEV, c_int};
 
 impl ErrorNumber for NotATask {
     fn error_number(self) -> c_int {
@@ -13,6 +13,7 @@ impl ErrorNumber for NotATask {
             Self::TaskTableFull { .. } => EAGAIN,
             Self::TooManyAttachments => EMFILE,
             Self::ThreadEnding => EPERM,
+            Self::OtherPidNamespace { .. } | Self::UnknownPidNamespace => EXDEV,
             Self::Task(error) => error.error_number(),
         }
     }

@@ -52,6 +52,17 @@ pub enum NotATask {
     /// The thread runs its last destructors.
     #[error("the calling thread is ending")]
     ThreadEnding,
+    /// The region is for tasks of one PID namespace, and the process belongs to another: it is the child of a fork.
+    #[error("the region belongs to PID namespace {region}, and this process to {here}")]
+    OtherPidNamespace {
+        /// The number of the region's namespace.
+        region: u64,
+        /// The number of this process's.
+        here: u64,
+    },
+    /// The region is for tasks of all PID namespaces, and `/proc` does not say to which this process belongs.
+    #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
+    UnknownPidNamespace,
     /// The thread cannot own robust locks, and so not the word that decides whether it is alive.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -61,12 +72,13 @@ pub enum NotATask {
 pub struct Regions {
     /// Makes the calling thread a task of the region that contains an address.
     pub join: fn(usize) -> Result<(), NotATask>,
-    /// Whether the task with an identity is gone, from the region with an attachment's `context`. If it died, what it
-    /// left in the region is settled when this returns true.
+    /// Whether the task with an identity, which owns the lock at an address, is gone from the region with an attachment's
+    /// `context`. If it died, what it left in the region is settled when this returns true (unless the lock is that of the
+    /// settling itself).
     ///
     /// # Safety
     /// The context is that of an attachment of the calling thread.
-    pub is_gone: unsafe fn(context: NonNull<()>, identity: u64) -> bool,
+    pub is_gone: unsafe fn(context: NonNull<()>, lock: usize, identity: u64) -> bool,
 }
 
 static REGIONS: AtomicPtr<Regions> = AtomicPtr::new(core::ptr::null_mut());
@@ -215,12 +227,12 @@ impl Member {
         }
     }
 
-    /// Whether the task with an identity is gone from this region. If it died, what it left is settled when this returns
-    /// true.
-    pub fn is_gone(self, identity: u64) -> bool {
+    /// Whether the task with an identity, which owns the lock at an address, is gone from this region. If it died, what it
+    /// left is settled when this returns true.
+    pub fn is_gone(self, lock: usize, identity: u64) -> bool {
         // SAFETY: the context is that of an attachment of the calling thread.
         regions().is_some_and(|regions| unsafe {
-            (regions.is_gone)(self.context, identity.rotate_left(32))
+            (regions.is_gone)(self.context, lock, identity.rotate_left(32))
         })
     }
 }

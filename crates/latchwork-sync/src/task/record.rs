@@ -37,6 +37,8 @@ pub struct Record {
     pub(super) attached: Cell<usize>,
     pub(super) attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     pub(super) ceilings: Ceilings,
+    /// The number of the process's PID namespace; 0: not asked yet, or unknown.
+    pub(super) namespace: Cell<u32>,
 }
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);

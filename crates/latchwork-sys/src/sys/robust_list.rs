@@ -277,8 +277,8 @@ impl Head {
     ///
     /// # Safety
     /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a node on it,
-    /// but not of a tail; `node` is locked by this thread, announced, on no list, and stays where it is until
-    /// it is unlinked or the thread has ended.
+    /// but not of a tail; `node` is locked by this thread and announced, or no other thread uses it and its word does not
+    /// hold this thread's ID yet; it is on no list, and stays where it is until it is unlinked or the thread has ended.
     #[inline(always)]
     pub unsafe fn link(&self, node: &Node, mark: usize, behind: usize, end: usize) -> bool {
         let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
@@ -302,7 +302,7 @@ impl Head {
     /// Unlinks a node that is no tail. Returns whether another node followed it before the `end`.
     ///
     /// # Safety
-    /// The head is the calling thread's and the node is on its list and announced.
+    /// The head is the calling thread's and the node is on its list, and announced or without the thread's ID in its word.
     #[inline(always)]
     pub unsafe fn unlink(&self, node: &Node, end: usize) -> bool {
         let next = node.next.load(Ordering::Relaxed);

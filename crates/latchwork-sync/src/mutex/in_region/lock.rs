@@ -301,6 +301,18 @@ impl InRegion {
         self.acquire_slowly(WaitMode::FOREVER).map(|(how, _)| how)
     }
 
+    /// As [`Self::lock_raw`], with sleeps that watch no other task: they end by themselves. For the lock under which deaths are
+    /// settled, for which a watching task would ask when it sees one.
+    #[doc(hidden)]
+    pub fn lock_raw_with_naps(&self) -> Result<Acquired, RawError> {
+        loop {
+            match self.acquire_slowly(WaitMode::interruptible(None)) {
+                Err(RawError::Interrupted) => {}
+                ended => return ended.map(|(how, _)| how),
+            }
+        }
+    }
+
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
     ///
     /// # Safety

@@ -65,7 +65,7 @@ impl InRegion {
             let mut watch = Watch::begin(self, wait_mode, has_napped);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
-            if me.is_gone(owner_of(word)) {
+            if me.is_gone(self.address(), owner_of(word)) {
                 match self.replace(word, me.identity() | WAITERS | INCONSISTENT) {
                     Ok(()) => {
                         return Ok(unless_fault!(
