@@ -42,7 +42,13 @@ impl Child {
     pub fn fork(body: impl FnOnce()) -> Self {
         // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the child; tests run one
         // after the other, so no other test's thread holds one of std's locks.
-        Self::start(|| unsafe { libc::fork() }, body)
+        Self::start(|| unsafe { libc::fork() }, own_id(), body)
+    }
+
+    /// As [`Self::fork`], in a PID namespace in which the parent is not: there it has the ID 0.
+    pub(crate) fn fork_outside(body: impl FnOnce()) -> Self {
+        // SAFETY: as for `fork`.
+        Self::start(|| unsafe { libc::fork() }, 0, body)
     }
 
     /// As [`Self::fork`], by the raw system call: libc does not notice it. Its cached thread ID and its robust list are
@@ -55,14 +61,14 @@ impl Child {
         // SAFETY: no CLONE_VM and no new stack: it returns twice, as fork does.
         Self::start(
             || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 },
+            own_id(),
             body,
         )
     }
 
-    fn start(fork: impl FnOnce() -> i32, body: impl FnOnce()) -> Self {
+    /// `parent` is the ID of this process, as the child sees it.
+    fn start(fork: impl FnOnce() -> i32, parent: i32, body: impl FnOnce()) -> Self {
         HOOK.call_once(report_panics_of_children);
-        // SAFETY: `getpid` has no preconditions.
-        let parent = unsafe { libc::getpid() };
         let pid = fork();
         if pid == 0 {
             become_child(parent);
@@ -203,6 +209,11 @@ pub(crate) fn is_in_futex(directory: &str) -> bool {
         .map(Some)
         .contains(&number)
         && state_in(directory) == Some('S')
+}
+
+fn own_id() -> i32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::getpid() }
 }
 
 fn become_child(parent: i32) {

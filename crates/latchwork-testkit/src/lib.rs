@@ -7,6 +7,7 @@
 //! | [`Storm`] | working children, killed at random moments and replaced |
 //! | [`step`] | one operation, killed at every instruction |
 //! | [`in_dying_thread`] | a thread that dies alone, with all that it holds |
+//! | [`Namespace`] | a PID namespace, and its end as a whole |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
 //! | [`compile`] | a program in C |
@@ -38,6 +39,7 @@ pub mod conformance;
 mod dying_thread;
 mod leftover;
 mod mapped;
+mod namespace;
 mod page;
 pub mod priority;
 mod program;
@@ -54,6 +56,7 @@ pub use dying_thread::in_dying_thread;
 pub use fastrand;
 pub use leftover::Leftover;
 pub use mapped::Mapped;
+pub use namespace::Namespace;
 pub use page::Page;
 pub use program::output_of;
 pub use seed::Seed;

@@ -30,6 +30,7 @@ macro_rules! zeroed {
 }
 zeroed!(
     AtomicBool,
+    AtomicI32,
     AtomicU8,
     AtomicU16,
     AtomicU32,

@@ -26,12 +26,15 @@ pub fn check_record(attachment: &Attachment) -> &TaskRecord {
     &Slot::of(attachment).check
 }
 
-/// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to.
+/// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to. Records
+/// name threads and processes: those of tasks of other PID namespaces are left out.
 pub fn check_records(attachment: &Attachment) -> impl Iterator<Item = &'static TaskRecord> + use<> {
     // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
     // attachment while it uses the iterator.
     let inner: &'static Inner = unsafe { attachment.context.cast().as_ref() };
-    inner.living_slots().map(|slot| &slot.check)
+    let is_here = |slot: &&Slot| Me::get().is_ok_and(|me| inner.is_here(slot, me));
+    let here = inner.living_slots().filter(is_here);
+    here.map(|slot| &slot.check)
 }
 
 /// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread
@@ -48,12 +51,15 @@ pub fn join_at(address: usize) {
     }
 }
 
-/// The effective recorded priority of a thread of any process, as a task of the regions that this process has mapped:
+/// The effective recorded priority of a thread of any process of this PID namespace, as a task of the regions that this process has mapped:
 /// the best one, 1 being the highest. `None` if the thread is a task of none of them.
 pub fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
         let mut slots = region.used_slots().iter();
-        let slot = slots.find(|slot| slot.life() == Life::Alive(thread))?;
+        let is_it = |slot: &&Slot| {
+            slot.life() == Life::Alive(thread) && Me::get().is_ok_and(|me| region.is_here(slot, me))
+        };
+        let slot = slots.find(is_it)?;
         Some(effective_priority_in(slot))
     });
     priorities.min()
@@ -84,7 +90,10 @@ pub fn has_only_own_task(address: usize) -> bool {
     };
     let process = thread::process_id();
     // Relaxed: a task's process never changes.
-    let is_own = |slot: &Slot| slot.process.load(Ordering::Relaxed) == process;
+    let is_own = |slot: &Slot| {
+        slot.process.load(Ordering::Relaxed) == process
+            && Me::get().is_ok_and(|me| region.is_here(slot, me))
+    };
     let mut alive = region.living_slots();
     region.path.is_none()
         && region.identity.creator == process
@@ -130,10 +139,8 @@ impl Inner {
         if task.slot.shares_process.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let process = task.slot.process.load(Ordering::Relaxed);
-        self.living_slots().any(|slot| {
-            !ptr::eq(slot, task.slot) && slot.process.load(Ordering::Relaxed) == process
-        })
+        self.living_slots()
+            .any(|slot| !ptr::eq(slot, task.slot) && slot.is_of_process_of(task.slot))
     }
 
     /// Waits until no task can still write to the inbox of a dead task. For the slot's next task.

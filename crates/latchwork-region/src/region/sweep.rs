@@ -150,7 +150,7 @@ impl Inner {
     fn wait_if_being_killed(&self, slot: &Slot, until: Deadline) -> bool {
         let process = slot.process.load(Ordering::Relaxed);
         let is_here = Me::get().is_ok_and(|me| self.is_here(slot, me));
-        if !is_here || process == thread::process_id() {
+        if !is_here || process == thread::process_id() || !proc_file::is_of_own_namespace() {
             return true;
         }
         loop {
