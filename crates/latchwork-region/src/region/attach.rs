@@ -15,7 +15,7 @@
 use super::error::{WAITV, system};
 use super::header::{Identity, Layout};
 use super::registry::{self, RegistryLock};
-use super::task_table::Life;
+use super::task_table::{Life, Slot};
 use super::{AttachError, CreateError, Inner, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
@@ -176,17 +176,16 @@ impl Inner {
         let header = self.header();
         let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
         let held = locks.iter().any(|lock| lock.owner().is_some())
-            || self.slots().iter().any(|slot| {
-                slot.is_alive()
-                    || slot.wait.standing.lock.owner().is_some()
-                    || slot.wait.lending.lock.owner().is_some()
-            });
+            || self.slots().iter().any(Slot::is_alive);
         if held {
             return damaged("a lock is held although no process has the region");
         }
         for slot in self.slots() {
             // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
+            // No task lives. An attacker could have named one that is still to come.
+            slot.wait.standing.lock.end_ownership();
+            slot.wait.lending.lock.end_ownership();
             slot.wait.clear_wait();
             slot.inbox.reset();
             if slot.life() == Life::Free {
