@@ -174,16 +174,15 @@ impl Inner {
     fn validate(&self) -> Result<(), AttachError> {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
-        let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
-        let held = locks.iter().any(|lock| lock.owner().is_some())
-            || self.slots().iter().any(Slot::is_alive);
-        if held {
+        if header.sweep_lock.owner().is_some() || self.slots().iter().any(Slot::is_alive) {
             return damaged("a lock is held although no process has the region");
         }
+        // No task lives. An attacker could have named one that is still to come as the owner of a lock.
+        header.grow_lock.end_ownership();
+        header.names_lock.end_ownership();
         for slot in self.slots() {
             // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
-            // No task lives. An attacker could have named one that is still to come.
             slot.wait.standing.lock.end_ownership();
             slot.wait.lending.lock.end_ownership();
             slot.wait.clear_wait();

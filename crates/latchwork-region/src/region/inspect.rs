@@ -21,11 +21,13 @@
 //! ```
 #![allow(unsafe_code)]
 
+mod lock;
 mod place;
 mod survey;
 mod wait;
 
 pub use super::heap::HeapUse;
+pub use lock::{LockReport, LockState};
 pub use place::RegionPlace;
 pub(super) use survey::named_files;
 pub use survey::{Survey, survey};
@@ -39,7 +41,6 @@ use super::wait_record::BUSY;
 use super::{AttachError, header};
 use crate::atomic::Ordering;
 use crate::hook::TaskView;
-use crate::mutex::Robust;
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -175,43 +176,6 @@ pub struct ObjectReport {
     pub fingerprint: u64,
 }
 
-/// One of the locks that protect a region's own tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockReport {
-    /// What it protects: `grow`, `sweep` or `names`.
-    pub name: &'static str,
-    /// Its owner, if any.
-    pub state: LockState,
-}
-
-/// The owner of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LockState {
-    /// No owner.
-    Free,
-    /// A thread holds it.
-    Held {
-        /// The thread's ID.
-        thread: u32,
-    },
-    /// A task died while holding it; the next owner repairs the protected data.
-    OwnerDied,
-}
-
-impl LockReport {
-    fn new(name: &'static str, lock: &Robust) -> Self {
-        // Relaxed: a copy in our own memory.
-        let state = match life_of(lock.node().word.load(Ordering::Relaxed)) {
-            Life::Free => LockState::Free,
-            Life::Alive(thread) => LockState::Held { thread },
-            Life::Dead => LockState::OwnerDied,
-        };
-        Self { name, state }
-    }
-}
-
 /// Inspects the file of a named region, wherever it lies. The report has no list of the processes that have it open.
 ///
 /// # Errors
@@ -298,9 +262,9 @@ impl Snapshot {
             objects: self.objects()?,
             heap,
             locks: [
-                LockReport::new("grow", &header.grow_lock),
+                self.region_lock("grow", |header| &header.grow_lock)?,
                 LockReport::new("sweep", &header.sweep_lock),
-                LockReport::new("names", &header.names_lock),
+                self.region_lock("names", |header| &header.names_lock)?,
             ],
             snapshot: Arc::clone(&self),
         })

@@ -103,7 +103,7 @@ pub(crate) use task_table::{Access, Caller, TaskTable};
 pub(crate) use wait::WaitLimit;
 pub(crate) use wait_queue::{Locked, Wake};
 
-#[cfg(not(loom))]
-use crate::region::AttachError;
 #[cfg(loom)]
 use crate::mutex::in_region::NotATask as AttachError;
+#[cfg(not(loom))]
+use crate::region::AttachError;

@@ -96,7 +96,9 @@ pub(super) fn take_lock(lock: &InRegion) -> Result<Acquired, AttachError> {
         RawError::Unavailable(error) => error.into(),
         // No task marks it so; a corrupted file may.
         #[cfg(not(loom))]
-        RawError::NotRecoverable => AttachError::Damaged("a lock of a semaphore is not recoverable"),
+        RawError::NotRecoverable => {
+            AttachError::Damaged("a lock of a semaphore is not recoverable")
+        }
         _ => crate::fatal(format_args!(
             "a semaphore was used by a signal handler that interrupted its use"
         )),
