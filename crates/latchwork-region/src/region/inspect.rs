@@ -35,6 +35,7 @@ pub use wait::TaskWait;
 
 use super::error::system;
 use super::header::{Header, Identity, Layout};
+use super::heap::Owner;
 use super::names::{Entry, READY};
 use super::task_table::{Life, Slot, life_of};
 use super::wait_record::BUSY;
@@ -246,6 +247,8 @@ impl Snapshot {
         let is_ours = identity.pid_namespace == own_namespace;
         let fill = |offset, buffer: &mut [u8]| self.fill(self.layout.heap_tables + offset, buffer);
         let heap = self.layout.heap_layout.usage(self.memory, fill)?;
+        let read = || self.read::<Header>(0);
+        let living_thread = |owner| self.living_thread(owner);
         Ok(Contents {
             base: identity.base,
             max_bytes: identity.max_bytes,
@@ -262,9 +265,9 @@ impl Snapshot {
             objects: self.objects()?,
             heap,
             locks: [
-                self.region_lock("grow", |header| &header.grow_lock)?,
+                LockReport::of_task("grow", |it| &it.grow_lock, read, living_thread)?,
                 LockReport::new("sweep", &header.sweep_lock),
-                self.region_lock("names", |header| &header.names_lock)?,
+                LockReport::of_task("names", |it| &it.names_lock, read, living_thread)?,
             ],
             snapshot: Arc::clone(&self),
         })
@@ -305,6 +308,18 @@ impl Snapshot {
             task = again;
         }
         Ok(task)
+    }
+
+    /// The thread of a task, if it is alive, from the table alone.
+    fn living_thread(&self, owner: Owner) -> Result<Option<u32>, AttachError> {
+        if owner.slot() >= self.identity.max_tasks {
+            return Ok(None);
+        }
+        let is_it = |task: &TaskReport| {
+            task.generation == owner.generation() && task.state != TaskState::Unswept
+        };
+        let task = self.task(owner.slot())?.filter(is_it);
+        Ok(task.map(|task| task.thread))
     }
 
     /// The task in a slot, from the table alone; `None` if the slot is free.

@@ -1,12 +1,12 @@
 //! The locks that protect a region's own tables.
 
-use super::{Snapshot, TaskReport, TaskState};
 use crate::atomic::Ordering;
 use crate::mutex::{InRegion, Robust};
 use crate::region::AttachError;
 use crate::region::header::Header;
 use crate::region::heap::Owner;
 use crate::region::task_table::{Life, life_of};
+use core::ops::Deref;
 
 /// One of the locks that protect a region's own tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +43,16 @@ impl LockReport {
         };
         Self { name, state }
     }
-}
 
-impl Snapshot {
-    /// The state of a lock of the header whose word names a task.
-    pub(super) fn region_lock(
-        &self,
+    /// The state of a lock of the header whose word names a task. `read` reads the header, and `living_thread` returns the
+    /// thread of a task, if that is alive.
+    pub(super) fn of_task<H: Deref<Target = Header>>(
         name: &'static str,
         lock: impl Fn(&Header) -> &InRegion,
-    ) -> Result<LockReport, AttachError> {
-        let mut header = self.read::<Header>(0)?;
+        read: impl Fn() -> Result<H, AttachError>,
+        living_thread: impl Fn(Owner) -> Result<Option<u32>, AttachError>,
+    ) -> Result<Self, AttachError> {
+        let mut header = read()?;
         // The owner may leave after the lock was read. A lock that changes hands as often as it is read is free at times.
         let mut state = LockState::Free;
         for _ in 0..4 {
@@ -62,23 +62,17 @@ impl Snapshot {
                 }
                 break;
             };
-            let is_slot = owner.slot() < self.identity.max_tasks;
-            let found = is_slot.then(|| self.task(owner.slot())).transpose()?;
-            let is_alive = |task: &TaskReport| {
-                task.generation == owner.generation() && task.state != TaskState::Unswept
-            };
-            if let Some(task) = found.flatten().filter(is_alive) {
-                let thread = task.thread;
+            if let Some(thread) = living_thread(owner)? {
                 state = LockState::Held { thread };
                 break;
             }
-            header = self.read::<Header>(0)?;
+            header = read()?;
             // The same owner, which no longer lived in between.
             if lock(&header).owner() == owner.raw() {
                 state = LockState::OwnerDied;
                 break;
             }
         }
-        Ok(LockReport { name, state })
+        Ok(Self { name, state })
     }
 }
