@@ -297,6 +297,45 @@ fn allocate_and_free_lose_nothing_at_any_instruction() {
     }
 }
 
+/// A victim is killed anywhere in an allocation for which the region grows; then another task makes it grow.
+#[test]
+fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
+    let trial = Trial::begin("a_region_grows_after_a_kill_at_any_instruction_of_its_growth");
+    let spans = |count: usize| Layout::from_size_align(count << 16, 16).unwrap();
+    step::each_instruction(
+        &trial,
+        "allocate, where the region grows",
+        // Each in a region of its own, which has not grown yet.
+        || {
+            let region = region();
+            region.join("test").unwrap();
+            region
+        },
+        |region, span| {
+            region.join("stepped").unwrap();
+            span.run(|| region.allocate(spans(40)).unwrap());
+            die();
+        },
+        |_| false,
+        |region, point| {
+            let before = region.heap_stats().committed_bytes;
+            let block = region.allocate(spans(100)).unwrap();
+            assert!(
+                region.heap_stats().committed_bytes > before,
+                "killed at {point:?}: the region did not have to grow"
+            );
+            // SAFETY: allocated above, freed once.
+            unsafe { region.deallocate(block).unwrap() };
+            region.sweep().unwrap();
+            region
+                .check_heap()
+                .unwrap_or_else(|error| panic!("killed at {point:?}: {error}"));
+            let stats = region.heap_stats();
+            assert_eq!(stats.allocated_bytes, 0, "killed at {point:?}: {stats:?}");
+        },
+    );
+}
+
 #[test]
 fn named_objects_are_made_and_removed_whole_at_any_instruction() {
     let trial = Trial::begin("named_objects_are_made_and_removed_whole_at_any_instruction");

@@ -1,8 +1,11 @@
-//! Named objects: what can be pinned, and what panics leave behind.
+//! Named objects: what can be pinned, what panics leave behind, and what an inspector sees of their lock.
+#![allow(unsafe_code)]
 
 use latchwork::mutex::{Mutex, Robust, WaitWake};
+use latchwork::region::inspect::{self, LockState};
 use latchwork::region::{ObjectError, Region, RegionOptions, Shareable, each_pinned};
 use latchwork::sharing::Shared;
+use latchwork_testkit::{Child, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A small one.
@@ -88,4 +91,48 @@ fn an_object_whose_drop_panics_is_removed() {
     assert!(removed.is_err());
     assert_eq!(region.heap_stats().allocated_bytes, before);
     region.object("object", || 5u32).unwrap();
+}
+
+/// The state of the directory's lock in the region of this label, as another process sees it.
+fn directory_lock(label: &str) -> LockState {
+    let survey = inspect::survey();
+    let report = survey.regions.iter().find(|report| report.name == label);
+    let contents = report.unwrap().contents.as_ref().unwrap();
+    let mut locks = contents.locks.iter();
+    locks.find(|lock| lock.name == "names").unwrap().state
+}
+
+#[test]
+fn the_owner_of_the_directory_is_seen_alive_and_dead() {
+    let _trial = Trial::begin("the_owner_of_the_directory_is_seen_alive_and_dead");
+    let label = format!("directory {}", std::process::id());
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .label(&label)
+        .create_anonymous()
+        .unwrap();
+    region.join("test").unwrap();
+    assert_eq!(directory_lock(&label), LockState::Free);
+    // SAFETY: a system call without memory.
+    let thread = unsafe { libc::gettid() } as u32;
+    let mut seen = LockState::Free;
+    let make = || {
+        seen = directory_lock(&label);
+        1u32
+    };
+    region.object("object", make).unwrap();
+    assert_eq!(seen, LockState::Held { thread });
+    assert_eq!(directory_lock(&label), LockState::Free);
+    let mut victim = Child::fork(|| {
+        let make = || -> u32 {
+            // SAFETY: ends the calling process, which is a child of the test.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            unreachable!("killed")
+        };
+        region.object("next", make).unwrap();
+    });
+    victim.wait();
+    assert_eq!(directory_lock(&label), LockState::OwnerDied);
+    region.object("next", || 2u32).unwrap();
+    assert_eq!(directory_lock(&label), LockState::Free);
 }

@@ -14,7 +14,6 @@
 
 use super::error::{WAITV, system};
 use super::header::{FLAG_ANY_PID_NAMESPACE, Identity, Layout};
-use super::heap::Owner;
 use super::registry::{self, RegistryLock};
 use super::sweep::Swept;
 use super::task_table::{Life, Slot};
@@ -177,21 +176,18 @@ impl Inner {
     fn validate(&self) -> Result<(), AttachError> {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
-        let locks = [&header.grow_lock, &header.names_lock];
-        let sweeper = Owner::from_raw(header.sweep_lock.owner());
-        let held = locks.iter().any(|lock| lock.owner().is_some())
-            || sweeper.is_some_and(|owner| self.is_alive(owner))
-            || self.slots().iter().any(|slot| {
-                slot.is_alive()
-                    || slot.wait.standing.lock.owner().is_some()
-                    || slot.wait.lending.lock.owner().is_some()
-            });
-        if held {
+        if self.slots().iter().any(Slot::is_alive) {
             return damaged("a lock is held although no process has the region");
         }
+        // No task lives. An attacker could have named one that is still to come as the owner of a lock.
+        header.sweep_lock.end_ownership();
+        header.grow_lock.end_ownership();
+        header.names_lock.end_ownership();
         for slot in self.slots() {
             // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
+            slot.wait.standing.lock.end_ownership();
+            slot.wait.lending.lock.end_ownership();
             slot.wait.clear_wait();
             slot.inbox.reset();
             if slot.life() == Life::Free {

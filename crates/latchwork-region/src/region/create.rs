@@ -306,12 +306,10 @@ impl RegionOptions {
             number: memory::random_number(),
         };
         // SAFETY: the first pages are committed, writable and zero, and no other process knows them yet. Zero is the
-        // valid initial state of all tables; only the robust nodes of the header need initialisation.
+        // valid initial state of all tables; only the robust node of the header needs initialisation.
         unsafe {
             let header = base.cast::<Header>().as_ptr();
             (&raw mut (*header).identity).write(identity);
-            (&raw mut (*header).grow_lock).write(crate::mutex::Robust::new());
-            (&raw mut (*header).names_lock).write(crate::mutex::Robust::new());
             (*header).committed.store(committed, Ordering::Relaxed);
         }
         Inner::new(file, mapping, identity, layout, path)

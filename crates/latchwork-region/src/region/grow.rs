@@ -7,7 +7,8 @@ use super::region_id::RegionId;
 use super::task_table::Slot;
 use super::{AttachError, Inner, Region};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::mutex::RawError;
+use crate::mutex::Acquired;
+use crate::mutex::in_region::RawError;
 use crate::sys::memory::{self, Mapping};
 use core::mem::{ManuallyDrop, offset_of};
 use core::ptr::NonNull;
@@ -138,9 +139,11 @@ impl Backing for FileBacking {
     fn grow(&self, heap: &Heap, spans: u32) -> Result<(), GrowError> {
         // SAFETY: the mapping begins with the header.
         let header: &Header = unsafe { self.base.cast().as_ref() };
-        // SAFETY: the lock lies in the mapping, which outlives this call.
-        match unsafe { header.grow_lock.lock_raw(None) } {
-            Ok(_) => header.grow_lock.mark_consistent(),
+        let lock = &header.grow_lock;
+        match lock.lock_raw() {
+            Ok(Acquired::Clean) => {}
+            // SAFETY: locked just now.
+            Ok(Acquired::OwnerDied) => unsafe { lock.mark_raw_consistent() },
             Err(RawError::Deadlock) => crate::fatal(format_args!(
                 "a region's heap was used by a signal handler that interrupted its growth"
             )),
@@ -155,7 +158,7 @@ impl Backing for FileBacking {
             self.commit(heap, header, before, before.saturating_add(spans).min(max))
         });
         // SAFETY: this thread locked it above.
-        unsafe { header.grow_lock.unlock_raw() };
+        unsafe { lock.unlock_raw() };
         result.map_err(|_| GrowError)
     }
 

@@ -3,6 +3,30 @@
 //! The header contains no offset that a reader would have to trust: the layout follows from the three capacities by
 //! [`Layout::new`], and the fingerprint says whether another build computes the same layout. A file that was
 //! truncated, corrupted or made by an attacker is refused before it is mapped.
+//!
+//! # The library's own locks in a region, and their order
+//!
+//! A task takes one of them only while each that it holds is above it in this table.
+//!
+//! | lock | protects |
+//! | --- | --- |
+//! | names (`names.rs`) | the directory of named objects. The function of the user that makes or drops an object runs under it, and may take all locks below |
+//! | the table of the classic interface (`classic/handle.rs` of `latchwork`) | the creation of its objects, the homes of its tasks |
+//! | a queue's senders', then its receivers' (`queue/locked.rs`) | a side of the queue |
+//! | a semaphore's (`semaphore/object.rs`) | its queue. Only one of these, and of the two below, is held at a time |
+//! | standing, in a slot (`wait_record.rs`) | a task's effective priority |
+//! | lending, in a slot (`wait_record.rs`) | the processors of a task |
+//! | grow (`grow.rs`) | the size of the heap. A task allocates under all locks above |
+//! | sweep (`sweep.rs`) | the slots of dead tasks |
+//!
+//! All but the last are region locks: their words name tasks of the region, and a thread that takes one is a task of the
+//! region, or becomes one first. (A thread uses the heap and the directory as a task in any case.)
+//!
+//! *A call that takes a region lock may sweep*, when it finds that the owner is gone, and when a death ends its sleep. It
+//! then holds what it held before: so the sweep lock is the last one. A sweep takes no other lock: it settles the heap from
+//! the tables, and never grows it. It may run within an allocation of the same task, which has come to the grow lock: to
+//! the heap it is then what the sweep of another task is, which may run at any time, and it never changes the sweeping
+//! task's own part.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +35,7 @@ use super::names::{Entry, LISTS};
 use super::task_table::Slot;
 use super::{AttachError, shareable::fingerprint};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize};
-use crate::mutex::{InRegion, Robust};
+use crate::mutex::InRegion;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// To be incremented with every change of the meaning of a region's bytes that sizes do not show.
@@ -62,9 +86,9 @@ pub(super) struct Header {
     pub(super) slots_used: AtomicU32,
     /// A sequence number that changes with each detected death, and when a file is opened that no process had open.
     pub(super) deaths: AtomicU32,
-    pub(super) grow_lock: Robust,
+    pub(super) grow_lock: InRegion,
     pub(super) sweep_lock: InRegion,
-    pub(super) names_lock: Robust,
+    pub(super) names_lock: InRegion,
     /// Memory of objects that have ended, for new objects of their kinds. Under `names_lock`.
     pub(super) spares: [AtomicUsize; LISTS],
     /// The number of detected deaths, for inspection.

@@ -13,8 +13,8 @@
 //! it only decides which waiter is served first. The task also sleeps on `given`.
 //!
 //! *To which task does an inbox belong?* A giver has seen the task alive under that lock, and may outlive it. So the
-//! slot's next task passes through the lock of the queue that its dead predecessor waited at before it publishes its
-//! identity in its wait record, and no other task empties a dead task's inbox. A task that has not published it yet
+//! slot's next task waits for the owner of the lock of the queue that its dead predecessor waited at before it publishes
+//! its identity in its wait record (`wait_record.rs` has the argument), and no other task empties a dead task's inbox. A task that has not published it yet
 //! is not waiting, even if the inbox names a queue.
 
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

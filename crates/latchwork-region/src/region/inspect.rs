@@ -21,11 +21,13 @@
 //! ```
 #![allow(unsafe_code)]
 
+mod lock;
 mod place;
 mod survey;
 mod wait;
 
 pub use super::heap::HeapUse;
+pub use lock::{LockReport, LockState};
 pub use place::RegionPlace;
 pub(super) use survey::named_files;
 pub use survey::{Survey, survey};
@@ -40,7 +42,6 @@ use super::wait_record::BUSY;
 use super::{AttachError, header};
 use crate::atomic::Ordering;
 use crate::hook::TaskView;
-use crate::mutex::{InRegion, Robust};
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -176,43 +177,6 @@ pub struct ObjectReport {
     pub fingerprint: u64,
 }
 
-/// One of the locks that protect a region's own tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockReport {
-    /// What it protects: `grow`, `sweep` or `names`.
-    pub name: &'static str,
-    /// Its owner, if any.
-    pub state: LockState,
-}
-
-/// The owner of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LockState {
-    /// No owner.
-    Free,
-    /// A thread holds it.
-    Held {
-        /// The thread's ID.
-        thread: u32,
-    },
-    /// A task died while holding it; the next owner repairs the protected data.
-    OwnerDied,
-}
-
-impl LockReport {
-    fn new(name: &'static str, lock: &Robust) -> Self {
-        // Relaxed: a copy in our own memory.
-        let state = match life_of(lock.node().word.load(Ordering::Relaxed)) {
-            Life::Free => LockState::Free,
-            Life::Alive(thread) => LockState::Held { thread },
-            Life::Dead => LockState::OwnerDied,
-        };
-        Self { name, state }
-    }
-}
-
 /// Inspects the file of a named region, wherever it lies. The report has no list of the processes that have it open.
 ///
 /// # Errors
@@ -283,6 +247,8 @@ impl Snapshot {
         let is_ours = identity.pid_namespace == own_namespace;
         let fill = |offset, buffer: &mut [u8]| self.fill(self.layout.heap_tables + offset, buffer);
         let heap = self.layout.heap_layout.usage(self.memory, fill)?;
+        let read = || self.read::<Header>(0);
+        let living_thread = |owner| self.living_thread(owner);
         Ok(Contents {
             base: identity.base,
             max_bytes: identity.max_bytes,
@@ -299,28 +265,12 @@ impl Snapshot {
             objects: self.objects()?,
             heap,
             locks: [
-                LockReport::new("grow", &header.grow_lock),
-                self.lock("sweep", &header.sweep_lock)?,
-                LockReport::new("names", &header.names_lock),
+                LockReport::of_task("grow", |it| &it.grow_lock, read, living_thread)?,
+                LockReport::of_task("sweep", |it| &it.sweep_lock, read, living_thread)?,
+                LockReport::of_task("names", |it| &it.names_lock, read, living_thread)?,
             ],
             snapshot: Arc::clone(&self),
         })
-    }
-
-    /// One of the region's own locks.
-    fn lock(&self, name: &'static str, lock: &InRegion) -> Result<LockReport, AttachError> {
-        let state = match Owner::from_raw(lock.owner()) {
-            None => LockState::Free,
-            Some(owner) => match self.task(owner.slot())? {
-                Some(task) if task.generation == owner.generation() && task.thread != 0 => {
-                    LockState::Held {
-                        thread: task.thread,
-                    }
-                }
-                _ => LockState::OwnerDied,
-            },
-        };
-        Ok(LockReport { name, state })
     }
 
     fn tasks(&self, used: u32, threads_are_ours: bool) -> Result<Vec<TaskReport>, AttachError> {
@@ -358,6 +308,15 @@ impl Snapshot {
             task = again;
         }
         Ok(task)
+    }
+
+    /// The thread of a task, if it is alive, from the table alone.
+    fn living_thread(&self, owner: Owner) -> Result<Option<u32>, AttachError> {
+        let is_it = |task: &TaskReport| {
+            task.generation == owner.generation() && task.state != TaskState::Unswept
+        };
+        let task = self.task(owner.slot())?.filter(is_it);
+        Ok(task.map(|task| task.thread))
     }
 
     /// The task in a slot, from the table alone; `None` if the slot is free.

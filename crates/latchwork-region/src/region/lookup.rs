@@ -6,7 +6,7 @@ use super::heap::Owner;
 use super::inbox::{Inbox, LOCK as QUEUE_LOCK};
 use super::names::READY;
 use super::task_table::{Life, Slot};
-use super::wait_record::BUSY;
+use super::wait_record::{BUSY, LOCK as OBJECT_LOCK};
 use super::{Inner, Region, Shareable, Task, registry};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::TaskRecord;
@@ -143,21 +143,34 @@ impl Inner {
             .any(|slot| !ptr::eq(slot, task.slot) && slot.is_of_process_of(task.slot))
     }
 
-    /// Waits until no task can still write to the inbox of a dead task. For the slot's next task.
-    pub(super) fn wait_for_inbox_writers(&self, inbox: &Inbox) {
-        // Relaxed: read after the life-word of a dead task. The address is 0 if that task left in an orderly way.
-        let queue = inbox.queue.load(Ordering::Relaxed);
-        if self.addresses().contains(&queue) {
-            let lock = self.base().as_ptr().with_addr(queue + QUEUE_LOCK);
-            // SAFETY: a queue of this region, which is mapped; queues are never moved or freed.
+    /// Waits until no task can still write to the slot of a dead task on its behalf: to its wait record, and to its inbox.
+    /// For the slot's next task. The argument is in `wait_record.rs`.
+    pub(super) fn wait_for_writers(&self, slot: &Slot) {
+        // Relaxed, here and below: read after the life-word of a dead task. An address is 0 if that task left in an orderly
+        // way.
+        let object = slot.wait.object.load(Ordering::Relaxed) as usize;
+        let queue = slot.inbox.queue.load(Ordering::Relaxed);
+        for lock in [(object, OBJECT_LOCK), (queue, QUEUE_LOCK)] {
+            self.outlast_owner_at(lock);
+        }
+        self.outlast_owner(&slot.wait.standing.lock);
+        self.outlast_owner(&slot.wait.lending.lock);
+    }
+
+    /// [`Self::outlast_owner`] of the lock at an offset in the object at an address, if there is one.
+    fn outlast_owner_at(&self, (object, offset): (usize, usize)) {
+        if self.addresses().contains(&object) {
+            let lock = self.base().as_ptr().with_addr(object + offset);
+            // SAFETY: a task of this region waited for the object, so it is a semaphore or a queue of the region, which is
+            // mapped; both are never moved or freed.
             self.outlast_owner(unsafe { &*lock.cast::<InRegion>() });
         }
     }
 
-    /// Waits until the task that owns a lock at this moment has released it, or is dead. For a thread that is no task yet,
-    /// and cannot acquire the lock.
+    /// Waits until the task that owns a lock at this moment has released it, or is dead. Each later owner sees what the
+    /// calling thread did before. For a thread that is no task yet, and cannot acquire the lock.
     fn outlast_owner(&self, lock: &InRegion) {
-        let owner = lock.owner();
+        let owner = lock.owner_from_now_on();
         let lives = || Owner::from_raw(owner).is_some_and(|owner| self.is_alive(owner));
         while lives() && lock.owner() == owner {
             // A critical section is short, unless its owner does not run.

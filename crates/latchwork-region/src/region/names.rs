@@ -1,6 +1,7 @@
 //! Named objects: how the tasks of a region find each other's data.
 //!
-//! A flat directory of entries behind one robust lock, the directory's lock; lookups and inserts are rare.
+//! A flat directory of entries behind one region lock, the directory's lock (`header.rs` has the order of locks); lookups
+//! and inserts are rare.
 //!
 //! | state | meaning | entered by |
 //! | --- | --- | --- |

@@ -5,7 +5,8 @@ use super::names::{CLAIMED, Entry, FREE, MOVING, NAME_BYTES, READY, REMOVING, Sp
 use super::word::{OnDrop, commit, pointer, read};
 use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
 use crate::atomic::{AtomicUsize, Ordering};
-use crate::mutex::{Acquired, RawError};
+use crate::mutex::Acquired;
+use crate::mutex::in_region::RawError;
 use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
@@ -262,18 +263,18 @@ impl<'r> Directory<'r> {
         // This comes first since it can fail, and a failure under the lock would leave it locked.
         let task = region.task()?;
         let lock = &region.header().names_lock;
-        // SAFETY: the lock lies in the mapping, which `region` keeps.
-        match unsafe { lock.lock_raw(None) } {
+        match lock.lock_raw() {
             Ok(Acquired::Clean) => {}
             Ok(Acquired::OwnerDied) => {
                 // The heap comes first: an intent of a dead task is decided by the current value of an entry.
                 if let Err(error) = region.sweep() {
                     // SAFETY: locked above. The next holder repeats this repair.
-                    unsafe { lock.unlock_inconsistent() };
+                    unsafe { lock.unlock_raw_inconsistent() };
                     return Err(error.into());
                 }
                 ManuallyDrop::new(Self { region, task }).repair();
-                lock.mark_consistent();
+                // SAFETY: locked above.
+                unsafe { lock.mark_raw_consistent() };
             }
             Err(RawError::Unavailable(error)) => return Err(ObjectError::Attach(error.into())),
             Err(RawError::Deadlock) => {

@@ -229,8 +229,7 @@ impl Inner {
         slot.events.system.begin(owner.generation());
         slot.set_name(&crate::sys::thread::name());
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
-        slot.wait.wait_for_writers();
-        self.wait_for_inbox_writers(&slot.inbox);
+        self.wait_for_writers(slot);
         // A new task has no messages and waits for none.
         slot.messages.store(0, Ordering::Relaxed);
         slot.inbox.reset();

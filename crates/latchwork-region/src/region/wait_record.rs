@@ -20,15 +20,21 @@
 //!
 //! *To which task does a record belong?* Other tasks write to it under one of three locks, those of `object`,
 //! standing and lending, and only if they saw the task alive under that lock. Such a writer may outlive the task, and
-//! must not write to the record of the slot's next task: so the next task passes through these locks before it
-//! [initialises](WaitRecord::init) the record. (The exception is [`inherits`](Standing::inherits), which any task may
-//! set needlessly.)
-#![allow(unsafe_code)]
+//! must not write to the record of the slot's next task. (The exception is [`inherits`](Standing::inherits), which any
+//! task may set needlessly.)
+//!
+//! The next task cannot acquire the locks: they are region locks, and it is no task of the region before the record is
+//! [initialised](WaitRecord::init). It only [waits](super::Inner::wait_for_writers) until the owner that each lock has at
+//! one moment, if it is alive, has released it. That is enough. The moment is a read-modify-write of the word that
+//! changes nothing, after the next task has the slot. Every owner before it has released the lock by the end of that
+//! wait, or is the owner that was waited for, or is dead: it writes no more, and its writes come before. Every owner after
+//! it sees that the slot has another generation: each change of the word is a read-modify-write, so its acquisition reads
+//! the end of a chain that begins at that moment. It does not see the dead task alive, and does not write. That holds for
+//! owners that take the lock over from a dead one, too. The owner that is waited for waits for no thread that is about to
+//! become a task, so the wait ends.
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-#[cfg(not(loom))]
-use crate::mutex::Acquired;
-use crate::mutex::Robust;
+use crate::mutex::InRegion;
 
 pub const IDLE: u32 = 0;
 pub const WAITING: u32 = 1;
@@ -98,7 +104,7 @@ pub struct Standing {
     /// task that hands over; it is cleared under the lock: see `semaphore/priority.rs`.
     pub inherits: AtomicU32,
     /// Held while the effective priority is computed.
-    pub lock: Robust,
+    pub lock: InRegion,
 }
 
 /// The processors that a task may run on while it owns MrsP semaphores: see `semaphore/mrsp/lend.rs`.
@@ -106,7 +112,7 @@ pub struct Standing {
 #[repr(C, align(64))]
 pub struct Lending {
     /// Held while the processors that the task may run on are changed.
-    pub lock: Robust,
+    pub lock: InRegion,
     /// The only processor that the task could run on when it obtained its first MrsP semaphore, or began to wait for
     /// it, plus 1; 0: there were several, or the task is not mirrored. Only the task itself uses it.
     pub home: AtomicU32,
@@ -146,22 +152,6 @@ impl WaitRecord {
         }
     }
 
-    /// Waits until no task can still write to the record of a dead task: a holder of one of the locks may have seen
-    /// the task alive; later holders see that it is not. For the slot's next task.
-    #[cfg(not(loom))]
-    pub(super) fn wait_for_writers(&self) {
-        // Acquire: the object at the address was initialised before. The address is 0 if the task left in an orderly
-        // way.
-        let object = self.object.load(Ordering::Acquire);
-        if object != 0 {
-            let lock = object as usize + LOCK;
-            // SAFETY: a task of this library waited for the object, and such objects are never moved or freed.
-            pass_through(unsafe { &*core::ptr::with_exposed_provenance::<Robust>(lock) });
-        }
-        pass_through(&self.standing.lock);
-        pass_through(&self.lending.lock);
-    }
-
     /// Initialises the record for a new task; the previous one may have left it in any state.
     #[cfg(not(loom))]
     pub(super) fn init(&self, task: u64, priority: u32) {
@@ -190,22 +180,6 @@ impl WaitRecord {
         self.object.store(0, Ordering::Relaxed);
         let epoch = self.word.load(Ordering::Relaxed) & !STATE;
         self.word.store(epoch | IDLE, Ordering::Relaxed);
-    }
-}
-
-/// Acquires a lock and releases it in the state in which it was.
-#[cfg(not(loom))]
-pub(super) fn pass_through(lock: &Robust) {
-    // SAFETY: neither an object nor a slot is ever moved.
-    let taken = unsafe { lock.lock_raw(None) };
-    // SAFETY: this thread locked it above.
-    unsafe {
-        match taken {
-            Ok(Acquired::Clean) => lock.unlock_raw(),
-            // A later owner that uses the protected data repairs it.
-            Ok(Acquired::OwnerDied) => lock.unlock_inconsistent(),
-            Err(_) => {}
-        }
     }
 }
 

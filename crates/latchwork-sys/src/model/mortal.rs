@@ -16,8 +16,9 @@ std::thread_local! {
 
 loom::lazy_static! {
     /// The life of the task of each number, as a region's task table shows it: its generation, and in the lowest bit
-    /// whether it is gone.
-    static ref LIFE: [AtomicU32; TASKS] = core::array::from_fn(|_| AtomicU32::new(1));
+    /// whether it is gone. Task 0, which sets the scene, lives from the beginning.
+    static ref LIFE: [AtomicU32; TASKS] =
+        core::array::from_fn(|number| AtomicU32::new(if number == 0 { 2 } else { 1 }));
 }
 
 /// The calling task's number and generation, by which a region names it: the generation is in the low half.

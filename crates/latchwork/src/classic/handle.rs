@@ -6,7 +6,8 @@ use super::status::{
     not_attached,
 };
 use super::table::{Ceilings, ClassicOptions, Entry, Home, Table};
-use crate::mutex::{Acquired, RawError, Robust};
+use crate::mutex::in_region::RawError;
+use crate::mutex::{Acquired, InRegion};
 use crate::queue::{Head, Queue};
 use crate::region::{ObjectError, Region, fingerprint};
 use crate::{semaphore::object::Core, time::Deadline};
@@ -59,7 +60,7 @@ const FINGERPRINT: u64 = fingerprint(
         size_of::<Entry<Head>>() as u64,
         size_of::<Ceilings>() as u64,
         size_of::<Home>() as u64,
-        5,
+        6,
     ],
 );
 
@@ -105,7 +106,7 @@ impl<'r> Classic<'r> {
             // SAFETY: a fresh block of the layout, which no other task knows yet.
             unsafe {
                 block.cast().write(Table {
-                    lock: Robust::new(),
+                    lock: InRegion::new(),
                     moving: Home::new(),
                     semaphores: options.semaphores,
                     message_queues: options.message_queues,
@@ -205,18 +206,18 @@ impl<'r> Classic<'r> {
 
     /// Makes or changes something while no other task makes or names an object, or changes a task's home.
     pub(super) fn make<T>(&self, make: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
-        // A waiter of a robust lock in a region must be a task of it.
-        self.region.inner().task().map_err(not_attached)?;
         let lock = &self.table.lock;
-        // SAFETY: the table stays where it is, as long as the region is mapped.
-        match unsafe { lock.lock_raw(None) } {
+        match lock.lock_raw() {
             Ok(Acquired::OwnerDied) => {
                 // One store makes an entry's object; only a task that was being moved may be left half-way.
                 self.finish_move();
-                lock.mark_consistent();
+                // SAFETY: locked above.
+                unsafe { lock.mark_raw_consistent() };
             }
             Ok(_) => {}
             Err(RawError::Unavailable(error)) => return Err(not_attached(error.into())),
+            // No task marks it so; a corrupted file may.
+            Err(RawError::NotRecoverable) => return Err(Status::InternalError),
             Err(_) => crate::fatal(format_args!(
                 "a directive was used by a signal handler that interrupted one"
             )),

@@ -3,7 +3,7 @@
 //! An entry of the table is the head of a queue, with its name. A head has one queue after the other, numbered; an id
 //! consists of the entry and the number.
 //!
-//! Creation runs under the table's robust lock. Everything else reads the entry, and leaves the rest to the queue,
+//! Creation runs under the table's lock. Everything else reads the entry, and leaves the rest to the queue,
 //! which checks whether it was deleted. A queue begins with the store of its life, after that of its name, and ends
 //! with the next store of the life. A task killed in a creation or a deletion leaves a queue or none; memory that is
 //! left is freed when another queue is created.

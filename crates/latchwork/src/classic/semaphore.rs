@@ -309,8 +309,6 @@ impl<'r> Classic<'r> {
                 set.map_err(|error| status_of_use(Err(error)))?
             } else {
                 let ObjectRef { inner, core, key } = semaphore;
-                // A waiter of a robust lock in a region must be a task of it.
-                inner.task().map_err(not_attached)?;
                 let _locked = Locked::new(inner, core).map_err(not_attached)?;
                 if core.key() != Some(key) {
                     return Err(Status::InvalidId);

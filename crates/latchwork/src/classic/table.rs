@@ -4,7 +4,7 @@ use super::instances::{Instances, MAX_SCHEDULERS};
 use super::status::{Id, Name};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use crate::sys::scheduling::MAX_CPUS;
-use crate::{mutex::Robust, queue::Head, semaphore::object::Core};
+use crate::{mutex::InRegion, queue::Head, semaphore::object::Core};
 use core::{alloc::Layout, time::Duration};
 
 /// The options of a table to create.
@@ -121,7 +121,7 @@ impl Default for ClassicOptions {
 #[repr(C, align(64))]
 pub(super) struct Table {
     /// Protects the creation of named objects, and the homes of tasks.
-    pub(super) lock: Robust,
+    pub(super) lock: InRegion,
     /// The home that a task is getting, if its number is not 0. Under the lock.
     pub(super) moving: Home,
     pub(super) semaphores: u16,

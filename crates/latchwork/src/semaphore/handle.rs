@@ -13,7 +13,7 @@ use crate::region::{
 use std::sync::Arc;
 
 pub(super) const FINGERPRINT: u64 =
-    fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[4]);
+    fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[5]);
 
 /// A reference to a semaphore: its core, and the key of the incarnation.
 #[derive(Clone, Copy)]
@@ -136,7 +136,7 @@ impl<'r> ObjectRef<'r> {
 
     #[cold]
     fn release_unit_slow(&self, max: u32, site: Site) -> Result<(), ReleaseError> {
-        // The object's lock is robust, and its waiters watch over tasks only: so the caller must be one.
+        // Only a task acquires the object's lock.
         let released = counting::release(&self.access(self.inner.task()?), max);
         report::released(self.core, self.key, &released, site);
         released

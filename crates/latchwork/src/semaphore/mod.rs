@@ -52,8 +52,8 @@
 //! | a task that had obtained a unit of a count | the unit is lost: no record says which task has it |
 //!
 //! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
-//! operation that need not wait is one compare-and-swap; otherwise it takes the object's own robust lock. The only
-//! other lock is a small one for each task whose priority is recomputed. *Signal handlers* must not use a semaphore
+//! operation that need not wait is one compare-and-swap; otherwise it takes the object's own region lock. The only
+//! other locks are those in the slot of each task whose priority or processors are recomputed. *Signal handlers* must not use a semaphore
 //! that the interrupted code may be using. *Fork:* the child is a task of its own, and owns nothing; dropping a
 //! [`Held`] that it has inherited does nothing there. *Threads* that end while they own a semaphore count as dead.
 //!
@@ -103,7 +103,7 @@ pub(crate) use task_table::{Access, Caller, TaskTable};
 pub(crate) use wait::WaitLimit;
 pub(crate) use wait_queue::{Locked, Wake};
 
+#[cfg(loom)]
+use crate::mutex::in_region::NotATask as AttachError;
 #[cfg(not(loom))]
 use crate::region::AttachError;
-#[cfg(loom)]
-use crate::task::TaskError as AttachError;

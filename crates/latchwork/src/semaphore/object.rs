@@ -17,7 +17,7 @@
 use crate::atomic::AtomicUsize;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU32, AtomicU64, const_unless_loom};
-use crate::mutex::Robust;
+use crate::mutex::InRegion;
 
 pub(crate) const QUEUED: u64 = 1;
 pub(crate) const DELETED: u64 = 2;
@@ -134,7 +134,7 @@ pub(crate) struct Core {
     pub(crate) next_held: AtomicU64,
     /// The next ticket.
     pub(crate) tickets: AtomicU64,
-    pub(crate) lock: Robust,
+    pub(crate) lock: InRegion,
     /// The next core in the region's list of free cores. Under the lock of the region's names.
     #[cfg(not(loom))]
     next_spare: AtomicUsize,
@@ -164,7 +164,7 @@ impl Core {
                 next_held: AtomicU64::new(0),
                 tickets: AtomicU64::new(0),
                 recovered: AtomicU32::new(0),
-                lock: Robust::new(),
+                lock: InRegion::new(),
                 #[cfg(not(loom))]
                 next_spare: AtomicUsize::new(0),
             }

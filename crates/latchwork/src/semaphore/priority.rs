@@ -45,7 +45,7 @@
 //! | `ceilings` | the list of the owned semaphores that have a ceiling | the task itself |
 //! | `inherits` | 0: no task waits for an inheriting semaphore that the task owns; 1: one may | set to 1 by a waiter and by a hand-over; cleared under the lock |
 //! | `effective` | the effective priority; with [`BUSY`]: a refresh is under way, or was cut short | [`refresh`], under the lock |
-//! | `lock` | a small robust lock | the task that refreshes |
+//! | `lock` | a region lock | the task that refreshes |
 //!
 //! # Why the last result is right
 //!
@@ -96,8 +96,8 @@
 //! own priority was left unfinished: then `BUSY` is set.
 //!
 //! *Reuse of a slot.* Other tasks write a task's record under one of two locks, that of the semaphore it waits for and
-//! that of its standing, and only if they saw the task alive while they held the lock. The next task in the slot passes
-//! through both locks before it uses the record ([`WaitRecord::wait_for_writers`]); so no write that was meant for its
+//! that of its standing, and only if they saw the task alive while they held the lock. The next task in the slot waits
+//! for the owners of both before it uses the record (`region/wait_record.rs`); so no write that was meant for its
 //! predecessor reaches it.
 //!
 //! # Locks and bounds
@@ -126,7 +126,7 @@ use compute::{ceiling_in_force, compute};
 use core::ops::Deref;
 
 /// A task's standing, locked. Until this is dropped the slot gets no other task, even if the task dies: its successor
-/// [waits for](WaitRecord::wait_for_writers) this lock.
+/// waits for the owner of this lock (`region/wait_record.rs`).
 struct LockedStanding<'a>(&'a Standing);
 
 impl<'a> LockedStanding<'a> {
@@ -134,13 +134,13 @@ impl<'a> LockedStanding<'a> {
     #[inline]
     fn new<T: TaskTable>(tasks: &'a T, task: u64) -> Option<Self> {
         let standing = &tasks.record(slot_of(task))?.standing;
-        // SAFETY: a slot stays where it is, as long as the region is mapped.
-        let acquired = unsafe { take_lock(&standing.lock) }.ok()?;
+        let acquired = take_lock(&standing.lock).ok()?;
         let held = Self(standing);
         if acquired == Acquired::OwnerDied {
             // The dead owner may have cleared the flag without setting it again.
             standing.inherits.store(1, Relaxed);
-            standing.lock.mark_consistent();
+            // SAFETY: taken above.
+            unsafe { standing.lock.mark_raw_consistent() };
         }
         living(tasks, task).map(|_| held)
     }

@@ -3,7 +3,8 @@
 use super::{AttachError, Core, object::slot_of};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::backoff::{BEFORE_QUEUE, FIRST_POLLS};
-use crate::mutex::{Acquired, RawError, Robust};
+use crate::mutex::in_region::RawError;
+use crate::mutex::{Acquired, InRegion};
 use crate::region::Parked;
 use crate::region::wait_record::{BUSY, LOWEST, WaitRecord};
 use crate::time::Deadline;
@@ -89,14 +90,15 @@ impl<'a, T> Access<'a, T> {
 }
 
 /// Takes a small lock of semaphores.
-///
-/// # Safety
-/// The lock stays where it is until it is unlocked.
 #[inline]
-pub(super) unsafe fn take_lock(lock: &Robust) -> Result<Acquired, AttachError> {
-    // SAFETY: the caller keeps the contract of `lock_raw`.
-    unsafe { lock.lock_raw(None) }.map_err(|error| match error {
+pub(super) fn take_lock(lock: &InRegion) -> Result<Acquired, AttachError> {
+    lock.lock_raw().map_err(|error| match error {
         RawError::Unavailable(error) => error.into(),
+        // No task marks it so; a corrupted file may.
+        #[cfg(not(loom))]
+        RawError::NotRecoverable => {
+            AttachError::Damaged("a lock of a semaphore is not recoverable")
+        }
         _ => crate::fatal(format_args!(
             "a semaphore was used by a signal handler that interrupted its use"
         )),

@@ -9,8 +9,8 @@
 //!    which changes nothing in the record until the slot has been swept and reused.
 //! 2. The slot of a dead task is reused only after its death has been counted. So if a task finds the count of deaths
 //!    unchanged since the queue was last repaired ([`Core::recovered`]), and meets only records of living tasks that
-//!    wait here, all links that it met are right. The next task in the slot takes and releases the lock of the object
-//!    that the dead task waited for; so a task that saw the dead one alive holds the lock until it has finished its
+//!    wait here, all links that it met are right. The next task in the slot waits for the owner of the lock of the
+//!    object that the dead task waited for; so a task that saw the dead one alive holds the lock until it has finished its
 //!    writes to the record.
 //! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
 //!    rebuilds all links. That reads the records only, and can be restarted at any time.
@@ -41,15 +41,15 @@ pub(crate) struct Locked<'a, T: TaskTable> {
 impl<'a, T: TaskTable> Locked<'a, T> {
     /// Takes the object's lock, and settles what dead tasks left.
     pub(crate) fn new(tasks: &'a T, core: &'a Core) -> Result<Self, AttachError> {
-        // SAFETY: a core is never moved or freed, and its memory is never used otherwise.
-        let acquired = unsafe { take_lock(&core.lock)? };
+        let acquired = take_lock(&core.lock)?;
         let locked = Self { tasks, core };
         // Relaxed: under the lock.
         let deaths = tasks.deaths();
         if acquired != Acquired::Clean || core.recovered.load(Relaxed) != deaths {
             locked.recover();
             core.recovered.store(deaths, Relaxed);
-            core.lock.mark_consistent();
+            // SAFETY: taken above.
+            unsafe { core.lock.mark_raw_consistent() };
         }
         Ok(locked)
     }

@@ -76,6 +76,35 @@ fn a_dead_tasks_record_that_leads_to_no_memory_is_damage() {
     }
 }
 
+/// Where the word of the directory's lock lies in the header: it is the one that changes while the directory is held.
+fn directory_lock() -> usize {
+    let named = Named::new("held");
+    let region = make_region(&named);
+    let header = || std::fs::read(named.path()).unwrap()[at::END..FIRST_SLOT].to_vec();
+    let mut held = Vec::new();
+    region
+        .object("another", || {
+            held = header();
+            0u64
+        })
+        .unwrap();
+    let changed = held
+        .iter()
+        .zip(header())
+        .position(|(held, free)| *held != free);
+    at::END + changed.unwrap() / 8 * 8
+}
+
+/// The first task that attaches the file must not find that it has the directory already.
+#[test]
+fn a_lock_of_a_task_that_is_still_to_come_is_a_dead_owners() {
+    let mut bytes = region_bytes();
+    // Slot 0; no task has had this generation yet.
+    let owner = word_at(&bytes, FIRST_SLOT + GENERATION) as u32;
+    put(&mut bytes, directory_lock(), &[owner.into()]);
+    assert_eq!(attach(&Named::file("future", &bytes)), "attached");
+}
+
 /// The next task in a slot believes what it finds in spans that are its own.
 #[test]
 fn a_span_of_a_task_that_is_still_to_come_is_damage() {

@@ -1,6 +1,7 @@
 //! The part of a region that an offset lies in.
 
 use super::Contents;
+use crate::mutex::InRegion;
 use crate::region::header::Header;
 use crate::region::task_table::Slot;
 use core::mem::offset_of;
@@ -9,7 +10,7 @@ use core::mem::offset_of;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegionPlace<'a> {
-    /// One of the region's own locks: `grow`, `sweep`, `names`, or the `standing` of a task's slot.
+    /// One of the region's own locks: `grow`, `sweep`, `names`, or the `standing` or `lending` of a task's slot.
     Lock(&'static str),
     /// The library's own tables: identity, task table, directory of names, heap tables.
     Tables,
@@ -33,16 +34,18 @@ impl Contents {
         let at = usize::try_from(offset).ok()?;
         (at < layout.total).then_some(())?;
         if at < layout.heap {
-            let own = [
-                (offset_of!(Header, grow_lock), "grow"),
-                (offset_of!(Header, sweep_lock), "sweep"),
-                (offset_of!(Header, names_lock), "names"),
-            ];
-            let own = own.into_iter().find(|(lock, _)| *lock == at);
-            let is_standing = (layout.slots..layout.names).contains(&at)
-                && (at - layout.slots) % size_of::<Slot>() == offset_of!(Slot, wait.standing.lock);
-            let lock = own.map(|(_, name)| name);
-            let lock = lock.or(is_standing.then_some("standing"));
+            let is_in_slots = (layout.slots..layout.names).contains(&at);
+            let in_slot = is_in_slots.then(|| (at - layout.slots) % size_of::<Slot>());
+            // A region lock has two futexes' bytes, of which the second one is slept on.
+            let is_at = |lock: usize, at: usize| (lock..lock + size_of::<InRegion>()).contains(&at);
+            let lock = match in_slot {
+                None if is_at(offset_of!(Header, grow_lock), at) => Some("grow"),
+                None if at == offset_of!(Header, sweep_lock) => Some("sweep"),
+                None if is_at(offset_of!(Header, names_lock), at) => Some("names"),
+                Some(at) if is_at(offset_of!(Slot, wait.standing.lock), at) => Some("standing"),
+                Some(at) if is_at(offset_of!(Slot, wait.lending.lock), at) => Some("lending"),
+                _ => None,
+            };
             return Some(lock.map_or(RegionPlace::Tables, RegionPlace::Lock));
         }
         let address = self.base.checked_add(offset)?;

@@ -286,7 +286,6 @@ impl InRegion {
 }
 
 /// Without guards, for the locks of the library's own objects.
-#[cfg(not(loom))]
 impl InRegion {
     /// Acquires the lock, however long the wait.
     ///
@@ -380,17 +379,64 @@ impl InRegion {
         self.owner_of_guard(owner_of(self.word.load(Ordering::Relaxed)))
     }
 
+    /// Aborts if the calling task does not hold the lock: in the child of a fork it belongs to the parent.
+    #[doc(hidden)]
+    pub fn assert_held(&self) {
+        self.caller();
+    }
+}
+
+/// The word as others see it that do not acquire the lock.
+#[cfg(not(loom))]
+impl InRegion {
     /// The owner at this moment, as the region's task table names it; 0 if the lock is free.
     #[doc(hidden)]
     #[must_use]
     pub fn owner(&self) -> u64 {
         // Acquire: whoever sees the lock free, or held by another, sees what the last owner did.
-        let word = self.word.load(Ordering::Acquire);
-        if is_held(word) {
-            owner_of(word).rotate_left(32)
+        owner_in(self.word.load(Ordering::Acquire))
+    }
+
+    /// As [`Self::owner`]. Each task that acquires the lock after this one sees what the calling thread did before this
+    /// call.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn owner_from_now_on(&self) -> u64 {
+        // AcqRel, and a read-modify-write: it stands between two of the changes of the word, all of which are
+        // read-modify-writes. A later taker reads the end of a chain that begins here.
+        owner_in(self.word.fetch_or(0, Ordering::AcqRel))
+    }
+
+    /// Whether the last owner of a free lock left the data in an unknown state.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_free_and_torn(&self) -> bool {
+        // Relaxed: the answer may be stale before it arrives.
+        let word = self.word.load(Ordering::Relaxed);
+        !is_held(word) && word & INCONSISTENT != 0
+    }
+
+    /// Frees a lock whose owner, if it has one, is gone: the next owner gets `OwnerDied`. For a region without tasks.
+    #[doc(hidden)]
+    pub fn end_ownership(&self) {
+        // Relaxed: no task uses the lock.
+        let word = self.word.load(Ordering::Relaxed);
+        let state = if is_held(word) {
+            INCONSISTENT
         } else {
-            0
-        }
+            word & (INCONSISTENT | NOT_RECOVERABLE)
+        };
+        self.word.store(state, Ordering::Relaxed);
+    }
+}
+
+/// The owner in a word, as the region's task table names it; 0 if the lock is free.
+#[cfg(not(loom))]
+fn owner_in(word: u64) -> u64 {
+    if is_held(word) {
+        owner_of(word).rotate_left(32)
+    } else {
+        0
     }
 }
 

@@ -33,6 +33,7 @@
 
 use crate::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
+use crate::mutex::Acquired;
 use crate::region::Inner;
 use crate::region::wait_record::{BUSY, LOWEST, Lending, STATE, WAITING, WaitRecord};
 use crate::semaphore::object::{core_at, owner_of, slot_of};
@@ -176,11 +177,13 @@ fn recompute_affinity(tasks: &Arc<Inner>, task: u64) {
     if lending.home.load(Acquire) == 0 {
         return;
     }
-    // SAFETY: a slot stays where it is, as long as the region is mapped.
-    if unsafe { take_lock(&lending.lock) }.is_err() {
-        return;
+    match take_lock(&lending.lock) {
+        Ok(Acquired::Clean) => {}
+        // The mask is recomputed from the records alone.
+        // SAFETY: taken just now.
+        Ok(Acquired::OwnerDied) => unsafe { lending.lock.mark_raw_consistent() },
+        Err(_) => return,
     }
-    lending.lock.mark_consistent();
     // Checked again under the lock: from here on the slot gets no other task before the lock is released.
     if living(tasks, task).is_some() {
         recompute_affinity_locked(tasks, task, lending);
