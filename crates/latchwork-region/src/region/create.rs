@@ -261,8 +261,11 @@ impl RegionOptions {
     }
 
     fn flags(&self) -> u16 {
-        u16::from(self.unlink_at_last_detach) * header::FLAG_UNLINK_AT_LAST_DETACH
-            | u16::from(self.any_pid_namespace) * header::FLAG_ANY_PID_NAMESPACE
+        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        flag(
+            self.unlink_at_last_detach,
+            header::FLAG_UNLINK_AT_LAST_DETACH,
+        ) | flag(self.any_pid_namespace, header::FLAG_ANY_PID_NAMESPACE)
     }
 
     fn create(
