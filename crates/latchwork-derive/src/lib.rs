@@ -272,6 +272,8 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
                     #(#discriminants as u64,)*
                 ],
             );
+            const NAMES_THREADS: bool =
+                false #(|| <#types as ::latchwork::region::Shareable>::NAMES_THREADS)*;
         }
 
         #relocatable

@@ -433,6 +433,7 @@ unsafe impl<P: Shareable, A: 'static> Shareable for Checked<P, A> {
         align_of::<Self>(),
         &[P::FINGERPRINT],
     );
+    const NAMES_THREADS: bool = P::NAMES_THREADS;
 }
 
 // SAFETY: the inner lock may move; the tag in front of it is about the lock at its address, and is made anew elsewhere.

@@ -51,7 +51,10 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = container::with_heap(region.inner().id, |heap| heap.alloc(Layout::new::<T>()));
+        let block = container::with_heap(region.inner().id, |heap| {
+            heap.accept::<T>()?;
+            heap.alloc(Layout::new::<T>())
+        });
         match block.map(NonNull::cast::<T>) {
             Ok(block) => {
                 // SAFETY: a block of the right layout that no other task knows.

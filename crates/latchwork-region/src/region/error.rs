@@ -206,6 +206,12 @@ pub enum ObjectError {
     /// The directory names an address at which no object can be.
     #[error("the region's directory is damaged: the name leads to no object")]
     Damaged,
+    /// A part of the type names threads by their IDs, and the region is for tasks of [any PID
+    /// namespace](super::RegionOptions::any_pid_namespace).
+    #[error(
+        "the region is for tasks of any PID namespace, and a lock in this type names threads by their IDs (a region lock, Mutex<_, InRegion>, does not)"
+    )]
+    NamesThreads,
     /// The directory's lock is unusable.
     #[error("the region's directory cannot be locked: {0}")]
     Locked(&'static str),
@@ -221,6 +227,12 @@ pub enum StorageError {
     /// The region or the system has no room.
     #[error(transparent)]
     Alloc(#[from] AllocError),
+    /// A part of the type names threads by their IDs, and the region is for tasks of [any PID
+    /// namespace](super::RegionOptions::any_pid_namespace).
+    #[error(
+        "the region is for tasks of any PID namespace, and a lock in this type names threads by their IDs (a region lock, Mutex<_, InRegion>, does not)"
+    )]
+    NamesThreads,
     /// More elements than a container can count (2³² − 2).
     #[error("a container has at most 2^32 - 2 elements")]
     TooLong,

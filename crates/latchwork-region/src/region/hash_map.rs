@@ -97,6 +97,7 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
             table::HASHER,
         ],
     );
+    const NAMES_THREADS: bool = K::NAMES_THREADS || V::NAMES_THREADS;
 }
 // SAFETY: every change is one store (see the module's documentation), and keys and values are TornSafe.
 unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}

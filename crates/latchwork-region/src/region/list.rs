@@ -106,6 +106,7 @@ unsafe impl<T: Shareable> Shareable for List<T> {
             offset_of!(Node<T>, value) as u64,
         ],
     );
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 // SAFETY: every change is one store (see the module's documentation), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for List<T> {}
@@ -299,6 +300,7 @@ impl<T: Shareable> List<T> {
     fn pending_node(&self) -> Result<(&Root, NodePtr<T>), StorageError> {
         let region = self.root.region;
         if self.root().is_none() {
+            container::with_heap(region, |heap| heap.accept::<T>())?;
             // SAFETY: `root` belongs to the caller, a method with `&mut self`.
             unsafe { container::add(region, &self.root.word, Root::default)? };
         }

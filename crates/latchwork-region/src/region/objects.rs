@@ -27,6 +27,9 @@ impl Region {
         name: &str,
         make: impl FnOnce() -> T,
     ) -> Result<Pin<&T>, ObjectError> {
+        if T::NAMES_THREADS && self.inner.spans_pid_namespaces() {
+            return Err(ObjectError::NamesThreads);
+        }
         let found = self.raw_object(name, T::FINGERPRINT, Layout::new::<T>(), |block| {
             // SAFETY: a fresh block of the right size and alignment.
             unsafe { block.cast::<T>().write(make()) };

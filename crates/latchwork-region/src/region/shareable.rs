@@ -52,6 +52,10 @@ use core::mem::MaybeUninit;
 pub unsafe trait Shareable: Send + Sync + 'static {
     /// Identifies the layout: two builds with the same fingerprint can read each other's values.
     const FINGERPRINT: u64;
+
+    /// Whether a part of the type is a lock that names its owner by a thread ID. Such IDs mean something within one PID
+    /// namespace: a region for [any namespace](super::RegionOptions::any_pid_namespace) refuses the type.
+    const NAMES_THREADS: bool = false;
 }
 
 /// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
@@ -149,6 +153,7 @@ crate::torn_safe::each_number!(plain);
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
     // The size does not give the number of elements of a zero-sized type, and such elements may serve as proofs.
     const FINGERPRINT: u64 = fingerprint_of::<Self>("array", &[T::FINGERPRINT, N as u64]);
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 /// The compiler, which chooses the layout of types whose layout is not fixed.
 const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
@@ -157,6 +162,7 @@ const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
 // fingerprints.
 unsafe impl<T: Shareable> Shareable for Option<T> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("Option", &[T::FINGERPRINT, COMPILER]);
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 
 macro_rules! tuples {
@@ -167,6 +173,7 @@ macro_rules! tuples {
                 "tuple",
                 &[$($name::FINGERPRINT, core::mem::offset_of!(Self, $index) as u64),*],
             );
+            const NAMES_THREADS: bool = $($name::NAMES_THREADS)||*;
         }
     };
 }
@@ -182,13 +189,15 @@ tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 // SAFETY: the content is Shareable, and need not be valid.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("MaybeUninit", &[T::FINGERPRINT]);
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 
 macro_rules! kernel_words {
-    ($($lock:ident),*) => {$(
+    ($names_threads:literal: $($lock:ident),*) => {$(
         // SAFETY: a word whose futex key is the memory itself, whichever process maps it; in `Protect` also a number.
         unsafe impl Shareable for $lock<Shared> {
             const FINGERPRINT: u64 = fingerprint_of::<Self>(stringify!($lock), &[]);
+            const NAMES_THREADS: bool = $names_threads;
         }
     )*};
 }
@@ -197,21 +206,25 @@ unsafe impl Shareable for InRegion {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegion", &[]);
 }
 
-kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);
+kernel_words!(true: Inherit, InheritPlain, Throughput);
+kernel_words!(false: Protect, WaitWake);
 
 // SAFETY: a shared lock word, whose futex key is the memory itself, and counters.
 unsafe impl Shareable for Throughput<Shared, Counters> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("CountedThroughput", &[]);
+    const NAMES_THREADS: bool = true;
 }
 
 // SAFETY: only the owner accesses its links, and they contain addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("Robust", &[P::FINGERPRINT]);
+    const NAMES_THREADS: bool = true;
 }
 
 // SAFETY: the lock gives access to the data to one task at a time, of any process.
 unsafe impl<T: Shareable, P: DataState + Shareable> Shareable for Mutex<T, P> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("Mutex", &[T::FINGERPRINT, P::FINGERPRINT]);
+    const NAMES_THREADS: bool = T::NAMES_THREADS || P::NAMES_THREADS;
 }
 
 // SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
@@ -238,6 +251,7 @@ where
         "RwLock",
         &[T::FINGERPRINT, <RawRwLock<Shared, P, C>>::FINGERPRINT],
     );
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 
 // SAFETY: as for the other read-write lock; it consists of robust mutexes and numbers.
@@ -252,6 +266,7 @@ unsafe impl<T: Shareable, const READERS: usize, C: Counting<rwlock::Event>> Shar
             size_of::<C>() as u64,
         ],
     );
+    const NAMES_THREADS: bool = true;
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ struct Record {
 // SAFETY: the data is Shareable; the records are addresses in the region and integers.
 unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("latchwork::Undo", &[T::FINGERPRINT, N as u64]);
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 // SAFETY: the data is TornSafe; records become valid by one store (see the module's documentation).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}

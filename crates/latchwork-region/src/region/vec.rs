@@ -90,6 +90,7 @@ unsafe impl<T: Shareable> Shareable for Vec<T> {
             offset_of!(Head, state) as u64,
         ],
     );
+    const NAMES_THREADS: bool = T::NAMES_THREADS;
 }
 // SAFETY: every change is one store (see the module's documentation), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for Vec<T> {}

@@ -4,7 +4,7 @@
 use super::super::heap::TaskRef;
 use super::super::region_id::RegionId;
 use super::super::word::{address, commit};
-use super::super::{AttachError, Inner, StorageError};
+use super::super::{AttachError, Inner, Shareable, StorageError};
 use super::borrowed;
 use crate::atomic::AtomicUsize;
 use crate::task::Me;
@@ -59,6 +59,15 @@ impl ContainerHeap<'_> {
     /// Allocates a block that is private to the calling task.
     pub(in crate::region) fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, StorageError> {
         Ok(self.region.heap.alloc(&self.task, layout)?)
+    }
+
+    /// Refuses values that may not lie in this region.
+    #[inline]
+    pub(in crate::region) fn accept<T: Shareable>(&self) -> Result<(), StorageError> {
+        if T::NAMES_THREADS && self.region.spans_pid_namespaces() {
+            return Err(StorageError::NamesThreads);
+        }
+        Ok(())
     }
 
     /// Frees a block that no word leads to.

@@ -150,6 +150,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
         let seed = old.map_or_else(|| seed_for(self.table.region), |old| old.head.seed);
         container::with_heap(self.table.region, |heap| {
+            heap.accept::<(K, V)>()?;
             let block = heap.alloc(layout)?;
             let table = block.cast::<Table>();
             // SAFETY: a block of the layout that no other task knows; zero is an empty slot.

@@ -99,6 +99,7 @@ impl<T: Shareable + Relocatable> Vec<T> {
     ) -> Result<(), StorageError> {
         let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
         container::with_heap(self.buffer.region, |heap| {
+            heap.accept::<T>()?;
             let block = heap.alloc(layout)?;
             // The capacity includes the bytes that the heap's size class gives beyond the request.
             let usable = heap.region.heap.usable_size(block) - Self::OFFSET;
