@@ -237,10 +237,27 @@ fn state(state: TaskState) -> Cell {
 /// The unusual properties of a region.
 fn remarks(contents: &Contents) -> Vec<String> {
     let mut remarks = Vec::new();
-    if !contents.pid_namespace_is_ours {
+    if contents.any_pid_namespace {
+        remarks.push("it is for tasks of any PID namespace".to_owned());
+    } else if !contents.pid_namespace_is_ours {
         remarks.push(format!(
-            "its tasks belong to PID namespace {}: their processes are not visible from the PID namespace of this command",
+            "its tasks belong to PID namespace {}",
             contents.pid_namespace
+        ));
+    }
+    let here = live::own_namespace();
+    let unseen = |task: &&TaskReport| task.state == TaskState::Unconfirmed;
+    let elsewhere = contents
+        .tasks
+        .iter()
+        .filter(unseen)
+        .map(|task| task.pid_namespace);
+    let mut elsewhere: Vec<u64> = elsewhere.filter(|namespace| *namespace != here).collect();
+    elsewhere.sort_unstable();
+    elsewhere.dedup();
+    for namespace in elsewhere {
+        remarks.push(format!(
+            "processes of PID namespace {namespace} are not visible here: the IDs of its tasks are those that they have there"
         ));
     }
     for lock in &contents.locks {

@@ -68,6 +68,12 @@ impl Namespace {
         self.maker.wait();
     }
 
+    /// The ID of the first process outside; 0 if it was not made yet.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.init.load(SeqCst).cast_unsigned()
+    }
+
     /// The processes of the namespace that its first process has made, by their IDs outside.
     #[must_use]
     pub fn children(&self) -> Vec<i32> {

@@ -117,6 +117,11 @@ fn namespace(pid: &str) -> u64 {
     fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |file| file.ino())
 }
 
+/// The number of the command's PID namespace; 0 if it cannot be read.
+pub(crate) fn own_namespace() -> u64 {
+    namespace("self")
+}
+
 impl Gathering {
     /// Reads regions, and all processes but this one.
     pub(super) fn all() -> Self {
@@ -130,7 +135,7 @@ impl Gathering {
             .collect();
         gathering.picture.regions = survey.regions;
         gathering.picture.hidden_descriptors = survey.hidden_processes;
-        gathering.ours = namespace("self");
+        gathering.ours = own_namespace();
         let subjects: Vec<_> = numbers("/proc")
             .into_iter()
             .filter(|pid| *pid != std::process::id())

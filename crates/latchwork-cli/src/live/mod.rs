@@ -38,6 +38,7 @@ mod symbols;
 mod thread;
 mod word;
 
+pub(crate) use gather::own_namespace;
 pub(crate) use maps::{Mapping, Maps};
 pub(crate) use observer::Observer;
 #[cfg(test)]

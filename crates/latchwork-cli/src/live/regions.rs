@@ -59,7 +59,7 @@ impl Gathering {
                 .tasks
                 .iter()
                 .filter(|task| task.state != TaskState::Unswept)
-                .map(|task| (task.slot, self.task_of(region, contents, task)))
+                .map(|task| (task.slot, self.task_of(region, task)))
                 .collect();
             let tables = Tables {
                 region,
@@ -85,8 +85,8 @@ impl Gathering {
     }
 
     /// A task's thread, if it is visible; else the table's entry for it.
-    fn task_of(&mut self, region: usize, contents: &Contents, task: &TaskReport) -> usize {
-        let known = self.threads.get(&(contents.pid_namespace, task.thread));
+    fn task_of(&mut self, region: usize, task: &TaskReport) -> usize {
+        let known = self.threads.get(&(task.pid_namespace, task.own_thread));
         let index = known.copied().unwrap_or_else(|| {
             self.picture.tasks.push(Task {
                 pid: task.process,

@@ -46,6 +46,7 @@ struct Inside<'a> {
     fingerprint: String,
     pid_namespace: u64,
     pid_namespace_is_ours: bool,
+    any_pid_namespace: bool,
     creator: u32,
     max_tasks: u16,
     max_names: u32,
@@ -62,6 +63,8 @@ struct Task<'a> {
     pid: u32,
     /// `null` if the task is dead.
     tid: Option<u32>,
+    /// `pid` and `tid` are as they are seen here if the task is `alive`, and else those of this namespace.
+    pid_namespace: u64,
     name: &'a str,
     /// `alive`, `unseen` (no such thread is visible here) or `dead` (and not settled yet).
     state: &'static str,
@@ -137,6 +140,7 @@ fn inside<'a>(view: &'a View<'_>, contents: &'a Contents) -> Inside<'a> {
         fingerprint: format!("{:016x}", contents.fingerprint),
         pid_namespace: contents.pid_namespace,
         pid_namespace_is_ours: contents.pid_namespace_is_ours,
+        any_pid_namespace: contents.any_pid_namespace,
         creator: contents.creator,
         max_tasks: contents.max_tasks,
         max_names: contents.max_names,
@@ -181,6 +185,7 @@ fn task<'a>(view: &'a View<'_>, task: &'a TaskReport) -> Task<'a> {
         generation: task.generation,
         pid: task.process,
         tid: (task.thread != 0).then_some(task.thread),
+        pid_namespace: task.pid_namespace,
         name: &task.name,
         state: match task.state {
             TaskState::Alive => "alive",

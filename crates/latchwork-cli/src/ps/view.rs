@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The combined contents of a region's table and `/proc`.
 pub(super) struct View<'a> {
     pub(super) region: &'a RegionReport,
-    /// The processes of its tasks, and those that have it open, as far as they exist in this PID namespace.
+    /// The processes of its tasks, and those that have it open, as far as they are visible in this PID namespace.
     pub(super) processes: BTreeMap<u32, Process>,
     /// The processor time of each live task, by slot.
     pub(super) cpu_times: BTreeMap<u16, Duration>,
@@ -20,12 +20,8 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     pub(super) fn new(picture: &'a Picture, index: usize) -> Self {
         let region = &picture.regions[index];
-        let ours = region
-            .contents
-            .as_ref()
-            .ok()
-            .filter(|contents| contents.pid_namespace_is_ours);
-        let tasks = ours.map_or(&[][..], |contents| &contents.tasks);
+        let contents = region.contents.as_ref();
+        let tasks = contents.map_or(&[][..], |contents| &contents.tasks);
         // A dead task's PID may have been reused.
         let living = tasks.iter().filter(|task| task.state == TaskState::Alive);
         let pids: BTreeSet<u32> = living

@@ -34,7 +34,7 @@ pub use survey::{Survey, survey};
 pub use wait::TaskWait;
 
 use super::error::system;
-use super::header::{Header, Identity, Layout};
+use super::header::{FLAG_ANY_PID_NAMESPACE, Header, Identity, Layout};
 use super::heap::Owner;
 use super::names::{Entry, READY};
 use super::task_table::{Life, Slot, life_of};
@@ -44,6 +44,7 @@ use crate::atomic::Ordering;
 use crate::hook::TaskView;
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
+use crate::sys::namespaces::Threads;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::slice;
 use rustix::fd::OwnedFd;
@@ -97,10 +98,12 @@ pub struct Contents {
     pub committed_bytes: u64,
     /// The fingerprint of the layout, which is this build's: others are reported as [`AttachError::OtherBuild`].
     pub fingerprint: u64,
-    /// The PID namespace that its thread IDs belong to.
+    /// The PID namespace in which it was created: that of its tasks, unless it is for any.
     pub pid_namespace: u64,
-    /// Whether that is the caller's namespace, so that the IDs are meaningful here.
+    /// Whether that is the caller's namespace.
     pub pid_namespace_is_ours: bool,
+    /// Whether it is for tasks of [any PID namespace](super::RegionOptions::any_pid_namespace).
+    pub any_pid_namespace: bool,
     /// The ID of the process that made the region, in its PID namespace.
     pub creator: u32,
     /// The number of slots of its task table.
@@ -129,10 +132,15 @@ pub struct TaskReport {
     pub slot: u16,
     /// The slot's generation: together with the slot it identifies the task for ever.
     pub generation: u32,
-    /// Its thread, 0 if the task is dead.
+    /// Its thread, 0 if the task is dead. If the task is [alive](TaskState::Alive), this is the ID that the caller's `/proc`
+    /// shows; else it is the ID in the task's own PID namespace.
     pub thread: u32,
-    /// Its process.
+    /// Its process, in the same way.
     pub process: u32,
+    /// Its PID namespace.
+    pub pid_namespace: u64,
+    /// Its thread's ID in its own PID namespace, by which locks name it; 0 if the task is dead.
+    pub own_thread: u32,
     /// The name that it joined under, or its thread's.
     pub name: String,
     /// Whether the task is alive.
@@ -257,11 +265,12 @@ impl Snapshot {
             fingerprint: identity.fingerprint,
             pid_namespace: identity.pid_namespace,
             pid_namespace_is_ours: is_ours,
+            any_pid_namespace: identity.flags & FLAG_ANY_PID_NAMESPACE != 0,
             creator: identity.creator,
             max_tasks: identity.max_tasks,
             max_names: identity.max_names,
             deaths: header.died.load(Ordering::Relaxed),
-            tasks: self.tasks(header.slots_used.load(Ordering::Relaxed), is_ours)?,
+            tasks: self.tasks(header.slots_used.load(Ordering::Relaxed))?,
             objects: self.objects()?,
             heap,
             locks: [
@@ -273,31 +282,31 @@ impl Snapshot {
         })
     }
 
-    fn tasks(&self, used: u32, threads_are_ours: bool) -> Result<Vec<TaskReport>, AttachError> {
+    fn tasks(&self, used: u32) -> Result<Vec<TaskReport>, AttachError> {
         let used = used.min(self.layout.heap_layout.slots) as u16;
+        let visible = Threads::visible();
         (0..used)
-            .filter_map(|index| self.confirmed_task(index, threads_are_ours).transpose())
+            .filter_map(|index| self.confirmed_task(index, &visible).transpose())
             .collect()
     }
 
     fn confirmed_task(
         &self,
         index: u16,
-        threads_are_ours: bool,
+        visible: &Threads,
     ) -> Result<Option<TaskReport>, AttachError> {
         let mut task = self.task(index)?;
-        if !threads_are_ours {
-            return Ok(task);
-        }
         // A task may come or go between reading the table and checking the thread.
         for _ in 0..4 {
             let is_unconfirmed = |found: &&mut TaskReport| found.state == TaskState::Unconfirmed;
             let Some(found) = task.as_mut().filter(is_unconfirmed) else {
                 break;
             };
+            let ids = visible.find(found.pid_namespace, found.process, found.thread);
+            let started = ids.and_then(|(process, thread)| sys::thread_started(process, thread));
             // A thread that is younger than the task only has the same ID.
-            let started = sys::thread_started(found.process, found.thread);
             if started.is_some_and(|started| started <= found.attached_at) {
+                (found.process, found.thread) = ids.unwrap_or_default();
                 found.state = TaskState::Alive;
                 break;
             }
@@ -335,6 +344,8 @@ impl Snapshot {
             generation: slot.generation.load(Ordering::Relaxed),
             thread,
             process: slot.process.load(Ordering::Relaxed),
+            pid_namespace: slot.namespace().into(),
+            own_thread: thread,
             name: slot.name(),
             state,
             attached_at: slot.attached_at.load(Ordering::Relaxed),

@@ -39,6 +39,8 @@ pub mod limits;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
+pub mod namespaces;
+#[cfg(not(loom))]
 pub mod own_record;
 #[cfg(not(loom))]
 pub mod probe;

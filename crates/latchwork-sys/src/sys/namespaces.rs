@@ -1,0 +1,70 @@
+//! Threads of other PID namespaces, as this process's `/proc` shows them.
+
+use super::cancellation::Undisturbed;
+use super::{inspect, memory, proc_file};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// How to find a thread in `/proc` by its ID in its own PID namespace.
+#[derive(Debug)]
+pub struct Threads {
+    /// The PID namespace whose IDs are those of `/proc`; 0 if that is not the calling process's.
+    direct: u64,
+    /// The processes of all others, by namespace and the ID there.
+    others: OnceCell<HashMap<(u64, u32), u32>>,
+}
+
+impl Threads {
+    /// The threads of all visible processes.
+    #[must_use]
+    pub fn visible() -> Self {
+        let own = memory::pid_namespace().unwrap_or(0);
+        let direct = if proc_file::is_of_own_namespace() {
+            own
+        } else {
+            0
+        };
+        let others = OnceCell::new();
+        Self { direct, others }
+    }
+
+    /// The IDs by which `/proc` shows a process and its thread; `None` if it does not. Only those of another namespace need
+    /// a look.
+    #[must_use]
+    pub fn find(&self, namespace: u64, process: u32, thread: u32) -> Option<(u32, u32)> {
+        if namespace == self.direct {
+            return Some((process, thread));
+        }
+        let _undisturbed = Undisturbed::begin();
+        let others = self.others.get_or_init(|| {
+            let all = inspect::processes().unwrap_or_default();
+            let key = |id: &u32| {
+                let of = namespace_of(*id)?;
+                Some((of, own_id(Path::new(&format!("/proc/{id}")))?))
+            };
+            all.iter().filter_map(|id| Some((key(id)?, *id))).collect()
+        });
+        let process = *others.get(&(namespace, process))?;
+        let threads = format!("/proc/{process}/task");
+        let mut threads = fs::read_dir(threads).ok()?.flatten();
+        let found = threads.find(|entry| own_id(&entry.path()) == Some(thread))?;
+        let here = found.file_name().to_str()?.parse().ok()?;
+        Some((process, here))
+    }
+}
+
+fn namespace_of(process: u32) -> Option<u64> {
+    let link = rustix::fs::stat(format!("/proc/{process}/ns/pid")).ok()?;
+    Some(link.st_ino)
+}
+
+/// The ID of the thread with this directory, in its own PID namespace.
+fn own_id(directory: &Path) -> Option<u32> {
+    let status = fs::read_to_string(directory.join("status")).ok()?;
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_ascii_whitespace().last()?.parse().ok()
+}
