@@ -73,7 +73,10 @@ pub use self::lock::RwLock;
 pub use self::raw::RawRwLock;
 #[cfg(loom)]
 pub(crate) use self::robust::{Entered, RawRobust};
-pub use self::robust::{LockError, OwnerDied, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+pub use self::robust::{
+    LockError, Movable, OwnerDied, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard,
+    SeatLock,
+};
 pub use self::trace::{Acquisition, Entry, Event, Released};
 #[cfg(not(loom))]
 pub use crate::mutex::throughput::Counters;

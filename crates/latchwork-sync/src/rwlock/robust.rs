@@ -73,15 +73,19 @@ mod error;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod foreign;
 mod guard;
+mod in_region;
 mod lock;
 mod owner_died;
+mod parts;
 mod raw;
 
 pub use self::error::LockError;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub use self::foreign::*;
 pub use self::guard::{RobustReadGuard, RobustWriteGuard};
+pub use self::in_region::{Movable, RegionRwLock};
 pub use self::lock::RobustRwLock;
 pub use self::owner_died::OwnerDied;
+pub use self::parts::SeatLock;
 #[cfg(loom)]
 pub(crate) use self::raw::{Entered, RawRobust};

@@ -1,40 +1,41 @@
 //! The guards of the robust reader/writer lock.
 //!
 //! Invariants
-//! 1. A guard is made from a pinned lock, by the task that acquired it; a [`RobustReadGuard`] and a
+//! 1. A guard is made by the task that acquired the lock, which is pinned, or may move and so may its data; a [`RobustReadGuard`] and a
 //!    [`RobustWriteGuard`] give access to whole data only.
 //! 2. Data that a writer left torn is accessible through an [`OwnerDied`](super::OwnerDied) only, which holds the lock to write.
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
+use super::parts::SeatLock;
 use crate::edit::Edit;
+use crate::mutex::Robust;
 use crate::mutex::throughput::{Counting, Uncounted};
 use crate::relocatable::Relocatable;
 use crate::rwlock::trace::Event;
 #[cfg(not(loom))]
 use crate::rwlock::trace::Released;
-use crate::task::Me;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::DerefMut;
 use core::pin::Pin;
-
-/// The calling task's ID, after it has acquired a lock.
-pub(super) fn my_id() -> u32 {
-    Me::current_or_none().tid()
-}
 
 /// The right to read a robust lock's data; dropping it releases the lock.
 ///
 /// Forgetting it keeps writers out until the process ends. In the child of a fork the guard is the parent's:
 /// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
-pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted>
-{
-    pub(super) lock: &'a RobustRwLock<T, READERS, C>,
+pub struct RobustReadGuard<
+    'a,
+    T: ?Sized,
+    const READERS: usize = 16,
+    C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
+> {
+    pub(super) lock: &'a RobustRwLock<T, READERS, C, K>,
     seat: usize,
     /// The task that acquired the lock: after a fork another one than the calling task.
-    pub(super) owner: u32,
+    pub(super) owner: K::Owner,
     not_send: PhantomData<*const ()>,
 }
 
@@ -52,19 +53,26 @@ pub struct RobustWriteGuard<
     T: ?Sized,
     const READERS: usize = 16,
     C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
 > {
-    pub(super) lock: &'a RobustRwLock<T, READERS, C>,
+    pub(super) lock: &'a RobustRwLock<T, READERS, C, K>,
     /// The task that acquired the lock: after a fork another one than the calling task.
-    pub(super) owner: u32,
+    pub(super) owner: K::Owner,
     not_send: PhantomData<*const ()>,
 }
 
-lend!({const READERS: usize, C: Counting<Event>} RobustReadGuard<'_, T, READERS, C>);
-lend!({const READERS: usize, C: Counting<Event>} RobustWriteGuard<'_, T, READERS, C>);
+lend!({const READERS: usize, C: Counting<Event>, K: SeatLock} RobustReadGuard<'_, T, READERS, C, K>);
+lend!({const READERS: usize, C: Counting<Event>, K: SeatLock} RobustWriteGuard<'_, T, READERS, C, K>);
 
-impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustReadGuard<'a, T, READERS, C> {
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
+    RobustReadGuard<'a, T, READERS, C, K>
+{
     #[inline]
-    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C>, seat: usize, owner: u32) -> Self {
+    pub(super) fn new(
+        lock: &'a RobustRwLock<T, READERS, C, K>,
+        seat: usize,
+        owner: K::Owner,
+    ) -> Self {
         Self {
             lock,
             seat,
@@ -92,12 +100,14 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustReadGuard<'a
     }
 }
 
-impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'a, T, READERS, C> {
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
+    RobustWriteGuard<'a, T, READERS, C, K>
+{
     #[inline]
-    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C>) -> Self {
+    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C, K>, owner: K::Owner) -> Self {
         Self {
             lock,
-            owner: my_id(),
+            owner,
             not_send: PhantomData,
         }
     }
@@ -144,7 +154,7 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'
     }
 
     /// Becomes a reader. No writer enters in between.
-    pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS, C> {
+    pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS, C, K> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the guard holds the lock to write, and is not dropped.
         let seat = unsafe { this.lock.raw.downgrade(this.owner) };
@@ -152,8 +162,8 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'
     }
 }
 
-impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>> DerefMut
-    for RobustWriteGuard<'_, T, READERS, C>
+impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>, K: SeatLock> DerefMut
+    for RobustWriteGuard<'_, T, READERS, C, K>
 {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
@@ -162,8 +172,8 @@ impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>> DerefMut
     }
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
-    for RobustReadGuard<'_, T, READERS, C>
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock> Drop
+    for RobustReadGuard<'_, T, READERS, C, K>
 {
     #[inline(always)]
     fn drop(&mut self) {
@@ -172,8 +182,8 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
     }
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
-    for RobustWriteGuard<'_, T, READERS, C>
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock> Drop
+    for RobustWriteGuard<'_, T, READERS, C, K>
 {
     #[inline]
     fn drop(&mut self) {
