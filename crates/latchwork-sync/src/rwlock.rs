@@ -72,7 +72,7 @@ pub use self::guard::{ReadGuard, WriteGuard};
 pub use self::lock::RwLock;
 pub use self::raw::RawRwLock;
 #[cfg(loom)]
-pub(crate) use self::robust::{Entered, RawRobust};
+pub(crate) use self::robust::{Entered, Part, RawRobust};
 pub use self::robust::{
     LockError, Movable, OwnerDied, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard,
     SeatLock,

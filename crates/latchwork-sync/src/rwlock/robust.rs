@@ -86,6 +86,8 @@ pub use self::guard::{RobustReadGuard, RobustWriteGuard};
 pub use self::in_region::{Movable, RegionRwLock};
 pub use self::lock::RobustRwLock;
 pub use self::owner_died::OwnerDied;
+#[cfg(loom)]
+pub(crate) use self::parts::Part;
 pub use self::parts::SeatLock;
 #[cfg(loom)]
 pub(crate) use self::raw::{Entered, RawRobust};

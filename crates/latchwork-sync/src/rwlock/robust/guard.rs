@@ -9,8 +9,8 @@
 use super::lock::RobustRwLock;
 use super::parts::SeatLock;
 use crate::edit::Edit;
-use crate::mutex::Robust;
 use crate::mutex::throughput::{Counting, Uncounted};
+use crate::mutex::{Robust, edits_in_place};
 use crate::relocatable::Relocatable;
 use crate::rwlock::trace::Event;
 #[cfg(not(loom))]
@@ -64,6 +64,10 @@ pub struct RobustWriteGuard<
 lend!({const READERS: usize, C: Counting<Event>, K: SeatLock} RobustReadGuard<'_, T, READERS, C, K>);
 lend!({const READERS: usize, C: Counting<Event>, K: SeatLock} RobustWriteGuard<'_, T, READERS, C, K>);
 
+edits_in_place!(
+    {const READERS: usize, C: Counting<Event>, K: SeatLock} RobustWriteGuard<'_, T, READERS, C, K>, lock
+);
+
 impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
     RobustReadGuard<'a, T, READERS, C, K>
 {
@@ -110,29 +114,6 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
             owner,
             not_send: PhantomData,
         }
-    }
-
-    /// The data, pinned: how to change data that is not `Unpin`, such as a container of a region. See also
-    /// [`Self::edit`].
-    #[inline]
-    pub fn as_mut(&mut self) -> Pin<&mut T>
-    where
-        T: Relocatable,
-    {
-        // SAFETY: the guard keeps all others out, and is borrowed exclusively. The lock is pinned, and its methods
-        // give a `&mut T` only if `T` is `Unpin`. New data may take the place of torn data, which is not dropped: `T`
-        // is `Relocatable`.
-        unsafe { Pin::new_unchecked(&mut *self.lock.data.get()) }
-    }
-
-    /// The editor of the data: `guard.edit().push(1)` for a container, `guard.edit().field` for a struct with pinned
-    /// fields. It is short for [`as_mut`](Self::as_mut) and [`Edit::edit`].
-    #[inline]
-    pub fn edit(&mut self) -> T::Editor<'_>
-    where
-        T: Relocatable + Edit,
-    {
-        self.as_mut().edit()
     }
 
     /// Releases the lock, and returns what that did for the tasks that wait. While the thread panics, the data counts as
