@@ -141,6 +141,7 @@ plain!(
     crate::completion::Completion<Shared>,
     crate::condvar::Condvar<Shared>,
     crate::once::Once,
+    crate::once::RegionOnce,
     crate::spin::Spin,
 );
 crate::torn_safe::each_number!(plain);

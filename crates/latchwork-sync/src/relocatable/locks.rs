@@ -7,7 +7,7 @@ use crate::completion::Completion;
 use crate::condvar::Condvar;
 use crate::mutex::throughput::Counting;
 use crate::mutex::{DataState, InRegion, Mutex};
-use crate::once::Once;
+use crate::once::{Once, RegionOnce};
 use crate::rwlock::{Event, Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Sharing;
 use crate::spin::Spin;
@@ -16,6 +16,8 @@ relocatable_locks!(Barrier, Completion, Condvar);
 
 // SAFETY: as for the other locks.
 unsafe impl Relocatable for Once {}
+// SAFETY: as for the other locks.
+unsafe impl Relocatable for RegionOnce {}
 // SAFETY: as for the other locks.
 unsafe impl Relocatable for Spin {}
 // SAFETY: as for the other locks.
