@@ -215,7 +215,7 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Deref
     }
 }
 
-macro_rules! calls {
+macro_rules! region_calls {
     (
         $Result:ident $Guard:ident $with:ident $with_trace:ident:
         $enter:ident $enter_traced:ident $try_enter:ident $enter_until:ident $enter_for:ident $enter_interruptible:ident
@@ -286,11 +286,11 @@ macro_rules! calls {
 impl<T: Unpin + ?Sized, const READERS: usize, C: Counting<Event>>
     Movable<RobustRwLock<T, READERS, C, InRegion>>
 {
-    calls!(
+    region_calls!(
         ReadResult RobustReadGuard read_with read_with_trace:
         read read_traced try_read read_until read_for read_interruptible
     );
-    calls!(
+    region_calls!(
         WriteResult RobustWriteGuard write_with write_with_trace:
         write write_traced try_write write_until write_for write_interruptible
     );

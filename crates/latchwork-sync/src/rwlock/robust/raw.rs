@@ -72,7 +72,7 @@ fn order_gate_before_seats() {
 }
 
 /// The constructors, each of one kind.
-macro_rules! constructors {
+macro_rules! raw_constructors {
     ($($kind:ty: $new:ident, $with:ident;)*) => {$(
         impl<const READERS: usize> RawRobust<READERS, Uncounted, $kind> {
             const_unless_loom! {
@@ -97,7 +97,7 @@ macro_rules! constructors {
         }
     )*};
 }
-constructors! {
+raw_constructors! {
     Robust: new, with;
     InRegion: in_region, in_region_with;
 }
