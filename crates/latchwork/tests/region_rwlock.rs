@@ -10,7 +10,8 @@ use latchwork::mutex::in_region::NotATask;
 use latchwork::mutex::{LockFailure, Mutex};
 use latchwork::region::{self, DetachError, Region, RegionOptions};
 use latchwork::rwlock::{
-    Entry, LockError, RegionRwLock, Released, RobustReadGuard, RobustWriteGuard,
+    Entry, Event, LockError, RegionRwLock, Released, RobustReadGuard, RobustRwLock,
+    RobustWriteGuard,
 };
 use latchwork_testkit::{Child, Exit, Mapped, ThreadId, Trial};
 use std::thread;
@@ -388,4 +389,36 @@ fn calls_say_how_a_task_entered_and_what_an_unlock_did() {
     };
     waits(true);
     waits(false);
+}
+
+#[test]
+fn a_lock_with_counters_counts_what_its_slow_paths_do() {
+    let trial = Trial::begin("a_lock_with_counters_counts_what_its_slow_paths_do");
+    let region = region();
+    let make = || RobustRwLock::<u64, 2, _, _>::in_region_counted(0);
+    let lock = region.object("counted", make).unwrap();
+    assert_eq!(size_of_val(&*lock), 64 * 5);
+    let counted = |event| lock.counters().of(event);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            region.join("alone").unwrap();
+            drop((lock.read().unwrap(), lock.try_read().unwrap()));
+            *lock.write().unwrap() += 1;
+        });
+    });
+    let slow_paths = counted(Event::ReadSlowPath) + counted(Event::WriteSlowPath);
+    assert_eq!((slow_paths, counted(Event::UnlockSlowPath)), (0, 0));
+    let id = ThreadId::default();
+    thread::scope(|scope| {
+        let held = lock.read().unwrap();
+        scope.spawn(|| {
+            id.set();
+            *lock.write().unwrap() += 1;
+        });
+        trial.wait_until(|| id.is_in_futex());
+        drop(held);
+    });
+    let events = [Event::WriteSlowPath, Event::Woken].map(counted);
+    assert!(events == [1, 1] && counted(Event::Sleep) >= 1);
+    assert_eq!(*lock.read().unwrap(), 2);
 }

@@ -11,6 +11,8 @@ use super::parts::{Part, SeatOps};
 use super::raw::RawRobust;
 use crate::atomic::const_unless_loom;
 use crate::mutex::in_region::NotATask;
+#[cfg(not(loom))]
+use crate::mutex::throughput::Counters;
 use crate::mutex::throughput::{Counting, Uncounted};
 use crate::mutex::{Acquired, InRegion, RawError, WaitMode};
 #[cfg(not(loom))]
@@ -194,6 +196,29 @@ impl<T, const READERS: usize> RobustRwLock<T, READERS, Uncounted, InRegion> {
         #[must_use]
         pub fn in_region(value: T) -> Self {
             Self { raw: RawRobust::in_region(), data: UnsafeCell::new(ManuallyDrop::new(value)) }
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>, InRegion> {
+    /// An unlocked lock for a region that counts what its slow paths do: see [`RobustRwLock::counted`].
+    ///
+    /// ```
+    /// use latchwork::region::RegionOptions;
+    /// use latchwork::rwlock::{Event, RobustRwLock};
+    ///
+    /// let region = RegionOptions::new().create_anonymous()?;
+    /// let table = region.object("table", || RobustRwLock::<_, 16, _, _>::in_region_counted(1_u32))?;
+    /// assert_eq!(*table.write().unwrap(), 1);
+    /// assert_eq!(table.counters().of(Event::Sleep), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn in_region_counted(value: T) -> Self {
+        Self {
+            raw: RawRobust::in_region_with(Counters::new()),
+            data: UnsafeCell::new(ManuallyDrop::new(value)),
         }
     }
 }

@@ -103,7 +103,7 @@ impl<T, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> {
 }
 
 #[cfg(not(loom))]
-impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> {
+impl<T: ?Sized, const READERS: usize, K: SeatLock> RobustRwLock<T, READERS, Counters<Event>, K> {
     /// The counters of the lock.
     #[must_use]
     pub fn counters(&self) -> &Counters<Event> {
