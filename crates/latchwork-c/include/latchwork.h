@@ -19,10 +19,12 @@
  *     lw_spin_t                    4  critical sections of a few instructions
  *     lw_rwlock_t, lw_rf_rwlock_t  8  many readers or one writer; writers, or readers, first
  *     lw_robust_rwlock_t        1088  the same between processes; owner death is reported
+ *     lw_region_rwlock_t        1088  the same, for data in a region
  *     lw_cond_t                   24  waiting for a change of data that a mutex of any kind protects
  *     lw_sem_t, lw_completion_t    8  counting; signalling that something is done
  *     lw_barrier_t                 8  no task goes on before all have arrived
  *     lw_once_t                   48  an initialisation that survives the death of the task that runs it
+ *     lw_region_once_t            16  the same, for data in a region
  *
  * lw_mutex_lock(m) and similar calls take a pointer to a mutex of any kind, by C11's _Generic, or by overloading in
  * C++; so do lw_rwlock_..., lw_cond_..., lw_sem_..., lw_completion_... and lw_barrier_... Each kind also has its own

@@ -5,9 +5,9 @@
  *                                                  std::unique_lock, std::scoped_lock, std::condition_variable_any
  *     lw::rwlock, ...                              SharedTimedLockable: for std::shared_lock, too
  *     lw::robust_mutex, ..., lw::robust_rwlock     the same between processes whose tasks may be killed
- *     lw::region_mutex                             the same in 8 bytes, for data in a region
+ *     lw::region_mutex, lw::region_rwlock          the same for data in a region; the mutex has 8 bytes
  *     lw::recovering                               a robust lock, and the function that repairs its data
- *     lw::condition, lw::semaphore, lw::completion, lw::barrier, lw::once
+ *     lw::condition, lw::semaphore, lw::completion, lw::barrier, lw::once, lw::region_once
  *     lw::shared_...                               the same between processes, where there is a difference
  *
  * Each has the C type as its only member (except lw::recovering, which refers to one), so C, C++ and Rust may share one

@@ -12,8 +12,8 @@ use latchwork::mutex::throughput::{Acquisition, Entry, Released};
 use latchwork::mutex::{
     InRegion, Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, WaitWake,
 };
-use latchwork::once::Once;
-use latchwork::rwlock::{RobustRwLock, RwLock};
+use latchwork::once::{Once, RegionOnce};
+use latchwork::rwlock::{RegionRwLock, RobustRwLock, RwLock};
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::spin::Spin;
 use libc::{EINVAL, EPERM, ETIMEDOUT};
@@ -36,11 +36,11 @@ frozen! {
     Robust: 40, 8; Mutex<(), Robust>: 40, 8;
     Robust<Throughput<Shared>>: 40, 8; Robust<Inherit<Shared>>: 40, 8; Robust<Protect<Shared>>: 40, 8;
     RwLock<()>: 8, 8; RwLock<(), Shared>: 8, 8;
-    RobustRwLock<()>: 1088, 64;
+    RobustRwLock<()>: 1088, 64; RegionRwLock<()>: 1088, 64;
     Condvar: 24, 8; Condvar<Shared>: 24, 8;
     Completion: 8, 8; Completion<Shared>: 8, 8;
     Barrier: 8, 4; Barrier<Shared>: 8, 4;
-    Once: 48, 8;
+    Once: 48, 8; RegionOnce: 16, 8;
 }
 
 const SHARED: u32 = 8;

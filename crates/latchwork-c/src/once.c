@@ -1,5 +1,5 @@
 /*
- * lw_once(): the program's function runs in a C frame, so that it may be left in any way: a return, a C++ exception,
+ * lw_once() and lw_region_once(): the program's function runs in a C frame, so that it may be left in any way: a return, a C++ exception,
  * pthread_exit(), cancellation. Compiled with -fexceptions: the handler below runs in each case but the first. If its
  * owner dies, the next task's lock call reports that.
  */
@@ -7,35 +7,36 @@
 
 #include <stdlib.h>
 
-static void leave(lw_once_t **once)
-{
-	/* The state is still "not done", unless it was set: the next task runs the function again. */
-	lw_robust_mutex_unlock(&(*once)->lw_lock);
-}
-
-static void run(lw_once_t *once, void (*initialise)(void))
-{
-	lw_once_t *left __attribute__((cleanup(leave))) = once;
-	initialise();
-	__atomic_store_n(&once->lw_done, 1, __ATOMIC_RELEASE);
-}
-
-int lw__once(lw_once_t *once, void (*initialise)(void))
-{
-	int error;
-	if (once == NULL || initialise == NULL)
-		return EINVAL;
-	error = lw_robust_mutex_lock(&once->lw_lock);
-	if (error == EOWNERDEAD)
-		error = lw_robust_mutex_consistent(&once->lw_lock);
-	if (error != 0)
-		return error;
-	if (once->lw_done != 0)
-		lw_robust_mutex_unlock(&once->lw_lock);
-	else
-		run(once, initialise);
-	return 0;
-}
+#define ONCE(name, call, mutex)                                                                       \
+	/* The state is still "not done", unless it was set: the next task runs the function again. */ \
+	static void leave_##name(name##_t **once)                                                     \
+	{                                                                                             \
+		mutex##_unlock(&(*once)->lw_lock);                                                    \
+	}                                                                                             \
+	static void run_##name(name##_t *once, void (*initialise)(void))                              \
+	{                                                                                             \
+		name##_t *left __attribute__((cleanup(leave_##name))) = once;                         \
+		initialise();                                                                         \
+		__atomic_store_n(&once->lw_done, 1, __ATOMIC_RELEASE);                                \
+	}                                                                                             \
+	int call(name##_t *once, void (*initialise)(void))                                            \
+	{                                                                                             \
+		int error;                                                                            \
+		if (once == NULL || initialise == NULL)                                               \
+			return EINVAL;                                                                \
+		error = mutex##_lock(&once->lw_lock);                                                 \
+		if (error == EOWNERDEAD)                                                              \
+			error = mutex##_consistent(&once->lw_lock);                                   \
+		if (error != 0)                                                                       \
+			return error;                                                                 \
+		if (once->lw_done != 0)                                                               \
+			mutex##_unlock(&once->lw_lock);                                               \
+		else                                                                                  \
+			run_##name(once, initialise);                                                 \
+		return 0;                                                                             \
+	}
+ONCE(lw_once, lw__once, lw_robust_mutex)
+ONCE(lw_region_once, lw__region_once, lw_region_mutex)
 
 /*
  * A coproc's routine, called from Rust code: anything that unwinds it (pthread_exit(), for example) ends the coproc

@@ -7,10 +7,10 @@ use core::ffi::{c_int, c_void};
 use core::mem::forget;
 use core::pin::Pin;
 use latchwork::foreign::{self, Blocking};
-use latchwork::mutex::Unfinished;
+use latchwork::mutex::{InRegion, Robust, Unfinished};
 use latchwork::rwlock::{
     Acquisition, Entry, Preference, RawRwLock, ReadersFirst, Released, RobustRwLock, RwLock,
-    WritersFirst,
+    SeatLock, Uncounted, WritersFirst,
 };
 use latchwork::sharing::{Private, Shared, Sharing};
 use libc::{EBUSY, EINTR, EINVAL, EPERM, ETIMEDOUT};
@@ -80,9 +80,11 @@ unsafe fn leave<S: Sharing, P: Preference>(lock: *mut c_void) -> Result<Released
     }
 }
 
-unsafe fn robust<'a>(lock: *mut c_void) -> Option<Pin<&'a RobustRwLock<()>>> {
+type OfKind<K> = RobustRwLock<(), 16, Uncounted, K>;
+
+unsafe fn robust<'a, K: SeatLock>(lock: *mut c_void) -> Option<Pin<&'a OfKind<K>>> {
     // SAFETY: the caller has such a lock there, which does not move while it is held.
-    unsafe { at::<RobustRwLock<()>>(lock).map(|lock| Pin::new_unchecked(lock)) }
+    unsafe { at::<OfKind<K>>(lock).map(|lock| Pin::new_unchecked(lock)) }
 }
 
 #[unsafe(no_mangle)]
@@ -101,7 +103,10 @@ unsafe extern "C" fn latchwork_rwlock(
             1 => enter::<Shared, WritersFirst>(lock, writes, how),
             2 => enter::<Private, ReadersFirst>(lock, writes, how),
             3 => enter::<Shared, ReadersFirst>(lock, writes, how),
-            4 => robust(lock).map_or(EINVAL, |lock| {
+            4 => robust::<Robust>(lock).map_or(EINVAL, |lock| {
+                foreign::robust_rwlock_enter(lock, writes, how)
+            }),
+            5 => robust::<InRegion>(lock).map_or(EINVAL, |lock| {
                 foreign::robust_rwlock_enter(lock, writes, how)
             }),
             _ => EINVAL,
@@ -136,7 +141,10 @@ unsafe extern "C" fn lw__rwlock_traced(
             1 => enter_traced::<Shared, WritersFirst>(lock, writes).map(with_success),
             2 => enter_traced::<Private, ReadersFirst>(lock, writes).map(with_success),
             3 => enter_traced::<Shared, ReadersFirst>(lock, writes).map(with_success),
-            4 => robust(lock)
+            4 => robust::<Robust>(lock)
+                .ok_or(EINVAL)
+                .and_then(|lock| foreign::robust_rwlock_enter_traced(lock, writes)),
+            5 => robust::<InRegion>(lock)
                 .ok_or(EINVAL)
                 .and_then(|lock| foreign::robust_rwlock_enter_traced(lock, writes)),
             _ => Err(EINVAL),
@@ -173,7 +181,10 @@ unsafe fn leave_kind(lock: *mut c_void, kind: u32) -> Result<Released, c_int> {
             1 => leave::<Shared, WritersFirst>(lock),
             2 => leave::<Private, ReadersFirst>(lock),
             3 => leave::<Shared, ReadersFirst>(lock),
-            4 => robust(lock)
+            4 => robust::<Robust>(lock)
+                .ok_or(EINVAL)
+                .and_then(foreign::robust_rwlock_leave_traced),
+            5 => robust::<InRegion>(lock)
                 .ok_or(EINVAL)
                 .and_then(foreign::robust_rwlock_leave_traced),
             _ => Err(EINVAL),
@@ -186,7 +197,8 @@ unsafe extern "C" fn lw__rwlock_unlock(lock: *mut c_void, kind: u32) -> c_int {
     // SAFETY: the caller has a lock of this kind there, and holds it.
     unsafe {
         match kind {
-            4 => robust(lock).map_or(EINVAL, foreign::robust_rwlock_leave),
+            4 => robust::<Robust>(lock).map_or(EINVAL, foreign::robust_rwlock_leave),
+            5 => robust::<InRegion>(lock).map_or(EINVAL, foreign::robust_rwlock_leave),
             kind => leave_kind(lock, kind).err().unwrap_or(0),
         }
     }
@@ -216,14 +228,24 @@ unsafe extern "C" fn lw__rwlock_unlock_traced(
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw__rwlock_consistent(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller has such a lock there.
-    unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_consistent)
-}
+/// What the owner of a robust lock does about a death.
+macro_rules! recovers {
+    ($($kind:ty: $consistent:ident, $unlock_inconsistent:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $consistent(lock: *mut c_void) -> c_int {
+            // SAFETY: the caller has such a lock there.
+            unsafe { robust::<$kind>(lock) }.map_or(EINVAL, foreign::robust_rwlock_consistent)
+        }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn lw__rwlock_unlock_inconsistent(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller has such a lock there.
-    unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_leave_inconsistent)
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $unlock_inconsistent(lock: *mut c_void) -> c_int {
+            // SAFETY: the caller has such a lock there.
+            unsafe { robust::<$kind>(lock) }
+                .map_or(EINVAL, foreign::robust_rwlock_leave_inconsistent)
+        }
+    )*};
+}
+recovers! {
+    Robust: lw__rwlock_consistent, lw__rwlock_unlock_inconsistent;
+    InRegion: lw__region_rwlock_consistent, lw__region_rwlock_unlock_inconsistent;
 }

@@ -111,9 +111,10 @@ fn regions_and_what_is_in_them_survive_deaths_in_c_and_cpp() {
 }
 
 #[test]
-fn region_mutexes_name_tasks_of_their_region() {
+fn locks_of_regions_name_tasks_of_their_region() {
     let hows = [GCC, GCC_OPTIMISED.statically(), CLANG_OPTIMISED, GPP];
     check("region_mutex.c", &hows, GNU, "regional");
+    check("region_rwlock.c", &hows, GNU, "regional");
 }
 
 #[test]

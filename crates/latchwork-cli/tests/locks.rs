@@ -382,10 +382,18 @@ fn region_locks_have_the_owners_that_their_words_name() {
     let actor = Actor::role("region-mutexes", &named.0);
     let of = |object: &str| format!("{}:{object}", named.0);
     let look = seen(&actor, |look| {
-        look.waiters(&of("own")) == ["waiter"] && !look.cycles().is_empty()
+        look.waiters(&of("own")) == ["waiter"]
+            && look.waiters(&of("table")) == ["reader"]
+            && !look.cycles().is_empty()
     });
     assert_eq!(look.cycles(), [["ada", "bob"]]);
-    for (object, owner) in [("left", "ada"), ("right", "bob"), ("own", "first")] {
+    for (object, owner) in [
+        ("left", "ada"),
+        ("right", "bob"),
+        ("own", "first"),
+        // The gate, where its readers and writers wait for a writer.
+        ("table", "first"),
+    ] {
         let lock = look.lock(&of(object));
         assert_eq!(lock["type"], "region mutex", "{lock:#}");
         assert_eq!(look.owner(&lock).as_deref(), Some(owner), "{lock:#}");

@@ -7,8 +7,8 @@
 //! | to | use |
 //! | --- | --- |
 //! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust), [`InRegion`](mutex::InRegion) or [`Spin`](spin::Spin) |
-//! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
-//! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
+//! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`], [`rwlock::RegionRwLock`] |
+//! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`], [`once::RegionOnce`] |
 //! | let threads or processes use a lock | [`sharing::Private`], [`sharing::Shared`] |
 //! | bound a wait | [`time::Deadline`] |
 //!

@@ -7,7 +7,7 @@ use crate::adoption::{self, Desk};
 use crate::mutex::{
     Acquired, InRegion, RawError, Robust, RobustProtocol, WaitMode, WaitWake, in_region,
 };
-use crate::rwlock::{Entered, RawRobust};
+use crate::rwlock::{Entered, Part, RawRobust, SeatLock, Uncounted};
 use crate::sharing::Shared;
 use crate::task::Me;
 use crate::time::Deadline;
@@ -169,15 +169,29 @@ impl Adoption {
 }
 
 /// A robust reader/writer lock without data and guards, for a death that runs no destructor.
-pub struct RobustReadWrite<const READERS: usize>(RawRobust<READERS>);
+pub struct RobustReadWrite<const READERS: usize, K: SeatLock = Robust>(
+    RawRobust<READERS, Uncounted, K>,
+);
 
-impl<const READERS: usize> Default for RobustReadWrite<READERS> {
-    fn default() -> Self {
+impl<const READERS: usize> RobustReadWrite<READERS> {
+    /// A free lock whose parts are on the kernel's list.
+    pub fn new() -> Self {
         Self(RawRobust::new())
     }
 }
 
-impl<const READERS: usize> RobustReadWrite<READERS> {
+impl<const READERS: usize> RobustReadWrite<READERS, InRegion> {
+    /// A free lock whose parts are region locks.
+    pub fn in_region() -> Self {
+        Self(RawRobust::in_region())
+    }
+}
+
+impl<const READERS: usize, K: SeatLock> RobustReadWrite<READERS, K> {
+    fn me(&self) -> K::Owner {
+        K::known_caller(self.0.gate()).expect("a task that holds the lock")
+    }
+
     /// Acquires the lock to read, with a seat, or to write if a writer died inside.
     ///
     /// # Errors
@@ -223,7 +237,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// The calling task has the seat.
     pub unsafe fn unlock_read(&self, seat: usize) {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_read(seat, Me::current_or_none().tid()) };
+        unsafe { self.0.unlock_read(seat, self.me()) };
     }
 
     /// Releases the lock after writing.
@@ -232,7 +246,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// The calling task holds it to write.
     pub unsafe fn unlock_write(&self) {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_write(Me::current_or_none().tid()) };
+        unsafe { self.0.unlock_write(self.me()) };
     }
 
     /// Becomes a reader; returns its seat.
@@ -241,6 +255,6 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// As for [`Self::unlock_write`].
     pub unsafe fn downgrade(&self) -> usize {
         // SAFETY: by the caller's contract.
-        unsafe { self.0.downgrade(Me::current_or_none().tid()) }
+        unsafe { self.0.downgrade(self.me()) }
     }
 }

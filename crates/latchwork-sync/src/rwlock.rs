@@ -5,6 +5,7 @@
 //! | [`RwLock<T>`](RwLock) | 8 bytes | held for ever | threads of one process |
 //! | [`RwLock<T, Shared>`](RwLock) | 8 bytes | held for ever | processes that cannot be killed, or that die together |
 //! | [`RobustRwLock<T>`](RobustRwLock) | 64 bytes, and 64 for each reader at a time | a writer's death is reported to the next task; a dead reader's share is released | processes that can be killed at any moment |
+//! | [`RegionRwLock<T>`](RegionRwLock) | the same | the same | the same, for data in a region; need not be pinned |
 //!
 //! Use one where critical sections are long, or readers many. For critical sections below a microsecond a
 //! [`Mutex`](crate::mutex::Mutex) is as fast.
@@ -16,7 +17,7 @@
 //! *Reading while reading.* A task that acquires a read lock while it holds one waits for ever if a writer
 //! waits in between: always under `WritersFirst`, after the threshold under `ReadersFirst`. A reader that waits
 //! for another task to enter as a reader waits for ever in the same cases. `try_read` never waits. Writing
-//! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
+//! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] and [`RegionRwLock`] report all of these as
 //! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
 //!
 //! ```
@@ -72,8 +73,11 @@ pub use self::guard::{ReadGuard, WriteGuard};
 pub use self::lock::RwLock;
 pub use self::raw::RawRwLock;
 #[cfg(loom)]
-pub(crate) use self::robust::{Entered, RawRobust};
-pub use self::robust::{LockError, OwnerDied, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+pub(crate) use self::robust::{Entered, Part, RawRobust};
+pub use self::robust::{
+    LockError, Movable, OwnerDied, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard,
+    SeatLock,
+};
 pub use self::trace::{Acquisition, Entry, Event, Released};
 #[cfg(not(loom))]
 pub use crate::mutex::throughput::Counters;

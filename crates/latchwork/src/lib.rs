@@ -4,8 +4,8 @@
 //! | to | use |
 //! | --- | --- |
 //! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust), [`InRegion`](mutex::InRegion) or [`Spin`](spin::Spin) |
-//! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
-//! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
+//! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`], [`rwlock::RegionRwLock`] |
+//! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`], [`once::RegionOnce`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
 //! | count, hand over and exclude by RTEMS's rules | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
 //! | pass messages | [`queue::Queue`]; between exactly two tasks, [`queue::spsc::Spsc`] |

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::mutex::{Mutex, Throughput, Unfinished, WaitWake, in_region};
 use latchwork::region::RegionOptions;
-use latchwork::rwlock::{LockError, RobustRwLock, RwLock};
+use latchwork::rwlock::{LockError, RegionRwLock, RobustRwLock, RwLock, SeatLock, Uncounted};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::Watchdog;
@@ -138,8 +138,15 @@ fn a_handler_ends_an_interruptible_wait_for_a_reader_writer_lock() {
 fn a_handler_ends_an_interruptible_wait_for_a_robust_reader_writer_lock() {
     let _watchdog = Watchdog::start("interruptible robust reader/writer lock".into());
     static LOCK: RobustRwLock<u32, 1> = RobustRwLock::new(0);
-    let lock = Pin::static_ref(&LOCK);
-    let interrupted = |error: &LockError<'_, u32, 1>| matches!(error, LockError::Interrupted);
+    ends_waits_of(Pin::static_ref(&LOCK));
+    let region = Box::leak(Box::new(RegionOptions::new().create_anonymous().unwrap()));
+    let make = || RegionRwLock::<u32, 1>::in_region(0);
+    ends_waits_of(region.object("readers and writers", make).unwrap());
+}
+
+fn ends_waits_of<K: SeatLock + Sync>(lock: Pin<&'static RobustRwLock<u32, 1, Uncounted, K>>) {
+    let interrupted =
+        |error: &LockError<'_, u32, 1, Uncounted, K>| matches!(error, LockError::Interrupted);
     let held = lock.read().unwrap();
     // For the gate's holder, and for a seat.
     assert!(under_signals(move || {

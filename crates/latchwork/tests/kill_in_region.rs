@@ -3,83 +3,51 @@
 
 use core::cell::RefCell;
 use core::mem::forget;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex, RegionGuard};
-use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
+use latchwork::region::{Region, RegionOptions};
+use latchwork_testkit::bodies::kill::{Arena, Mortal};
+use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
-use latchwork_testkit::{Child, Storm, Trial, Worker, fastrand};
-
-/// Equal, unless an owner died between the two stores.
-#[derive(Shareable, TornSafe)]
-#[repr(C)]
-struct Halves {
-    left: u64,
-    right: u64,
-}
+use latchwork_testkit::{Child, Trial};
 
 type Lock = Mutex<Halves, InRegion>;
-type Guard<'a> = RegionGuard<'a, Halves>;
 
-#[derive(Shareable)]
-#[repr(C)]
-struct Arena {
-    lock: Lock,
-    /// The process that believes to be inside, or 0.
-    inside: AtomicU32,
-    torn: AtomicU64,
-    died: AtomicU64,
-    progress: [AtomicU64; 16],
-}
+/// A lock of a region.
+struct Of<'r>(&'r Lock);
 
-impl Arena {
-    fn new() -> Self {
-        Self {
-            lock: Mutex::in_region(Halves { left: 0, right: 0 }),
-            inside: AtomicU32::new(0),
-            torn: AtomicU64::new(0),
-            died: AtomicU64::new(0),
-            progress: [const { AtomicU64::new(0) }; 16],
-        }
-    }
+impl Mortal for Of<'_> {
+    type Held<'a>
+        = RegionGuard<'a, Halves>
+    where
+        Self: 'a;
 
-    fn lock(&self) -> Guard<'_> {
-        self.entered(self.lock.lock())
-    }
-
-    fn entered<'a>(&'a self, taken: Result<Guard<'a>, LockError<'a, Halves>>) -> Guard<'a> {
+    fn acquire(
+        &self,
+        limit: Option<Duration>,
+        repair: impl FnOnce(&mut Halves),
+    ) -> Option<RegionGuard<'_, Halves>> {
+        let taken = match limit {
+            Some(limit) => self.0.lock_for(limit),
+            None => self.0.lock(),
+        };
         match taken {
-            Ok(halves) => {
-                assert_eq!(halves.left, halves.right, "torn data without OwnerDied");
-                let inside = self.inside.load(SeqCst);
-                assert_eq!(inside, 0, "inside beside a task, or after a dead one");
-                halves
-            }
+            Ok(halves) => Some(halves),
             Err(LockError::OwnerDied(mut halves)) => {
-                self.died.fetch_add(1, SeqCst);
-                self.inside.store(0, SeqCst);
-                if halves.left != halves.right {
-                    self.torn.fetch_add(1, SeqCst);
-                    halves.left = halves.left.max(halves.right);
-                    halves.right = halves.left;
-                }
-                halves.make_consistent()
+                repair(&mut halves);
+                Some(halves.make_consistent())
             }
+            Err(LockError::TimedOut) => None,
             Err(error) => panic!("{error}"),
         }
     }
-
-    fn change(&self) {
-        let mut halves = self.lock();
-        halves.left += 1;
-        core::sync::atomic::compiler_fence(SeqCst);
-        halves.right += 1;
-    }
 }
 
-fn arena(region: &Region) -> &Arena {
-    region.object("arena", Arena::new).unwrap().get_ref()
+fn arena(region: &Region) -> Arena<Of<'_>> {
+    let lock = region.object("lock", || Lock::in_region([0; 2]));
+    Arena::new(Of(lock.unwrap().get_ref()))
 }
 
 fn region() -> Region {
@@ -91,118 +59,55 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn dawdle(rng: &mut fastrand::Rng) {
-    match rng.u32(..32) {
-        // For longer than the first sleep of a waiter.
-        0 => std::thread::sleep(Duration::from_millis(rng.u64(..6))),
-        // Off the processor with the lock held: the others go to sleep.
-        1 | 2 => std::thread::sleep(Duration::from_micros(rng.u64(..150))),
-        3 | 4 => std::thread::yield_now(),
-        turns => (0..turns * 10).for_each(|_| core::hint::spin_loop()),
-    }
-}
-
-fn section(arena: &Arena, rng: &mut fastrand::Rng) {
-    let guard = if rng.u32(..8) == 0 {
-        match arena.lock.lock_for(Duration::from_micros(rng.u64(..300))) {
-            Err(LockError::TimedOut) => return,
-            taken => arena.entered(taken),
-        }
-    } else {
-        arena.lock()
-    };
-    let mut halves = guard;
-    let me = std::process::id();
-    arena.inside.store(me, SeqCst);
-    halves.left += 1;
-    dawdle(rng);
-    halves.right += 1;
-    assert_eq!(arena.inside.load(SeqCst), me, "two tasks are inside");
-    arena.inside.store(0, SeqCst);
-}
-
-fn storm(name: &'static str, seats: usize, kills: u64) {
+fn storm(name: &'static str, seats: usize, kills: u64, of_recoverers: bool) {
     let trial = Trial::begin(name);
     let region = region();
-    let arena = arena(&region);
-    let work = |worker: Worker| {
-        let mut rng = worker.rng();
-        loop {
-            section(arena, &mut rng);
-            arena.progress[worker.seat].fetch_add(1, SeqCst);
-        }
-    };
-    let mut storm = Storm::start(&trial, seats, work);
-    let kills = trial.times(kills);
-    while storm.kills() < kills {
-        storm.kill();
-        storm.wait_for_progress(|seat| arena.progress[seat].load(SeqCst));
-    }
-    storm.kill_all();
-    drop(arena.lock());
-    storm.finish();
-    println!(
-        "{name}: {} owners died, {} left torn data",
-        arena.died.load(SeqCst),
-        arena.torn.load(SeqCst)
-    );
+    arena(&region).storm(&trial, seats, kills, of_recoverers);
     region.sweep().unwrap();
     region.check_heap().unwrap();
 }
 
 #[test]
 fn every_survivor_makes_progress_after_each_kill() {
-    storm("every_survivor_makes_progress_after_each_kill", 4, 150);
+    storm(
+        "every_survivor_makes_progress_after_each_kill",
+        4,
+        150,
+        false,
+    );
 }
 
 #[test]
 fn many_waiters_survive_each_others_deaths() {
-    storm("many_waiters_survive_each_others_deaths", 12, 60);
+    storm("many_waiters_survive_each_others_deaths", 12, 60, false);
 }
 
 /// The tasks that take over from a dead owner are killed as they repair.
 #[test]
 fn recoverers_may_be_killed() {
-    let trial = Trial::begin("recoverers_may_be_killed");
-    let region = region();
-    let arena = arena(&region);
-    let work = |worker: Worker| {
-        let mut rng = worker.rng();
-        loop {
-            section(arena, &mut rng);
-            arena.progress[worker.seat].fetch_add(1, SeqCst);
-        }
-    };
-    let mut storm = Storm::start(&trial, 5, work);
-    let kills = trial.times(100);
-    while storm.kills() < kills {
-        storm.kill_recoverers();
-        storm.wait_for_progress(|seat| arena.progress[seat].load(SeqCst));
-    }
-    storm.finish();
-    drop(arena.lock());
+    storm("recoverers_may_be_killed", 5, 100, true);
 }
 
 #[test]
 fn lock_and_unlock_are_recoverable_at_every_instruction() {
     let trial = Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     let covered = step::each_instruction(
         &trial,
         "free lock",
         || (),
         |(), span| {
-            drop(arena.lock());
+            drop(arena.enter());
             span.run(|| arena.change());
         },
         |()| false,
         |(), point| {
-            let before = arena.died.load(SeqCst);
+            let before = arena.deaths();
             arena.change();
-            let dead = arena.died.load(SeqCst) - before;
+            let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
-            drop(arena.lock.try_lock().unwrap());
+            drop(arena.lock.0.try_lock().unwrap());
         },
     );
     println!("{covered:?}");
@@ -213,7 +118,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
 fn a_first_lock_call_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     step::each_instruction(
         &trial,
         "first lock",
@@ -222,7 +127,7 @@ fn a_first_lock_call_is_recoverable_at_every_instruction() {
         |()| false,
         |(), _| {
             arena.change();
-            drop(arena.lock.try_lock().unwrap());
+            drop(arena.lock.0.try_lock().unwrap());
         },
     );
 }
@@ -232,9 +137,9 @@ fn a_first_lock_call_is_recoverable_at_every_instruction() {
 fn a_wait_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     let before = || {
-        let held = arena.lock();
+        let held = arena.enter();
         let waiter = Child::fork(|| arena.change());
         trial.wait_until(|| waiter.is_in_futex());
         RefCell::new((Some(held), Some(waiter)))
@@ -263,7 +168,7 @@ fn a_wait_is_recoverable_at_every_instruction() {
 fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
     step::each_instruction(
         &trial,
@@ -279,7 +184,7 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
             }))
         },
         |waiter, span| {
-            let held = arena.lock();
+            let held = arena.enter();
             go.store(1, SeqCst);
             while !waiter.as_ref().unwrap().is_in_futex() {
                 std::thread::yield_now();
@@ -300,11 +205,11 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
 fn a_takeover_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     step::each_instruction(
         &trial,
         "takeover",
-        || Child::fork(|| forget(arena.lock())).succeed(),
+        || Child::fork(|| forget(arena.enter())).succeed(),
         |(), span| {
             // As another task would, so that only the lock passes on.
             region.sweep().unwrap();
@@ -312,9 +217,9 @@ fn a_takeover_is_recoverable_at_every_instruction() {
         },
         |()| false,
         |(), point| {
-            let before = arena.died.load(SeqCst);
+            let before = arena.deaths();
             arena.change();
-            let dead = arena.died.load(SeqCst) - before;
+            let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
         },
     );
@@ -331,7 +236,7 @@ fn giving_up_is_never_half_done() {
         "give up",
         || {
             round += 1;
-            let make = || Lock::in_region(Halves { left: 0, right: 0 });
+            let make = || Lock::in_region([0; 2]);
             let lock = region.object(&format!("lock {}", round % 1000), make);
             let lock = lock.unwrap();
             if round <= 1000 {
@@ -360,7 +265,7 @@ fn giving_up_is_never_half_done() {
 fn a_forgotten_guard_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     step::each_instruction(
         &trial,
         "leave with a forgotten guard",
@@ -368,15 +273,15 @@ fn a_forgotten_guard_is_recoverable_at_every_instruction() {
         |(), span| {
             region.join("victim").unwrap();
             span.run(|| {
-                forget(arena.lock());
+                forget(arena.enter());
                 assert!(region.clone().detach().is_err());
             });
         },
         |()| false,
         |(), _| {
-            let before = arena.died.load(SeqCst);
+            let before = arena.deaths();
             arena.change();
-            assert!(arena.died.load(SeqCst) - before <= 1);
+            assert!(arena.deaths() - before <= 1);
         },
     );
 }

@@ -4,7 +4,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
-use latchwork::once::Once;
+use latchwork::once::{Once, OnceError, RegionOnce};
 use latchwork::region::Shareable;
 use latchwork::sharing::Shared;
 use latchwork_testkit::step::{self, Point};
@@ -221,25 +221,56 @@ fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
     );
 }
 
+/// An initialisation of either kind, in a region.
+trait Initialisation: Shareable {
+    fn make() -> Self;
+    fn call(self: Pin<&Self>, initialise: impl FnOnce()) -> Result<(), OnceError>;
+    fn is_done(&self) -> bool;
+}
+
+impl Initialisation for Once {
+    fn make() -> Self {
+        Self::new()
+    }
+    fn call(self: Pin<&Self>, initialise: impl FnOnce()) -> Result<(), OnceError> {
+        Once::call(self, initialise)
+    }
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+}
+
+impl Initialisation for RegionOnce {
+    fn make() -> Self {
+        Self::in_region()
+    }
+    fn call(self: Pin<&Self>, initialise: impl FnOnce()) -> Result<(), OnceError> {
+        RegionOnce::call(&self, initialise)
+    }
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+}
+
 #[derive(Shareable)]
 #[repr(C)]
-struct Cell {
-    once: Once,
+struct Cell<I: Initialisation> {
+    once: I,
     /// Begun and finished initialisations.
     begun: AtomicU64,
     finished: AtomicU64,
 }
 
-impl Cell {
+impl<I: Initialisation> Cell<I> {
     fn new() -> Self {
         Self {
-            once: Once::new(),
+            once: I::make(),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         }
     }
 
-    fn once(&self) -> Pin<&Once> {
+    fn once(&self) -> Pin<&I> {
         // SAFETY: part of a named object, which does not move.
         #[allow(unsafe_code)]
         unsafe {
@@ -271,10 +302,15 @@ impl Cell {
 #[test]
 fn an_initialisation_whose_task_dies_is_run_by_the_next() {
     let trial = Trial::begin("an_initialisation_whose_task_dies_is_run_by_the_next");
+    is_run_by_the_next::<Once>(&trial);
+    is_run_by_the_next::<RegionOnce>(&trial);
+}
+
+fn is_run_by_the_next<I: Initialisation>(trial: &Trial) {
     let region = region("kill_meetings");
     for round in 0..trial.times(10) {
         let cell = region
-            .object(&format!("cell {round}"), Cell::new)
+            .object(&format!("cell {round}"), Cell::<I>::new)
             .unwrap()
             .get_ref();
         let mut first = Child::fork(|| {
@@ -289,7 +325,7 @@ fn an_initialisation_whose_task_dies_is_run_by_the_next() {
         });
         trial.wait_until(|| cell.begun.load(SeqCst) == 1);
         let waiters: Vec<Child> = (0..3).map(|_| Child::fork(|| cell.initialise())).collect();
-        asleep(&trial, &waiters);
+        asleep(trial, &waiters);
         first.kill();
         waiters.into_iter().for_each(Child::succeed);
         cell.check(1);
@@ -297,7 +333,7 @@ fn an_initialisation_whose_task_dies_is_run_by_the_next() {
         // SAFETY: no task uses it any more.
         #[allow(unsafe_code)]
         unsafe {
-            region.remove::<Cell>(&format!("cell {round}")).unwrap();
+            region.remove::<Cell<I>>(&format!("cell {round}")).unwrap();
         }
     }
 }
@@ -306,11 +342,21 @@ fn an_initialisation_whose_task_dies_is_run_by_the_next() {
 fn an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last() {
     let trial =
         Trial::begin("an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last");
+    runs_to_its_end_once::<Once>(&trial);
+}
+
+#[test]
+fn an_initialisation_by_a_region_lock_runs_to_its_end_once_whatever_instruction_is_the_last() {
+    let trial = Trial::begin("an_initialisation_by_a_region_lock");
+    runs_to_its_end_once::<RegionOnce>(&trial);
+}
+
+fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
     let region = region("kill_meetings");
     step::each_instruction(
-        &trial,
+        trial,
         "once",
-        || region.object("cell", Cell::new).unwrap().get_ref(),
+        || region.object("cell", Cell::<I>::new).unwrap().get_ref(),
         |cell, span| {
             region.join("stepped").unwrap();
             span.run(|| cell.initialise());
@@ -322,7 +368,7 @@ fn an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last() {
             // SAFETY: no task uses it any more.
             #[allow(unsafe_code)]
             unsafe {
-                region.remove::<Cell>("cell").unwrap();
+                region.remove::<Cell<I>>("cell").unwrap();
             }
         },
     );

@@ -1,53 +1,50 @@
 //! Robust mutexes whose holders and waiters are killed.
 
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::time::Duration;
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
+use latchwork::region::{Region, RegionOptions};
+use latchwork_testkit::bodies::kill::{Arena, Mortal};
+use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
-use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker, fastrand};
+use latchwork_testkit::{Child, Exit, Page, Trial};
 
-/// Equal, unless a holder died between the two stores.
-#[derive(Shareable, TornSafe)]
-#[repr(C)]
-struct Halves {
-    left: u64,
-    right: u64,
-}
+type Lock = Mutex<Halves, Robust>;
 
-#[derive(Shareable)]
-#[repr(C)]
-struct Arena {
-    lock: Mutex<Halves, Robust>,
-    /// Who believes to hold the lock: process ID, or 0.
-    owner: AtomicU32,
-    torn: AtomicU64,
-    died: AtomicU64,
-    progress: [AtomicU64; 16],
-}
+/// A lock in a region.
+struct Of<'r>(Pin<&'r Lock>);
 
-impl Arena {
-    fn new() -> Self {
-        Self {
-            lock: Mutex::robust(Halves { left: 0, right: 0 }),
-            owner: AtomicU32::new(0),
-            torn: AtomicU64::new(0),
-            died: AtomicU64::new(0),
-            progress: [const { AtomicU64::new(0) }; 16],
-        }
-    }
+impl Mortal for Of<'_> {
+    type Held<'a>
+        = RobustGuard<'a, Halves>
+    where
+        Self: 'a;
 
-    fn lock(&self) -> Pin<&Mutex<Halves, Robust>> {
-        // SAFETY: part of a named object, which does not move.
-        #[allow(unsafe_code)]
-        unsafe {
-            Pin::new_unchecked(&self.lock)
+    fn acquire(
+        &self,
+        limit: Option<Duration>,
+        repair: impl FnOnce(&mut Halves),
+    ) -> Option<RobustGuard<'_, Halves>> {
+        let taken = match limit {
+            Some(limit) => self.0.lock_for(limit),
+            None => self.0.lock(),
+        };
+        match taken {
+            Ok(halves) => Some(halves),
+            Err(LockError::OwnerDied(mut halves)) => {
+                repair(&mut halves);
+                Some(halves.make_consistent())
+            }
+            Err(LockError::TimedOut) => None,
+            Err(error) => panic!("{error}"),
         }
     }
 }
 
-fn arena(region: &Region) -> &Arena {
-    region.object("arena", Arena::new).unwrap().get_ref()
+fn arena(region: &Region) -> Arena<Of<'_>> {
+    let lock = region.object("lock", || Lock::robust([0; 2]));
+    Arena::new(Of(lock.unwrap()))
 }
 
 fn region() -> Region {
@@ -59,79 +56,10 @@ fn region() -> Region {
         .unwrap()
 }
 
-/// Takes the lock, and repairs what a dead holder left.
-fn take(arena: &Arena) -> RobustGuard<'_, Halves> {
-    match arena.lock().lock() {
-        Ok(halves) => {
-            assert_eq!(halves.left, halves.right, "torn data without OwnerDied");
-            assert_eq!(
-                arena.owner.load(SeqCst),
-                0,
-                "taken without OwnerDied from one who did not release it"
-            );
-            halves
-        }
-        Err(LockError::OwnerDied(mut halves)) => {
-            arena.died.fetch_add(1, SeqCst);
-            if halves.left != halves.right {
-                arena.torn.fetch_add(1, SeqCst);
-                halves.left = halves.left.max(halves.right);
-                halves.right = halves.left;
-            }
-            halves.make_consistent()
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn critical_section(arena: &Arena, rng: &mut fastrand::Rng) {
-    let me = std::process::id();
-    let mut halves = take(arena);
-    arena.owner.store(me, SeqCst);
-    halves.left += 1;
-    match rng.u32(..16) {
-        // Off the CPU with the lock held: the others go to sleep.
-        0 => std::thread::sleep(core::time::Duration::from_micros(rng.u64(..150))),
-        1 => std::thread::yield_now(),
-        turns => (0..turns * 10).for_each(|_| core::hint::spin_loop()),
-    }
-    halves.right += 1;
-    assert_eq!(arena.owner.load(SeqCst), me, "two tasks hold the lock");
-    assert_eq!(halves.left, halves.right);
-    arena.owner.store(0, SeqCst);
-}
-
 fn storm_over_the_lock(name: &'static str, seats: usize, kills: u64) {
     let trial = Trial::begin(name);
     let region = region();
-    let arena = arena(&region);
-    let work = |worker: Worker| {
-        let mut rng = worker.rng();
-        loop {
-            critical_section(arena, &mut rng);
-            arena.progress[worker.seat].fetch_add(1, SeqCst);
-        }
-    };
-    let mut storm = Storm::start(&trial, seats, work);
-    let kills = trial.times(kills);
-    while storm.kills() < kills {
-        storm.kill();
-        storm.wait_for_progress(|seat| arena.progress[seat].load(SeqCst));
-    }
-    storm.kill_all();
-    drop(take(arena));
-    let sections = arena.lock().try_lock().unwrap().left;
-    let counted: u64 = arena.progress.iter().map(|count| count.load(SeqCst)).sum();
-    assert!(
-        sections >= counted,
-        "{counted} sections were completed, but the data knows of {sections}"
-    );
-    storm.finish();
-    println!(
-        "{name}: {} owners died, {} left torn data",
-        arena.died.load(SeqCst),
-        arena.torn.load(SeqCst)
-    );
+    arena(&region).storm(&trial, seats, kills, false);
     region.sweep().unwrap();
     region.check_heap().unwrap();
 }
@@ -157,15 +85,15 @@ fn a_chain_of_deaths_reaches_the_last_waiter() {
     let trial = Trial::begin("a_chain_of_deaths_reaches_the_last_waiter");
     const LINKS: u64 = 8;
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     for _ in 0..trial.times(10) {
-        arena.died.store(0, SeqCst);
-        let held = take(arena);
+        let before = arena.deaths();
+        let held = arena.enter();
         let mut links: Vec<Child> = (0..LINKS)
             .map(|_| {
                 Child::fork(|| {
-                    let mut halves = take(arena);
-                    halves.left += 1;
+                    let mut halves = arena.enter();
+                    halves[0] += 1;
                     die();
                 })
             })
@@ -177,9 +105,9 @@ fn a_chain_of_deaths_reaches_the_last_waiter() {
         for link in &mut links {
             assert_eq!(link.wait(), Exit::Signal(libc::SIGKILL));
         }
-        drop(take(arena));
+        drop(arena.enter());
         // All but the first took it from a dead one, and so did we.
-        assert_eq!(arena.died.load(SeqCst), LINKS);
+        assert_eq!(arena.deaths() - before, LINKS);
     }
 }
 
@@ -193,10 +121,12 @@ fn die() {
 fn a_waiter_killed_asleep_is_not_waited_for() {
     let trial = Trial::begin("a_waiter_killed_asleep_is_not_waited_for");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     for round in 0..trial.times(20) {
-        let held = take(arena);
-        let mut waiters: Vec<Child> = (0..3).map(|_| Child::fork(|| drop(take(arena)))).collect();
+        let held = arena.enter();
+        let mut waiters: Vec<Child> = (0..3)
+            .map(|_| Child::fork(|| drop(arena.enter())))
+            .collect();
         for waiter in &waiters {
             trial.wait_until(|| waiter.is_in_futex());
         }
@@ -207,9 +137,9 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
         drop(held);
         waiters.remove(round as usize % 3);
         waiters.into_iter().for_each(Child::succeed);
-        drop(take(arena));
+        drop(arena.enter());
     }
-    assert_eq!(arena.died.load(SeqCst), 0, "no holder died");
+    assert_eq!(arena.deaths(), 0, "no holder died");
 }
 
 /// The wake-up of the release goes to a waiter that is killed before it can act upon it, and
@@ -219,22 +149,22 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
 fn a_waiter_killed_as_it_is_woken_leaves_no_sleeper_behind() {
     let trial = Trial::begin("a_waiter_killed_as_it_is_woken_leaves_no_sleeper_behind");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     for newcomer in [false, true] {
-        let held = take(arena);
-        let Some(mut first) = step::Frozen::in_futex(&trial, || drop(take(arena))) else {
+        let held = arena.enter();
+        let Some(mut first) = step::Frozen::in_futex(&trial, || drop(arena.enter())) else {
             return;
         };
-        let second = Child::fork(|| drop(take(arena)));
+        let second = Child::fork(|| drop(arena.enter()));
         trial.wait_until(|| second.is_in_futex());
         drop(held);
         first.wait_until_woken(&trial);
-        let barger = newcomer.then(|| take(arena));
+        let barger = newcomer.then(|| arena.enter());
         first.kill();
         drop(barger);
         second.succeed();
     }
-    assert_eq!(arena.died.load(SeqCst), 0, "no holder died");
+    assert_eq!(arena.deaths(), 0, "no holder died");
 }
 
 #[test]
@@ -321,14 +251,9 @@ fn becoming_not_recoverable_is_atomic() {
 fn lock_and_unlock_are_recoverable_at_every_instruction() {
     let trial = Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     let mut died = 0;
-    let section = || {
-        let mut halves = take(arena);
-        halves.left += 1;
-        core::sync::atomic::compiler_fence(SeqCst);
-        halves.right += 1;
-    };
+    let section = || arena.change();
     step::each_instruction(
         &trial,
         "robust lock and unlock",
@@ -340,15 +265,15 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
         },
         |()| false,
         |(), point| {
-            let before = arena.died.load(SeqCst);
+            let before = arena.deaths();
             section();
-            let dead = arena.died.load(SeqCst) - before;
+            let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
             died += dead;
         },
     );
     assert!(died > 0 || trial.name().is_empty(), "no kill hit a holder");
-    let lock = || drop(arena.lock().lock().unwrap());
+    let lock = || drop(arena.lock.0.lock().unwrap());
     step::each_instruction(
         &trial,
         "first robust lock of a process",
@@ -364,13 +289,13 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
 fn a_contended_lock_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_contended_lock_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
-    let section = || drop(take(arena));
+    let arena = &arena(&region);
+    let section = || drop(arena.enter());
     // We hold the lock until the child is asleep; a second waiter must get it in any case.
     step::each_instruction(
         &trial,
         "contended robust lock and unlock",
-        || core::cell::RefCell::new(Some(take(arena))),
+        || core::cell::RefCell::new(Some(arena.enter())),
         |_, span| span.run(section),
         |held| held.borrow_mut().take().is_some(),
         |held, _| {
@@ -381,7 +306,7 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
         },
     );
     let contended = || {
-        let held = take(arena);
+        let held = arena.enter();
         let waiter = Child::fork(section);
         trial.wait_until(|| waiter.is_in_futex());
         core::cell::RefCell::new((Some(held), Some(waiter)))
@@ -406,16 +331,16 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
 fn a_raw_clone_that_dies_with_the_lock_is_detected() {
     let trial = Trial::begin("a_raw_clone_that_dies_with_the_lock_is_detected");
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena(&region);
     for _ in 0..trial.times(20) {
-        let before = arena.died.load(SeqCst);
-        drop(take(arena));
+        let before = arena.deaths();
+        drop(arena.enter());
         let mut child = Child::clone_raw(|| {
-            let _held = take(arena);
+            let _held = arena.enter();
             die();
         });
         assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL));
-        drop(take(arena));
-        assert_eq!(arena.died.load(SeqCst), before + 1);
+        drop(arena.enter());
+        assert_eq!(arena.deaths(), before + 1);
     }
 }

@@ -1,108 +1,113 @@
-//! Robust reader/writer locks whose readers, writers and waiters are killed.
+//! Robust reader/writer locks whose readers, writers and waiters are killed: those that the kernel's list finds, and those
+//! of region locks.
+#![cfg(not(loom))]
 
 use core::cell::RefCell;
+use core::mem::forget;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
-use latchwork::rwlock::{LockError, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+use core::time::Duration;
+use latchwork::mutex::{InRegion, Robust};
+use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::rwlock::{
+    LockError, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard, SeatLock, Uncounted,
+};
+use latchwork_testkit::bodies::kill::{self, Mortal, MortalReaders};
+use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
-use latchwork_testkit::{Child, Storm, Trial, Worker, fastrand};
-
-/// Equal, unless a writer died between the two stores.
-#[derive(Shareable, TornSafe)]
-#[repr(C)]
-struct Halves {
-    left: u64,
-    right: u64,
-}
+use latchwork_testkit::{Child, Trial};
 
 const READERS: usize = 3;
 
-type Lock = RobustRwLock<Halves, READERS>;
-type Reading<'a> = RobustReadGuard<'a, Halves, READERS>;
-type Writing<'a> = RobustWriteGuard<'a, Halves, READERS>;
+type Lock<K> = RobustRwLock<Halves, READERS, Uncounted, K>;
+type Reading<'a, K> = RobustReadGuard<'a, Halves, READERS, Uncounted, K>;
+type Writing<'a, K> = RobustWriteGuard<'a, Halves, READERS, Uncounted, K>;
+type Failure<'a, K> = LockError<'a, Halves, READERS, Uncounted, K>;
+type Arena<'r, K> = kill::Arena<Of<'r, K>>;
 
-#[derive(Shareable)]
-#[repr(C)]
-struct Arena {
-    lock: Lock,
-    /// The process that believes to be inside as a writer, or 0.
-    writer: AtomicU32,
-    torn: AtomicU64,
-    died: AtomicU64,
-    progress: [AtomicU64; 16],
+/// The kinds of robust mutexes that the locks are made of.
+trait Kind: SeatLock + Shareable {
+    fn lock() -> Lock<Self>;
+    /// What a task does first, which other tests kill.
+    fn prepare(region: &Region);
 }
 
-impl Arena {
-    fn new() -> Self {
-        Self {
-            lock: Lock::new(Halves { left: 0, right: 0 }),
-            writer: AtomicU32::new(0),
-            torn: AtomicU64::new(0),
-            died: AtomicU64::new(0),
-            progress: [const { AtomicU64::new(0) }; 16],
+impl Kind for Robust {
+    fn lock() -> Lock<Self> {
+        Lock::new([0; 2])
+    }
+    fn prepare(_: &Region) {}
+}
+
+impl Kind for InRegion {
+    fn lock() -> Lock<Self> {
+        RegionRwLock::in_region([0; 2])
+    }
+    fn prepare(region: &Region) {
+        region.join("victim").unwrap();
+    }
+}
+
+/// A lock of a region.
+struct Of<'r, K: Kind>(Pin<&'r Lock<K>>);
+
+/// Declares the data whole after a repair.
+fn repaired<'a, K: Kind>(
+    error: Failure<'a, K>,
+    repair: impl FnOnce(&mut Halves),
+) -> Option<Writing<'a, K>> {
+    match error {
+        LockError::OwnerDied(mut halves) => {
+            repair(&mut halves);
+            Some(halves.make_consistent())
         }
+        LockError::TimedOut => None,
+        error => panic!("{error}"),
     }
+}
 
-    fn lock(&self) -> Pin<&Lock> {
-        // SAFETY: part of a named object, which does not move.
-        #[allow(unsafe_code)]
-        unsafe {
-            Pin::new_unchecked(&self.lock)
-        }
-    }
+impl<'r, K: Kind> Mortal for Of<'r, K> {
+    type Held<'a>
+        = Writing<'a, K>
+    where
+        Self: 'a;
 
-    fn check(&self, halves: &Halves) {
-        assert_eq!(halves.left, halves.right, "torn data without OwnerDied");
-        let writer = self.writer.load(SeqCst);
-        assert_eq!(writer, 0, "inside beside a writer, or after a dead one");
-    }
-
-    /// Gets in to read; or, told of a dead writer, repairs what it left, and goes on as a reader.
-    fn read(&self) -> Reading<'_> {
-        match self.lock().read() {
-            Ok(halves) => {
-                self.check(&halves);
-                halves
-            }
-            Err(error) => Writing::downgrade(self.repair(error)),
-        }
-    }
-
-    fn write(&self) -> Writing<'_> {
-        match self.lock().write() {
-            Ok(halves) => {
-                self.check(&halves);
-                halves
-            }
-            Err(error) => self.repair(error),
-        }
-    }
-
-    fn repair<'a>(&'a self, error: LockError<'a, Halves, READERS>) -> Writing<'a> {
-        let LockError::OwnerDied(mut halves) = error else {
-            panic!("{error}");
+    fn acquire(
+        &self,
+        limit: Option<Duration>,
+        repair: impl FnOnce(&mut Halves),
+    ) -> Option<Writing<'_, K>> {
+        let taken = match limit {
+            Some(limit) => self.0.write_for(limit),
+            None => self.0.write(),
         };
-        self.died.fetch_add(1, SeqCst);
-        self.writer.store(0, SeqCst);
-        if halves.left != halves.right {
-            self.torn.fetch_add(1, SeqCst);
-            halves.left = halves.left.max(halves.right);
-            halves.right = halves.left;
+        match taken {
+            Ok(halves) => Some(halves),
+            Err(error) => repaired(error, repair),
         }
-        halves.make_consistent()
-    }
-
-    fn change(&self) {
-        let mut halves = self.write();
-        halves.left += 1;
-        core::sync::atomic::compiler_fence(SeqCst);
-        halves.right += 1;
     }
 }
 
-fn arena(region: &Region) -> &Arena {
-    region.object("arena", Arena::new).unwrap().get_ref()
+impl<'r, K: Kind> MortalReaders for Of<'r, K> {
+    type Reading<'a>
+        = Reading<'a, K>
+    where
+        Self: 'a;
+
+    fn read(&self, repair: impl FnOnce(&mut Halves)) -> Result<Reading<'_, K>, Writing<'_, K>> {
+        let taken = self.0.read();
+        taken.map_err(|error| repaired(error, repair).expect("a wait without a limit"))
+    }
+
+    fn downgrade<'a>(held: Writing<'a, K>) -> Reading<'a, K>
+    where
+        Self: 'a,
+    {
+        Writing::downgrade(held)
+    }
+}
+
+fn arena<K: Kind>(region: &Region) -> Arena<'_, K> {
+    kill::Arena::new(Of(region.object("lock", K::lock).unwrap()))
 }
 
 fn region() -> Region {
@@ -114,101 +119,44 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn dawdle(rng: &mut fastrand::Rng) {
-    match rng.u32(..16) {
-        // Off the CPU with the lock held: the others go to sleep.
-        0 => std::thread::sleep(core::time::Duration::from_micros(rng.u64(..150))),
-        1 => std::thread::yield_now(),
-        turns => (0..turns * 10).for_each(|_| core::hint::spin_loop()),
-    }
-}
-
-fn write_section(arena: &Arena, rng: &mut fastrand::Rng, downgrades: bool) {
-    let me = std::process::id();
-    let mut halves = arena.write();
-    arena.writer.store(me, SeqCst);
-    halves.left += 1;
-    dawdle(rng);
-    halves.right += 1;
-    assert_eq!(arena.writer.load(SeqCst), me, "two writers are inside");
-    arena.writer.store(0, SeqCst);
-    if downgrades {
-        let halves = Writing::downgrade(halves);
-        dawdle(rng);
-        arena.check(&halves);
-    }
-}
-
-fn read_section(arena: &Arena, rng: &mut fastrand::Rng) {
-    let halves = arena.read();
-    let before = halves.left;
-    dawdle(rng);
-    arena.check(&halves);
-    assert_eq!(before, halves.left, "changed beside a reader");
-}
-
 /// A storm over tasks of which `write_pct` of the sections write.
-fn storm_over_the_lock(name: &'static str, seats: usize, kills: u64, write_pct: u32) {
+fn storm<K: Kind>(name: &'static str, seats: usize, kills: u64, write_pct: u32) {
     let trial = Trial::begin(name);
     let region = region();
-    let arena = arena(&region);
-    let work = |worker: Worker| {
-        let mut rng = worker.rng();
-        loop {
-            if rng.u32(..100) < write_pct {
-                let downgrades = rng.bool();
-                write_section(arena, &mut rng, downgrades);
-            } else {
-                read_section(arena, &mut rng);
-            }
-            arena.progress[worker.seat].fetch_add(1, SeqCst);
-        }
-    };
-    let mut storm = Storm::start(&trial, seats, work);
-    let kills = trial.times(kills);
-    while storm.kills() < kills {
-        storm.kill();
-        storm.wait_for_progress(|seat| arena.progress[seat].load(SeqCst));
-    }
-    storm.kill_all();
-    drop(arena.write());
-    storm.finish();
-    println!(
-        "{name}: {} writers died, {} left torn data",
-        arena.died.load(SeqCst),
-        arena.torn.load(SeqCst)
-    );
+    arena::<K>(&region).storm_with_readers(&trial, seats, kills, write_pct);
     region.sweep().unwrap();
     region.check_heap().unwrap();
 }
 
-#[test]
-fn every_survivor_makes_progress_after_each_kill() {
-    storm_over_the_lock("every_survivor_makes_progress_after_each_kill", 4, 300, 50);
+fn every_survivor_makes_progress_after_each_kill<K: Kind>(name: &'static str) {
+    storm::<K>(name, 4, 200, 50);
 }
 
-#[test]
-fn many_readers_and_few_writers_survive_each_others_deaths() {
+fn many_readers_and_few_writers_survive_each_others_deaths<K: Kind>(name: &'static str) {
     // More than there are seats for.
-    storm_over_the_lock(
-        "many_readers_and_few_writers_survive_each_others_deaths",
-        8,
-        200,
-        30,
-    );
+    storm::<K>(name, 8, 120, 30);
 }
 
-#[test]
-fn readers_alone_survive_each_others_deaths() {
-    storm_over_the_lock("readers_alone_survive_each_others_deaths", 6, 150, 0);
+fn readers_alone_survive_each_others_deaths<K: Kind>(name: &'static str) {
+    storm::<K>(name, 6, 100, 0);
+}
+
+fn recoverers_may_be_killed<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
+    let region = region();
+    arena::<K>(&region).storm(&trial, 5, 60, true);
 }
 
 /// Kills `section`, and lets `then` be done by another process afterwards. Nobody is told of the death,
 /// but where `may_tear`.
-fn free_lock_killed_at_every_instruction(name: &'static str, section: fn(&Arena), may_tear: bool) {
+fn free_lock_killed_at_every_instruction<K: Kind>(
+    name: &'static str,
+    section: fn(&Arena<'_, K>),
+    may_tear: bool,
+) {
     let trial = Trial::begin(name);
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena::<K>(&region);
     let mut died = 0;
     step::each_instruction(
         &trial,
@@ -216,70 +164,59 @@ fn free_lock_killed_at_every_instruction(name: &'static str, section: fn(&Arena)
         || (),
         |(), span| {
             // Thread record and robust list are set up: `kill_robust.rs` kills that.
-            drop(arena.write());
+            drop(arena.enter());
             span.run(|| section(arena));
         },
         |()| false,
         |(), point| {
-            let before = arena.died.load(SeqCst);
+            let before = arena.deaths();
             match died % 3 {
                 0 => drop(arena.read()),
                 _ => arena.change(),
             }
-            let dead = arena.died.load(SeqCst) - before;
+            let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished && may_tear || dead == 0));
             died += 1;
             // All seats are free.
             let readers: Vec<_> = (0..READERS).map(|_| arena.read()).collect();
             drop(readers);
-            drop(arena.lock().try_write().unwrap());
+            drop(arena.lock.0.try_write().unwrap());
         },
     );
 }
 
-#[test]
-fn reading_is_recoverable_at_every_instruction() {
-    free_lock_killed_at_every_instruction(
-        "reading_is_recoverable_at_every_instruction",
-        |arena| drop(arena.read()),
-        false,
-    );
+fn reading_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    free_lock_killed_at_every_instruction::<K>(name, |arena| drop(arena.read()), false);
 }
 
-#[test]
-fn writing_is_recoverable_at_every_instruction() {
-    free_lock_killed_at_every_instruction(
-        "writing_is_recoverable_at_every_instruction",
-        Arena::change,
-        true,
-    );
+fn writing_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    free_lock_killed_at_every_instruction::<K>(name, |arena| arena.change(), true);
 }
 
-#[test]
-fn a_downgrade_is_recoverable_at_every_instruction() {
-    free_lock_killed_at_every_instruction(
-        "a_downgrade_is_recoverable_at_every_instruction",
-        |arena| drop(Writing::downgrade(arena.write())),
+fn a_downgrade_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    free_lock_killed_at_every_instruction::<K>(
+        name,
+        |arena| drop(Writing::downgrade(arena.enter())),
         true,
     );
 }
 
 /// What keeps the others out until it is dropped.
-enum Held<'a> {
-    Reading(#[allow(dead_code, reason = "held")] Reading<'a>),
-    Writing(#[allow(dead_code, reason = "held")] Writing<'a>),
+enum Held<'a, K: Kind> {
+    Reading(#[allow(dead_code, reason = "held")] Reading<'a, K>),
+    Writing(#[allow(dead_code, reason = "held")] Writing<'a, K>),
 }
 
 /// A task that waits, and is killed; with another one asleep, which must get in.
-fn waiting_killed_at_every_instruction(
+fn waiting_killed_at_every_instruction<K: Kind>(
     name: &'static str,
-    hold: fn(&Arena) -> Vec<Held<'_>>,
-    section: fn(&Arena),
-    other: fn(&Arena),
+    hold: for<'a> fn(&'a Arena<'_, K>) -> Vec<Held<'a, K>>,
+    section: fn(&Arena<'_, K>),
+    other: fn(&Arena<'_, K>),
 ) {
     let trial = Trial::begin(name);
     let region = region();
-    let arena = arena(&region);
+    let arena = &arena::<K>(&region);
     let before = || {
         let held = hold(arena);
         let waiter = Child::fork(|| other(arena));
@@ -290,7 +227,10 @@ fn waiting_killed_at_every_instruction(
         &trial,
         "with another waiter asleep",
         before,
-        |_, span| span.run(|| section(arena)),
+        |_, span| {
+            K::prepare(&region);
+            span.run(|| section(arena));
+        },
         |world| !core::mem::take(&mut world.borrow_mut().0).is_empty(),
         |world, _| {
             let (held, waiter) = world.into_inner();
@@ -302,40 +242,40 @@ fn waiting_killed_at_every_instruction(
     );
 }
 
-#[test]
-fn a_reader_that_waits_for_a_writer_is_recoverable_at_every_instruction() {
-    waiting_killed_at_every_instruction(
-        "a_reader_that_waits_for_a_writer_is_recoverable_at_every_instruction",
-        |arena| vec![Held::Writing(arena.write())],
+fn a_reader_that_waits_for_a_writer_is_recoverable_at_every_instruction<K: Kind>(
+    name: &'static str,
+) {
+    waiting_killed_at_every_instruction::<K>(
+        name,
+        |arena| vec![Held::Writing(arena.enter())],
         |arena| drop(arena.read()),
         |arena| drop(arena.read()),
     );
 }
 
-#[test]
-fn a_writer_that_waits_for_a_reader_is_recoverable_at_every_instruction() {
-    waiting_killed_at_every_instruction(
-        "a_writer_that_waits_for_a_reader_is_recoverable_at_every_instruction",
+fn a_writer_that_waits_for_a_reader_is_recoverable_at_every_instruction<K: Kind>(
+    name: &'static str,
+) {
+    waiting_killed_at_every_instruction::<K>(
+        name,
         |arena| vec![Held::Reading(arena.read())],
-        Arena::change,
-        Arena::change,
+        |arena| arena.change(),
+        |arena| arena.change(),
     );
 }
 
-#[test]
-fn a_reader_that_waits_for_a_seat_is_recoverable_at_every_instruction() {
-    waiting_killed_at_every_instruction(
-        "a_reader_that_waits_for_a_seat_is_recoverable_at_every_instruction",
+fn a_reader_that_waits_for_a_seat_is_recoverable_at_every_instruction<K: Kind>(name: &'static str) {
+    waiting_killed_at_every_instruction::<K>(
+        name,
         |arena| (0..READERS).map(|_| Held::Reading(arena.read())).collect(),
         |arena| drop(arena.read()),
-        Arena::change,
+        |arena| arena.change(),
     );
 }
 
 /// Whoever takes over from a dead writer gives the lock up, and may be killed while doing so.
-#[test]
-fn giving_up_is_never_half_done() {
-    let trial = Trial::begin("giving_up_is_never_half_done");
+fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
     let region = region();
     let mut round = 0;
     step::each_instruction(
@@ -344,12 +284,10 @@ fn giving_up_is_never_half_done() {
         || {
             round += 1;
             let lock = region
-                .object(&format!("lock {}", round % 1000), || {
-                    Lock::new(Halves { left: 0, right: 0 })
-                })
+                .object(&format!("lock {}", round % 1000), K::lock)
                 .unwrap();
             if round <= 1000 {
-                Child::fork(|| core::mem::forget(lock.write().unwrap())).succeed();
+                Child::fork(|| forget(lock.write().unwrap())).succeed();
             }
             lock
         },
@@ -367,4 +305,35 @@ fn giving_up_is_never_half_done() {
             Err(error) => panic!("{error}"),
         },
     );
+}
+
+/// A test of each, for both kinds.
+macro_rules! tests {
+    ($($test:ident)*) => {
+        mod listed {
+            $(#[test]
+            fn $test() {
+                super::$test::<super::Robust>(concat!("listed::", stringify!($test)));
+            })*
+        }
+        mod in_region {
+            $(#[test]
+            fn $test() {
+                super::$test::<super::InRegion>(concat!("in_region::", stringify!($test)));
+            })*
+        }
+    };
+}
+tests! {
+    every_survivor_makes_progress_after_each_kill
+    many_readers_and_few_writers_survive_each_others_deaths
+    readers_alone_survive_each_others_deaths
+    recoverers_may_be_killed
+    reading_is_recoverable_at_every_instruction
+    writing_is_recoverable_at_every_instruction
+    a_downgrade_is_recoverable_at_every_instruction
+    a_reader_that_waits_for_a_writer_is_recoverable_at_every_instruction
+    a_writer_that_waits_for_a_reader_is_recoverable_at_every_instruction
+    a_reader_that_waits_for_a_seat_is_recoverable_at_every_instruction
+    giving_up_is_never_half_done
 }

@@ -8,7 +8,9 @@ use core::time::Duration;
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::mutex::Mutex;
-use latchwork::once::{Once, OnceError};
+use latchwork::mutex::in_region::NotATask;
+use latchwork::once::{Once, OnceError, RegionOnce};
+use latchwork::region::{self, RegionOptions};
 use latchwork::sharing::Shared;
 use latchwork::spin::Spin;
 use latchwork::time::Deadline;
@@ -369,6 +371,68 @@ fn once_reports_a_recursive_call() {
     once.call(|| inner = once.call(|| ())).unwrap();
     assert_eq!(inner, Err(OnceError::Recursive));
     assert!(once.is_done());
+}
+
+/// In a region of its own, which lasts as long as the process.
+fn once_in_region() -> &'static RegionOnce {
+    let region = Box::leak(Box::new(RegionOptions::new().create_anonymous().unwrap()));
+    region
+        .object("once", RegionOnce::in_region)
+        .unwrap()
+        .get_ref()
+}
+
+#[test]
+fn a_once_in_a_region_runs_once_for_all_threads_and_processes() {
+    let _trial = Trial::begin("a_once_in_a_region_runs_once_for_all_threads_and_processes");
+    for _ in 0..20 {
+        let once = once_in_region();
+        let runs = Page::<AtomicU32>::new();
+        let run = || {
+            let run = || {
+                runs.fetch_add(1, Ordering::Relaxed);
+            };
+            once.call(run).unwrap();
+            assert!(once.is_done());
+            assert_eq!(runs.load(Ordering::Relaxed), 1);
+        };
+        let child = Child::fork(run);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(run);
+            }
+        });
+        child.succeed();
+    }
+}
+
+#[test]
+fn a_once_in_a_region_runs_again_when_its_runner_panics_and_reports_a_recursive_call() {
+    let once = once_in_region();
+    for _ in 0..2 {
+        let run = || once.call(|| std::panic::resume_unwind(Box::new("run")));
+        assert!(thread::scope(|scope| scope.spawn(run).join().is_err()));
+        assert!(!once.is_done());
+    }
+    let mut inner = Ok(());
+    once.call(|| inner = once.call(|| ())).unwrap();
+    assert_eq!(inner, Err(OnceError::Recursive));
+    let mut runs = 0;
+    once.call(|| runs += 1).unwrap();
+    assert_eq!((runs, once.is_done()), (0, true));
+}
+
+#[test]
+fn a_once_of_region_locks_is_refused_outside_regions_and_may_move() {
+    let once = RegionOnce::in_region();
+    let refused = Err(OnceError::NotATask(NotATask::NoRegion));
+    assert_eq!(once.call(|| unreachable!("it cannot be locked")), refused);
+    let region = RegionOptions::new().create_anonymous().unwrap();
+    let once = region::Box::new_in(once, &region).unwrap();
+    once.call(|| ()).unwrap();
+    let moved = once.into_inner();
+    assert_eq!(moved.call(|| unreachable!("it is done")), Ok(()));
+    assert_eq!((size_of::<RegionOnce>(), align_of::<RegionOnce>()), (16, 8));
 }
 
 static ONCE: Once = Once::new();

@@ -1,6 +1,6 @@
 //! What only a robust reader/writer lock does: it finds the dead, says so, and refuses what would wait
-//! for itself. (`rwlock.rs` asks what every such lock must do, `kill_rwlock.rs` kills at random and at
-//! every instruction.)
+//! for itself. (`rwlock.rs` asks what every such lock must do, `region_rwlock.rs` what only that of region locks does, `kill_rwlock.rs` kills at random and at
+//! every instruction.) The tests in `both!` try both kinds: that of the kernel's list, and that of region locks.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
@@ -8,7 +8,11 @@ use core::mem::forget;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::rwlock::{LockError, RobustRwLock, RobustWriteGuard};
+use latchwork::mutex::{InRegion, Robust};
+use latchwork::region::{Region, RegionOptions};
+use latchwork::rwlock::{
+    LockError, RegionRwLock, RobustRwLock, RobustWriteGuard, SeatLock, Uncounted,
+};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +20,36 @@ use std::thread;
 
 use latchwork_testkit::{Mapped, ThreadId, in_dying_thread};
 
-type Lock = RobustRwLock<u32, 2>;
+type Lock<K = Robust> = RobustRwLock<u32, 2, Uncounted, K>;
+
+/// The kinds of robust mutexes that a lock is made of.
+trait Kind: SeatLock + Sync {
+    /// A lock of two seats that forks share, and that lasts as long as the process.
+    fn lock() -> Pin<&'static Lock<Self>>;
+}
+
+impl Kind for Robust {
+    fn lock() -> Pin<&'static Lock> {
+        Box::leak(Box::new(lock())).pin()
+    }
+}
+
+impl Kind for InRegion {
+    fn lock() -> Pin<&'static Lock<Self>> {
+        let region: &'static Region = Box::leak(Box::new(region()));
+        let lock = region.object("lock", || RegionRwLock::in_region(0));
+        lock.unwrap()
+    }
+}
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(4 << 20)
+        .max_tasks(64)
+        .label("robust_rwlock")
+        .create_anonymous()
+        .unwrap()
+}
 
 fn lock() -> Mapped<Lock> {
     Mapped::new(Lock::new(0))
@@ -30,7 +63,7 @@ fn in_a_thread(body: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(body).join().unwrap());
 }
 
-fn leave_dead_writer(lock: Pin<&Lock>, value: u32) {
+fn leave_dead_writer<K: Kind>(lock: Pin<&Lock<K>>, value: u32) {
     in_dying_thread(|| {
         let mut guard = lock.write().unwrap();
         *guard = value;
@@ -38,15 +71,13 @@ fn leave_dead_writer(lock: Pin<&Lock>, value: u32) {
     });
 }
 
-fn leave_dead_reader(lock: Pin<&Lock>) {
+fn leave_dead_reader<K: Kind>(lock: Pin<&Lock<K>>) {
     in_dying_thread(|| forget(lock.read().unwrap()));
 }
 
-#[test]
-fn a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for() {
-    let _trial = Trial::begin("a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for<K: Kind>(name: &'static str) {
+    let _trial = Trial::begin(name);
+    let lock = K::lock();
     leave_dead_writer(lock, 7);
     match lock.read() {
         Err(LockError::OwnerDied(mut died)) => {
@@ -72,11 +103,9 @@ fn a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for() {
     assert_eq!(*lock.write().unwrap(), 9);
 }
 
-#[test]
-fn a_dead_readers_seat_is_released_without_a_report() {
-    let _trial = Trial::begin("a_dead_readers_seat_is_released_without_a_report");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_dead_readers_seat_is_released_without_a_report<K: Kind>(name: &'static str) {
+    let _trial = Trial::begin(name);
+    let lock = K::lock();
     // More than there are seats.
     for _ in 0..5 {
         leave_dead_reader(lock);
@@ -115,11 +144,9 @@ fn a_lock_that_is_not_recoverable_stays_so_until_it_is_reset() {
     assert_eq!(*lock.as_ref().write().unwrap(), 5);
 }
 
-#[test]
-fn a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not() {
-    let _trial = Trial::begin("a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not<K: Kind>(name: &'static str) {
+    let _trial = Trial::begin(name);
+    let lock = K::lock();
     let panics = |body: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
     panics(&|| {
         let _guard = lock.read().unwrap();
@@ -140,11 +167,9 @@ fn a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not() {
     drop(lock.read().unwrap());
 }
 
-#[test]
-fn a_task_that_would_wait_for_itself_is_refused() {
-    let trial = Trial::begin("a_task_that_would_wait_for_itself_is_refused");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_task_that_would_wait_for_itself_is_refused<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
+    let lock = K::lock();
     let writing = lock.write().unwrap();
     assert!(matches!(lock.read(), Err(LockError::Deadlock)));
     assert!(matches!(lock.write(), Err(LockError::Deadlock)));
@@ -169,11 +194,9 @@ fn a_task_that_would_wait_for_itself_is_refused() {
     drop(lock.write().unwrap());
 }
 
-#[test]
-fn two_readers_that_both_begin_to_write_are_refused() {
-    let trial = Trial::begin("two_readers_that_both_begin_to_write_are_refused");
-    let lock = lock();
-    let lock = lock.pin();
+fn two_readers_that_both_begin_to_write_are_refused<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
+    let lock = K::lock();
     let [inside, refused] = [(); 2].map(|()| Page::<AtomicU32>::new());
     let meet = |page: &AtomicU32| {
         page.fetch_add(1, Ordering::SeqCst);
@@ -225,11 +248,9 @@ fn torn_data_is_not_dropped_with_its_lock_and_whole_data_is() {
     assert_eq!(drops.load(Ordering::SeqCst), 2);
 }
 
-#[test]
-fn one_more_reader_than_there_are_seats_waits_for_one() {
-    let trial = Trial::begin("one_more_reader_than_there_are_seats_waits_for_one");
-    let lock = lock();
-    let lock = lock.pin();
+fn one_more_reader_than_there_are_seats_waits_for_one<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
+    let lock = K::lock();
     let mut others: Vec<Child> = Vec::new();
     let inside = Page::<AtomicU32>::new();
     for count in 1..=2 {
@@ -254,11 +275,9 @@ fn one_more_reader_than_there_are_seats_waits_for_one() {
     drop(lock.write().unwrap());
 }
 
-#[test]
-fn a_writer_killed_while_it_waits_has_torn_nothing() {
-    let trial = Trial::begin("a_writer_killed_while_it_waits_has_torn_nothing");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_writer_killed_while_it_waits_has_torn_nothing<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
+    let lock = K::lock();
     for _ in 0..trial.times(10) {
         let reading = lock.read().unwrap();
         let mut writer = Child::fork(|| drop(lock.write().unwrap()));
@@ -283,11 +302,9 @@ fn inherited<G>(guard: &G) -> G {
     unsafe { core::ptr::read(guard) }
 }
 
-#[test]
-fn a_fork_holds_nothing_and_its_inherited_guards_abort() {
-    let _trial = Trial::begin("a_fork_holds_nothing_and_its_inherited_guards_abort");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_fork_holds_nothing_and_its_inherited_guards_abort<K: Kind>(name: &'static str) {
+    let _trial = Trial::begin(name);
+    let lock = K::lock();
     let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
     let guard = lock.write().unwrap();
     aborts(Child::fork(|| drop(inherited(&guard))));
@@ -306,11 +323,9 @@ fn a_fork_holds_nothing_and_its_inherited_guards_abort() {
     drop(lock.write().unwrap());
 }
 
-#[test]
-fn a_child_cannot_repair_data_that_was_reported_to_its_parent() {
-    let _trial = Trial::begin("a_child_cannot_repair_data_that_was_reported_to_its_parent");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_child_cannot_repair_data_that_was_reported_to_its_parent<K: Kind>(name: &'static str) {
+    let _trial = Trial::begin(name);
+    let lock = K::lock();
     leave_dead_writer(lock, 7);
     let Err(LockError::OwnerDied(died)) = lock.write() else {
         panic!("the death was not reported");
@@ -324,11 +339,9 @@ fn a_child_cannot_repair_data_that_was_reported_to_its_parent() {
 }
 
 /// The first clone's robust list lies in its thread's record, which the second one finds wiped.
-#[test]
-fn a_raw_clone_of_a_raw_clone_can_lock_if_the_thread_had_used_no_lock() {
-    let _trial = Trial::begin("a_raw_clone_of_a_raw_clone_can_lock_if_the_thread_had_used_no_lock");
-    let lock = lock();
-    let lock = lock.pin();
+fn a_raw_clone_of_a_raw_clone_can_lock_if_the_thread_had_used_no_lock<K: Kind>(name: &'static str) {
+    let _trial = Trial::begin(name);
+    let lock = K::lock();
     in_a_thread(|| {
         Child::clone_raw(|| {
             drop(lock.write().unwrap());
@@ -401,4 +414,34 @@ fn writers_do_not_pass_a_task_that_has_waited_for_long() {
             }
         });
     }
+}
+
+/// A test of each, for both kinds.
+macro_rules! both {
+    ($($test:ident)*) => {
+        mod listed {
+            $(#[test]
+            fn $test() {
+                super::$test::<super::Robust>(concat!("listed::", stringify!($test)));
+            })*
+        }
+        mod in_region {
+            $(#[test]
+            fn $test() {
+                super::$test::<super::InRegion>(concat!("in_region::", stringify!($test)));
+            })*
+        }
+    };
+}
+both! {
+    a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for
+    a_dead_readers_seat_is_released_without_a_report
+    a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not
+    a_task_that_would_wait_for_itself_is_refused
+    two_readers_that_both_begin_to_write_are_refused
+    one_more_reader_than_there_are_seats_waits_for_one
+    a_writer_killed_while_it_waits_has_torn_nothing
+    a_fork_holds_nothing_and_its_inherited_guards_abort
+    a_child_cannot_repair_data_that_was_reported_to_its_parent
+    a_raw_clone_of_a_raw_clone_can_lock_if_the_thread_had_used_no_lock
 }

@@ -7,10 +7,10 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use latchwork::region::RegionOptions;
+use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{
-    Preference, ReadersFirst, RobustReadGuard, RobustRwLock, RobustWriteGuard, RwLock, WriteGuard,
-    WritersFirst,
+    Preference, ReadersFirst, RegionRwLock, RobustReadGuard, RobustRwLock, RobustWriteGuard,
+    RwLock, WriteGuard, WritersFirst,
 };
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::time::Deadline;
@@ -88,6 +88,36 @@ impl<const READERS: usize> Contestant for Of<RobustRwLock<Halves, READERS>> {
     }
 }
 
+/// A lock of region locks, in a region of its own that lasts as long as the process.
+struct InARegion<const READERS: usize>(&'static RegionRwLock<Halves, READERS>);
+
+impl<const READERS: usize> Contestant for InARegion<READERS> {
+    fn make() -> Self {
+        let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous();
+        let region: &'static Region = Box::leak(Box::new(region.unwrap()));
+        let make = || RegionRwLock::in_region(Halves::default());
+        Self(region.object("lock", make).unwrap().get_ref())
+    }
+    fn read<R>(self: Pin<&Self>, body: impl FnOnce(&Halves) -> R) -> R {
+        body(&self.0.read().unwrap())
+    }
+    fn write<R>(self: Pin<&Self>, body: impl FnOnce(&mut Halves) -> R) -> R {
+        body(&mut self.0.write().unwrap())
+    }
+    fn try_read(self: Pin<&Self>) -> bool {
+        self.0.try_read().is_ok()
+    }
+    fn try_write(self: Pin<&Self>) -> bool {
+        self.0.try_write().is_ok()
+    }
+    fn read_until(self: Pin<&Self>, deadline: Deadline) -> bool {
+        self.0.read_until(deadline).is_ok()
+    }
+    fn write_until(self: Pin<&Self>, deadline: Deadline) -> bool {
+        self.0.write_until(deadline).is_ok()
+    }
+}
+
 impl Contestant for Of<std::sync::RwLock<Halves>> {
     fn make() -> Self {
         Self(std::sync::RwLock::default())
@@ -145,6 +175,12 @@ latchwork_testkit::rwlock_conformance! {
         a_writer_gets_in_between_readers_that_overlap
     }
     mod robust_with_two_seats = Of<RobustRwLock<Halves, 2>> { a_writer_is_alone }
+    mod of_region_locks = InARegion<16> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
+        readers_that_wait_for_a_writer_enter_when_it_gives_up
+        a_writer_gets_in_between_readers_that_overlap
+    }
+    mod of_region_locks_with_two_seats = InARegion<2> { a_writer_is_alone }
     mod standard = Of<std::sync::RwLock<Halves>> {
         a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
     }
@@ -327,4 +363,5 @@ fn processes_share_a_lock_in_their_own_mapping_and_in_a_region() {
         .object("robust", Of::<RobustRwLock<Halves, 3>>::make)
         .unwrap();
     processes_share(robust, &trial);
+    processes_share(Pin::new(&InARegion::<3>::make()), &trial);
 }

@@ -67,6 +67,11 @@ pub(crate) trait RwLock: Send + Sync + Sized + 'static {
     const OURS: bool = false;
 
     /// As for [`Lock`].
+    fn region() -> io::Result<Option<&'static Region>> {
+        Ok(None)
+    }
+
+    /// As for [`Lock`].
     fn settle(self: Pin<&Self>) -> io::Result<()> {
         Ok(())
     }

@@ -15,7 +15,9 @@ use latchwork::mutex::{
     Robust, RobustGuard, RobustProtocol, Throughput, WaitWake, in_region,
 };
 use latchwork::region::{Region, RegionOptions};
-use latchwork::rwlock::{self, Preference, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+use latchwork::rwlock::{
+    self, Preference, RobustReadGuard, RobustRwLock, RobustWriteGuard, SeatLock, Uncounted,
+};
 use latchwork::sharing::{Private, Sharing};
 use latchwork::spin::Spin;
 use latchwork::time::Deadline;
@@ -135,15 +137,38 @@ impl<P: Preference> RwLock for rwlock::RwLock<u64, Private, P> {
     }
 }
 
-impl RwLock for RobustRwLock<u64> {
-    type Reading<'a> = RobustReadGuard<'a, u64>;
-    type Writing<'a> = RobustWriteGuard<'a, u64>;
+/// The robust mutexes of which a reader/writer lock is made.
+pub(crate) trait Seats: SeatLock {
+    fn region() -> io::Result<Option<&'static Region>>;
+}
+
+impl Seats for Robust {
+    fn region() -> io::Result<Option<&'static Region>> {
+        Ok(None)
+    }
+}
+
+impl Seats for InRegion {
+    fn region() -> io::Result<Option<&'static Region>> {
+        region_of_locks().map(Some)
+    }
+}
+
+impl<K: Seats> RwLock for RobustRwLock<u64, 16, Uncounted, K> {
+    type Reading<'a> = RobustReadGuard<'a, u64, 16, Uncounted, K>;
+    type Writing<'a> = RobustWriteGuard<'a, u64, 16, Uncounted, K>;
 
     const OURS: bool = true;
 
+    fn region() -> io::Result<Option<&'static Region>> {
+        K::region()
+    }
+
     fn settle(self: Pin<&Self>) -> io::Result<()> {
-        let broken = |error: rwlock::LockError<'_, u64>| io::Error::other(error.to_string());
-        Self::read(self).map(drop).map_err(broken)
+        match Self::read(self) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
     }
 
     #[inline]
@@ -263,6 +288,18 @@ impl<P: RobustProtocol + Send + Sync + 'static> Lock for Mutex<u64, Robust<P>> {
     }
 }
 
+/// The region of all region locks of this process.
+fn region_of_locks() -> io::Result<&'static Region> {
+    static REGION: OnceLock<Region> = OnceLock::new();
+    if let Some(region) = REGION.get() {
+        return Ok(region);
+    }
+    let options = RegionOptions::new().max_bytes(64 << 20);
+    let made = options.label("bench region locks").create_anonymous();
+    let made = made.map_err(io::Error::other)?;
+    Ok(REGION.get_or_init(|| made))
+}
+
 impl Lock for Mutex<u64, InRegion> {
     type Held<'a> = RegionGuard<'a, u64>;
 
@@ -270,14 +307,7 @@ impl Lock for Mutex<u64, InRegion> {
     const OURS: bool = true;
 
     fn region() -> io::Result<Option<&'static Region>> {
-        static REGION: OnceLock<Region> = OnceLock::new();
-        if let Some(region) = REGION.get() {
-            return Ok(Some(region));
-        }
-        let options = RegionOptions::new().max_bytes(64 << 20);
-        let made = options.label("bench region locks").create_anonymous();
-        let made = made.map_err(io::Error::other)?;
-        Ok(Some(REGION.get_or_init(|| made)))
+        region_of_locks().map(Some)
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::pthread::ReadWrite;
 use super::{RwLock, SharedPage};
-use latchwork::rwlock::{self, ReadersFirst, RobustRwLock, WritersFirst};
+use latchwork::rwlock::{self, ReadersFirst, RegionRwLock, RobustRwLock, WritersFirst};
 use latchwork::sharing::Private;
 use std::io;
 
@@ -12,6 +12,7 @@ pub(crate) enum Peer {
     WritersFirst,
     ReadersFirst,
     Robust,
+    InRegion,
     Glibc,
     GlibcWritersFirst,
     Std,
@@ -22,6 +23,7 @@ pub(crate) const ALL: &[Peer] = &[
     Peer::WritersFirst,
     Peer::ReadersFirst,
     Peer::Robust,
+    Peer::InRegion,
     Peer::Glibc,
     Peer::GlibcWritersFirst,
     Peer::Std,
@@ -41,6 +43,7 @@ impl Peer {
             Self::WritersFirst => "latchwork rwlock",
             Self::ReadersFirst => "latchwork rwlock-readers-first",
             Self::Robust => "latchwork rwlock-robust",
+            Self::InRegion => "latchwork rwlock-in-region",
             Self::Glibc => "glibc rwlock",
             Self::GlibcWritersFirst => "glibc rwlock-writers-first",
             Self::Std => "std",
@@ -57,6 +60,7 @@ impl Peer {
                 visitor.visit(|| rwlock::RwLock::<_, Private, ReadersFirst>::new_in(0))
             }
             Self::Robust => visitor.visit(|| RobustRwLock::<_>::new(0)),
+            Self::InRegion => visitor.visit(|| RegionRwLock::<_>::in_region(0)),
             Self::Glibc => visitor.visit(ReadWrite::<false>::new),
             Self::GlibcWritersFirst => visitor.visit(ReadWrite::<true>::new),
             Self::Std => visitor.visit(|| std::sync::RwLock::new(0)),
@@ -67,7 +71,10 @@ impl Peer {
 
 /// Places a lock at its final address.
 pub(crate) fn placed<L: RwLock>(lock: L) -> io::Result<SharedPage<L>> {
-    let place = SharedPage::new(lock)?;
+    let place = match L::region()? {
+        Some(region) => SharedPage::new_in(lock, region)?,
+        None => SharedPage::new(lock)?,
+    };
     place.pin().settle()?;
     Ok(place)
 }

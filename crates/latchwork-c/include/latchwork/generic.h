@@ -117,7 +117,8 @@
 
 /* ---- reader/writer locks ---- */
 
-#define LW__ROBUST_RWLOCKS(X, q, op) X(q, lw_robust_rwlock, op)
+#define LW__HAND_OFF_RWLOCKS(X, q, op) X(q, lw_robust_rwlock, op)
+#define LW__ROBUST_RWLOCKS(X, q, op) LW__HAND_OFF_RWLOCKS(X, q, op), X(q, lw_region_rwlock, op)
 #define LW__RWLOCKS(X, q, op)                                                                         \
 	X(q, lw_rwlock, op), X(q, lw_shared_rwlock, op), X(q, lw_rf_rwlock, op),                      \
 		X(q, lw_shared_rf_rwlock, op), LW__ROBUST_RWLOCKS(X, q, op)
@@ -140,7 +141,9 @@
 #define LW__ROBUST_RWLOCK(op, ...)                                                                    \
 	LW__BY_KIND(LW__ROBUST_RWLOCKS, op, "lw_rwlock_" #op "() takes a pointer to a robust reader/writer lock", \
 		    __VA_ARGS__)
-#define lw_rwlock_init_hand_off(l, microseconds) LW__ROBUST_RWLOCK(init_hand_off, l, l, microseconds)
+#define lw_rwlock_init_hand_off(l, microseconds)                                                      \
+	LW__BY_KIND(LW__HAND_OFF_RWLOCKS, init_hand_off,                                              \
+		    "lw_rwlock_init_hand_off() takes a pointer to an lw_robust_rwlock_t", l, l, microseconds)
 #define lw_rwlock_consistent(l) LW__ROBUST_RWLOCK(consistent, l, l)
 #define lw_rwlock_unlock_inconsistent(l) LW__ROBUST_RWLOCK(unlock_inconsistent, l, l)
 
@@ -183,5 +186,9 @@
 #define lw_barrier_destroy(b) LW__BARRIER(destroy, b, b)
 #define lw_barrier_wait(b) LW__BARRIER(wait, b, b)
 #define lw_barrier_timedwait(b, time) LW__BARRIER(timedwait, b, b, time)
+
+/* ---- once ---- */
+
+#define lw_once(o, initialise) (_Generic((o), lw_region_once_t *: lw_region_once, default: lw_once)(o, initialise))
 
 #endif

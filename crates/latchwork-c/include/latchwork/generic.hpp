@@ -166,10 +166,13 @@ LW__RWLOCK_OVERLOADS(lw_shared_rwlock)
 LW__RWLOCK_OVERLOADS(lw_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_shared_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_robust_rwlock)
+LW__RWLOCK_OVERLOADS(lw_region_rwlock)
 LW__ANY_RWLOCK(init_hand_off, lw_robust_rwlock, (lw_robust_rwlock_t * lock, uint32_t microseconds),
 	       (lock, microseconds), )
 LW__ANY_RWLOCK(consistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), )
 LW__ANY_RWLOCK(unlock_inconsistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), LW_RELEASE(*lock))
+LW__ANY_RWLOCK(consistent, lw_region_rwlock, (lw_region_rwlock_t * lock), (lock), )
+LW__ANY_RWLOCK(unlock_inconsistent, lw_region_rwlock, (lw_region_rwlock_t * lock), (lock), LW_RELEASE(*lock))
 
 /* ---- semaphores, completions, barriers ---- */
 
@@ -204,6 +207,13 @@ LW__BARRIER(init, (lw_shared_barrier_t * barrier, unsigned tasks), (barrier, tas
 LW__BARRIER(destroy, (lw_shared_barrier_t * barrier), (barrier))
 LW__BARRIER(wait, (lw_shared_barrier_t * barrier), (barrier))
 LW__BARRIER(timedwait, (lw_shared_barrier_t * barrier, LW__TIME), (barrier, time))
+
+/* ---- once ---- */
+
+inline int lw_once(lw_region_once_t *once, void (*initialise)(void))
+{
+	return lw_region_once(once, initialise);
+}
 
 #undef LW__TIME
 #undef LW__MUTEX

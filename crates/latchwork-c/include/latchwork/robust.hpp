@@ -59,21 +59,31 @@ struct robustness<lw_region_mutex_t> : robust_mutex_calls<lw_region_mutex_t> {
 		return (__atomic_load_n(&lock.lw_state, __ATOMIC_RELAXED) >> 33 & 1) != 0;
 	}
 };
-template <>
-struct robustness<lw_robust_rwlock_t> {
-	using native = lw_robust_rwlock_t;
+/* For writers. */
+template <class native>
+struct robust_rwlock_calls {
 	static constexpr bool exists = true;
-	/* To be called by a writer, which alone may change the state. */
-	static bool is_inconsistent(native &lock)
-	{
-		return __atomic_load_n(&lock.lw_lines[0].lw_lock.lw_state, __ATOMIC_RELAXED) != 0;
-	}
 	static int consistent(native &lock) { return lw_rwlock_consistent(&lock); }
 	LW_UNCHECKED static int unlock_inconsistent(native &lock) { return lw_rwlock_unlock_inconsistent(&lock); }
 	LW_UNCHECKED static int unlock(native &lock) { return lw_rwlock_unlock(&lock); }
 	LW_UNCHECKED static int lock(native &lock) { return lw_rwlock_wrlock(&lock); }
 	LW_UNCHECKED static int trylock(native &lock) { return lw_rwlock_trywrlock(&lock); }
 	LW_UNCHECKED static int timedlock(native &lock, const struct timespec &at) { return lw_rwlock_timedwrlock(&lock, &at); }
+};
+/* A writer alone may change the state. */
+template <>
+struct robustness<lw_robust_rwlock_t> : robust_rwlock_calls<lw_robust_rwlock_t> {
+	static bool is_inconsistent(lw_robust_rwlock_t &lock)
+	{
+		return robustness<lw_robust_mutex_t>::is_inconsistent(lock.lw_lines[0].lw_lock);
+	}
+};
+template <>
+struct robustness<lw_region_rwlock_t> : robust_rwlock_calls<lw_region_rwlock_t> {
+	static bool is_inconsistent(lw_region_rwlock_t &lock)
+	{
+		return robustness<lw_region_mutex_t>::is_inconsistent(lock.lw_lines[0].lw_lock);
+	}
 };
 
 /* The operations that robust locks have in addition to others. */
@@ -169,6 +179,16 @@ public:
 	/* From an initialiser of the C header: a threshold, for instance. */
 	constexpr explicit robust_rwlock(const lw_robust_rwlock_t &native) noexcept
 		: detail::recoverable<basic_rwlock<lw_robust_rwlock_t>>(native)
+	{
+	}
+};
+
+/* The same for data in a region: it must lie in one. std::errc::invalid_argument: it lies in none. */
+class region_rwlock : public detail::recoverable<basic_rwlock<lw_region_rwlock_t>> {
+public:
+	constexpr region_rwlock() noexcept
+		: detail::recoverable<basic_rwlock<lw_region_rwlock_t>>(
+			  lw_region_rwlock_t LW_REGION_RWLOCK_INITIALIZER)
 	{
 	}
 };

@@ -130,6 +130,7 @@ LW_INLINE int lw__leave(uint64_t *word)
 #define LW__NOBODY_INSIDE(l)                                                                          \
 	((__atomic_load_n(&(l)->lw_state, __ATOMIC_RELAXED) & (LW__WRITER | LW__READERS)) == 0)
 #define LW__NO_WRITER_INSIDE(l) (!lw__is_locked(l, LW_WAIT_WAKE + LW_ROBUST))
+#define LW__NO_WRITER_IN_REGION(l) (!lw__is_locked(l, LW_IN_REGION))
 #else
 #define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free)
 #endif
@@ -145,10 +146,16 @@ LW__RWLOCK(lw_shared_rf_rwlock, 3, LW_SHARED_RF_RWLOCK_INITIALIZER)
 LW__DECLARE_RWLOCK(lw_robust_rwlock)
 LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
 		  LW__NO_WRITER_INSIDE)
+/* The same for the data of a region: it must lie in one. */
+LW__DECLARE_RWLOCK(lw_region_rwlock)
+LW__DEFINE_RWLOCK(lw_region_rwlock, 5, LW_REGION_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
+		  LW__NO_WRITER_IN_REGION)
 /* After a writer died inside: EOWNERDEAD makes the caller the writer, even if it wanted to read. */
 LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
+LW_INLINE int lw_region_rwlock_consistent(lw_region_rwlock_t *lock);
 /* For a writer: the next task gets EOWNERDEAD. */
 LW_INLINE int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock) LW_RELEASE(*lock);
+LW_INLINE int lw_region_rwlock_unlock_inconsistent(lw_region_rwlock_t *lock) LW_RELEASE(*lock);
 /* With another time than 5,000 microseconds after which a waiter gets the lock handed off; or LW_TP_NEVER. */
 LW_INLINE int lw_robust_rwlock_init_hand_off(lw_robust_rwlock_t *lock, uint32_t microseconds);
 #ifndef __CHECKER__
@@ -159,6 +166,14 @@ LW_INLINE LW_UNCHECKED int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock)
 LW_INLINE LW_UNCHECKED int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock)
 {
 	return lw__rwlock_unlock_inconsistent(lock);
+}
+LW_INLINE LW_UNCHECKED int lw_region_rwlock_consistent(lw_region_rwlock_t *lock)
+{
+	return lw__region_rwlock_consistent(lock);
+}
+LW_INLINE LW_UNCHECKED int lw_region_rwlock_unlock_inconsistent(lw_region_rwlock_t *lock)
+{
+	return lw__region_rwlock_unlock_inconsistent(lock);
 }
 LW_INLINE LW_UNCHECKED int lw_robust_rwlock_init_hand_off(lw_robust_rwlock_t *lock, uint32_t microseconds)
 {

@@ -109,6 +109,16 @@ typedef struct LW_CAPABILITY("rwlock") lw_robust_rwlock {
 } __attribute__((aligned(64))) lw_robust_rwlock_t;
 LW__ASSERT(sizeof(lw_robust_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_robust_rwlock is frozen");
 
+/* Its words name their owners as tasks of the region that the lock lies in. */
+typedef struct LW_CAPABILITY("rwlock") lw_region_rwlock {
+	struct {
+		lw_region_mutex_t lw_lock;
+		uint32_t lw_writing;
+		uint32_t lw_unused[13];
+	} lw_lines[1 + LW_ROBUST_READERS];
+} __attribute__((aligned(64))) lw_region_rwlock_t;
+LW__ASSERT(sizeof(lw_region_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_region_rwlock is frozen");
+
 #define LW__CONDITION(name)                                                                           \
 	typedef struct name {                                                                         \
 		uint64_t lw_state;                                                                    \
@@ -148,6 +158,14 @@ typedef struct lw_once_control {
 	lw_robust_mutex_t lw_lock;
 } lw_once_t;
 LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_once is frozen");
+
+/* The same for the data of a region: its word names the task that runs the initialisation. */
+typedef struct lw_region_once_control {
+	uint32_t lw_done;
+	uint32_t lw_unused;
+	lw_region_mutex_t lw_lock;
+} lw_region_once_t;
+LW__ASSERT(sizeof(lw_region_once_t) == 16 && offsetof(lw_region_once_t, lw_lock) == 8, "lw_region_once is frozen");
 
 /* How a lock call took a throughput mutex. */
 struct lw_tp_acquisition {
@@ -226,6 +244,7 @@ enum {
 /* After how many microseconds a waiter gets the lock handed off, as for throughput mutexes; or LW_TP_NEVER. */
 #define LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(microseconds) \
 	{{LW__LINE(LW__THRESHOLD(microseconds)), LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}
+#define LW_REGION_RWLOCK_INITIALIZER {{{{0}, 0, {0}}}}
 #define LW_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SHARED_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SEM_INITIALIZER(count) {(uint64_t)(count) << 32}
@@ -235,6 +254,7 @@ enum {
 #define LW_BARRIER_INITIALIZER(tasks) {0, (tasks)}
 #define LW_SHARED_BARRIER_INITIALIZER(tasks) {0, (tasks)}
 #define LW_ONCE_INITIALIZER {0, 0, LW__LISTED_INITIALIZER(0)}
+#define LW_REGION_ONCE_INITIALIZER {0, 0, {0}}
 
 #define LW_DEFINE_MUTEX(name) lw_mutex_t name = LW_MUTEX_INITIALIZER
 #define LW_DEFINE_SHARED_MUTEX(name) lw_shared_mutex_t name = LW_SHARED_MUTEX_INITIALIZER
@@ -270,6 +290,8 @@ int lw__rwlock_traced(void *lock, unsigned kind, unsigned writes, struct lw_rwlo
 int lw__rwlock_unlock_traced(void *lock, unsigned kind, int *released);
 int lw__rwlock_consistent(void *lock);
 int lw__rwlock_unlock_inconsistent(void *lock);
+int lw__region_rwlock_consistent(void *lock);
+int lw__region_rwlock_unlock_inconsistent(void *lock);
 int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock,
 		  const struct timespec *time);
 void lw__cond_notify(void *cond, unsigned shared, unsigned all);

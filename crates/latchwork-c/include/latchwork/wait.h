@@ -292,6 +292,7 @@ LW__DEFINE_BARRIER(lw_shared_barrier, 1)
 /* ---- once ---- */
 
 int lw__once(lw_once_t *once, void (*initialise)(void));
+int lw__region_once(lw_region_once_t *once, void (*initialise)(void));
 
 /*
  * Runs the initialisation if it was not completed yet. If the task that runs it dies, is cancelled, or leaves by
@@ -304,6 +305,17 @@ LW_INLINE int lw_once(lw_once_t *once, void (*initialise)(void))
 	if (LW__LIKELY(once != NULL && __atomic_load_n(&once->lw_done, __ATOMIC_ACQUIRE) != 0))
 		return 0;
 	return lw__once(once, initialise);
+}
+#endif
+
+/* The same by an object in a region, where it must lie: else EINVAL. */
+LW_INLINE int lw_region_once(lw_region_once_t *once, void (*initialise)(void));
+#ifndef __CHECKER__
+LW_INLINE int lw_region_once(lw_region_once_t *once, void (*initialise)(void))
+{
+	if (LW__LIKELY(once != NULL && __atomic_load_n(&once->lw_done, __ATOMIC_ACQUIRE) != 0))
+		return 0;
+	return lw__region_once(once, initialise);
 }
 #endif
 

@@ -212,18 +212,35 @@ private:
 using barrier = basic_barrier<lw_barrier_t>;
 using shared_barrier = basic_barrier<lw_shared_barrier_t>;
 
-class once {
+namespace detail {
+
+template <class Native>
+class once_of {
 public:
-	constexpr once() noexcept = default;
-	once(const once &) = delete;
-	once &operator=(const once &) = delete;
+	once_of(const once_of &) = delete;
+	once_of &operator=(const once_of &) = delete;
 
 	/* If "initialise" throws, the next call runs it again. */
-	void call(void (*initialise)()) { detail::check(lw_once(&native_, initialise)); }
-	lw_once_t *native_handle() noexcept { return &native_; }
+	void call(void (*initialise)()) { check(lw_once(&native_, initialise)); }
+	Native *native_handle() noexcept { return &native_; }
+
+protected:
+	constexpr explicit once_of(const Native &native) noexcept : native_(native) {}
 
 private:
-	lw_once_t native_ = LW_ONCE_INITIALIZER;
+	Native native_;
+};
+
+} // namespace detail
+
+class once : public detail::once_of<lw_once_t> {
+public:
+	constexpr once() noexcept : once_of(lw_once_t LW_ONCE_INITIALIZER) {}
+};
+/* For data in a region: it must lie in one. std::errc::invalid_argument: it lies in none. */
+class region_once : public detail::once_of<lw_region_once_t> {
+public:
+	constexpr region_once() noexcept : once_of(lw_region_once_t LW_REGION_ONCE_INITIALIZER) {}
 };
 
 } // namespace lw

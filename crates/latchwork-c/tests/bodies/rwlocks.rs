@@ -114,6 +114,11 @@ latchwork_testkit::rwlock_conformance! {
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap
     }
+    mod c_of_a_region = Of<C, 5> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
+        readers_that_wait_for_a_writer_enter_when_it_gives_up
+        a_writer_gets_in_between_readers_that_overlap
+    }
     mod cpp_writers_first = Of<Cpp, 0> {
         a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
@@ -123,6 +128,11 @@ latchwork_testkit::rwlock_conformance! {
         a_writer_is_alone a_holder_keeps_others_out
     }
     mod cpp_robust = Of<Cpp, 4> {
+        a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
+        readers_that_wait_for_a_writer_enter_when_it_gives_up
+        a_writer_gets_in_between_readers_that_overlap
+    }
+    mod cpp_of_a_region = Of<Cpp, 5> {
         a_writer_is_alone readers_are_inside_together a_holder_keeps_others_out
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap

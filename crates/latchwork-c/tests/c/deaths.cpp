@@ -26,9 +26,9 @@ struct pp : Lock {
 template <class Lock>
 static field<Lock> *make()
 {
-	if constexpr (std::is_same_v<Lock, lw::region_mutex>) {
+	if constexpr (std::is_same_v<Lock, lw::region_mutex> || std::is_same_v<Lock, lw::region_rwlock>) {
 		static lw::region region;
-		return new (region.allocate(sizeof(field<Lock>))) field<Lock>();
+		return new (region.allocate(sizeof(field<Lock>), alignof(field<Lock>))) field<Lock>();
 	}
 	return new (share(sizeof(field<Lock>))) field<Lock>();
 }
@@ -316,15 +316,16 @@ static void waits()
 	other.join();
 }
 
+template <class Lock>
 static void readers()
 {
-	auto &field = *make<lw::robust_rwlock>();
+	auto &field = *make<Lock>();
 	kill_an_owner(field);
 	const void *native = field.lock.native_handle();
 	for (int time = 0; time < 2; time++) {
-		dies([&] { std::shared_lock<lw::robust_rwlock> reading(field.lock); }, native);
-		dies([&] { std::shared_lock<lw::robust_rwlock> reading(field.lock, std::try_to_lock); }, native);
-		dies([&] { std::shared_lock<lw::robust_rwlock> reading(field.lock, 1h); }, native);
+		dies([&] { std::shared_lock<Lock> reading(field.lock); }, native);
+		dies([&] { std::shared_lock<Lock> reading(field.lock, std::try_to_lock); }, native);
+		dies([&] { std::shared_lock<Lock> reading(field.lock, 1h); }, native);
 	}
 	repair(field);
 	int repairs = 0;
@@ -407,6 +408,7 @@ int main()
 	all<lw::robust_pi_mutex>();
 	all<lw::region_mutex>();
 	all<lw::robust_rwlock>();
+	all<lw::region_rwlock>();
 	waits<lw::robust_mutex>();
 	waits<lw::robust_tp_mutex>();
 	waits<lw::robust_pi_mutex>();
@@ -419,7 +421,8 @@ int main()
 		CHECK_IS(error.code().value(), EPERM);
 		std::fprintf(stderr, "skipped: ceilings, without the right to a real-time priority\n");
 	}
-	readers();
+	readers<lw::robust_rwlock>();
+	readers<lw::region_rwlock>();
 	forks();
 	std::puts("recovered");
 	return 0;

@@ -121,6 +121,31 @@ RWLOCK(lw_shared_rwlock)
 RWLOCK(lw_shared_rf_rwlock)
 RWLOCK(lw_robust_rwlock)
 
+/* One in a region of its own, as the region mutex. */
+static lw_region_rwlock_t *rwlock_in_region(void *lock) { return *(lw_region_rwlock_t **)lock; }
+static void lw_region_rwlock_make(void *lock)
+{
+	lw_region_t *region;
+	void *object = NULL;
+	if (lw_region_create(&region, NULL, NULL) != 0 ||
+	    lw_region_object(region, "lock", lw_type("lock"), sizeof(lw_region_rwlock_t), NULL, NULL, &object) != 0)
+		abort();
+	*(void **)lock = object;
+}
+static int lw_region_rwlock_read(void *lock) { return lw_rwlock_rdlock(rwlock_in_region(lock)); }
+static int lw_region_rwlock_try_read(void *lock) { return lw_rwlock_tryrdlock(rwlock_in_region(lock)); }
+static int lw_region_rwlock_read_until(void *lock, const struct timespec *time)
+{
+	return lw_rwlock_timedrdlock(rwlock_in_region(lock), time);
+}
+static int lw_region_rwlock_write(void *lock) { return lw_rwlock_wrlock(rwlock_in_region(lock)); }
+static int lw_region_rwlock_try_write(void *lock) { return lw_rwlock_trywrlock(rwlock_in_region(lock)); }
+static int lw_region_rwlock_write_until(void *lock, const struct timespec *time)
+{
+	return lw_rwlock_timedwrlock(rwlock_in_region(lock), time);
+}
+static int lw_region_rwlock_leave(void *lock) { return lw_rwlock_unlock(rwlock_in_region(lock)); }
+
 #define RWLOCK_TABLE(name)                                                                            \
 	{                                                                                             \
 		name##_make, name##_read, name##_try_read, name##_read_until, name##_write,           \
@@ -133,4 +158,5 @@ const struct rwlock_kind rwlock_kinds[] = {
 	RWLOCK_TABLE(lw_shared_rwlock),
 	RWLOCK_TABLE(lw_shared_rf_rwlock),
 	RWLOCK_TABLE(lw_robust_rwlock),
+	RWLOCK_TABLE(lw_region_rwlock),
 };

@@ -102,6 +102,40 @@ private:
 	lw::region_mutex *mutex_;
 };
 
+/* The same of a reader/writer lock. */
+class rwlock_in_a_region {
+public:
+	rwlock_in_a_region()
+	{
+		lw_region_t *region;
+		void *object = nullptr;
+		if (lw_region_create(&region, nullptr, nullptr) != 0 ||
+		    lw_region_object(region, "lock", lw_type("lock"), sizeof(lw::region_rwlock), nullptr, nullptr,
+				     &object) != 0)
+			std::abort();
+		lock_ = new (object) lw::region_rwlock;
+	}
+	void lock() { lock_->lock(); }
+	bool try_lock() { return lock_->try_lock(); }
+	template <class Time>
+	bool try_lock_until(const Time &time)
+	{
+		return lock_->try_lock_until(time);
+	}
+	void unlock() { lock_->unlock(); }
+	void lock_shared() { lock_->lock_shared(); }
+	bool try_lock_shared() { return lock_->try_lock_shared(); }
+	template <class Time>
+	bool try_lock_shared_until(const Time &time)
+	{
+		return lock_->try_lock_shared_until(time);
+	}
+	void unlock_shared() { lock_->unlock_shared(); }
+
+private:
+	lw::region_rwlock *lock_;
+};
+
 template <class Lock>
 constexpr rwlock_kind of_rwlock()
 {
@@ -158,4 +192,5 @@ const struct rwlock_kind rwlock_kinds[] = {
 	of_rwlock<lw::shared_rwlock>(),
 	of_rwlock<lw::shared_rf_rwlock>(),
 	of_rwlock<lw::robust_rwlock>(),
+	of_rwlock<rwlock_in_a_region>(),
 };

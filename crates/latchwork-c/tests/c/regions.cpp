@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <shared_mutex>
 #include <stdexcept>
 
 struct counter {
@@ -71,6 +72,44 @@ struct account {
 	long balance = 0;
 };
 static_assert(sizeof(lw::region_mutex) == 8, "it is the C type");
+
+struct table {
+	lw::region_rwlock lock;
+	lw::region_once once;
+	int runs = 0;
+};
+static_assert(sizeof(lw::region_rwlock) == sizeof(lw_region_rwlock_t) && sizeof(lw::region_once) == 16, "the C types");
+
+static table *of_all;
+
+/* Readers and writers of a region, and an initialisation that throws at first. */
+static void test_region_rwlock_and_once()
+{
+	lw::region region;
+	of_all = region.object<table>("table", "table 1");
+	static lw::region_rwlock outside;
+	static lw::region_once once_outside;
+	CHECK_IS(error_of([&] { outside.lock(); }), EINVAL);
+	CHECK_IS(error_of([&] { outside.lock_shared(); }), EINVAL);
+	CHECK_IS(error_of([&] { once_outside.call([] {}); }), EINVAL);
+	{
+		std::shared_lock<lw::region_rwlock> reading(of_all->lock);
+		CHECK_IS(error_of([&] { of_all->lock.lock(); }), EDEADLK);
+		CHECK(!of_all->lock.try_lock());
+		CHECK_IS(error_of([&] { region.detach(); }), EBUSY);
+	}
+	bool thrown = false;
+	try {
+		of_all->once.call([] { throw 1; });
+	} catch (int) {
+		thrown = true;
+	}
+	CHECK(thrown);
+	for (int time = 0; time < 2; time++)
+		of_all->once.call([] { of_all->runs++; });
+	CHECK_IS(of_all->runs, 1);
+	region.detach();
+}
 
 /* A lock of the region is a task's of the region: outside, none can be held. */
 static void test_region_mutex()
@@ -177,6 +216,7 @@ int main()
 	alarm(120);
 	test_region();
 	test_region_mutex();
+	test_region_rwlock_and_once();
 	test_queue();
 	std::puts("shared");
 	return 0;

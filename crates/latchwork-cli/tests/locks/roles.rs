@@ -7,7 +7,7 @@ use latchwork::event::{EventSet, Events};
 use latchwork::mutex::{Inherit, Mutex, Robust, Throughput, WaitWake};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
-use latchwork::rwlock::RawRwLock;
+use latchwork::rwlock::{RawRwLock, RegionRwLock};
 use latchwork::semaphore::TaskPriority as _;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
@@ -207,7 +207,8 @@ fn region(name: &str) {
     until_the_end();
 }
 
-/// Two tasks that wait for each other's region lock, and one that waits for a lock that nobody else wants.
+/// Two tasks that wait for each other's region lock, one that waits for a lock that nobody else wants, and one that waits
+/// for the writer of a table.
 fn mutexes(name: &str) {
     let region: &'static Region = Box::leak(Box::new(
         RegionOptions::new()
@@ -231,6 +232,13 @@ fn mutexes(name: &str) {
     }
     region.join("first").unwrap();
     let _own = own.lock().unwrap();
+    let make = || RegionRwLock::<_>::in_region(0u64);
+    let table = region.object("table", make).unwrap();
+    let _writing = table.write().unwrap();
+    task("reader", move || {
+        region.join("reader").unwrap();
+        drop(table.read());
+    });
     both.wait();
     task("waiter", move || {
         region.join("waiter").unwrap();

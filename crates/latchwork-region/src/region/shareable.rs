@@ -6,7 +6,7 @@ use crate::mutex::{
     DataState, InRegion, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput,
     WaitWake,
 };
-use crate::rwlock::{self, Counting, Preference, RawRwLock, RobustRwLock, RwLock};
+use crate::rwlock::{self, Counting, Preference, RawRwLock, RobustRwLock, RwLock, SeatLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
 
@@ -145,6 +145,7 @@ plain!(
     crate::completion::Completion<Shared>,
     crate::condvar::Condvar<Shared>,
     crate::once::Once,
+    crate::once::RegionOnce,
     crate::spin::Spin,
 );
 crate::torn_safe::each_number!(plain);
@@ -255,18 +256,14 @@ where
 }
 
 // SAFETY: as for the other read-write lock; it consists of robust mutexes and numbers.
-unsafe impl<T: Shareable, const READERS: usize, C: Counting<rwlock::Event>> Shareable
-    for RobustRwLock<T, READERS, C>
+unsafe impl<T: Shareable, const READERS: usize, C: Counting<rwlock::Event>, K: SeatLock + Shareable>
+    Shareable for RobustRwLock<T, READERS, C, K>
 {
     const FINGERPRINT: u64 = fingerprint_of::<Self>(
         "RobustRwLock",
-        &[
-            T::FINGERPRINT,
-            Robust::<WaitWake<Shared>>::FINGERPRINT,
-            size_of::<C>() as u64,
-        ],
+        &[T::FINGERPRINT, K::FINGERPRINT, size_of::<C>() as u64],
     );
-    const NAMES_THREADS: bool = true;
+    const NAMES_THREADS: bool = T::NAMES_THREADS || K::NAMES_THREADS;
 }
 
 #[cfg(test)]
@@ -286,6 +283,7 @@ mod tests {
             <RwLock<u32, Shared, rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,
             <RobustRwLock<u32, 4>>::FINGERPRINT,
+            <rwlock::RegionRwLock<u32, 4>>::FINGERPRINT,
             <RobustRwLock<u32, 4, Counters<rwlock::Event>>>::FINGERPRINT,
             <RwLock<u32, Shared, rwlock::WritersFirst, Counters<rwlock::Event>>>::FINGERPRINT,
             <Option<u32>>::FINGERPRINT,

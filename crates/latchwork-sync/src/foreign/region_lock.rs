@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Awake, Blocking, ErrorNumber, ForeignLock, robust_status};
-use crate::mutex::{Acquired, InRegion, RawError, in_region};
+use crate::mutex::{Acquired, InRegion, RawError};
 use crate::task::NotATask;
 use libc::{EAGAIN, EINVAL, EMFILE, EPERM, EXDEV, c_int};
 
@@ -15,19 +15,6 @@ impl ErrorNumber for NotATask {
             Self::ThreadEnding => EPERM,
             Self::OtherPidNamespace { .. } | Self::UnknownPidNamespace => EXDEV,
             Self::Task(error) => error.error_number(),
-        }
-    }
-}
-
-impl From<in_region::RawError> for RawError<NotATask> {
-    fn from(error: in_region::RawError) -> Self {
-        match error {
-            in_region::RawError::WouldBlock => Self::WouldBlock,
-            in_region::RawError::TimedOut => Self::TimedOut,
-            in_region::RawError::Interrupted => Self::Interrupted,
-            in_region::RawError::NotRecoverable => Self::NotRecoverable,
-            in_region::RawError::Deadlock => Self::Deadlock,
-            in_region::RawError::Unavailable(reason) => Self::Refused(reason),
         }
     }
 }

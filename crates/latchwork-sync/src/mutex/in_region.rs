@@ -101,6 +101,7 @@
 mod guard;
 mod lock;
 mod methods;
+mod part;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod unguarded;
 mod wait;

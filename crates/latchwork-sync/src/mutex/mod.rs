@@ -67,6 +67,9 @@ pub use robust::{
     Acquired, OWNER_DIED, Pinned, RawError, RobustOps, TID_MASK, Unpinned, WAITERS, owner_of_guard,
 };
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
-pub(crate) use robust::{from_raw_error, lock_error, methods_of_owner_died, methods_of_unpinned};
+pub(crate) use robust::{
+    NoGuard, edits_in_place, exclusive_access, from_raw_error, lock_error, lock_reporting,
+    methods_of_owner_died, methods_of_unpinned,
+};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

@@ -96,6 +96,7 @@
 //! `tests/robust_special.rs` (all protocols, side by side), `tests/robust_signals.rs` (a handler that locks at each
 //! instruction) and the kill tests.
 
+mod both;
 mod failure;
 mod guard;
 mod inherit;
@@ -107,6 +108,7 @@ mod throughput;
 mod unpinned;
 mod wait_wake;
 
+pub(crate) use both::{NoGuard, edits_in_place, exclusive_access, lock_reporting};
 pub use failure::LockFailure;
 pub(crate) use failure::{from_raw_error, lock_error, methods_of_owner_died};
 pub use guard::{LockError, OwnerDied, RobustGuard};

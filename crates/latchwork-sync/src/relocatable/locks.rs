@@ -1,4 +1,4 @@
-//! The locks that may move while nobody uses them: all that are not robust.
+//! The locks that may move while nobody uses them: all that the kernel's list of robust locks never links.
 #![allow(unsafe_code)]
 
 use super::{Relocatable, relocatable_locks};
@@ -6,9 +6,9 @@ use crate::barrier::Barrier;
 use crate::completion::Completion;
 use crate::condvar::Condvar;
 use crate::mutex::throughput::Counting;
-use crate::mutex::{DataState, Mutex};
-use crate::once::Once;
-use crate::rwlock::{Event, Preference, RawRwLock, RwLock};
+use crate::mutex::{DataState, InRegion, Mutex};
+use crate::once::{Once, RegionOnce};
+use crate::rwlock::{Event, Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Sharing;
 use crate::spin::Spin;
 
@@ -16,6 +16,8 @@ relocatable_locks!(Barrier, Completion, Condvar);
 
 // SAFETY: as for the other locks.
 unsafe impl Relocatable for Once {}
+// SAFETY: as for the other locks.
+unsafe impl Relocatable for RegionOnce {}
 // SAFETY: as for the other locks.
 unsafe impl Relocatable for Spin {}
 // SAFETY: as for the other locks.
@@ -25,5 +27,10 @@ unsafe impl<T: Relocatable + ?Sized, P: DataState + Relocatable> Relocatable for
 // SAFETY: the parts are a lock and data that may move.
 unsafe impl<T: Relocatable + ?Sized, S: Sharing, P: Preference, C: Counting<Event>> Relocatable
     for RwLock<T, S, P, C>
+{
+}
+// SAFETY: the parts are locks and data that may move.
+unsafe impl<T: Relocatable + ?Sized, const READERS: usize, C: Counting<Event>> Relocatable
+    for RobustRwLock<T, READERS, C, InRegion>
 {
 }

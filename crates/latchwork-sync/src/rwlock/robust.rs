@@ -2,8 +2,15 @@
 //!
 //! Not recursive: a task that would wait for itself gets [`LockError::Deadlock`]. No priority inheritance.
 //! Source: the *big-reader lock* of Linux (`brlock`: a writer checks a slot of each reader), built from
-//! [`Robust`] mutexes. The *gate* is a queueing mutex in front of the lock that writers hold, of the throughput
+//! robust mutexes. The *gate* is a queueing mutex in front of the lock that writers hold, of the throughput
 //! protocol, which hands the lock off to a waiter that has waited for long. A *seat* is the slot of one reader.
+//!
+//! There are two kinds of robust mutexes, and so of these locks (`parts.rs`); the text holds for both, but where it names one:
+//!
+//! | seats | gate | the owner of a part is | lock |
+//! | --- | --- | --- | --- |
+//! | [`Robust`] | [`Throughput`] | the thread with an ID; the kernel finds what a dead one held | [`RobustRwLock`], pinned |
+//! | [`InRegion`] | [`InRegion`] | the task with an identity; the region knows whether it is gone | [`RegionRwLock`], which may move while it is free |
 //!
 //! | part | held by |
 //! | --- | --- |
@@ -11,7 +18,7 @@
 //! | seats, [`READERS`](RobustRwLock) robust mutexes | readers, one each; other tasks for a moment |
 //! | `writing` | 1 while a writer is inside, or has died there; changed by the gate's owner |
 //!
-//! The gate is *open* while its word is free and without `OWNER_DIED`.
+//! The gate is *open* while its word is free, and says that the data of its last owner is whole.
 //!
 //! | operation | steps |
 //! | --- | --- |
@@ -32,13 +39,14 @@
 //! gate locked and leaves its seat, or the writer sees the seat locked and waits. A seat acquired by the gate's
 //! owner is visible to the next owner of the gate.
 //!
-//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of [`Robust`]: its owner's
+//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of its kind: its owner's
 //! death is detected, its sleepers are woken. A dead reader's seat is acquired by a task that waits for it or searches
 //! for a free one. After the death of a gate's owner, `writing` says what the death means. 0: the dead task was not
 //! inside (it was entering as a reader, or waited for readers), and the gate is acquired as if it had been released. 1:
 //! the data may be torn. The next owner of the gate gets the report, even if it came to read; it then holds the lock to
 //! write. (By 2 no reader is inside, so it need not check the seats.) `writing` is set before the first change of the
-//! data and cleared after the last one in the program order of its own task, and a kill cuts that order at one point.
+//! data and cleared after the last one in the program order of its own task, and a kill cuts that order at one point. (The
+//! next owner sees it: the kernel, or the life-word of a region's task, orders the dead task's stores before its death.)
 //! The only recovery is to acquire a mutex, so a kill of the recovering task is one more owner death.
 //!
 //! *No wake-up is lost:* each sleep is that of a robust mutex.
@@ -47,23 +55,27 @@
 //!
 //! *Progress:* writers first: readers that come while a writer has the gate wait. All waiters, readers and
 //! writers, queue at the gate, and its first waiter gets it handed off within the threshold of 5 ms: no task
-//! starves (see [`Throughput`]). The gate's owner then waits for the readers in the seats. It waits for no
+//! starves (see [`Throughput`]). A gate that is a region lock hands nothing off: newcomers may pass a waiter there. The gate's owner then waits for the readers in the seats. It waits for no
 //! reader that comes later, except for the moment in which such a reader finds the gate locked. *All seats
 //! taken:* one more reader acquires the gate and keeps it until there is a seat. It sleeps on its favourite
-//! seat, which its ID selects, and checks the others each millisecond.
+//! seat, which its ID (in a region its slot) selects, and checks the others each millisecond.
 //!
 //! *Reading while reading* takes a second seat and never waits. Where it would have to, it reports `Deadlock`,
 //! since a writer may be waiting for the first seat. Writing while reading and reading while writing never
 //! wait, either: before each wait a task checks whether it has a seat or the gate itself.
 //!
-//! *Hostile events:* as for the robust mutex: EINTR, exec, fork, signal handlers, PID namespaces.
-//! *Frozen:* layout of [`Robust`]; a line of 64 bytes for the gate and for each seat. (Counters, if the lock has any, are
+//! *Hostile events:* as for the mutexes of the kind: EINTR, exec, fork, signal handlers, PID namespaces. A lock of region locks
+//! that is moved while tasks are inside, or after they died there, may take dead tasks for living ones in its new place;
+//! [`reset`](RobustRwLock::reset) makes it usable.
+//! *Frozen:* layout of the parts; a line of 64 bytes for the gate and for each seat. (Counters, if the lock has any, are
 //! 64 bytes more, between the gate and the seats.)
 //! *Cost, free:* to read, two compare-and-swaps in a cache line that no other reader touches (unless their IDs
 //! select the same seat), and a load of the gate; to write, two compare-and-swaps, and a load of each seat.
-//! *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative twins),
-//! `tests/robust_rwlock.rs`, `tests/rwlock_traced.rs`, `tests/kill_rwlock.rs` (kills at each instruction, and storms).
+//! *Checked by:* `tests/loom_robust_rwlock.rs` and `tests/loom_region_rwlock.rs` (a victim that dies at each of its steps; negative twins),
+//! `tests/robust_rwlock.rs`, `tests/region_rwlock.rs`, `tests/rwlock_traced.rs`, `tests/kill_rwlock.rs` (kills at each
+//! instruction, and storms).
 //!
+//! [`InRegion`]: crate::mutex::InRegion
 //! [`Robust`]: crate::mutex::Robust
 //! [`Throughput`]: crate::mutex::Throughput
 
@@ -73,15 +85,21 @@ mod error;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod foreign;
 mod guard;
+mod in_region;
 mod lock;
 mod owner_died;
+mod parts;
 mod raw;
 
 pub use self::error::LockError;
 #[cfg(all(feature = "foreign", not(loom)))]
 pub use self::foreign::*;
 pub use self::guard::{RobustReadGuard, RobustWriteGuard};
+pub use self::in_region::{Movable, RegionRwLock};
 pub use self::lock::RobustRwLock;
 pub use self::owner_died::OwnerDied;
+#[cfg(loom)]
+pub(crate) use self::parts::Part;
+pub use self::parts::SeatLock;
 #[cfg(loom)]
 pub(crate) use self::raw::{Entered, RawRobust};

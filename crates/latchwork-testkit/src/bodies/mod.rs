@@ -4,5 +4,6 @@
 //! makes the tests.
 
 pub mod condvar;
+pub mod kill;
 pub mod mutex;
 pub mod rwlock;

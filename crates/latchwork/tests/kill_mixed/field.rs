@@ -6,7 +6,9 @@ use crate::stores::Store;
 use crate::task::Spot;
 use crate::witness::Halves;
 use latchwork::condvar::Condvar;
-use latchwork::mutex::{Inherit, InheritPlain, Mutex, Protect, Robust, Throughput, WaitWake};
+use latchwork::mutex::{
+    InRegion, Inherit, InheritPlain, Mutex, Protect, Robust, Throughput, WaitWake,
+};
 use latchwork::region::{Region, Shareable};
 use latchwork::rwlock::{ReadersFirst, RwLock, WritersFirst};
 use latchwork::sharing::{Private, Shared, Sharing};
@@ -123,6 +125,8 @@ pub struct Everything;
 impl Scene for Everything {
     fn open(region: &Region, priorities: bool) -> Vec<Spot<'_>> {
         let mut spots = every_kind!(Shared, priorities, shared_lock(region), shared_store);
+        let name = "rwlock of region locks";
+        spots.push(shared_lock::<RobustRw<InRegion>>(region, name));
         spots.push(Spot::new("queue", Mail::open(region), true, false));
         spots
     }

@@ -7,11 +7,13 @@ use core::ops::Deref;
 use core::pin::Pin;
 use latchwork::condvar::{Condvar, Waited};
 use latchwork::mutex::{
-    Inherit, InheritPlain, Interruptible, LockError, Mutex, MutexGuard, Protect, Protocol, Robust,
-    RobustGuard, RobustProtocol, Throughput, Unfinished, WaitWake,
+    InRegion, Inherit, InheritPlain, Interruptible, LockError, Mutex, MutexGuard, Protect,
+    Protocol, Robust, RobustGuard, RobustProtocol, Throughput, Unfinished, WaitWake,
 };
 use latchwork::region::Shareable;
-use latchwork::rwlock::{self, Preference, RobustRwLock, RobustWriteGuard, RwLock, WriteGuard};
+use latchwork::rwlock::{
+    self, Preference, RobustRwLock, RobustWriteGuard, RwLock, SeatLock, Uncounted, WriteGuard,
+};
 use latchwork::sharing::Sharing;
 use latchwork::time::Deadline;
 
@@ -320,13 +322,30 @@ impl<S: Sharing, P: Preference> Lock for RwLock<Halves, S, P> {
 }
 
 const READERS: usize = 3;
-pub type RobustRw = RobustRwLock<Halves, READERS>;
+pub type RobustRw<K = Robust> = RobustRwLock<Halves, READERS, Uncounted, K>;
+
+/// The robust mutexes of which such a lock is made.
+pub trait Seats: SeatLock {
+    fn make() -> RobustRw<Self>;
+}
+
+impl Seats for Robust {
+    fn make() -> RobustRw {
+        RobustRw::new(Halves::new())
+    }
+}
+
+impl Seats for InRegion {
+    fn make() -> RobustRw<Self> {
+        RobustRw::in_region(Halves::new())
+    }
+}
 
 /// Told of a writer's death, repairs.
-fn rewritten<'a>(
-    error: rwlock::LockError<'a, Halves, READERS>,
+fn rewritten<'a, K: Seats>(
+    error: rwlock::LockError<'a, Halves, READERS, Uncounted, K>,
     repair: Repair<'_>,
-) -> Result<RobustWriteGuard<'a, Halves, READERS>, Ended> {
+) -> Result<RobustWriteGuard<'a, Halves, READERS, Uncounted, K>, Ended> {
     match error {
         rwlock::LockError::OwnerDied(died) => {
             repair(&died);
@@ -339,13 +358,13 @@ fn rewritten<'a>(
     }
 }
 
-impl Lock for RobustRw {
+impl<K: Seats> Lock for RobustRw<K> {
     const ROBUST: bool = true;
     const READS: bool = true;
-    type Guard<'a> = RobustWriteGuard<'a, Halves, READERS>;
+    type Guard<'a> = RobustWriteGuard<'a, Halves, READERS, Uncounted, K>;
 
     fn make() -> Self {
-        Self::new(Halves::new())
+        K::make()
     }
 
     fn take<'a>(&'a self, verb: Verb, repair: Repair<'_>) -> Result<Self::Guard<'a>, Ended> {

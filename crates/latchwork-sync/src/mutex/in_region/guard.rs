@@ -13,7 +13,8 @@ use super::{InRegion, NotATask};
 use crate::edit::Edit;
 use crate::hook::{ByFeature, Kind, Lock, Observer, Site, Traits};
 use crate::mutex::{
-    LockFailure, Mutex, from_raw_error, lends_data, lock_error, methods_of_owner_died,
+    LockFailure, Mutex, edits_in_place, from_raw_error, lends_data, lock_error,
+    methods_of_owner_died,
 };
 use crate::relocatable::Relocatable;
 use crate::torn_safe::{self, TornSafe};
@@ -82,6 +83,7 @@ pub struct RegionGuard<'a, T: ?Sized> {
 }
 
 lends_data!({} RegionGuard<'_, T>, {}, {+ Unpin});
+edits_in_place!({} RegionGuard<'_, T>, mutex);
 
 impl<'a, T: ?Sized> RegionGuard<'a, T> {
     /// The mutex is pinned, or `T` is `Unpin`.
@@ -99,29 +101,6 @@ impl<'a, T: ?Sized> RegionGuard<'a, T> {
     pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, InRegion>> {
         // SAFETY: a guard is only made from a pinned mutex, or with a `T` that may move.
         unsafe { Pin::new_unchecked(this.mutex) }
-    }
-
-    /// The data, pinned: how to change data that is not `Unpin`, such as a container of a region. See also
-    /// [`Self::edit`].
-    #[inline]
-    pub fn as_mut(&mut self) -> Pin<&mut T>
-    where
-        T: Relocatable,
-    {
-        // SAFETY: the guard holds the lock, and is borrowed exclusively. If `T` is not `Unpin`, the mutex is pinned, and
-        // its methods give no `&mut T`. New data may take the place of torn data, which is not dropped: `T` is
-        // `Relocatable`.
-        unsafe { Pin::new_unchecked(&mut *self.mutex.data.get()) }
-    }
-
-    /// The editor of the data: `guard.edit().push(1)` for a container, `guard.edit().field` for a struct with pinned
-    /// fields. It is short for [`as_mut`](Self::as_mut) and [`Edit::edit`].
-    #[inline]
-    pub fn edit(&mut self) -> T::Editor<'_>
-    where
-        T: Relocatable + Edit,
-    {
-        self.as_mut().edit()
     }
 
     /// In the child of a fork the guard belongs to the parent: this aborts there.

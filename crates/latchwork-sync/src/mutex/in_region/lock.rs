@@ -285,7 +285,7 @@ impl InRegion {
     }
 }
 
-/// Without guards, for the locks of the library's own objects.
+/// Without guards, for the locks of the library's own objects, and for the parts of a reader/writer lock.
 impl InRegion {
     /// Acquires the lock, however long the wait.
     ///

@@ -7,8 +7,8 @@
 
 use super::guard::{LockError, OwnerDied, RegionGuard, lock_of};
 use super::{InRegion, membership};
-use crate::hook::{ByFeature, How, Mode, Observer, Site, Verdict};
-use crate::mutex::{Acquired, Mutex, WaitMode, constructors};
+use crate::hook::{ByFeature, Observer, Site};
+use crate::mutex::{Acquired, Mutex, WaitMode, constructors, exclusive_access, lock_reporting};
 use crate::time::Deadline;
 use crate::torn_safe;
 use core::mem::ManuallyDrop;
@@ -109,31 +109,6 @@ impl<T: ?Sized> Mutex<T, InRegion> {
         self.get_ref()
     }
 
-    /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it. `None` if an
-    /// owner has died or panicked, or has forgotten its guard.
-    pub fn get_mut(&mut self) -> Option<&mut T> {
-        let is_whole = !self.raw.is_unclean();
-        is_whole.then(|| &mut **self.data.get_mut())
-    }
-
-    /// Makes a lock usable again whose owner died, or has forgotten its guard, or that is not recoverable, with new data;
-    /// the old data is not dropped then. An exclusive reference proves that no task uses it.
-    pub fn reset(self: Pin<&mut Self>, value: T)
-    where
-        T: Sized,
-    {
-        // SAFETY: nothing is moved out. Whole data is dropped in its place before the new data is written there; torn
-        // data that was ever pinned is `Relocatable`, and need not be dropped.
-        let this = unsafe { self.get_unchecked_mut() };
-        if this.raw.is_unclean() {
-            // SAFETY: an exclusive reference. The old data may be no value of `T`: it is overwritten, not dropped.
-            unsafe { torn_safe::overwrite(this.data.get_mut(), ManuallyDrop::new(value)) };
-            this.raw.make_clean();
-        } else {
-            **this.data.get_mut() = value;
-        }
-    }
-
     /// The mutex is pinned, or `T` is `Unpin`.
     #[inline(always)]
     #[track_caller]
@@ -163,29 +138,10 @@ impl<T: ?Sized> Mutex<T, InRegion> {
 
     /// As [`Self::lock_with`], and reports each step to the checker.
     fn lock_checked(&self, wait_mode: WaitMode, site: Site) -> LockResult<'_, T> {
-        let lock = lock_of(&self.raw);
-        let has_lock =
-            |result: &LockResult<'_, T>| matches!(result, Ok(_) | Err(LockError::OwnerDied(_)));
-        let report_taken = |how| ByFeature::taken(lock, Mode::Exclusive, how, site);
-        let at_once = self.lock_slowly(WaitMode::TRY);
-        let is_try = wait_mode.is_try();
-        if is_try || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
-            if has_lock(&at_once) {
-                report_taken(if is_try { How::Tried } else { How::Locked });
-            }
-            return at_once;
-        }
-        let is_timed = wait_mode.deadline().is_some();
-        if ByFeature::wants(lock, Mode::Exclusive, is_timed, site) == Verdict::Deadlock {
-            ByFeature::gave_up(lock);
-            return Err(LockError::Deadlock);
-        }
-        let taken = self.lock_slowly(wait_mode);
-        if has_lock(&taken) {
-            report_taken(How::Locked);
-        } else {
-            ByFeature::gave_up(lock);
-        }
-        taken
+        lock_reporting::<ByFeature, _, _>(lock_of(&self.raw), wait_mode, site, |wait_mode| {
+            self.lock_slowly(wait_mode)
+        })
     }
 }
+
+exclusive_access!({} InRegion, "died or panicked, or has forgotten its guard");

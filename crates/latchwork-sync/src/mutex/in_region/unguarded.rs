@@ -61,4 +61,20 @@ impl InRegion {
         self.mark_consistent(me.identity());
         true
     }
+
+    /// Counts a lock that this task has acquired in the region as one that lends nothing.
+    pub(crate) fn count_as_plain(&self) {
+        if let Some(me) = Me::current_or_none().member_at(self.address()) {
+            me.acquired_plain();
+            me.released();
+        }
+    }
+
+    /// The inverse of [`Self::count_as_plain`].
+    pub(crate) fn count_as_guarded(&self) {
+        if let Some(me) = Me::current_or_none().member_at(self.address()) {
+            me.acquired();
+            me.released_plain();
+        }
+    }
 }

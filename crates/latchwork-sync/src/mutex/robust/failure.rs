@@ -89,6 +89,18 @@ macro_rules! lock_error {
             }
         }
 
+        impl<$($parameters)*> $crate::mutex::NoGuard for $error {
+            const DEADLOCK: Self = Self::Deadlock;
+
+            fn holds_lock(&self) -> bool {
+                matches!(self, Self::OwnerDied(_))
+            }
+
+            fn would_wait(&self) -> bool {
+                matches!(self, Self::WouldBlock | Self::Deadlock)
+            }
+        }
+
         impl<$($parameters)*> From<$error> for LockFailure<$fault> {
             /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`].
             fn from(error: $error) -> Self {

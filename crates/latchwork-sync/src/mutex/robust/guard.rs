@@ -7,11 +7,12 @@
 //! A guard records the task that acquired its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
+use super::both::{edits_in_place, exclusive_access, lock_reporting};
 use super::failure::{LockFailure, from_raw_error, lock_error, methods_of_owner_died};
 use super::ops::Take;
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::edit::Edit;
-use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
+use crate::hook::{Kind, Lock, Observer, Site, Traits};
 use crate::mutex::{Interruptible, Mutex, WaitMode, WaitWake, constructors, lends_data};
 use crate::relocatable::Relocatable;
 use crate::sharing::Shared;
@@ -75,10 +76,6 @@ fn lock_of<P: RobustProtocol>(lock: &Robust<P>) -> Lock {
     Lock::new(core::ptr::from_ref(lock).addr(), Kind::Mutex).with(traits)
 }
 
-fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool {
-    matches!(result, Ok(_) | Err(LockError::OwnerDied(_)))
-}
-
 pub(super) type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
@@ -136,30 +133,6 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_with(WaitMode::interruptible(deadline))
     }
 
-    /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it.
-    pub fn get_mut(&mut self) -> Option<&mut T> {
-        let is_whole = !self.raw.is_unclean();
-        is_whole.then(|| &mut **self.data.get_mut())
-    }
-
-    /// Makes a lock usable again whose owner died, or that is not recoverable, with new data; torn data is not dropped.
-    /// An exclusive reference proves that no task uses it.
-    pub fn reset(self: Pin<&mut Self>, value: T)
-    where
-        T: Sized,
-    {
-        // SAFETY: nothing is moved out. Whole data is dropped in its place before the new data is written there; torn
-        // data that was ever pinned is `Relocatable`, and need not be dropped.
-        let this = unsafe { self.get_unchecked_mut() };
-        if this.raw.is_unclean() {
-            // SAFETY: an exclusive reference. The old data may be no value of `T`: it is overwritten, not dropped.
-            unsafe { torn_safe::overwrite(this.data.get_mut(), ManuallyDrop::new(value)) };
-            this.raw.make_clean();
-        } else {
-            **this.data.get_mut() = value;
-        }
-    }
-
     #[inline(always)]
     #[track_caller]
     fn lock_with(self: Pin<&Self>, wait_mode: WaitMode) -> LockResult<'_, T, P> {
@@ -194,28 +167,9 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         site: Site,
         take: impl Take<P> + Copy,
     ) -> LockResult<'_, T, P> {
-        let lock = lock_of(self.raw());
-        let report_taken = |how| P::Observer::taken(lock, Mode::Exclusive, how, site);
-        let at_once = self.lock_slowly(WaitMode::TRY, take);
-        let is_try = wait_mode.is_try();
-        if is_try || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
-            if has_lock(&at_once) {
-                report_taken(if is_try { How::Tried } else { How::Locked });
-            }
-            return at_once;
-        }
-        let is_timed = wait_mode.deadline().is_some();
-        if P::Observer::wants(lock, Mode::Exclusive, is_timed, site) == Verdict::Deadlock {
-            P::Observer::gave_up(lock);
-            return Err(LockError::Deadlock);
-        }
-        let taken = self.lock_slowly(wait_mode, take);
-        if has_lock(&taken) {
-            report_taken(How::Locked);
-        } else {
-            P::Observer::gave_up(lock);
-        }
-        taken
+        lock_reporting::<P::Observer, _, _>(lock_of(self.raw()), wait_mode, site, |wait_mode| {
+            self.lock_slowly(wait_mode, take)
+        })
     }
 
     #[cold]
@@ -261,6 +215,8 @@ pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
 }
 
 lends_data!({P: RobustProtocol} RobustGuard<'_, T, P>, {P: RobustProtocol}, {+ Unpin});
+edits_in_place!({P: RobustProtocol} RobustGuard<'_, T, P>, mutex);
+exclusive_access!({P: RobustProtocol} Robust<P>, "died");
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     #[inline]
@@ -276,29 +232,6 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
         // SAFETY: a guard is only made from a pinned mutex.
         unsafe { Pin::new_unchecked(this.mutex) }
-    }
-
-    /// The data, pinned: how to change data that is not `Unpin`, such as a container of a region. See also
-    /// [`Self::edit`].
-    #[inline]
-    pub fn as_mut(&mut self) -> Pin<&mut T>
-    where
-        T: Relocatable,
-    {
-        // SAFETY: the guard holds the lock, and is borrowed exclusively. The mutex is pinned, and its methods give a
-        // `&mut T` only if `T` is `Unpin`. New data may take the place of torn data, which is not dropped: `T` is
-        // `Relocatable`.
-        unsafe { Pin::new_unchecked(&mut *self.mutex.data.get()) }
-    }
-
-    /// The editor of the data: `guard.edit().push(1)` for a container, `guard.edit().field` for a struct with pinned
-    /// fields. It is short for [`as_mut`](Self::as_mut) and [`Edit::edit`].
-    #[inline]
-    pub fn edit(&mut self) -> T::Editor<'_>
-    where
-        T: Relocatable + Edit,
-    {
-        self.as_mut().edit()
     }
 
     /// In the child of a fork the guard belongs to the parent: this aborts there.

@@ -4,17 +4,16 @@
 //! the gate, and seats. (A signal handler that uses locks meanwhile is counted as well.) In a model nothing is traced.
 #![allow(unsafe_code)]
 
+use super::parts::{Part, SeatLock};
 use super::raw::RawRobust;
-#[cfg(not(loom))]
-use crate::mutex::throughput;
 use crate::mutex::throughput::Counting;
-use crate::mutex::{Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode};
+use crate::mutex::{RawError, WaitMode};
 #[cfg(not(loom))]
 use crate::rwlock::trace::Released;
 use crate::rwlock::trace::{Acquisition, Entry, Event};
 use crate::sys::slow_paths;
 
-impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
+impl<const READERS: usize, C: Counting<Event>, K: SeatLock> RawRobust<READERS, C, K> {
     /// The lock's counters.
     #[cfg(not(loom))]
     pub(super) fn counts(&self) -> &C {
@@ -28,8 +27,8 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         &self,
         writes: bool,
         wait_mode: WaitMode,
-        slow_path: impl FnOnce(&mut Entry) -> Result<R, RawError>,
-    ) -> Result<(R, Acquisition), RawError> {
+        slow_path: impl FnOnce(&mut Entry) -> Result<R, RawError<K::Fault>>,
+    ) -> Result<(R, Acquisition), RawError<K::Fault>> {
         let mut entry = Entry::Free;
         if wait_mode.is_try() {
             return Ok((slow_path(&mut entry)?, Acquisition::FREE));
@@ -52,39 +51,11 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         entered
     }
 
-    /// Acquires a gate that was not free. Says how, unless by sleeping.
-    ///
-    /// # Safety
-    /// As for [`Robust::lock_raw`].
-    pub(super) unsafe fn take_gate(
-        &self,
-        wait_mode: WaitMode,
-        entry: &mut Entry,
-    ) -> Result<Acquired, RawError> {
-        #[cfg(loom)]
-        {
-            let _ = entry;
-            // SAFETY: the same contract.
-            unsafe { self.gate.acquire_in_budget(wait_mode) }
-        }
-        #[cfg(not(loom))]
-        {
-            // SAFETY: the same contract.
-            let (taken, how) = unsafe { self.gate.acquire_slowly_traced(wait_mode) };
-            match how.entry {
-                throughput::Entry::Free => {}
-                throughput::Entry::Stolen | throughput::Entry::TopWaiter => *entry = Entry::Polled,
-                throughput::Entry::HandedOff => *entry = Entry::HandedOff,
-            }
-            taken
-        }
-    }
-
     /// To be called before the release of the gate or of a seat.
     #[inline(always)]
-    pub(super) fn count_unlock<P: RobustProtocol>(&self, part: &Robust<P>) {
-        // Before the release: after it the memory may be gone. Relaxed: only a number.
-        if C::COUNTS && part.node().word.load(crate::atomic::Ordering::Relaxed) & WAITERS != 0 {
+    pub(super) fn count_unlock(&self, part: &impl Part) {
+        // Before the release: after it the memory may be gone.
+        if C::COUNTS && part.has_sleepers() {
             self.counts.count(Event::UnlockSlowPath);
         }
     }
@@ -94,15 +65,9 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     /// # Safety
     /// As for [`Self::unlock_read`].
     #[cfg(not(loom))]
-    pub(super) unsafe fn unlock_read_traced(&self, index: usize, owner: u32) -> Released {
-        let before = wakes_so_far();
+    pub(super) unsafe fn unlock_read_traced(&self, index: usize, owner: K::Owner) -> Released {
         // SAFETY: the same contract.
-        unsafe { self.unlock_read(index, owner) };
-        if wakes_so_far() == before {
-            Released::NoSleeper
-        } else {
-            Released::Woke
-        }
+        wakes(|| unsafe { self.unlock_read(index, owner) })
     }
 
     /// As [`Self::unlock_write`], and returns what it did for the waiters.
@@ -110,20 +75,16 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     /// # Safety
     /// As for [`Self::unlock_write`].
     #[cfg(not(loom))]
-    pub(super) unsafe fn unlock_write_traced(&self, owner: u32) -> Released {
+    pub(super) unsafe fn unlock_write_traced(&self, owner: K::Owner) -> Released {
         // Before any change: in the child of a fork the writer is the parent.
-        crate::mutex::owner_of_guard(owner);
+        K::assert_owner(&self.gate, owner);
         self.count_unlock(&self.gate);
+        let is_whole = !std::thread::panicking();
+        if is_whole {
+            self.end_writing();
+        }
         // SAFETY: by the caller's contract.
-        let released = unsafe {
-            if std::thread::panicking() {
-                self.gate.unlock_inconsistent_traced()
-            } else {
-                self.end_writing();
-                self.gate.unlock_raw_traced()
-            }
-        };
-        released_as(released)
+        unsafe { K::unlock_gate_traced(&self.gate, is_whole) }
     }
 
     /// Releases the gate of a writer whose data is not repaired: the lock is given up. Returns what that did for the
@@ -135,17 +96,19 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     pub(super) unsafe fn give_up_traced(&self) -> Released {
         self.count_unlock(&self.gate);
         // SAFETY: by the caller's contract.
-        released_as(unsafe { self.gate.unlock_raw_traced() })
+        unsafe { K::unlock_gate_traced(&self.gate, true) }
     }
 }
 
-/// What the unlock of the gate did.
+/// Runs an unlock; returns whether it woke a task.
 #[cfg(not(loom))]
-fn released_as(released: throughput::Released) -> Released {
-    match released {
-        throughput::Released::NoSleeper => Released::NoSleeper,
-        throughput::Released::Woke => Released::Woke,
-        throughput::Released::HandedOff => Released::HandedOff,
+pub(super) fn wakes(unlock: impl FnOnce()) -> Released {
+    let before = wakes_so_far();
+    unlock();
+    if wakes_so_far() == before {
+        Released::NoSleeper
+    } else {
+        Released::Woke
     }
 }
 

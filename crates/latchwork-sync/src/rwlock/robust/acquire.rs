@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::error::LockError;
-use super::guard::{RobustReadGuard, RobustWriteGuard, my_id};
+use super::guard::{RobustReadGuard, RobustWriteGuard};
 use super::lock::RobustRwLock;
 use super::owner_died::OwnerDied;
+use super::parts::SeatLock;
 use super::raw::Entered;
 use crate::mutex::throughput::Counting;
-use crate::mutex::{Acquired, Pinned, Unpinned, WaitMode, methods_of_unpinned};
+use crate::mutex::{Acquired, Pinned, Robust, Unpinned, WaitMode, methods_of_unpinned};
 use crate::rwlock::trace::{Acquisition, Event};
 use crate::task;
 use crate::time::Deadline;
@@ -15,13 +16,13 @@ use crate::torn_safe;
 use core::ops::Deref;
 use core::pin::Pin;
 
-type ReadResult<'a, T, const READERS: usize, C> =
-    Result<RobustReadGuard<'a, T, READERS, C>, LockError<'a, T, READERS, C>>;
-type WriteResult<'a, T, const READERS: usize, C> =
-    Result<RobustWriteGuard<'a, T, READERS, C>, LockError<'a, T, READERS, C>>;
+pub(super) type ReadResult<'a, T, const READERS: usize, C, K> =
+    Result<RobustReadGuard<'a, T, READERS, C, K>, LockError<'a, T, READERS, C, K>>;
+pub(super) type WriteResult<'a, T, const READERS: usize, C, K> =
+    Result<RobustWriteGuard<'a, T, READERS, C, K>, LockError<'a, T, READERS, C, K>>;
 /// A guard, and how the task entered.
-type Traced<'a, G, T, const READERS: usize, C> =
-    Result<(G, Acquisition), LockError<'a, T, READERS, C>>;
+pub(super) type Traced<'a, G, T, const READERS: usize, C, K> =
+    Result<(G, Acquisition), LockError<'a, T, READERS, C, K>>;
 
 /// The six calls that acquire a lock to read, or to write.
 macro_rules! robust_calls {
@@ -34,8 +35,8 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
         #[inline]
-        pub fn $enter(self: Pin<&Self>) -> $Result<'_, T, READERS, C> {
-            self.$with(WaitMode::FOREVER)
+        pub fn $enter(self: Pin<&Self>) -> $Result<'_, T, READERS, C, K> {
+            self.get_ref().$with(WaitMode::FOREVER)
         }
 
         #[doc = concat!("Acquires the lock to ", $to, ", as [`Self::", stringify!($enter), "`], and returns how the task entered.")]
@@ -53,8 +54,8 @@ macro_rules! robust_calls {
         ///
         /// # Errors
         #[doc = concat!("As of [`Self::", stringify!($enter), "`]. A lock that is taken from a dead writer comes without the account.")]
-        pub fn $enter_traced(self: Pin<&Self>) -> Traced<'_, $Guard<'_, T, READERS, C>, T, READERS, C> {
-            self.$with_trace(WaitMode::FOREVER)
+        pub fn $enter_traced(self: Pin<&Self>) -> Traced<'_, $Guard<'_, T, READERS, C, K>, T, READERS, C, K> {
+            self.get_ref().$with_trace(WaitMode::FOREVER)
         }
 
         #[doc = concat!("Acquires the lock to ", $to, ", if that is possible at this moment.")]
@@ -62,8 +63,8 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
         #[inline]
-        pub fn $try_enter(self: Pin<&Self>) -> $Result<'_, T, READERS, C> {
-            self.$with(WaitMode::TRY)
+        pub fn $try_enter(self: Pin<&Self>) -> $Result<'_, T, READERS, C, K> {
+            self.get_ref().$with(WaitMode::TRY)
         }
 
         #[doc = concat!("Acquires the lock to ", $to, ", or fails once `deadline` has passed.")]
@@ -71,8 +72,8 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
         #[inline]
-        pub fn $enter_until(self: Pin<&Self>, deadline: Deadline) -> $Result<'_, T, READERS, C> {
-            self.$with(WaitMode::until(Some(deadline)))
+        pub fn $enter_until(self: Pin<&Self>, deadline: Deadline) -> $Result<'_, T, READERS, C, K> {
+            self.get_ref().$with(WaitMode::until(Some(deadline)))
         }
 
         #[doc = concat!("Acquires the lock to ", $to, ", or fails after `timeout`.")]
@@ -80,7 +81,7 @@ macro_rules! robust_calls {
         /// # Errors
         #[doc = concat!("As for [`Self::", stringify!($enter_until), "`].")]
         #[cfg(not(loom))]
-        pub fn $enter_for(self: Pin<&Self>, timeout: core::time::Duration) -> $Result<'_, T, READERS, C> {
+        pub fn $enter_for(self: Pin<&Self>, timeout: core::time::Duration) -> $Result<'_, T, READERS, C, K> {
             self.$enter_until(Deadline::after(timeout))
         }
 
@@ -91,13 +92,15 @@ macro_rules! robust_calls {
         /// # Errors
         /// See [`LockError`]; `WouldBlock` does not occur.
         #[inline]
-        pub fn $enter_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> $Result<'_, T, READERS, C> {
-            self.$with(WaitMode::interruptible(deadline))
+        pub fn $enter_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> $Result<'_, T, READERS, C, K> {
+            self.get_ref().$with(WaitMode::interruptible(deadline))
         }
     };
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READERS, C> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
+    RobustRwLock<T, READERS, C, K>
+{
     robust_calls!(
         ReadResult RobustReadGuard read_with read_with_trace "read",
         while "a living writer holds it or waits for it, and while all seats are taken":
@@ -122,36 +125,45 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READER
             // SAFETY: `&mut self` gives the place to this task; `overwrite` does not drop the bytes there, which
             // may be no value of `T`.
             unsafe { torn_safe::overwrite(place, value) };
-            this.raw.make_whole();
         } else {
             **this.data.get_mut() = value;
         }
+        this.raw.make_whole();
     }
 
+    /// The calling task, after it has acquired the lock.
+    fn my_id(&self) -> K::Owner {
+        K::known_caller(self.raw.gate()).unwrap_or_else(|| {
+            crate::fatal(format_args!("a reader/writer lock's owner is unknown"))
+        })
+    }
+
+    // In all that follows the lock is pinned, or its parts and its data may move.
+
     #[inline(always)]
-    fn read_with(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS, C> {
-        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+    pub(super) fn read_with(&self, wait_mode: WaitMode) -> ReadResult<'_, T, READERS, C, K> {
+        // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw.read_free() } {
-            Some((seat, owner)) => Ok(RobustReadGuard::new(self.get_ref(), seat, owner)),
+            Some((seat, owner)) => Ok(RobustReadGuard::new(self, seat, owner)),
             None => self.read_slowly(wait_mode),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_slowly(self: Pin<&Self>, wait_mode: WaitMode) -> ReadResult<'_, T, READERS, C> {
+    fn read_slowly(&self, wait_mode: WaitMode) -> ReadResult<'_, T, READERS, C, K> {
         self.read_slowly_with_trace(wait_mode)
             .map(|(guard, _)| guard)
     }
 
-    fn read_with_trace(
-        self: Pin<&Self>,
+    pub(super) fn read_with_trace(
+        &self,
         wait_mode: WaitMode,
-    ) -> Traced<'_, RobustReadGuard<'_, T, READERS, C>, T, READERS, C> {
-        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+    ) -> Traced<'_, RobustReadGuard<'_, T, READERS, C, K>, T, READERS, C, K> {
+        // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw.read_free() } {
             Some((seat, owner)) => {
-                let guard = RobustReadGuard::new(self.get_ref(), seat, owner);
+                let guard = RobustReadGuard::new(self, seat, owner);
                 Ok((guard, Acquisition::FREE))
             }
             None => self.read_slowly_with_trace(wait_mode),
@@ -159,47 +171,47 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READER
     }
 
     fn read_slowly_with_trace(
-        self: Pin<&Self>,
+        &self,
         wait_mode: WaitMode,
-    ) -> Traced<'_, RobustReadGuard<'_, T, READERS, C>, T, READERS, C> {
-        let lock = self.get_ref();
-        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+    ) -> Traced<'_, RobustReadGuard<'_, T, READERS, C, K>, T, READERS, C, K> {
+        let lock = self;
+        // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.read(wait_mode) } {
             Ok((Entered::Reading(seat), how)) => {
-                Ok((RobustReadGuard::new(lock, seat, my_id()), how))
+                Ok((RobustReadGuard::new(lock, seat, lock.my_id()), how))
             }
             Ok((Entered::Torn, _)) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn write_with(self: Pin<&Self>, wait_mode: WaitMode) -> WriteResult<'_, T, READERS, C> {
-        let lock = self.get_ref();
-        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+    pub(super) fn write_with(&self, wait_mode: WaitMode) -> WriteResult<'_, T, READERS, C, K> {
+        let lock = self;
+        // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write(wait_mode) } {
-            Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock)),
+            Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock, lock.my_id())),
             Ok(Acquired::OwnerDied) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn write_with_trace(
-        self: Pin<&Self>,
+    pub(super) fn write_with_trace(
+        &self,
         wait_mode: WaitMode,
-    ) -> Traced<'_, RobustWriteGuard<'_, T, READERS, C>, T, READERS, C> {
-        let lock = self.get_ref();
-        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
+    ) -> Traced<'_, RobustWriteGuard<'_, T, READERS, C, K>, T, READERS, C, K> {
+        let lock = self;
+        // SAFETY: a lock that must be pinned is, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write_traced(wait_mode) } {
-            Ok((Acquired::Clean, how)) => Ok((RobustWriteGuard::new(lock), how)),
+            Ok((Acquired::Clean, how)) => Ok((RobustWriteGuard::new(lock, lock.my_id()), how)),
             Ok((Acquired::OwnerDied, _)) => Err(lock.owner_died()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The error for a lock that the calling task holds to write.
-    fn owner_died(&self) -> LockError<'_, T, READERS, C> {
+    fn owner_died(&self) -> LockError<'_, T, READERS, C, K> {
         task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
-        LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self)))
+        LockError::OwnerDied(OwnerDied::new(RobustWriteGuard::new(self, self.my_id())))
     }
 }
 
@@ -210,18 +222,18 @@ where
     T: 'a,
 {
     methods_of_unpinned! {
-        read() -> ReadResult<'a, T, READERS, C>;
-        try_read() -> ReadResult<'a, T, READERS, C>;
-        read_until(deadline: Deadline) -> ReadResult<'a, T, READERS, C>;
-        write() -> WriteResult<'a, T, READERS, C>;
-        try_write() -> WriteResult<'a, T, READERS, C>;
-        write_until(deadline: Deadline) -> WriteResult<'a, T, READERS, C>;
-        read_interruptible(deadline: Option<Deadline>) -> ReadResult<'a, T, READERS, C>;
-        write_interruptible(deadline: Option<Deadline>) -> WriteResult<'a, T, READERS, C>;
+        read() -> ReadResult<'a, T, READERS, C, Robust>;
+        try_read() -> ReadResult<'a, T, READERS, C, Robust>;
+        read_until(deadline: Deadline) -> ReadResult<'a, T, READERS, C, Robust>;
+        write() -> WriteResult<'a, T, READERS, C, Robust>;
+        try_write() -> WriteResult<'a, T, READERS, C, Robust>;
+        write_until(deadline: Deadline) -> WriteResult<'a, T, READERS, C, Robust>;
+        read_interruptible(deadline: Option<Deadline>) -> ReadResult<'a, T, READERS, C, Robust>;
+        write_interruptible(deadline: Option<Deadline>) -> WriteResult<'a, T, READERS, C, Robust>;
         #[cfg(not(loom))]
-        read_for(timeout: core::time::Duration) -> ReadResult<'a, T, READERS, C>;
+        read_for(timeout: core::time::Duration) -> ReadResult<'a, T, READERS, C, Robust>;
         #[cfg(not(loom))]
-        write_for(timeout: core::time::Duration) -> WriteResult<'a, T, READERS, C>;
+        write_for(timeout: core::time::Duration) -> WriteResult<'a, T, READERS, C, Robust>;
     }
 }
 

@@ -2,17 +2,80 @@
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
-use super::raw::{Entered, GateMutex};
+use super::parts::{Part, SeatLock, SeatOps};
+use super::raw::{Entered, RawRobust};
 use crate::foreign::{Blocking, robust_status};
-use crate::mutex::{Acquired, WaitMode};
+use crate::mutex::throughput::Uncounted;
+use crate::mutex::{Acquired, InRegion, RawError, Robust, WaitMode};
 use crate::rwlock::trace::{Acquisition, Released};
-use crate::task::Me;
 use core::pin::Pin;
 use libc::{EINVAL, EPERM, c_int};
 
+/// A lock as C has it.
+type Plain<K> = RobustRwLock<(), 16, Uncounted, K>;
+
+/// What the functions below ask of the kinds of seats.
+pub trait ForeignSeat: SeatLock {
+    /// As [`robust_status`].
+    fn status(
+        is_torn: Result<bool, RawError<Self::Fault>>,
+        lock: *const (),
+        blocking: Blocking,
+    ) -> c_int;
+    /// The calling task, if it may own parts of the lock.
+    fn me(gate: &Self::Gate) -> Option<Self::Owner>;
+    /// Whether an owner's death was reported to the gate's owner, which has not declared the data whole.
+    fn is_inconsistent(gate: &Self::Gate) -> bool;
+    /// The calling task has acquired the lock, and lends nothing.
+    fn entered(_gate: &Self::Gate) {}
+    /// The calling task is about to release what it acquired so.
+    fn leaves(_gate: &Self::Gate) {}
+}
+
+impl ForeignSeat for Robust {
+    fn status(is_torn: Result<bool, RawError>, lock: *const (), blocking: Blocking) -> c_int {
+        robust_status(is_torn, lock, blocking)
+    }
+
+    /// It registers the thread here, if it acquired the lock through another copy of this library.
+    fn me(gate: &Self::Gate) -> Option<u32> {
+        Self::caller(gate).ok()
+    }
+
+    fn is_inconsistent(gate: &Self::Gate) -> bool {
+        gate.is_inconsistent()
+    }
+}
+
+impl ForeignSeat for InRegion {
+    fn status(
+        is_torn: Result<bool, RawError<Self::Fault>>,
+        lock: *const (),
+        blocking: Blocking,
+    ) -> c_int {
+        robust_status(is_torn, lock, blocking)
+    }
+
+    fn me(gate: &Self) -> Option<u64> {
+        Self::known_caller(gate)
+    }
+
+    fn is_inconsistent(gate: &Self) -> bool {
+        gate.is_inconsistent()
+    }
+
+    fn entered(gate: &Self) {
+        gate.count_as_plain();
+    }
+
+    fn leaves(gate: &Self) {
+        gate.count_as_guarded();
+    }
+}
+
 /// Acquires the lock. With `EOWNERDEAD` it is acquired to write.
-pub fn robust_rwlock_enter(
-    lock: Pin<&RobustRwLock<()>>,
+pub fn robust_rwlock_enter<K: ForeignSeat>(
+    lock: Pin<&Plain<K>>,
     writes: bool,
     blocking: Blocking,
 ) -> c_int {
@@ -29,17 +92,25 @@ pub fn robust_rwlock_enter(
                 .map(|(entered, _)| entered == Entered::Torn)
         }
     };
-    robust_status(
-        is_torn,
-        core::ptr::from_ref(lock.get_ref()).cast(),
-        blocking,
-    )
+    status(raw, is_torn, blocking)
+}
+
+/// The result of a call that acquires the lock.
+fn status<K: ForeignSeat>(
+    raw: &RawRobust<16, Uncounted, K>,
+    is_torn: Result<bool, RawError<K::Fault>>,
+    blocking: Blocking,
+) -> c_int {
+    if is_torn.is_ok() {
+        K::entered(&raw.gate);
+    }
+    K::status(is_torn, core::ptr::from_ref(raw).cast(), blocking)
 }
 
 /// As [`robust_rwlock_enter`], without a time limit. Returns how the task entered, and 0 or `EOWNERDEAD`; or an error
 /// number, and the lock is not acquired.
-pub fn robust_rwlock_enter_traced(
-    lock: Pin<&RobustRwLock<()>>,
+pub fn robust_rwlock_enter_traced<K: ForeignSeat>(
+    lock: Pin<&Plain<K>>,
     writes: bool,
 ) -> Result<(Acquisition, c_int), c_int> {
     let raw = &lock.get_ref().raw;
@@ -57,47 +128,48 @@ pub fn robust_rwlock_enter_traced(
     };
     let how = entered.as_ref().map(|(_, how)| *how).ok();
     let is_torn = entered.map(|(is_torn, _)| is_torn);
-    let address = core::ptr::from_ref(lock.get_ref()).cast();
-    let status = robust_status(is_torn, address, Blocking::Forever);
+    let status = status(raw, is_torn, Blocking::Forever);
     how.map(|how| (how, status)).ok_or(status)
 }
 
 /// The gate, if the calling task owns it.
-fn own_gate(lock: Pin<&RobustRwLock<()>>) -> Option<&GateMutex> {
+fn own_gate<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Option<&K::Gate> {
     let gate = &lock.get_ref().raw.gate;
-    Me::get()
-        .is_ok_and(|me| gate.owner() == Some(me.tid()))
-        .then_some(gate)
+    let me = K::me(gate)?;
+    (gate.holder() == Some(me)).then_some(gate)
 }
 
 /// Releases whatever the calling task holds of the lock; returns 0 or `EPERM`. A torn lock is given up.
-pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
-    leave::<false>(lock).err().unwrap_or(0)
+pub fn robust_rwlock_leave<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> c_int {
+    leave::<false, K>(lock).err().unwrap_or(0)
 }
 
 /// As [`robust_rwlock_leave`], and returns what that did for the waiters.
-pub fn robust_rwlock_leave_traced(lock: Pin<&RobustRwLock<()>>) -> Result<Released, c_int> {
-    leave::<true>(lock)
+pub fn robust_rwlock_leave_traced<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Result<Released, c_int> {
+    leave::<true, K>(lock)
 }
 
 /// What an untraced release returns means nothing.
 #[inline(always)]
-fn leave<const TRACED: bool>(lock: Pin<&RobustRwLock<()>>) -> Result<Released, c_int> {
+fn leave<const TRACED: bool, K: ForeignSeat>(lock: Pin<&Plain<K>>) -> Result<Released, c_int> {
     let raw = &lock.get_ref().raw;
-    // `Me::get` registers the thread here, if it acquired the lock through another copy of this library.
-    let Ok(me) = Me::get().map(Me::tid) else {
-        return Err(EPERM);
-    };
+    let me = K::me(&raw.gate).ok_or(EPERM)?;
     // SAFETY: the calling task owns what is released: the gate, or the seat.
     unsafe {
         if let Some(gate) = own_gate(lock) {
-            match (gate.is_inconsistent(), TRACED) {
+            K::leaves(gate);
+            match (K::is_inconsistent(gate), TRACED) {
                 (true, true) => return Ok(raw.give_up_traced()),
                 (true, false) => gate.release_not_recoverable(),
                 (false, true) => return Ok(raw.unlock_write_traced(me)),
                 (false, false) => raw.unlock_write(me),
             }
-        } else if let Some(seat) = raw.seats.iter().position(|seat| seat.0.owner() == Some(me)) {
+        } else if let Some(seat) = raw
+            .seats
+            .iter()
+            .position(|seat| seat.0.holder() == Some(me))
+        {
+            K::leaves(&raw.gate);
             if TRACED {
                 return Ok(raw.unlock_read_traced(seat, me));
             }
@@ -110,8 +182,9 @@ fn leave<const TRACED: bool>(lock: Pin<&RobustRwLock<()>>) -> Result<Released, c
 }
 
 /// Releases a writer's lock with the data in an unknown state. Returns 0 or `EPERM`.
-pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
+pub fn robust_rwlock_leave_inconsistent<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> c_int {
     own_gate(lock).map_or(EPERM, |gate| {
+        K::leaves(gate);
         // SAFETY: the calling task owns the gate. `writing` stays 1.
         unsafe { gate.unlock_inconsistent() };
         0
@@ -119,9 +192,9 @@ pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
 }
 
 /// Declares the data whole. Returns 0, or `EINVAL` unless the calling task holds the lock with a death reported.
-pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
+pub fn robust_rwlock_consistent<K: ForeignSeat>(lock: Pin<&Plain<K>>) -> c_int {
     own_gate(lock)
-        .filter(|gate| gate.is_inconsistent())
+        .filter(|gate| K::is_inconsistent(gate))
         .map_or(EINVAL, |gate| {
             // `writing` stays 1.
             gate.mark_consistent();

@@ -1,40 +1,41 @@
 //! The guards of the robust reader/writer lock.
 //!
 //! Invariants
-//! 1. A guard is made from a pinned lock, by the task that acquired it; a [`RobustReadGuard`] and a
+//! 1. A guard is made by the task that acquired the lock, which is pinned, or may move and so may its data; a [`RobustReadGuard`] and a
 //!    [`RobustWriteGuard`] give access to whole data only.
 //! 2. Data that a writer left torn is accessible through an [`OwnerDied`](super::OwnerDied) only, which holds the lock to write.
 #![allow(unsafe_code)]
 
 use super::lock::RobustRwLock;
+use super::parts::SeatLock;
 use crate::edit::Edit;
 use crate::mutex::throughput::{Counting, Uncounted};
+use crate::mutex::{Robust, edits_in_place};
 use crate::relocatable::Relocatable;
 use crate::rwlock::trace::Event;
 #[cfg(not(loom))]
 use crate::rwlock::trace::Released;
-use crate::task::Me;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::DerefMut;
 use core::pin::Pin;
-
-/// The calling task's ID, after it has acquired a lock.
-pub(super) fn my_id() -> u32 {
-    Me::current_or_none().tid()
-}
 
 /// The right to read a robust lock's data; dropping it releases the lock.
 ///
 /// Forgetting it keeps writers out until the process ends. In the child of a fork the guard is the parent's:
 /// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
-pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted>
-{
-    pub(super) lock: &'a RobustRwLock<T, READERS, C>,
+pub struct RobustReadGuard<
+    'a,
+    T: ?Sized,
+    const READERS: usize = 16,
+    C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
+> {
+    pub(super) lock: &'a RobustRwLock<T, READERS, C, K>,
     seat: usize,
     /// The task that acquired the lock: after a fork another one than the calling task.
-    pub(super) owner: u32,
+    pub(super) owner: K::Owner,
     not_send: PhantomData<*const ()>,
 }
 
@@ -52,19 +53,30 @@ pub struct RobustWriteGuard<
     T: ?Sized,
     const READERS: usize = 16,
     C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
 > {
-    pub(super) lock: &'a RobustRwLock<T, READERS, C>,
+    pub(super) lock: &'a RobustRwLock<T, READERS, C, K>,
     /// The task that acquired the lock: after a fork another one than the calling task.
-    pub(super) owner: u32,
+    pub(super) owner: K::Owner,
     not_send: PhantomData<*const ()>,
 }
 
-lend!({const READERS: usize, C: Counting<Event>} RobustReadGuard<'_, T, READERS, C>);
-lend!({const READERS: usize, C: Counting<Event>} RobustWriteGuard<'_, T, READERS, C>);
+lend!({const READERS: usize, C: Counting<Event>, K: SeatLock} RobustReadGuard<'_, T, READERS, C, K>);
+lend!({const READERS: usize, C: Counting<Event>, K: SeatLock} RobustWriteGuard<'_, T, READERS, C, K>);
 
-impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustReadGuard<'a, T, READERS, C> {
+edits_in_place!(
+    {const READERS: usize, C: Counting<Event>, K: SeatLock} RobustWriteGuard<'_, T, READERS, C, K>, lock
+);
+
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
+    RobustReadGuard<'a, T, READERS, C, K>
+{
     #[inline]
-    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C>, seat: usize, owner: u32) -> Self {
+    pub(super) fn new(
+        lock: &'a RobustRwLock<T, READERS, C, K>,
+        seat: usize,
+        owner: K::Owner,
+    ) -> Self {
         Self {
             lock,
             seat,
@@ -92,37 +104,16 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustReadGuard<'a
     }
 }
 
-impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'a, T, READERS, C> {
+impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
+    RobustWriteGuard<'a, T, READERS, C, K>
+{
     #[inline]
-    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C>) -> Self {
+    pub(super) fn new(lock: &'a RobustRwLock<T, READERS, C, K>, owner: K::Owner) -> Self {
         Self {
             lock,
-            owner: my_id(),
+            owner,
             not_send: PhantomData,
         }
-    }
-
-    /// The data, pinned: how to change data that is not `Unpin`, such as a container of a region. See also
-    /// [`Self::edit`].
-    #[inline]
-    pub fn as_mut(&mut self) -> Pin<&mut T>
-    where
-        T: Relocatable,
-    {
-        // SAFETY: the guard keeps all others out, and is borrowed exclusively. The lock is pinned, and its methods
-        // give a `&mut T` only if `T` is `Unpin`. New data may take the place of torn data, which is not dropped: `T`
-        // is `Relocatable`.
-        unsafe { Pin::new_unchecked(&mut *self.lock.data.get()) }
-    }
-
-    /// The editor of the data: `guard.edit().push(1)` for a container, `guard.edit().field` for a struct with pinned
-    /// fields. It is short for [`as_mut`](Self::as_mut) and [`Edit::edit`].
-    #[inline]
-    pub fn edit(&mut self) -> T::Editor<'_>
-    where
-        T: Relocatable + Edit,
-    {
-        self.as_mut().edit()
     }
 
     /// Releases the lock, and returns what that did for the tasks that wait. While the thread panics, the data counts as
@@ -144,7 +135,7 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'
     }
 
     /// Becomes a reader. No writer enters in between.
-    pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS, C> {
+    pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS, C, K> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the guard holds the lock to write, and is not dropped.
         let seat = unsafe { this.lock.raw.downgrade(this.owner) };
@@ -152,8 +143,8 @@ impl<'a, T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'
     }
 }
 
-impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>> DerefMut
-    for RobustWriteGuard<'_, T, READERS, C>
+impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>, K: SeatLock> DerefMut
+    for RobustWriteGuard<'_, T, READERS, C, K>
 {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
@@ -162,8 +153,8 @@ impl<T: ?Sized + Unpin, const READERS: usize, C: Counting<Event>> DerefMut
     }
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
-    for RobustReadGuard<'_, T, READERS, C>
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock> Drop
+    for RobustReadGuard<'_, T, READERS, C, K>
 {
     #[inline(always)]
     fn drop(&mut self) {
@@ -172,8 +163,8 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
     }
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop
-    for RobustWriteGuard<'_, T, READERS, C>
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock> Drop
+    for RobustWriteGuard<'_, T, READERS, C, K>
 {
     #[inline]
     fn drop(&mut self) {

@@ -1,8 +1,10 @@
 //! The robust reader/writer lock with its data. How it is acquired is in `acquire.rs`.
 #![allow(unsafe_code)]
 
+use super::parts::{Part, SeatLock};
 use super::raw::RawRobust;
 use crate::atomic::const_unless_loom;
+use crate::mutex::Robust;
 #[cfg(not(loom))]
 use crate::mutex::throughput::Counters;
 use crate::mutex::throughput::{Counting, Uncounted};
@@ -14,7 +16,8 @@ use core::mem::ManuallyDrop;
 /// Data that many tasks may read at a time, or one may change, each of which may be killed at any instruction.
 ///
 /// 64 bytes, and 64 for each of at most `READERS` readers that are inside at a time, beside the data; one more reader
-/// waits. The lock must not move while it is in use, hence the pinned methods; see [`Robust`](crate::mutex::Robust). Processes share it in a region or another mapping.
+/// waits. The lock must not move while it is in use, hence the pinned methods; see [`Robust`]. Processes share it in a
+/// region or another mapping. [`RegionRwLock`](super::RegionRwLock) is the kind that may move, for regions alone.
 ///
 /// The death of a writer, or its panic, is reported to the next task by
 /// [`LockError::OwnerDied`](super::LockError::OwnerDied). That of a reader is detected by a task that waits for it, and
@@ -42,20 +45,25 @@ use core::mem::ManuallyDrop;
 /// [`Counters`](crate::mutex::throughput::Counters) ([`RobustRwLock::counted`]) the lock counts what its slow paths do, in
 /// 64 bytes more.
 #[repr(C)]
-pub struct RobustRwLock<T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted> {
-    pub(super) raw: RawRobust<READERS, C>,
+pub struct RobustRwLock<
+    T: ?Sized,
+    const READERS: usize = 16,
+    C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
+> {
+    pub(super) raw: RawRobust<READERS, C, K>,
     /// Dropped if it is not torn.
     pub(super) data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
-unsafe impl<T: ?Sized + Send, const READERS: usize, C: Counting<Event>> Send
-    for RobustRwLock<T, READERS, C>
+unsafe impl<T: ?Sized + Send, const READERS: usize, C: Counting<Event>, K: SeatLock> Send
+    for RobustRwLock<T, READERS, C, K>
 {
 }
 // SAFETY: readers on several threads share `&T` (`T: Sync`); a writer on any thread has `&mut T` (`T: Send`).
-unsafe impl<T: ?Sized + Send + Sync, const READERS: usize, C: Counting<Event>> Sync
-    for RobustRwLock<T, READERS, C>
+unsafe impl<T: ?Sized + Send + Sync, const READERS: usize, C: Counting<Event>, K: SeatLock> Sync
+    for RobustRwLock<T, READERS, C, K>
 {
 }
 
@@ -95,7 +103,7 @@ impl<T, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> {
 }
 
 #[cfg(not(loom))]
-impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS, Counters<Event>> {
+impl<T: ?Sized, const READERS: usize, K: SeatLock> RobustRwLock<T, READERS, Counters<Event>, K> {
     /// The counters of the lock.
     #[must_use]
     pub fn counters(&self) -> &Counters<Event> {
@@ -125,7 +133,9 @@ impl<T, const READERS: usize, C: Counting<Event>> RobustRwLock<T, READERS, C> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop for RobustRwLock<T, READERS, C> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock> Drop
+    for RobustRwLock<T, READERS, C, K>
+{
     fn drop(&mut self) {
         if !self.raw.is_torn() {
             // SAFETY: the data is not torn, and is not used after this.
@@ -134,15 +144,15 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> Drop for RobustRwLock<
     }
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> fmt::Debug
-    for RobustRwLock<T, READERS, C>
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock> fmt::Debug
+    for RobustRwLock<T, READERS, C, K>
 {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seats = self.raw.seats.iter();
         formatter
             .debug_struct("RobustRwLock")
-            .field("writer", &self.raw.gate.owner())
-            .field("readers", &seats.filter_map(|seat| seat.0.owner()).count())
+            .field("writer", &self.raw.gate.holder().map(K::shown))
+            .field("readers", &seats.filter_map(|seat| seat.0.holder()).count())
             .finish_non_exhaustive()
     }
 }

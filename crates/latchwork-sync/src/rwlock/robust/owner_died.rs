@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::guard::RobustWriteGuard;
-use super::raw::GateMutex;
+use super::parts::{Part, SeatLock};
 use crate::edit::Edit;
 use crate::mutex::throughput::{Counting, Uncounted};
-use crate::mutex::{methods_of_owner_died, owner_of_guard};
+use crate::mutex::{Robust, methods_of_owner_died};
 use crate::relocatable::Relocatable;
 use crate::rwlock::trace::Event;
 use crate::torn_safe::{self, TornSafe};
@@ -21,19 +21,27 @@ use core::pin::Pin;
 /// on every call returns `NotRecoverable`. (If a panic drops it, the lock stays inconsistent, and the next task gets
 /// `OwnerDied`.)
 #[must_use = "dropping it unrepaired gives the lock up for good"]
-pub struct OwnerDied<'a, T: ?Sized, const READERS: usize = 16, C: Counting<Event> = Uncounted> {
-    guard: ManuallyDrop<RobustWriteGuard<'a, T, READERS, C>>,
+pub struct OwnerDied<
+    'a,
+    T: ?Sized,
+    const READERS: usize = 16,
+    C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
+> {
+    guard: ManuallyDrop<RobustWriteGuard<'a, T, READERS, C, K>>,
 }
 
-impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'_, T, READERS, C> {
+impl<T: ?Sized, const READERS: usize, C: Counting<Event>, K: SeatLock>
+    RobustWriteGuard<'_, T, READERS, C, K>
+{
     /// The gate. An [`OwnerDied`] holds it; if it releases the gate, `writing` stays 1.
-    fn robust(&self) -> &GateMutex {
+    fn robust(&self) -> &K::Gate {
         self.lock.raw.gate()
     }
 
     /// In the child of a fork the guard belongs to the parent: this aborts there.
     fn assert_owned(&self) {
-        owner_of_guard(self.owner);
+        K::assert_owner(self.lock.raw.gate(), self.owner);
     }
 
     /// Nothing: no observer follows robust reader/writer locks.
@@ -41,4 +49,6 @@ impl<T: ?Sized, const READERS: usize, C: Counting<Event>> RobustWriteGuard<'_, T
     fn report_releasing(&self) {}
 }
 
-methods_of_owner_died!({const READERS: usize, C: Counting<Event>} {READERS, C} RobustWriteGuard, lock);
+methods_of_owner_died!(
+    {const READERS: usize, C: Counting<Event>, K: SeatLock} {READERS, C, K} RobustWriteGuard, lock
+);

@@ -1,41 +1,36 @@
 //! The robust reader/writer lock without data. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
+use super::parts::{Part, SeatLock, SeatOps};
 use crate::atomic::{
     AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, unless_fault,
 };
 use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::throughput::{Counting, Uncounted};
-use crate::mutex::{
-    Acquired, RawError, Robust, RobustProtocol, WAITERS, WaitMode, end_of_nap, is_over,
-    owner_of_guard,
-};
+use crate::mutex::{Acquired, InRegion, RawError, Robust, WaitMode, end_of_nap, is_over};
 use crate::rwlock::trace::{Acquisition, Entry, Event};
-use crate::task::Me;
 use core::time::Duration;
 
 /// One sleep for a reader's favourite seat, before the reader searches for another one. (In a model a lock has one seat,
 /// so a reader never searches for another.)
 const NAP: Duration = Duration::from_millis(1);
 
-/// The queueing mutex that writers hold. Models use one with fewer states and the same guarantees.
-#[cfg(not(loom))]
-pub(super) type GateMutex = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
-#[cfg(loom)]
-pub(super) type GateMutex = Robust;
-
 /// The lock without data.
 #[repr(C)]
-pub(crate) struct RawRobust<const READERS: usize, C: Counting<Event> = Uncounted> {
-    pub(super) gate: GateMutex,
+pub(crate) struct RawRobust<
+    const READERS: usize,
+    C: Counting<Event> = Uncounted,
+    K: SeatLock = Robust,
+> {
+    pub(super) gate: K::Gate,
     writing: AtomicU32,
     pub(super) counts: C,
-    pub(super) seats: [Seat; READERS],
+    pub(super) seats: [Seat<K>; READERS],
 }
 
 /// The slot of one reader, in a cache line of its own.
 #[repr(C, align(64))]
-pub(super) struct Seat(pub(super) Robust);
+pub(super) struct Seat<K>(pub(super) K);
 
 /// Where the free path of a writer has left off.
 #[derive(Clone, Copy)]
@@ -54,31 +49,18 @@ pub(crate) enum Entered {
     Torn,
 }
 
-impl Seat {
-    const_unless_loom! {
-        fn new() -> Self {
-            Self(Robust::new())
-        }
-    }
-
+impl<K: SeatLock> Seat<K> {
     /// Acquires the seat; its last owner's death changes nothing (invariant 3).
     ///
     /// # Safety
-    /// As for [`Robust::acquire`].
-    unsafe fn take(&self, wait_mode: WaitMode) -> Result<(), RawError> {
+    /// As for [`Part::acquire`].
+    unsafe fn take(&self, wait_mode: WaitMode) -> Result<(), RawError<K::Fault>> {
         // SAFETY: by the caller's contract.
         if unsafe { self.0.acquire(wait_mode) }? == Acquired::OwnerDied {
             self.0.mark_consistent();
         }
         Ok(())
     }
-}
-
-/// Whether a mutex is free and clean at this moment; if so, all that its last owner did is visible.
-#[inline]
-fn is_free<P: RobustProtocol>(lock: &Robust<P>) -> bool {
-    // Acquire: pairs with the Release of the last owner.
-    lock.node().word.load(Ordering::Acquire) & !WAITERS == 0
 }
 
 /// A writer's store of the gate comes before its loads of the seats: it pairs with the fence in `gate_stayed_open`.
@@ -89,36 +71,48 @@ fn order_gate_before_seats() {
     }
 }
 
-impl<const READERS: usize> RawRobust<READERS> {
-    const_unless_loom! {
-        pub(crate) fn new() -> Self {
-            Self::with(Uncounted)
+/// The constructors, each of one kind.
+macro_rules! raw_constructors {
+    ($($kind:ty: $new:ident, $with:ident;)*) => {$(
+        impl<const READERS: usize> RawRobust<READERS, Uncounted, $kind> {
+            const_unless_loom! {
+                pub(crate) fn $new() -> Self {
+                    Self::$with(Uncounted)
+                }
+            }
         }
-    }
+
+        impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C, $kind> {
+            const_unless_loom! {
+                pub(super) fn $with(counts: C) -> Self {
+                    const { assert!(READERS > 0, "a reader/writer lock without room for readers") };
+                    #[cfg(not(loom))]
+                    let seats = [const { Seat(<$kind>::new()) }; READERS];
+                    #[cfg(loom)]
+                    let seats = core::array::from_fn(|_| Seat(<$kind>::new()));
+                    let gate = <$kind as SeatOps>::Gate::new();
+                    Self { gate, writing: AtomicU32::new(0), counts, seats }
+                }
+            }
+        }
+    )*};
+}
+raw_constructors! {
+    Robust: new, with;
+    InRegion: in_region, in_region_with;
 }
 
-impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
-    const_unless_loom! {
-        pub(super) fn with(counts: C) -> Self {
-            const { assert!(READERS > 0, "a reader/writer lock without room for readers") };
-            #[cfg(not(loom))]
-            let seats = [const { Seat::new() }; READERS];
-            #[cfg(loom)]
-            let seats = core::array::from_fn(|_| Seat::new());
-            Self { gate: GateMutex::new(), writing: AtomicU32::new(0), counts, seats }
-        }
-    }
-
+impl<const READERS: usize, C: Counting<Event>, K: SeatLock> RawRobust<READERS, C, K> {
     /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for [`Self::read`].
     ///
     /// # Safety
     /// The lock stays where it is until it is released or this task has ended.
     #[inline(always)]
-    pub(crate) unsafe fn read_free(&self) -> Option<(usize, u32)> {
-        if !is_free(&self.gate) {
+    pub(crate) unsafe fn read_free(&self) -> Option<(usize, K::Owner)> {
+        if !self.gate.is_free() {
             return None;
         }
-        let index = Me::current_or_none().tid() as usize % READERS;
+        let index = K::known_caller(&self.gate).map_or(0, K::number) % READERS;
         let seat = &self.seats[index].0;
         // SAFETY: by the caller's contract.
         let owner = unsafe { seat.acquire_free() }?;
@@ -126,7 +120,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
             return Some((index, owner));
         }
         // SAFETY: this task acquired the seat above.
-        unsafe { seat.unlock_raw() };
+        unsafe { seat.unlock() };
         None
     }
 
@@ -137,16 +131,16 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         if unless_fault!(RobustRwLockReaderUnordered, true, false) {
             fence_after_update();
         }
-        unless_fault!(RobustRwLockChecksOnce, is_free(&self.gate), true)
+        unless_fault!(RobustRwLockChecksOnce, self.gate.is_free(), true)
     }
 
     /// Acquires a seat that is free at this moment, also beyond the task's budget of robust locks.
     ///
     /// # Safety
     /// As for [`Self::read_free`].
-    unsafe fn take_free_seat(&self, me: Me) -> Result<usize, RawError> {
+    unsafe fn take_free_seat(&self, me: K::Owner) -> Result<usize, RawError<K::Fault>> {
         for step in 0..READERS {
-            let index = (me.tid() as usize + step) % READERS;
+            let index = K::number(me).wrapping_add(step) % READERS;
             // SAFETY: by the caller's contract.
             match unsafe { self.seats[index].take(WaitMode::TRY) } {
                 Ok(()) => return Ok(index),
@@ -162,8 +156,12 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     ///
     /// # Safety
     /// As for [`Self::read_free`].
-    unsafe fn take_seat(&self, me: Me, wait_mode: WaitMode) -> Result<usize, RawError> {
-        let favourite = me.tid() as usize % READERS;
+    unsafe fn take_seat(
+        &self,
+        me: K::Owner,
+        wait_mode: WaitMode,
+    ) -> Result<usize, RawError<K::Fault>> {
+        let favourite = K::number(me) % READERS;
         loop {
             // SAFETY: by the caller's contract.
             match unsafe { self.take_free_seat(me) } {
@@ -186,7 +184,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     pub(crate) unsafe fn read(
         &self,
         wait_mode: WaitMode,
-    ) -> Result<(Entered, Acquisition), RawError> {
+    ) -> Result<(Entered, Acquisition), RawError<K::Fault>> {
         // SAFETY: the same contract.
         self.account(false, wait_mode, |entry| unsafe {
             self.read_slowly(wait_mode, entry)
@@ -199,19 +197,16 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         &self,
         wait_mode: WaitMode,
         entry: &mut Entry,
-    ) -> Result<Entered, RawError> {
-        let me = Me::get().map_err(RawError::Unavailable)?;
-        if me.budget() <= 0 && me.recount() <= 0 {
-            return Err(RawError::TooManyHeld);
-        }
+    ) -> Result<Entered, RawError<K::Fault>> {
+        let me = K::caller_with_room(&self.gate)?;
         let mut polls = 0;
         loop {
-            if is_free(&self.gate) {
+            if self.gate.is_free() {
                 // SAFETY: by the caller's contract.
                 match unsafe { self.take_free_seat(me) } {
                     Ok(index) if self.gate_stayed_open() => return Ok(Entered::Reading(index)),
                     // SAFETY: this task acquired the seat just now.
-                    Ok(index) => unsafe { self.seats[index].0.unlock_raw() },
+                    Ok(index) => unsafe { self.seats[index].0.unlock() },
                     Err(RawError::WouldBlock) => break,
                     Err(error) => return Err(error),
                 }
@@ -228,13 +223,13 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         unsafe {
             let taken = match self.gate.acquire_free() {
                 Some(_) => Acquired::Clean,
-                None => self.take_gate(wait_mode, entry)?,
+                None => K::take_gate(&self.gate, wait_mode, entry)?,
             };
             if self.finds_torn_data(taken) {
                 return Ok(Entered::Torn);
             }
             let index = self.take_seat(me, wait_mode);
-            self.gate.unlock_raw();
+            self.gate.unlock();
             index.map(Entered::Reading)
         }
     }
@@ -255,12 +250,12 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
 
     /// Before each wait: a task that has a seat must not wait for others, since they may wait for that seat.
     #[cold]
-    fn may_wait(&self, wait_mode: WaitMode) -> Result<(), RawError> {
+    fn may_wait(&self, wait_mode: WaitMode) -> Result<(), RawError<K::Fault>> {
         if wait_mode.is_try() {
             return Ok(());
         }
-        let me = Some(Me::get().map_err(RawError::Unavailable)?.tid());
-        let has_seat = self.seats.iter().any(|seat| seat.0.owner() == me);
+        let me = Some(K::caller(&self.gate)?);
+        let has_seat = self.seats.iter().any(|seat| seat.0.holder() == me);
         if unless_fault!(RobustRwLockForgetsOwnSeat, has_seat, false) {
             return Err(RawError::Deadlock);
         }
@@ -270,7 +265,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     /// # Safety
     /// As for [`Self::read_free`].
     #[inline]
-    pub(crate) unsafe fn write(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+    pub(crate) unsafe fn write(&self, wait_mode: WaitMode) -> Result<Acquired, RawError<K::Fault>> {
         // SAFETY: by the caller's contract.
         match unsafe { self.write_free() } {
             Ok(()) => Ok(Acquired::Clean),
@@ -286,7 +281,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     pub(crate) unsafe fn write_traced(
         &self,
         wait_mode: WaitMode,
-    ) -> Result<(Acquired, Acquisition), RawError> {
+    ) -> Result<(Acquired, Acquisition), RawError<K::Fault>> {
         // SAFETY: by the caller's contract.
         match unsafe { self.write_free() } {
             Ok(()) => Ok((Acquired::Clean, Acquisition::FREE)),
@@ -307,7 +302,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         }
         order_gate_before_seats();
         for (index, seat) in self.seats.iter().enumerate() {
-            if !is_free(&seat.0) {
+            if !seat.0.is_free() {
                 return Err(LeftOff::BeforeSeat(index));
             }
         }
@@ -323,7 +318,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         &self,
         wait_mode: WaitMode,
         at: LeftOff,
-    ) -> Result<(Acquired, Acquisition), RawError> {
+    ) -> Result<(Acquired, Acquisition), RawError<K::Fault>> {
         // SAFETY: the same contract.
         self.account(true, wait_mode, |entry| unsafe {
             self.write_slowly(wait_mode, at, entry)
@@ -337,19 +332,19 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         wait_mode: WaitMode,
         at: LeftOff,
         entry: &mut Entry,
-    ) -> Result<Acquired, RawError> {
+    ) -> Result<Acquired, RawError<K::Fault>> {
         // SAFETY: by the caller's contract; the gate and a seat are released after this task acquired them.
         unsafe {
             let first = match at {
                 LeftOff::BeforeSeat(index) => index,
                 LeftOff::BeforeGate => {
-                    let is_known = Me::current_or_none().tid() != 0;
+                    let is_known = K::known_caller(&self.gate).is_some();
                     self.may_wait(wait_mode)?;
                     // A thread's first call comes here although the gate may be free.
                     let taken = if !is_known && self.gate.acquire_free().is_some() {
                         Acquired::Clean
                     } else {
-                        self.take_gate(wait_mode, entry)?
+                        K::take_gate(&self.gate, wait_mode, entry)?
                     };
                     if self.finds_torn_data(taken) {
                         return Ok(Acquired::OwnerDied);
@@ -359,7 +354,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
                 }
             };
             for seat in &self.seats[first..] {
-                if is_free(&seat.0) {
+                if seat.0.is_free() {
                     continue;
                 }
                 if *entry == Entry::Free {
@@ -367,9 +362,9 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
                 }
                 let waited = self.may_wait(wait_mode);
                 match waited.and_then(|()| seat.take(wait_mode)) {
-                    Ok(()) => seat.0.unlock_raw(),
+                    Ok(()) => seat.0.unlock(),
                     Err(error) => {
-                        self.gate.unlock_raw();
+                        self.gate.unlock();
                         return Err(error);
                     }
                 }
@@ -398,7 +393,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     /// # Safety
     /// The guard of `owner` holds the seat, if the guard is used in the process that it was made in.
     #[inline(always)]
-    pub(crate) unsafe fn unlock_read(&self, index: usize, owner: u32) {
+    pub(crate) unsafe fn unlock_read(&self, index: usize, owner: K::Owner) {
         self.count_unlock(&self.seats[index].0);
         // SAFETY: by the caller's contract.
         unsafe { self.seats[index].0.release_guarded(owner) };
@@ -409,9 +404,9 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     /// # Safety
     /// As for [`Self::unlock_read`], of a writer.
     #[inline]
-    pub(crate) unsafe fn unlock_write(&self, owner: u32) {
+    pub(crate) unsafe fn unlock_write(&self, owner: K::Owner) {
         // Before any change: in the child of a fork the writer is the parent.
-        owner_of_guard(owner);
+        K::assert_owner(&self.gate, owner);
         self.count_unlock(&self.gate);
         // SAFETY: by the caller's contract.
         unsafe {
@@ -419,7 +414,7 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
                 self.gate.unlock_inconsistent();
             } else {
                 self.end_writing();
-                self.gate.unlock_raw();
+                self.gate.unlock();
             }
         }
     }
@@ -428,15 +423,15 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
     ///
     /// # Safety
     /// As for [`Self::unlock_write`].
-    pub(crate) unsafe fn downgrade(&self, owner: u32) -> usize {
-        let me = owner_of_guard(owner);
+    pub(crate) unsafe fn downgrade(&self, owner: K::Owner) -> usize {
+        K::assert_owner(&self.gate, owner);
         // SAFETY: as for the gate, which is held. Other tasks release the seats at once (invariant 2).
         unsafe {
-            let Ok(index) = self.take_seat(me, WaitMode::FOREVER) else {
+            let Ok(index) = self.take_seat(owner, WaitMode::FOREVER) else {
                 crate::fatal(format_args!("a robust reader/writer lock lost its seats"))
             };
             self.end_writing();
-            self.gate.unlock_raw();
+            self.gate.unlock();
             index
         }
     }
@@ -447,14 +442,15 @@ impl<const READERS: usize, C: Counting<Event>> RawRobust<READERS, C> {
         self.writing.load(Ordering::Relaxed) != 0
     }
 
-    /// Makes such a lock usable again.
+    /// Makes a lock usable again that no living task uses.
     pub(super) fn make_whole(&mut self) {
         self.gate.make_clean();
+        self.seats.iter_mut().for_each(|seat| seat.0.make_clean());
         self.writing.store(0, Ordering::Relaxed);
     }
 
     /// The gate, for operations that only its owner may do.
-    pub(crate) fn gate(&self) -> &GateMutex {
+    pub(crate) fn gate(&self) -> &K::Gate {
         &self.gate
     }
 }

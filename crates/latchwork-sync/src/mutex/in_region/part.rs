@@ -1,0 +1,54 @@
+//! A region lock as a part of another lock: what a reader/writer lock asks of its parts beside what a mutex does.
+
+use super::lock::{InRegion, RawError, WAITERS, is_held, owner_of};
+use super::membership::{Me, Member, NotATask};
+use crate::atomic::Ordering;
+use crate::mutex;
+
+impl InRegion {
+    /// Whether the lock is free and its data whole at this moment; if so, all that its last owner did is visible.
+    #[inline(always)]
+    pub(crate) fn is_free_and_whole(&self) -> bool {
+        // Acquire: pairs with the Release of the last owner.
+        self.word().load(Ordering::Acquire) & !WAITERS == 0
+    }
+
+    /// Whether a task may sleep for the lock.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        // Relaxed: the answer may be stale before it arrives.
+        self.word().load(Ordering::Relaxed) & WAITERS != 0
+    }
+
+    /// The identity of the task that holds the lock at this moment, or held it as it died.
+    pub(crate) fn holder(&self) -> Option<u64> {
+        // Relaxed: the answer may be stale before it arrives.
+        let word = self.word().load(Ordering::Relaxed);
+        is_held(word).then(|| owner_of(word))
+    }
+
+    /// The identity of the calling task in the region that the lock lies in. It becomes a task of it if it is none yet.
+    pub(crate) fn join(&self) -> Result<u64, NotATask> {
+        Member::at(self.address()).map(Member::identity)
+    }
+
+    /// The identity of the calling task in the region that the lock lies in, if it is a task of it.
+    #[inline(always)]
+    pub(crate) fn own_identity(&self) -> Option<u64> {
+        let (me, address) = (Me::current_or_none(), self.address());
+        me.first_identity_at(address)
+            .or_else(|| me.member_at(address).map(Member::identity))
+    }
+}
+
+impl From<RawError> for mutex::RawError<NotATask> {
+    fn from(error: RawError) -> Self {
+        match error {
+            RawError::WouldBlock => Self::WouldBlock,
+            RawError::TimedOut => Self::TimedOut,
+            RawError::Interrupted => Self::Interrupted,
+            RawError::NotRecoverable => Self::NotRecoverable,
+            RawError::Deadlock => Self::Deadlock,
+            RawError::Unavailable(reason) => Self::Refused(reason),
+        }
+    }
+}
