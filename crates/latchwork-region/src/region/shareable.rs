@@ -197,6 +197,11 @@ unsafe impl Shareable for InRegion {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegion", &[]);
 }
 
+// SAFETY: two words, which name tasks of the region.
+unsafe impl Shareable for InRegion<Throughput<Shared>> {
+    const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegionThroughput", &[]);
+}
+
 kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);
 
 // SAFETY: a shared lock word, whose futex key is the memory itself, and counters.
@@ -267,6 +272,7 @@ mod tests {
             u64::FINGERPRINT,
             <Mutex<u32, Robust>>::FINGERPRINT,
             <Mutex<u32, InRegion>>::FINGERPRINT,
+            <Mutex<u32, InRegion<Throughput<Shared>>>>::FINGERPRINT,
             <RwLock<u32, Shared>>::FINGERPRINT,
             <RwLock<u32, Shared, rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,

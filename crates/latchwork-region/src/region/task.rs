@@ -246,7 +246,11 @@ impl Inner {
 }
 
 /// What locks ask whose words name tasks of a region.
-pub(super) static REGIONS: Regions = Regions { join, is_gone };
+pub(super) static REGIONS: Regions = Regions {
+    join,
+    is_gone,
+    thread_of,
+};
 
 fn join(address: usize) -> Result<(), NotATask> {
     let inner = Inner::containing(address).ok_or(NotATask::NoRegion)?;
@@ -266,6 +270,22 @@ unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
     // protects. (If no sweep is possible, no task could sweep; the heap aborts on misuse.)
     let _ = inner.sweep();
     true
+}
+
+/// A thread of another process is not named: its number means nothing here.
+///
+/// # Safety
+/// As for [`is_gone`].
+unsafe fn thread_of(context: NonNull<()>, identity: u64) -> Option<u32> {
+    // SAFETY: an attachment's context is its region, which it keeps mapped.
+    let inner: &Inner = unsafe { context.cast().as_ref() };
+    let owner = Owner::from_raw(identity)?;
+    let thread = inner.thread_in(owner.slot())?;
+    // Relaxed: a hint. Two processes of different PID namespaces may have the same number.
+    let process = inner.slots()[usize::from(owner.slot())]
+        .process
+        .load(Ordering::Relaxed);
+    (process == crate::sys::thread::process_id()).then_some(thread)
 }
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still

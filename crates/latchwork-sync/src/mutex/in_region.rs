@@ -98,9 +98,11 @@
 //!
 //! [`HAND_OVER`]: crate::backoff::HAND_OVER
 
+mod forms;
 mod guard;
 mod lock;
 mod methods;
+mod throughput;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod unguarded;
 mod wait;
@@ -110,6 +112,9 @@ use crate::task as membership;
 #[cfg(loom)]
 use latchwork_sys::model::membership;
 
+#[doc(hidden)]
+pub use forms::RegionOps;
+pub use forms::RegionProtocol;
 pub use guard::{LockError, OwnerDied, RegionGuard};
 pub use lock::InRegion;
 #[doc(hidden)]

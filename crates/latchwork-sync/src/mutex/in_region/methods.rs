@@ -6,32 +6,35 @@
 #![allow(unsafe_code)]
 
 use super::guard::{LockError, OwnerDied, RegionGuard, lock_of};
-use super::{InRegion, membership};
+use super::{InRegion, RegionProtocol, membership};
 use crate::hook::{ByFeature, How, Mode, Observer, Site, Verdict};
-use crate::mutex::{Acquired, Mutex, WaitMode, constructors};
+use crate::mutex::{Acquired, Mutex, Throughput, WaitMode, WaitWake, constructors};
+use crate::sharing::Shared;
 use crate::time::Deadline;
 use crate::torn_safe;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::pin::Pin;
 
-pub(super) type LockResult<'a, T> = Result<RegionGuard<'a, T>, LockError<'a, T>>;
+pub(super) type LockResult<'a, T, P> = Result<RegionGuard<'a, T, P>, LockError<'a, T, P>>;
 
 constructors! {
     /// An unlocked mutex for a region: see [`InRegion`](crate::mutex::InRegion).
     in_region: InRegion;
+    /// The same for short critical sections and many tasks: see [`InRegion`](crate::mutex::InRegion).
+    in_region_throughput: InRegion<Throughput<Shared>>;
 }
 
 /// A mutex of a region as it is used through a plain reference: its data may move.
 #[repr(transparent)]
-pub struct Movable<T: ?Sized>(Mutex<T, InRegion>);
+pub struct Movable<T: ?Sized, P: RegionProtocol = WaitWake<Shared>>(Mutex<T, InRegion<P>>);
 
-impl<T: ?Sized> Deref for Mutex<T, InRegion> {
-    type Target = Movable<T>;
+impl<T: ?Sized, P: RegionProtocol> Deref for Mutex<T, InRegion<P>> {
+    type Target = Movable<T, P>;
     #[inline(always)]
-    fn deref(&self) -> &Movable<T> {
+    fn deref(&self) -> &Movable<T, P> {
         // SAFETY: the type is transparent.
-        unsafe { &*(core::ptr::from_ref(self) as *const Movable<T>) }
+        unsafe { &*(core::ptr::from_ref(self) as *const Movable<T, P>) }
     }
 }
 
@@ -43,7 +46,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
         #[inline]
         #[track_caller]
-        pub fn lock(self: $($receiver)*) -> LockResult<'_, T> {
+        pub fn lock(self: $($receiver)*) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::FOREVER)
         }
 
@@ -53,7 +56,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
         #[inline]
         #[track_caller]
-        pub fn try_lock(self: $($receiver)*) -> LockResult<'_, T> {
+        pub fn try_lock(self: $($receiver)*) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::TRY)
         }
 
@@ -63,7 +66,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
         #[inline]
         #[track_caller]
-        pub fn lock_until(self: $($receiver)*, deadline: Deadline) -> LockResult<'_, T> {
+        pub fn lock_until(self: $($receiver)*, deadline: Deadline) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::until(Some(deadline)))
         }
 
@@ -73,7 +76,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
         #[cfg(not(loom))]
         #[track_caller]
-        pub fn lock_for(self: $($receiver)*, timeout: core::time::Duration) -> LockResult<'_, T> {
+        pub fn lock_for(self: $($receiver)*, timeout: core::time::Duration) -> LockResult<'_, T, P> {
             self.lock_until(Deadline::after(timeout))
         }
 
@@ -84,24 +87,24 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock` does not occur.
         #[inline]
         #[track_caller]
-        pub fn lock_interruptible(self: $($receiver)*, deadline: Option<Deadline>) -> LockResult<'_, T> {
+        pub fn lock_interruptible(self: $($receiver)*, deadline: Option<Deadline>) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::interruptible(deadline))
         }
     };
 }
 
-impl<T: Unpin + ?Sized> Movable<T> {
+impl<T: Unpin + ?Sized, P: RegionProtocol> Movable<T, P> {
     lock_calls!(&Self);
 }
 
-impl<T: ?Sized> Movable<T> {
+impl<T: ?Sized, P: RegionProtocol> Movable<T, P> {
     #[inline(always)]
-    fn plain(&self) -> &Mutex<T, InRegion> {
+    fn plain(&self) -> &Mutex<T, InRegion<P>> {
         &self.0
     }
 }
 
-impl<T: ?Sized> Mutex<T, InRegion> {
+impl<T: ?Sized, P: RegionProtocol> Mutex<T, InRegion<P>> {
     lock_calls!(Pin<&Self>);
 
     #[inline(always)]
@@ -137,7 +140,7 @@ impl<T: ?Sized> Mutex<T, InRegion> {
     /// The mutex is pinned, or `T` is `Unpin`.
     #[inline(always)]
     #[track_caller]
-    fn lock_with(&self, wait_mode: WaitMode) -> LockResult<'_, T> {
+    fn lock_with(&self, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         if ByFeature::IS_ON {
             return self.lock_checked(wait_mode, Site::caller());
         }
@@ -149,7 +152,7 @@ impl<T: ?Sized> Mutex<T, InRegion> {
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(&self, wait_mode: WaitMode) -> LockResult<'_, T> {
+    fn lock_slowly(&self, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         match self.raw.acquire_slowly(wait_mode) {
             Ok((Acquired::Clean, owner)) => Ok(RegionGuard::new(self, owner)),
             Ok((Acquired::OwnerDied, owner)) => {
@@ -162,10 +165,10 @@ impl<T: ?Sized> Mutex<T, InRegion> {
     }
 
     /// As [`Self::lock_with`], and reports each step to the checker.
-    fn lock_checked(&self, wait_mode: WaitMode, site: Site) -> LockResult<'_, T> {
+    fn lock_checked(&self, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
         let lock = lock_of(&self.raw);
         let has_lock =
-            |result: &LockResult<'_, T>| matches!(result, Ok(_) | Err(LockError::OwnerDied(_)));
+            |result: &LockResult<'_, T, P>| matches!(result, Ok(_) | Err(LockError::OwnerDied(_)));
         let report_taken = |how| ByFeature::taken(lock, Mode::Exclusive, how, site);
         let at_once = self.lock_slowly(WaitMode::TRY);
         let is_try = wait_mode.is_try();
