@@ -3,8 +3,8 @@
 
 use crate::mutex::throughput::Counters;
 use crate::mutex::{
-    DataState, InRegion, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput,
-    WaitWake,
+    DataState, InRegion, Inherit, InheritPlain, Mutex, Protect, RegionProtocol, Robust,
+    RobustProtocol, Throughput, WaitWake,
 };
 use crate::rwlock::{self, Counting, Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
@@ -192,14 +192,9 @@ macro_rules! kernel_words {
         }
     )*};
 }
-// SAFETY: a word, which names tasks of the region.
-unsafe impl Shareable for InRegion {
+// SAFETY: words, which name tasks of the region. The forms differ in their size, which is in the fingerprint.
+unsafe impl<P: RegionProtocol> Shareable for InRegion<P> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegion", &[]);
-}
-
-// SAFETY: two words, which name tasks of the region.
-unsafe impl Shareable for InRegion<Throughput<Shared>> {
-    const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegionThroughput", &[]);
 }
 
 kernel_words!(Inherit, InheritPlain, Protect, Throughput, WaitWake);

@@ -139,8 +139,6 @@ pub enum Fault {
     RegionHandOffWakesNobody,
     /// A hand-off of a region's throughput lock removes the bit of those that sleep on the word.
     RegionHandOffForgetsSleepers,
-    /// A waiter that gives up leaves a reserved lock of a region alone.
-    RegionLeavesReserved,
     /// A newcomer takes a lock of a region that is reserved for the top waiter.
     RegionNewcomerTakesReserved,
     /// A task that acquires a free robust lock through the kernel does not check the state.

@@ -194,11 +194,7 @@ impl Lock<'_> {
         match ended {
             // The lock may be free, and reserved for a task that is dead; or the owner is.
             Err(unfinished @ (RawError::TimedOut | RawError::Interrupted)) => {
-                match unless_fault!(
-                    RegionLeavesReserved,
-                    self.take_at_once(),
-                    Err(RawError::WouldBlock)
-                ) {
+                match self.take_at_once() {
                     Err(RawError::WouldBlock) => Err(unfinished),
                     ended => ended,
                 }
