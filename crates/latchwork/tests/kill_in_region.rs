@@ -6,8 +6,9 @@ use core::mem::forget;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex, RegionGuard};
+use latchwork::mutex::{InRegion, Mutex, RegionGuard, RegionProtocol, Throughput, WaitWake};
 use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
+use latchwork::sharing::Shared;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Storm, Trial, Worker, fastrand};
 
@@ -19,13 +20,45 @@ struct Halves {
     right: u64,
 }
 
-type Lock = Mutex<Halves, InRegion>;
-type Guard<'a> = RegionGuard<'a, Halves>;
+type Lock<P> = Mutex<Halves, InRegion<P>>;
+type Guard<'a, P> = RegionGuard<'a, Halves, P>;
+
+trait Form: RegionProtocol + Shareable {}
+impl<P: RegionProtocol + Shareable> Form for P {}
+
+macro_rules! with_every_form {
+    ($($name:ident)*) => {
+        mod wait_wake {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::WaitWake<super::Shared>>();
+            })*
+        }
+        mod throughput {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::Throughput<super::Shared>>();
+            })*
+        }
+    };
+}
+with_every_form!(
+    every_survivor_makes_progress_after_each_kill
+    many_waiters_survive_each_others_deaths
+    recoverers_may_be_killed
+    lock_and_unlock_are_recoverable_at_every_instruction
+    a_first_lock_call_is_recoverable_at_every_instruction
+    a_wait_is_recoverable_at_every_instruction
+    an_unlock_with_a_sleeper_is_recoverable_at_every_instruction
+    a_takeover_is_recoverable_at_every_instruction
+    giving_up_is_never_half_done
+    a_forgotten_guard_is_recoverable_at_every_instruction
+);
 
 #[derive(Shareable)]
 #[repr(C)]
-struct Arena {
-    lock: Lock,
+struct Arena<P: RegionProtocol> {
+    lock: Lock<P>,
     /// The process that believes to be inside, or 0.
     inside: AtomicU32,
     torn: AtomicU64,
@@ -33,10 +66,10 @@ struct Arena {
     progress: [AtomicU64; 16],
 }
 
-impl Arena {
+impl<P: Form> Arena<P> {
     fn new() -> Self {
         Self {
-            lock: Mutex::in_region(Halves { left: 0, right: 0 }),
+            lock: new_lock(),
             inside: AtomicU32::new(0),
             torn: AtomicU64::new(0),
             died: AtomicU64::new(0),
@@ -44,11 +77,14 @@ impl Arena {
         }
     }
 
-    fn lock(&self) -> Guard<'_> {
+    fn lock(&self) -> Guard<'_, P> {
         self.entered(self.lock.lock())
     }
 
-    fn entered<'a>(&'a self, taken: Result<Guard<'a>, LockError<'a, Halves>>) -> Guard<'a> {
+    fn entered<'a>(
+        &'a self,
+        taken: Result<Guard<'a, P>, LockError<'a, Halves, P>>,
+    ) -> Guard<'a, P> {
         match taken {
             Ok(halves) => {
                 assert_eq!(halves.left, halves.right, "torn data without OwnerDied");
@@ -78,7 +114,11 @@ impl Arena {
     }
 }
 
-fn arena(region: &Region) -> &Arena {
+fn new_lock<P: RegionProtocol>() -> Lock<P> {
+    Mutex::from_raw(InRegion::new(), Halves { left: 0, right: 0 })
+}
+
+fn arena<P: Form>(region: &Region) -> &Arena<P> {
     region.object("arena", Arena::new).unwrap().get_ref()
 }
 
@@ -102,7 +142,7 @@ fn dawdle(rng: &mut fastrand::Rng) {
     }
 }
 
-fn section(arena: &Arena, rng: &mut fastrand::Rng) {
+fn section<P: Form>(arena: &Arena<P>, rng: &mut fastrand::Rng) {
     let guard = if rng.u32(..8) == 0 {
         match arena.lock.lock_for(Duration::from_micros(rng.u64(..300))) {
             Err(LockError::TimedOut) => return,
@@ -121,10 +161,10 @@ fn section(arena: &Arena, rng: &mut fastrand::Rng) {
     arena.inside.store(0, SeqCst);
 }
 
-fn storm(name: &'static str, seats: usize, kills: u64) {
+fn storm<P: Form>(name: &'static str, seats: usize, kills: u64) {
     let trial = Trial::begin(name);
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     let work = |worker: Worker| {
         let mut rng = worker.rng();
         loop {
@@ -150,22 +190,19 @@ fn storm(name: &'static str, seats: usize, kills: u64) {
     region.check_heap().unwrap();
 }
 
-#[test]
-fn every_survivor_makes_progress_after_each_kill() {
-    storm("every_survivor_makes_progress_after_each_kill", 4, 150);
+fn every_survivor_makes_progress_after_each_kill<P: Form>() {
+    storm::<P>("every_survivor_makes_progress_after_each_kill", 4, 150);
 }
 
-#[test]
-fn many_waiters_survive_each_others_deaths() {
-    storm("many_waiters_survive_each_others_deaths", 12, 60);
+fn many_waiters_survive_each_others_deaths<P: Form>() {
+    storm::<P>("many_waiters_survive_each_others_deaths", 12, 60);
 }
 
 /// The tasks that take over from a dead owner are killed as they repair.
-#[test]
-fn recoverers_may_be_killed() {
+fn recoverers_may_be_killed<P: Form>() {
     let trial = Trial::begin("recoverers_may_be_killed");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     let work = |worker: Worker| {
         let mut rng = worker.rng();
         loop {
@@ -183,11 +220,10 @@ fn recoverers_may_be_killed() {
     drop(arena.lock());
 }
 
-#[test]
-fn lock_and_unlock_are_recoverable_at_every_instruction() {
+fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     let covered = step::each_instruction(
         &trial,
         "free lock",
@@ -209,11 +245,10 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
 }
 
 /// The lock call by which a thread becomes a task of the region.
-#[test]
-fn a_first_lock_call_is_recoverable_at_every_instruction() {
+fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     step::each_instruction(
         &trial,
         "first lock",
@@ -228,11 +263,10 @@ fn a_first_lock_call_is_recoverable_at_every_instruction() {
 }
 
 /// A task that waits, and is killed; with another one asleep, which must get in.
-#[test]
-fn a_wait_is_recoverable_at_every_instruction() {
+fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     let before = || {
         let held = arena.lock();
         let waiter = Child::fork(|| arena.change());
@@ -259,11 +293,10 @@ fn a_wait_is_recoverable_at_every_instruction() {
 }
 
 /// An unlock that has a sleeper to wake.
-#[test]
-fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
+fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
     step::each_instruction(
         &trial,
@@ -296,11 +329,10 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
 }
 
 /// The first and the second task that takes over from a dead owner.
-#[test]
-fn a_takeover_is_recoverable_at_every_instruction() {
+fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     step::each_instruction(
         &trial,
         "takeover",
@@ -321,8 +353,7 @@ fn a_takeover_is_recoverable_at_every_instruction() {
 }
 
 /// Whoever takes over from a dead owner gives the lock up, and may be killed while doing so.
-#[test]
-fn giving_up_is_never_half_done() {
+fn giving_up_is_never_half_done<P: Form>() {
     let trial = Trial::begin("giving_up_is_never_half_done");
     let region = region();
     let mut round = 0;
@@ -331,8 +362,7 @@ fn giving_up_is_never_half_done() {
         "give up",
         || {
             round += 1;
-            let make = || Lock::in_region(Halves { left: 0, right: 0 });
-            let lock = region.object(&format!("lock {}", round % 1000), make);
+            let lock = region.object(&format!("lock {}", round % 1000), new_lock::<P>);
             let lock = lock.unwrap();
             if round <= 1000 {
                 Child::fork(|| forget(lock.lock().unwrap())).succeed();
@@ -356,11 +386,10 @@ fn giving_up_is_never_half_done() {
 }
 
 /// A task that has forgotten a guard, and may not leave.
-#[test]
-fn a_forgotten_guard_is_recoverable_at_every_instruction() {
+fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = arena(&region);
+    let arena = arena::<P>(&region);
     step::each_instruction(
         &trial,
         "leave with a forgotten guard",

@@ -16,9 +16,9 @@ use crate::sharing::Shared;
 /// without an owner, or in place of an owner that is gone; and returns `OwnerDied` if the word had `INCONSISTENT`, or
 /// such an owner.
 #[doc(hidden)]
-pub unsafe trait RegionOps: Sized + Send + Sync + 'static {
+pub unsafe trait RegionOps: Sized + Unpin + Send + Sync + 'static {
     /// What the lock has behind its word.
-    type Gate: Default + Send + Sync;
+    type Gate: Default + Unpin + Send + Sync;
 
     /// The same, of an unlocked lock.
     #[cfg(not(loom))]
