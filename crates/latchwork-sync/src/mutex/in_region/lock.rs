@@ -50,7 +50,7 @@ impl From<Unfinished> for RawError {
     }
 }
 
-/// The region lock, as the parameter of a [`Mutex`](crate::mutex::Mutex): robust, in 8 bytes.
+/// The region lock, as the parameter of a [`Mutex`](crate::mutex::Mutex): robust, in 8 or 16 bytes.
 ///
 /// For data in a region. The death of an owner is reported to the next one, as with
 /// [`Robust`](crate::mutex::Robust), but the lock is on no list: it need not be pinned, a task can hold any number, and a
@@ -63,6 +63,11 @@ impl From<Unfinished> for RawError {
 /// | --- | --- |
 /// | [`lock`](super::Movable::lock), [`try_lock`](super::Movable::try_lock), [`lock_until`](super::Movable::lock_until), … | through `&Mutex<T, InRegion>`, if `T` is `Unpin` |
 /// | the same names | through `Pin<&Mutex<T, InRegion>>`, for any `T`, such as a container of the region |
+///
+/// | `P` | made by | bytes | for |
+/// | --- | --- | --- | --- |
+/// | [`WaitWake`] | [`Mutex::in_region`](crate::mutex::Mutex::in_region) | 8 | most uses |
+/// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::in_region_throughput`](crate::mutex::Mutex::in_region_throughput) | 16 | many tasks, critical sections of a microsecond or more. A waiter that has waited for 5 ms as the first in the queue gets the lock handed off |
 ///
 /// Not recursive: locking again reports [`LockError::Deadlock`](super::LockError::Deadlock). A thread that ends with the
 /// lock leaves it to its process: the death is reported when that dies (of 960 such threads of a process at most; a lock of

@@ -21,7 +21,18 @@ pub(super) type LockResult<'a, T, P> = Result<RegionGuard<'a, T, P>, LockError<'
 constructors! {
     /// An unlocked mutex for a region: see [`InRegion`](crate::mutex::InRegion).
     in_region: InRegion;
-    /// The same for short critical sections and many tasks: see [`InRegion`](crate::mutex::InRegion).
+    /// An unlocked mutex for a region, for short critical sections and many tasks: see
+    /// [`InRegion`](crate::mutex::InRegion).
+    ///
+    /// ```
+    /// use latchwork::mutex::Mutex;
+    /// use latchwork::region::RegionOptions;
+    ///
+    /// let region = RegionOptions::new().create_anonymous()?;
+    /// let hits = region.object("hits", || Mutex::in_region_throughput(0_u64))?;
+    /// *hits.lock()? += 1;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     in_region_throughput: InRegion<Throughput<Shared>>;
 }
 
