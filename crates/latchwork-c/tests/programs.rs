@@ -114,6 +114,8 @@ fn regions_and_what_is_in_them_survive_deaths_in_c_and_cpp() {
 fn region_mutexes_name_tasks_of_their_region() {
     let hows = [GCC, GCC_OPTIMISED.statically(), CLANG_OPTIMISED, GPP];
     check("region_mutex.c", &hows, GNU, "regional");
+    let throughput = [GNU, &["-DTHROUGHPUT"]].concat();
+    check("region_mutex.c", &hows, &throughput, "regional");
 }
 
 #[test]

@@ -3,7 +3,7 @@
  * are noticed.
  *
  * A pointer into a region means the same in every process that has attached it. Locks of the kinds lw_shared_... and
- * lw_robust_... work there between processes, and region mutexes (lw_region_mutex_t), which work only there; so do queues (latchwork/queue.h). Programs in Rust and in C may use the
+ * lw_robust_... work there between processes, and region mutexes (lw_region_mutex_t, lw_region_tp_mutex_t), which work only there; so do queues (latchwork/queue.h). Programs in Rust and in C may use the
  * same region: see "Objects" below for the types.
  *
  * Each thread that uses a region becomes a task of it at its first use, and leaves it when it ends. The death of a

@@ -71,6 +71,7 @@ struct account {
 	long balance = 0;
 };
 static_assert(sizeof(lw::region_mutex) == 8, "it is the C type");
+static_assert(sizeof(lw::region_tp_mutex) == 16, "it is the C type");
 
 /* A lock of the region is a task's of the region: outside, none can be held. */
 static void test_region_mutex()

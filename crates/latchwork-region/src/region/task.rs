@@ -279,13 +279,12 @@ unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
 unsafe fn thread_of(context: NonNull<()>, identity: u64) -> Option<u32> {
     // SAFETY: an attachment's context is its region, which it keeps mapped.
     let inner: &Inner = unsafe { context.cast().as_ref() };
-    let owner = Owner::from_raw(identity)?;
-    let thread = inner.thread_in(owner.slot())?;
+    let slot = Owner::from_raw(identity)?.slot();
+    let mine = inner.attached_task(Me::get().ok()?)?.slot;
     // Relaxed: a hint. Two processes of different PID namespaces may have the same number.
-    let process = inner.slots()[usize::from(owner.slot())]
-        .process
-        .load(Ordering::Relaxed);
-    (process == crate::sys::thread::process_id()).then_some(thread)
+    let process_of = |slot: &Slot| slot.process.load(Ordering::Relaxed);
+    let is_here = process_of(inner.slots().get(usize::from(slot))?) == process_of(mine);
+    inner.thread_in(slot).filter(|_| is_here)
 }
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still

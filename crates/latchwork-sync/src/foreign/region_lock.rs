@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Awake, Blocking, ErrorNumber, ForeignLock, robust_status};
-use crate::mutex::{Acquired, InRegion, RawError, in_region};
+use crate::mutex::{Acquired, InRegion, RawError, RegionProtocol, in_region};
 use crate::task::NotATask;
 use libc::{EAGAIN, EINVAL, EMFILE, EPERM, c_int};
 
@@ -31,7 +31,7 @@ impl From<in_region::RawError> for RawError<NotATask> {
     }
 }
 
-impl ForeignLock for InRegion {
+impl<P: RegionProtocol> ForeignLock for InRegion<P> {
     fn lock(&self, blocking: Blocking) -> c_int {
         let taken = self.acquire_plain(blocking.wait_mode());
         let died = taken
