@@ -389,12 +389,8 @@ fn region_locks_have_the_owners_that_their_words_name() {
             && crowd == ["ann", "ben", "cat"]
     });
     assert_eq!(look.cycles(), [["ada", "bob"]]);
-    for (object, owner) in [
-        ("left", "ada"),
-        ("right", "bob"),
-        ("own", "first"),
-        ("crowded", "first"),
-    ] {
+    let owners = [("left", "ada"), ("right", "bob"), ("own", "first")];
+    for (object, owner) in owners.into_iter().chain([("crowded", "first")]) {
         let lock = look.lock(&of(object));
         assert_eq!(lock["type"], "region mutex", "{lock:#}");
         assert_eq!(look.owner(&lock).as_deref(), Some(owner), "{lock:#}");

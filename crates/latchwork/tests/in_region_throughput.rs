@@ -119,7 +119,7 @@ fn simultaneous_deadlines_and_unlocks_lose_no_lock() {
 }
 
 /// A waiter that has requested the lock, and sleeps.
-fn requesting<'a>(trial: &Trial, lock: &'a Lock) -> Child {
+fn requesting(trial: &Trial, lock: &Lock) -> Child {
     let waiter = Child::fork(|| drop(lock.lock()));
     trial.wait_until(|| is_requested(lock) && waiter.is_in_futex());
     waiter

@@ -9,14 +9,8 @@
 #include <latchwork/region.h>
 #include <signal.h>
 
-/* With THROUGHPUT defined, the other form. */
-#ifdef THROUGHPUT
-typedef lw_region_tp_mutex_t lock_t;
-#define LOCK_INITIALIZER LW_REGION_TP_MUTEX_INITIALIZER
-#else
-typedef lw_region_mutex_t lock_t;
-#define LOCK_INITIALIZER LW_REGION_MUTEX_INITIALIZER
-#endif
+/* Of the form that is tested. */
+typedef LOCK lock_t;
 
 struct field {
 	lock_t lock, other;
@@ -102,7 +96,7 @@ static lock_t outside = LOCK_INITIALIZER;
 
 static void lies_outside(lw_region_t *region)
 {
-	lock_t on_the_stack = LOCK_INITIALIZER;
+	lock_t on_the_stack = outside;
 	check_outside(&outside);
 	check_outside(&on_the_stack);
 	if (region != NULL)

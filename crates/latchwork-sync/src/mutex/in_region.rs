@@ -119,12 +119,10 @@ use crate::task as membership;
 #[cfg(loom)]
 use latchwork_sys::model::membership;
 
-#[doc(hidden)]
-pub use forms::RegionOps;
 pub use forms::RegionProtocol;
+#[doc(hidden)]
+pub use forms::{RawError, RegionOps};
 pub use guard::{LockError, OwnerDied, RegionGuard};
 pub use lock::InRegion;
-#[doc(hidden)]
-pub use lock::RawError;
 pub use membership::NotATask;
 pub use methods::Movable;

@@ -2,12 +2,9 @@
 //! [parent](super).
 #![allow(unsafe_code)]
 
-use super::InRegion;
-use super::lock::RawError;
-use super::membership::Member;
+use super::membership::{Member, NotATask};
 use crate::atomic::AtomicU64;
-use crate::mutex::{Acquired, WaitMode, WaitWake};
-use crate::sharing::Shared;
+use crate::mutex::{Acquired, Unfinished, WaitMode};
 
 /// Where the region lock of a protocol differs from that of others. Only the protocols of this crate implement it.
 ///
@@ -24,8 +21,13 @@ pub unsafe trait RegionOps: Sized + Unpin + Send + Sync + 'static {
     #[cfg(not(loom))]
     const GATE: Self::Gate;
 
-    /// Takes the lock.
-    fn take(lock: &InRegion<Self>, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError>;
+    /// Takes the lock of these words.
+    fn take(
+        word: &AtomicU64,
+        gate: &Self::Gate,
+        me: Member,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError>;
 
     /// Whether a call that has not found the lock free tries again before all else.
     #[inline(always)]
@@ -41,20 +43,29 @@ pub unsafe trait RegionOps: Sized + Unpin + Send + Sync + 'static {
     }
 }
 
-/// The protocols that have a form for regions: [`WaitWake`] and [`Throughput`](crate::mutex::Throughput), both
-/// [`Shared`].
+/// The protocols that have a form for regions: [`WaitWake`](crate::mutex::WaitWake) and
+/// [`Throughput`](crate::mutex::Throughput), both [`Shared`](crate::sharing::Shared).
 pub trait RegionProtocol: RegionOps {}
 impl<P: RegionOps> RegionProtocol for P {}
 
-// SAFETY: see `InRegion::take`.
-unsafe impl RegionOps for WaitWake<Shared> {
-    type Gate = ();
+/// Why a region lock was not acquired: see [`LockError`](super::LockError).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+#[allow(missing_docs, reason = "hidden")]
+pub enum RawError {
+    WouldBlock,
+    TimedOut,
+    Interrupted,
+    NotRecoverable,
+    Deadlock,
+    Unavailable(NotATask),
+}
 
-    #[cfg(not(loom))]
-    const GATE: () = ();
-
-    #[inline]
-    fn take(lock: &InRegion<Self>, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
-        lock.take(me, wait_mode)
+impl From<Unfinished> for RawError {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::TimedOut => Self::TimedOut,
+            Unfinished::Interrupted => Self::Interrupted,
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! A guard records its owner's identity. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::lock::RawError;
+use super::forms::RawError;
 use super::{InRegion, NotATask, RegionProtocol};
 use crate::edit::Edit;
 use crate::hook::{ByFeature, Kind, Lock, Observer, Site, Traits};

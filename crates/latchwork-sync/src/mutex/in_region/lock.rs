@@ -1,10 +1,10 @@
 //! The word of a region lock, and how a task acquires and releases it. The argument is in the [parent](super).
 #![allow(unsafe_code)]
 
-use super::RegionProtocol;
-use super::membership::{Me, Member, NotATask};
+use super::forms::{RawError, RegionProtocol};
+use super::membership::{Me, Member};
 use crate::atomic::{AtomicU64, Ordering, unless_fault};
-use crate::mutex::{Acquired, DataState, Unfinished, WaitMode, WaitWake};
+use crate::mutex::{Acquired, DataState, WaitMode, WaitWake};
 use crate::sharing::Shared;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::slow_paths;
@@ -26,28 +26,6 @@ pub(super) fn owner_of(word: u64) -> u64 {
 
 pub(super) fn is_held(word: u64) -> bool {
     word as u32 != 0
-}
-
-/// Why a region lock was not acquired: see [`LockError`](super::LockError).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-#[allow(missing_docs, reason = "hidden")]
-pub enum RawError {
-    WouldBlock,
-    TimedOut,
-    Interrupted,
-    NotRecoverable,
-    Deadlock,
-    Unavailable(NotATask),
-}
-
-impl From<Unfinished> for RawError {
-    fn from(unfinished: Unfinished) -> Self {
-        match unfinished {
-            Unfinished::TimedOut => Self::TimedOut,
-            Unfinished::Interrupted => Self::Interrupted,
-        }
-    }
 }
 
 /// The region lock, as the parameter of a [`Mutex`](crate::mutex::Mutex): robust, in 8 or 16 bytes.
@@ -129,10 +107,6 @@ impl<P: RegionProtocol> InRegion<P> {
         &self.word
     }
 
-    pub(super) fn gate(&self) -> &P::Gate {
-        &self.gate
-    }
-
     #[inline(always)]
     pub(super) fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
@@ -182,7 +156,7 @@ impl<P: RegionProtocol> InRegion<P> {
         if !wait_mode.is_try() {
             slow_paths::acquisition();
         }
-        let acquired = P::take(self, me, wait_mode)?;
+        let acquired = P::take(&self.word, &self.gate, me, wait_mode)?;
         Ok((acquired, me))
     }
 

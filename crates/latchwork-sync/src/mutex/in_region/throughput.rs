@@ -88,9 +88,8 @@ mod gate;
 mod top_waiter;
 
 use self::gate::Gate;
-use super::InRegion;
-use super::forms::RegionOps;
-use super::lock::{INCONSISTENT, NOT_RECOVERABLE, RawError, WAITERS, is_held, owner_of};
+use super::forms::{RawError, RegionOps};
+use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, spin_hint, unless_fault};
 use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
@@ -107,15 +106,16 @@ unsafe impl RegionOps for Throughput<Shared> {
     type Gate = Gate;
 
     #[cfg(not(loom))]
-    const GATE: Gate = Gate::FREE;
+    const GATE: Gate = Gate::new();
 
     #[inline]
-    fn take(lock: &InRegion<Self>, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
-        let lock = Lock {
-            word: lock.word(),
-            gate: lock.gate(),
-            me,
-        };
+    fn take(
+        word: &AtomicU64,
+        gate: &Gate,
+        me: Member,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError> {
+        let lock = Lock { word, gate, me };
         if wait_mode.is_try() {
             lock.take_at_once()
         } else {

@@ -1,8 +1,8 @@
 //! A region lock without guards, for the C interface. It knows from its word whether its data is whole, and the calling
 //! task as its owner; so no call needs to be trusted. What is acquired here is counted as a lock that lends nothing.
 
-use super::RegionProtocol;
-use super::lock::{INCONSISTENT, InRegion, RawError, is_held, owner_of};
+use super::forms::{RawError, RegionProtocol};
+use super::lock::{INCONSISTENT, InRegion, is_held, owner_of};
 use super::membership::{Me, Member};
 use crate::atomic::Ordering;
 use crate::mutex::{Acquired, WaitMode};

@@ -1,7 +1,9 @@
 //! The slow path of a region lock: waits, and what a waiter does about an owner that is gone. The argument is in the
 //! [parent](super).
+#![allow(unsafe_code)]
 
-use super::lock::{INCONSISTENT, InRegion, NOT_RECOVERABLE, RawError, WAITERS, is_held, owner_of};
+use super::forms::{RawError, RegionOps};
+use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
@@ -28,9 +30,34 @@ const NAP: Duration = Duration::from_millis(4);
 #[cfg(not(loom))]
 const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
 
-impl InRegion<WaitWake<Shared>> {
+// SAFETY: see `Word::take`.
+unsafe impl RegionOps for WaitWake<Shared> {
+    type Gate = ();
+
+    #[cfg(not(loom))]
+    const GATE: () = ();
+
+    #[inline]
+    fn take(
+        word: &AtomicU64,
+        (): &(),
+        me: Member,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError> {
+        Word(word).take(me, wait_mode)
+    }
+}
+
+/// The word of a lock.
+struct Word<'a>(&'a AtomicU64);
+
+impl<'a> Word<'a> {
+    fn word(&self) -> &'a AtomicU64 {
+        self.0
+    }
+
     /// Takes the word for the calling task.
-    pub(super) fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+    fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
         if !wait_mode.is_try() {
             rest_if_contended(REST);
         }
@@ -130,12 +157,10 @@ pub(super) enum Watch<'a> {
 
 #[cfg(not(loom))]
 mod sleeping {
-    #![allow(unsafe_code)]
-
-    use super::{AtomicU64, INTERRUPTIBLE_NAP, InRegion, NAP, Ordering, Wait, WaitMode, Watch};
+    use super::{AtomicU64, INTERRUPTIBLE_NAP, NAP, Ordering, Wait, WaitMode, Watch};
     use crate::atomic::AtomicU32;
     use crate::mutex::end_of_nap;
-    use crate::mutex::in_region::RegionProtocol;
+    use crate::mutex::in_region::{InRegion, RegionProtocol};
     use crate::sleep::DeathWatch;
     use crate::sys::futex::{self, Sharing};
     use crate::time::Deadline;

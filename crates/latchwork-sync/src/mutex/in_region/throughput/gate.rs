@@ -20,7 +20,9 @@ pub struct Gate(AtomicU64);
 
 impl Gate {
     #[cfg(not(loom))]
-    pub(super) const FREE: Self = Self(AtomicU64::new(0));
+    pub(super) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
 
     /// Whether there is no top waiter, and no woken sleeper that will be one.
     pub(super) fn is_free(&self) -> bool {

@@ -1,7 +1,8 @@
 //! The top waiter of a region's throughput lock: it polls while the owner runs, sleeps, requests the hand-off, and takes
 //! over from an owner that is gone. The argument is in the [parent](super).
 
-use super::super::lock::{RawError, WAITERS, is_held, owner_of};
+use super::super::forms::RawError;
+use super::super::lock::{WAITERS, is_held, owner_of};
 use super::super::wait::Watch;
 use super::{Lock, REQUEST};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
