@@ -15,6 +15,7 @@
  *     lw_shared_..._mutex_t           the same between processes (except for the recursive one)
  *     lw_robust_mutex_t           40  between processes; owner death is reported to the next owner
  *     lw_region_mutex_t            8  the same, for data in a region (latchwork/region.h); about as fast as lw_mutex_t
+ *     lw_region_tp_mutex_t        16  the same, otherwise as lw_tp_mutex_t
  *     lw_robust_tp_mutex_t, lw_robust_pi_mutex_t, lw_robust_pp_mutex_t   as their names say
  *     lw_spin_t                    4  critical sections of a few instructions
  *     lw_rwlock_t, lw_rf_rwlock_t  8  many readers or one writer; writers, or readers, first

@@ -5,7 +5,8 @@
  *                                                  std::unique_lock, std::scoped_lock, std::condition_variable_any
  *     lw::rwlock, ...                              SharedTimedLockable: for std::shared_lock, too
  *     lw::robust_mutex, ..., lw::robust_rwlock     the same between processes whose tasks may be killed
- *     lw::region_mutex, lw::region_rwlock          the same for data in a region; the mutex has 8 bytes
+ *     lw::region_mutex, lw::region_tp_mutex        the same in 8 and 16 bytes, for data in a region
+ *     lw::region_rwlock                            the same for readers and writers of data in a region
  *     lw::recovering                               a robust lock, and the function that repairs its data
  *     lw::condition, lw::semaphore, lw::completion, lw::barrier, lw::once, lw::region_once
  *     lw::shared_...                               the same between processes, where there is a difference

@@ -33,6 +33,7 @@ frozen! {
     RecursiveMutex<()>: 12, 4;
     Spin: 4, 4;
     InRegion: 8, 8; Mutex<(), InRegion>: 8, 8;
+    InRegion<Throughput<Shared>>: 16, 8; Mutex<(), InRegion<Throughput<Shared>>>: 16, 8;
     Robust: 40, 8; Mutex<(), Robust>: 40, 8;
     Robust<Throughput<Shared>>: 40, 8; Robust<Inherit<Shared>>: 40, 8; Robust<Protect<Shared>>: 40, 8;
     RwLock<()>: 8, 8; RwLock<(), Shared>: 8, 8;
@@ -88,6 +89,7 @@ pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'
         17 => lock!(Robust<Throughput<Shared>>),
         18 => lock!(Robust<Inherit<Shared>>),
         20 => lock!(Robust<Protect<Shared>>),
+        23 => lock!(InRegion<Throughput<Shared>>),
         _ => None,
     }
 }

@@ -113,7 +113,13 @@ fn regions_and_what_is_in_them_survive_deaths_in_c_and_cpp() {
 #[test]
 fn locks_of_regions_name_tasks_of_their_region() {
     let hows = [GCC, GCC_OPTIMISED.statically(), CLANG_OPTIMISED, GPP];
-    check("region_mutex.c", &hows, GNU, "regional");
+    for form in ["", "_tp"] {
+        let kind = format!("-DLOCK=lw_region{form}_mutex_t");
+        let initialiser = form.to_uppercase();
+        let initialiser = format!("-DLOCK_INITIALIZER=LW_REGION{initialiser}_MUTEX_INITIALIZER");
+        let defines = [GNU, &[&kind, &initialiser]].concat();
+        check("region_mutex.c", &hows, &defines, "regional");
+    }
     check("region_rwlock.c", &hows, GNU, "regional");
 }
 

@@ -32,6 +32,9 @@ unsafe extern "C" {
     fn lw_region_mutex_trylock(mutex: *const c_void) -> c_int;
     fn lw_region_mutex_unlock(mutex: *const c_void) -> c_int;
     fn lw_region_mutex_consistent(mutex: *const c_void) -> c_int;
+    fn lw_region_tp_mutex_lock(mutex: *const c_void) -> c_int;
+    fn lw_region_tp_mutex_consistent(mutex: *const c_void) -> c_int;
+    fn lw_region_tp_mutex_unlock(mutex: *const c_void) -> c_int;
     fn lw_rwlock_wrlock(lock: *const c_void) -> c_int;
     fn lw_rwlock_rdlock(lock: *const c_void) -> c_int;
     fn lw_rwlock_unlock(lock: *const c_void) -> c_int;
@@ -256,6 +259,52 @@ fn c_and_rust_exclude_each_other_by_a_region_lock() {
     });
     assert_eq!(COUNT.load(Ordering::Relaxed), 4 * ROUNDS);
     assert_eq!(held_in(&region), 0);
+}
+
+#[test]
+fn c_and_rust_exclude_each_other_by_a_throughput_lock_of_a_region() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let region = region();
+    let lock = region.object("lock", || Mutex::in_region_throughput(0_u64));
+    let lock = lock.unwrap().get_ref();
+    let address = || core::ptr::from_ref(lock).cast();
+    let count_once = || COUNT.store(COUNT.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let _held = lock.lock().unwrap();
+                    count_once();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    // SAFETY: a lock of that kind.
+                    unsafe {
+                        assert_eq!(lw_region_tp_mutex_lock(address()), 0);
+                        count_once();
+                        assert_eq!(lw_region_tp_mutex_unlock(address()), 0);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(COUNT.load(Ordering::Relaxed), 4 * ROUNDS);
+    assert_eq!(held_in(&region), 0);
+    // The end of a thread hands on what C has acquired.
+    // SAFETY: as above.
+    let locked = || unsafe { lw_region_tp_mutex_lock(address()) };
+    assert_eq!(
+        thread::scope(|scope| scope.spawn(locked).join().unwrap()),
+        0
+    );
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(lw_region_tp_mutex_lock(address()), libc::EOWNERDEAD);
+        assert_eq!(lw_region_tp_mutex_consistent(address()), 0);
+        assert_eq!(lw_region_tp_mutex_unlock(address()), 0);
+    }
+    drop(lock.lock().unwrap());
 }
 
 /// In the region that the thread attached first, and in another.

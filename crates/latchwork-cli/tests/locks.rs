@@ -382,15 +382,19 @@ fn region_locks_have_the_owners_that_their_words_name() {
     let actor = Actor::role("region-mutexes", &named.0);
     let of = |object: &str| format!("{}:{object}", named.0);
     let look = seen(&actor, |look| {
+        let mut crowd = look.waiters(&of("crowded"));
+        crowd.sort();
         look.waiters(&of("own")) == ["waiter"]
             && look.waiters(&of("table")) == ["reader"]
             && !look.cycles().is_empty()
+            && crowd == ["ann", "ben", "cat"]
     });
     assert_eq!(look.cycles(), [["ada", "bob"]]);
     for (object, owner) in [
         ("left", "ada"),
         ("right", "bob"),
         ("own", "first"),
+        ("crowded", "first"),
         // The gate, where its readers and writers wait for a writer.
         ("table", "first"),
     ] {

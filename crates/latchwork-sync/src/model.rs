@@ -5,7 +5,8 @@ pub(crate) use latchwork_sys::model::{SOON, count_request, scene};
 
 use crate::adoption::{self, Desk};
 use crate::mutex::{
-    Acquired, InRegion, RawError, Robust, RobustProtocol, WaitMode, WaitWake, in_region,
+    Acquired, InRegion, RawError, RegionProtocol, Robust, RobustProtocol, WaitMode, WaitWake,
+    in_region,
 };
 use crate::rwlock::{Entered, Part, RawRobust, SeatLock, Uncounted};
 use crate::sharing::Shared;
@@ -79,10 +80,15 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
 }
 
 /// A region lock without data and guards, for a death that runs no destructor.
-#[derive(Default)]
-pub struct RegionLock(InRegion);
+pub struct RegionLock<P: RegionProtocol = WaitWake<Shared>>(InRegion<P>);
 
-impl RegionLock {
+impl<P: RegionProtocol> Default for RegionLock<P> {
+    fn default() -> Self {
+        Self(InRegion::new())
+    }
+}
+
+impl<P: RegionProtocol> RegionLock<P> {
     /// Acquires the lock.
     ///
     /// # Panics

@@ -7,7 +7,9 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::condvar::{Condvar, Waited};
 use latchwork::mutex::in_region::{LockError, NotATask};
-use latchwork::mutex::{InRegion, LockFailure, Mutex, RegionGuard};
+use latchwork::mutex::{
+    InRegion, LockFailure, Mutex, RegionGuard, RegionProtocol, Throughput, WaitWake,
+};
 use latchwork::region::{self, DetachError, Region, RegionOptions};
 use latchwork::sharing::Shared;
 use latchwork_sync::task::Me;
@@ -15,7 +17,44 @@ use latchwork_testkit::{Child, Exit, Mapped, Trial, in_dying_thread};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-type Lock = Mutex<u64, InRegion>;
+type Lock<P> = Mutex<u64, InRegion<P>>;
+
+macro_rules! with_every_form {
+    ($($name:ident)*) => {
+        mod wait_wake {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::WaitWake<super::Shared>>();
+            })*
+        }
+        mod throughput {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::Throughput<super::Shared>>();
+            })*
+        }
+    };
+}
+with_every_form!(
+    it_is_free_when_zero
+    a_lock_outside_a_region_is_refused
+    a_task_that_locks_again_is_told
+    waits_end_at_their_deadline
+    a_dead_owner_is_reported_once
+    a_successor_in_the_slot_is_not_taken_for_the_dead_owner
+    a_sleeping_waiter_sees_the_owners_death
+    a_death_that_nobody_repairs_makes_the_lock_not_recoverable
+    a_death_can_be_passed_on
+    a_panic_leaves_the_data_inconsistent
+    the_child_of_a_fork_holds_nothing
+    a_leaked_guard_stays_its_processs
+    the_death_of_a_thread_alone_is_reported
+    a_task_does_not_leave_with_a_lock
+    the_count_of_held_locks_does_not_overflow
+    locks_of_several_regions_do_not_meet
+    a_task_can_hold_any_number
+    condition_variables_wait_with_it
+);
 
 /// A wait that must fail: long enough for a lock that is free to be taken.
 const SHORT: Duration = Duration::from_millis(30);
@@ -29,19 +68,20 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn lock_in(region: &Region) -> &Lock {
-    region
-        .object("lock", || Mutex::in_region(0))
-        .unwrap()
-        .get_ref()
+const fn new<P: RegionProtocol>(data: u64) -> Lock<P> {
+    Mutex::from_raw(InRegion::new(), data)
+}
+
+fn lock_in<P: RegionProtocol>(region: &Region) -> &Lock<P> {
+    region.object("lock", || new(0)).unwrap().get_ref()
 }
 
 /// Leaves the lock to a dead owner.
-fn leave_dead_owner(lock: &Lock) {
+fn leave_dead_owner<P: RegionProtocol>(lock: &Lock<P>) {
     Child::fork(|| forget(lock.lock().unwrap())).succeed();
 }
 
-fn expect_owner_died(lock: &Lock) -> RegionGuard<'_, u64> {
+fn expect_owner_died<P: RegionProtocol>(lock: &Lock<P>) -> RegionGuard<'_, u64, P> {
     match lock.lock() {
         Err(LockError::OwnerDied(died)) => died.make_consistent(),
         Ok(_) => panic!("no death was reported"),
@@ -49,16 +89,21 @@ fn expect_owner_died(lock: &Lock) -> RegionGuard<'_, u64> {
     }
 }
 
-fn is_held_by_another(lock: &Lock) -> bool {
+fn is_held_by_another<P: RegionProtocol>(lock: &Lock<P>) -> bool {
     matches!(lock.try_lock(), Err(LockError::WouldBlock))
 }
 
 #[test]
-fn it_is_one_word_and_free_when_zero() {
+fn they_have_these_sizes() {
     assert_eq!((size_of::<InRegion>(), align_of::<InRegion>()), (8, 8));
-    assert_eq!(size_of::<Lock>(), 16);
+    assert_eq!(size_of::<Lock<WaitWake<Shared>>>(), 16);
+    type Other = InRegion<Throughput<Shared>>;
+    assert_eq!((size_of::<Other>(), align_of::<Other>()), (16, 8));
+}
+
+fn it_is_free_when_zero<P: RegionProtocol>() {
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let word = || {
         // SAFETY: the word is the first thing in the mutex, and no task changes it meanwhile.
         #[allow(unsafe_code)]
@@ -73,11 +118,10 @@ fn it_is_one_word_and_free_when_zero() {
     assert_eq!(word(), 0);
 }
 
-#[test]
-fn a_lock_outside_a_region_is_refused() {
-    static OUTSIDE: Lock = Mutex::in_region(0);
-    let on_the_stack = Mutex::in_region(0_u64);
-    for lock in [&OUTSIDE, &on_the_stack] {
+fn a_lock_outside_a_region_is_refused<P: RegionProtocol>() {
+    let outside = Box::new(new::<P>(0));
+    let on_the_stack = new::<P>(0);
+    for lock in [&*outside, &on_the_stack] {
         assert!(matches!(
             lock.lock(),
             Err(LockError::Unavailable(NotATask::NoRegion))
@@ -87,18 +131,17 @@ fn a_lock_outside_a_region_is_refused() {
     }
     // Also in a process that has a region.
     let region = region();
-    drop(lock_in(&region).lock().unwrap());
-    let error: Box<dyn core::error::Error> = OUTSIDE.lock().unwrap_err().into();
+    drop(lock_in::<P>(&region).lock().unwrap());
+    let error: Box<dyn core::error::Error> = outside.lock().unwrap_err().into();
     assert_eq!(
         error.to_string(),
         "the lock lies in no region of this process"
     );
 }
 
-#[test]
-fn a_task_that_locks_again_is_told() {
+fn a_task_that_locks_again_is_told<P: RegionProtocol>() {
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let guard = lock.lock().unwrap();
     assert!(matches!(lock.lock(), Err(LockError::Deadlock)));
     assert!(matches!(lock.try_lock(), Err(LockError::Deadlock)));
@@ -106,10 +149,9 @@ fn a_task_that_locks_again_is_told() {
     drop(lock.lock().unwrap());
 }
 
-#[test]
-fn waits_end_at_their_deadline() {
+fn waits_end_at_their_deadline<P: RegionProtocol>() {
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
@@ -125,11 +167,10 @@ fn waits_end_at_their_deadline() {
     assert!(lock.lock_for(Duration::ZERO).is_ok());
 }
 
-#[test]
-fn a_dead_owner_is_reported_once() {
+fn a_dead_owner_is_reported_once<P: RegionProtocol>() {
     let _trial = Trial::begin("a_dead_owner_is_reported_once");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     leave_dead_owner(lock);
     match lock.try_lock() {
         Err(LockError::OwnerDied(mut died)) => {
@@ -142,11 +183,10 @@ fn a_dead_owner_is_reported_once() {
 }
 
 /// With the slot's next task as the one that asks: it has the same slot.
-#[test]
-fn a_successor_in_the_slot_is_not_taken_for_the_dead_owner() {
+fn a_successor_in_the_slot_is_not_taken_for_the_dead_owner<P: RegionProtocol>() {
     let _trial = Trial::begin("a_successor_in_the_slot");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     for _ in 0..3 {
         leave_dead_owner(lock);
         region.sweep().unwrap();
@@ -154,7 +194,7 @@ fn a_successor_in_the_slot_is_not_taken_for_the_dead_owner() {
         leave_dead_owner(lock);
         region.sweep().unwrap();
         // It holds another lock, from the slot in which the owner died.
-        let held = region.object("other", || Mutex::in_region(0_u64)).unwrap();
+        let held = region.object("other", || new::<P>(0)).unwrap();
         Child::fork(|| {
             let _held = held.lock().unwrap();
             drop(expect_owner_died(lock));
@@ -163,11 +203,10 @@ fn a_successor_in_the_slot_is_not_taken_for_the_dead_owner() {
     }
 }
 
-#[test]
-fn a_sleeping_waiter_sees_the_owners_death() {
+fn a_sleeping_waiter_sees_the_owners_death<P: RegionProtocol>() {
     let trial = Trial::begin("a_sleeping_waiter_sees_the_owners_death");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let is_held = Mapped::new(AtomicU32::new(0));
     let mut owner = Child::fork(|| {
         let _held = lock.lock().unwrap();
@@ -192,11 +231,10 @@ fn a_sleeping_waiter_sees_the_owners_death() {
     assert_eq!(*lock.lock().unwrap(), 12);
 }
 
-#[test]
-fn a_death_that_nobody_repairs_makes_the_lock_not_recoverable() {
+fn a_death_that_nobody_repairs_makes_the_lock_not_recoverable<P: RegionProtocol>() {
     let trial = Trial::begin("not recoverable");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     leave_dead_owner(lock);
     let Err(LockError::OwnerDied(died)) = lock.lock() else {
         panic!("no death was reported");
@@ -209,11 +247,10 @@ fn a_death_that_nobody_repairs_makes_the_lock_not_recoverable() {
     assert!(matches!(lock.try_lock(), Err(LockError::NotRecoverable)));
 }
 
-#[test]
-fn a_death_can_be_passed_on() {
+fn a_death_can_be_passed_on<P: RegionProtocol>() {
     let _trial = Trial::begin("a_death_can_be_passed_on");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     leave_dead_owner(lock);
     for _ in 0..2 {
         assert_eq!(
@@ -230,10 +267,9 @@ fn a_death_can_be_passed_on() {
     assert_eq!(*lock.lock().unwrap(), 7);
 }
 
-#[test]
-fn a_panic_leaves_the_data_inconsistent() {
+fn a_panic_leaves_the_data_inconsistent<P: RegionProtocol>() {
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let _held = lock.lock().unwrap();
         resume_unwind(Box::new(()));
@@ -250,16 +286,15 @@ fn a_panic_leaves_the_data_inconsistent() {
     drop(expect_owner_died(lock));
 }
 
-#[test]
-fn the_child_of_a_fork_holds_nothing() {
+fn the_child_of_a_fork_holds_nothing<P: RegionProtocol>() {
     let _trial = Trial::begin("the_child_of_a_fork_holds_nothing");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let mut held = Some(lock.lock().unwrap());
     Child::fork(|| {
         assert!(is_held_by_another(lock));
         // It is a task of its own.
-        let own = region.object("own", || Mutex::in_region(0_u64)).unwrap();
+        let own = region.object("own", || new::<P>(0)).unwrap();
         *own.lock().unwrap() += 1;
         region.clone().detach().unwrap();
     })
@@ -277,11 +312,10 @@ fn the_child_of_a_fork_holds_nothing() {
     assert_eq!(*lock.lock().unwrap(), 1);
 }
 
-#[test]
-fn a_leaked_guard_stays_its_processs() {
+fn a_leaked_guard_stays_its_processs<P: RegionProtocol>() {
     let trial = Trial::begin("a_leaked_guard_stays_its_processs");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let ended = Mapped::new(AtomicU32::new(0));
     let mut child = Child::fork(|| {
         thread::scope(|scope| scope.spawn(|| forget(lock.lock().unwrap())).join().unwrap());
@@ -298,19 +332,17 @@ fn a_leaked_guard_stays_its_processs() {
     drop(expect_owner_died(lock));
 }
 
-#[test]
-fn the_death_of_a_thread_alone_is_reported() {
+fn the_death_of_a_thread_alone_is_reported<P: RegionProtocol>() {
     let _trial = Trial::begin("the_death_of_a_thread_alone_is_reported");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     in_dying_thread(|| forget(lock.lock().unwrap()));
     drop(expect_owner_died(lock));
 }
 
-#[test]
-fn a_task_does_not_leave_with_a_lock() {
+fn a_task_does_not_leave_with_a_lock<P: RegionProtocol>() {
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let guard = lock.lock().unwrap();
     assert!(matches!(
         region.clone().detach(),
@@ -322,10 +354,9 @@ fn a_task_does_not_leave_with_a_lock() {
 }
 
 /// A program can forget guards and reinitialise their locks, so that a task holds more locks than a region has room for.
-#[test]
-fn the_count_of_held_locks_does_not_overflow() {
+fn the_count_of_held_locks_does_not_overflow<P: RegionProtocol>() {
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     drop(lock.lock().unwrap());
     Me::current_or_none().set_first_held(u32::MAX.into());
     let guard = lock.lock().unwrap();
@@ -342,13 +373,12 @@ fn the_count_of_held_locks_does_not_overflow() {
 }
 
 /// The tasks of both regions have equal identities.
-#[test]
-fn locks_of_several_regions_do_not_meet() {
+fn locks_of_several_regions_do_not_meet<P: RegionProtocol>() {
     let _trial = Trial::begin("locks_of_several_regions_do_not_meet");
     thread::scope(|scope| {
         scope.spawn(|| {
             let regions = [region(), region(), region()];
-            let locks = [0, 1, 2].map(|index: usize| lock_in(&regions[index]));
+            let locks = [0, 1, 2].map(|index: usize| lock_in::<P>(&regions[index]));
             let holding = |region: &Region| match region.clone().detach() {
                 Ok(()) => 0,
                 Err(DetachError::Holding { locks, .. }) => locks,
@@ -370,22 +400,21 @@ fn locks_of_several_regions_do_not_meet() {
 }
 
 /// Unlike a robust lock, of which the kernel hands on 2048 at most.
-#[test]
-fn a_task_can_hold_any_number() {
+fn a_task_can_hold_any_number<P: RegionProtocol>() {
     const LOCKS: usize = 100_000;
     let trial = Trial::begin("a_task_can_hold_any_number");
     let region = region();
     let locks = region
         .object("locks", || {
-            Mutex::in_region(region::Vec::<Lock>::new_in(&region))
+            Mutex::in_region(region::Vec::<Lock<P>>::new_in(&region))
         })
         .unwrap();
     let mut all = locks.lock().unwrap();
     for _ in 0..LOCKS {
         // The vector moves its locks as it grows.
-        all.edit().push(Mutex::in_region(0)).unwrap();
+        all.edit().push(new(0)).unwrap();
     }
-    let all: &[Lock] = &all;
+    let all: &[Lock<P>] = &all;
     Child::fork(|| {
         for lock in all {
             forget(lock.lock().unwrap());
@@ -399,11 +428,10 @@ fn a_task_can_hold_any_number() {
     assert!(all.iter().all(|lock| *lock.lock().unwrap() == 1));
 }
 
-#[test]
-fn condition_variables_wait_with_it() {
+fn condition_variables_wait_with_it<P: RegionProtocol>() {
     let trial = Trial::begin("condition_variables_wait_with_it");
     let region = region();
-    let lock = lock_in(&region);
+    let lock = lock_in::<P>(&region);
     let changed = region.object("changed", Condvar::<Shared>::shared).unwrap();
     let waiter = Child::fork(|| {
         let guard = lock.lock().unwrap();

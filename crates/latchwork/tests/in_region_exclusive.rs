@@ -4,13 +4,35 @@
 use core::mem::forget;
 use core::pin::Pin;
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex};
+use latchwork::mutex::{InRegion, Mutex, RegionProtocol, Throughput, WaitWake};
 use latchwork::region::{self, Region, RegionOptions};
+use latchwork::sharing::Shared;
 use latchwork_testkit::{Child, Trial};
 use std::sync::mpsc;
 use std::thread;
 
-type Lock = Mutex<u64, InRegion>;
+type Lock<P> = Mutex<u64, InRegion<P>>;
+
+macro_rules! with_every_form {
+    ($($name:ident)*) => {
+        mod wait_wake {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::WaitWake<super::Shared>>();
+            })*
+        }
+        mod throughput {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::Throughput<super::Shared>>();
+            })*
+        }
+    };
+}
+with_every_form!(
+    an_exclusive_reference_needs_no_lock
+    torn_data_is_not_lent_where_nobody_knows_of_the_death
+);
 
 fn region() -> Region {
     RegionOptions::new()
@@ -19,15 +41,18 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn leave_dead_owner(lock: &Lock) {
+const fn new<P: RegionProtocol>(data: u64) -> Lock<P> {
+    Mutex::from_raw(InRegion::new(), data)
+}
+
+fn leave_dead_owner<P: RegionProtocol>(lock: &Lock<P>) {
     Child::fork(|| forget(lock.lock().unwrap())).succeed();
 }
 
-#[test]
-fn an_exclusive_reference_needs_no_lock() {
+fn an_exclusive_reference_needs_no_lock<P: RegionProtocol>() {
     let _trial = Trial::begin("an_exclusive_reference_needs_no_lock");
     let region = region();
-    let boxed = region::Box::new_in(Mutex::in_region(1_u64), &region);
+    let boxed = region::Box::new_in(new::<P>(1), &region);
     let mut boxed = boxed.unwrap();
     assert_eq!(boxed.get_mut(), Some(&mut 1));
     leave_dead_owner(&boxed);
@@ -46,12 +71,11 @@ fn an_exclusive_reference_needs_no_lock() {
 }
 
 /// Only the owner's own region, asked by one of its tasks, knows whether an owner is dead.
-#[test]
-fn torn_data_is_not_lent_where_nobody_knows_of_the_death() {
+fn torn_data_is_not_lent_where_nobody_knows_of_the_death<P: RegionProtocol>() {
     let _trial = Trial::begin("torn_data_is_not_lent_where_nobody_knows_of_the_death");
     let [region, other] = [region(), region()];
     let torn = |region| {
-        let boxed = region::Box::new_in(Mutex::in_region(1_u64), region).unwrap();
+        let boxed = region::Box::new_in(new::<P>(1), region).unwrap();
         leave_dead_owner(&boxed);
         boxed
     };

@@ -5,15 +5,37 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst};
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex};
+use latchwork::mutex::{InRegion, Mutex, RegionProtocol, Throughput, WaitWake};
 use latchwork::region::{DetachError, Region, RegionOptions};
+use latchwork::sharing::Shared;
 use latchwork_testkit::Trial;
 use std::process::abort;
 use std::thread;
 
 mod single_step;
 
-type Lock = Mutex<u64, InRegion>;
+type Lock<P> = Mutex<u64, InRegion<P>>;
+
+macro_rules! with_every_form {
+    ($($name:ident)*) => {
+        mod wait_wake {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::WaitWake<super::Shared>>();
+            })*
+        }
+        mod throughput {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::Throughput<super::Shared>>();
+            })*
+        }
+    };
+}
+with_every_form!(
+    a_handler_takes_other_locks_at_any_instruction_and_the_count_stays_right
+    a_fork_at_any_instruction_of_an_unlock_takes_the_lock_from_no_other_task
+);
 
 fn region() -> Region {
     RegionOptions::new()
@@ -23,9 +45,9 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn lock_in<'a>(region: &'a Region, name: &str) -> &'a Lock {
+fn lock_in<'a, P: RegionProtocol>(region: &'a Region, name: &str) -> &'a Lock<P> {
     region
-        .object(name, || Mutex::in_region(0))
+        .object(name, || Mutex::from_raw(InRegion::new(), 0))
         .unwrap()
         .get_ref()
 }
@@ -35,12 +57,12 @@ fn spread(count: usize) -> impl Iterator<Item = usize> {
     (0..count).step_by(count.div_ceil(120))
 }
 
-static OTHERS: [AtomicPtr<Lock>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
+static OTHERS: [AtomicPtr<()>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
-fn take_other_locks() {
+fn take_other_locks<P: RegionProtocol>() {
     for other in &OTHERS {
         // SAFETY: a lock in a region that outlives the interrupted operations.
-        let other = unsafe { &*other.load(SeqCst) };
+        let other = unsafe { &*other.load(SeqCst).cast::<Lock<P>>() };
         let Ok(_held) = other.lock() else { abort() };
         if !matches!(other.lock(), Err(LockError::Deadlock)) {
             abort();
@@ -49,29 +71,30 @@ fn take_other_locks() {
 }
 
 /// In the first region of the thread, and in another one.
-#[test]
-fn a_handler_takes_other_locks_at_any_instruction_and_the_count_stays_right() {
+fn a_handler_takes_other_locks_at_any_instruction_and_the_count_stays_right<P: RegionProtocol>() {
     let trial =
         Trial::begin("a_handler_takes_other_locks_at_any_instruction_and_the_count_stays_right");
     let regions = [region(), region()];
     for (other, region) in OTHERS.iter().zip(&regions) {
         other.store(
-            core::ptr::from_ref(lock_in(region, "handler")).cast_mut(),
+            core::ptr::from_ref(lock_in::<P>(region, "handler"))
+                .cast_mut()
+                .cast(),
             SeqCst,
         );
         region.join("stepped").unwrap();
     }
     for region in &regions {
-        let lock = lock_in(region, "interrupted");
+        let lock = lock_in::<P>(region, "interrupted");
         let mut held = None;
         let mut steps = |at: core::ops::Range<usize>| {
             let take = || held = Some(lock.lock().unwrap());
-            let taken_in = single_step::run(take_other_locks, at.clone(), take);
+            let taken_in = single_step::run(take_other_locks::<P>, at.clone(), take);
             assert!(matches!(
                 region.clone().detach(),
                 Err(DetachError::Holding { locks: 1, .. })
             ));
-            let released_in = single_step::run(take_other_locks, at, || held = None);
+            let released_in = single_step::run(take_other_locks::<P>, at, || held = None);
             trial.progress();
             taken_in.max(released_in)
         };
@@ -109,12 +132,11 @@ fn fork_and_let_another_thread_try() {
 }
 
 /// The child goes on with its parent's unlock, and may be the one that frees the lock.
-#[test]
-fn a_fork_at_any_instruction_of_an_unlock_takes_the_lock_from_no_other_task() {
+fn a_fork_at_any_instruction_of_an_unlock_takes_the_lock_from_no_other_task<P: RegionProtocol>() {
     let trial =
         Trial::begin("a_fork_at_any_instruction_of_an_unlock_takes_the_lock_from_no_other_task");
     let region = region();
-    let lock = lock_in(&region, "lock");
+    let lock = lock_in::<P>(&region, "lock");
     drop(lock.lock().unwrap());
     let step = |at: usize| {
         STAGE.store(0, SeqCst);

@@ -6,7 +6,9 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::mutex::{Mutex, Throughput, Unfinished, WaitWake, in_region};
+use latchwork::mutex::{
+    InRegion, Mutex, RegionProtocol, Throughput, Unfinished, WaitWake, in_region,
+};
 use latchwork::region::RegionOptions;
 use latchwork::rwlock::{LockError, RegionRwLock, RobustRwLock, RwLock, SeatLock, Uncounted};
 use latchwork::sharing::Shared;
@@ -168,12 +170,13 @@ fn ends_waits_of<K: SeatLock + Sync>(lock: Pin<&'static RobustRwLock<u32, 1, Unc
     assert!(lock.read_interruptible(None).is_ok());
 }
 
-#[test]
-fn a_handler_ends_an_interruptible_wait_for_a_region_lock() {
+fn a_handler_ends_the_wait_in_a_region<P: RegionProtocol>() {
     let _watchdog = Watchdog::start("interruptible region lock".into());
     install_restarting_handler();
     let region = Box::leak(Box::new(RegionOptions::new().create_anonymous().unwrap()));
-    let lock = region.object("lock", || Mutex::in_region(0_u32)).unwrap();
+    let lock = region
+        .object("lock", || Mutex::from_raw(InRegion::<P>::new(), 0_u32))
+        .unwrap();
     let held = lock.lock().unwrap();
     // In the first sleep of the wait, and in a later one.
     for quiet in [Duration::ZERO, Duration::from_millis(30)] {
@@ -191,4 +194,14 @@ fn a_handler_ends_an_interruptible_wait_for_a_region_lock() {
     }
     drop(held);
     assert!(lock.lock_interruptible(None).is_ok());
+}
+
+#[test]
+fn a_handler_ends_an_interruptible_wait_for_a_region_lock() {
+    a_handler_ends_the_wait_in_a_region::<WaitWake<Shared>>();
+}
+
+#[test]
+fn a_handler_ends_an_interruptible_wait_for_a_throughput_lock_of_a_region() {
+    a_handler_ends_the_wait_in_a_region::<Throughput<Shared>>();
 }

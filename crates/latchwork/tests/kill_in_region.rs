@@ -6,21 +6,54 @@ use core::mem::forget;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex, RegionGuard};
-use latchwork::region::{Region, RegionOptions};
+use latchwork::mutex::{InRegion, Mutex, RegionGuard, RegionProtocol, Throughput, WaitWake};
+use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::sharing::Shared;
 use latchwork_testkit::bodies::kill::{Arena, Mortal};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Trial};
 
-type Lock = Mutex<Halves, InRegion>;
+type Lock<P> = Mutex<Halves, InRegion<P>>;
+
+trait Form: RegionProtocol + Shareable {}
+impl<P: RegionProtocol + Shareable> Form for P {}
+
+macro_rules! with_every_form {
+    ($($name:ident)*) => {
+        mod wait_wake {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::WaitWake<super::Shared>>();
+            })*
+        }
+        mod throughput {
+            $(#[test]
+            fn $name() {
+                super::$name::<super::Throughput<super::Shared>>();
+            })*
+        }
+    };
+}
+with_every_form!(
+    every_survivor_makes_progress_after_each_kill
+    many_waiters_survive_each_others_deaths
+    recoverers_may_be_killed
+    lock_and_unlock_are_recoverable_at_every_instruction
+    a_first_lock_call_is_recoverable_at_every_instruction
+    a_wait_is_recoverable_at_every_instruction
+    an_unlock_with_a_sleeper_is_recoverable_at_every_instruction
+    a_takeover_is_recoverable_at_every_instruction
+    giving_up_is_never_half_done
+    a_forgotten_guard_is_recoverable_at_every_instruction
+);
 
 /// A lock of a region.
-struct Of<'r>(&'r Lock);
+struct Of<'r, P: RegionProtocol>(&'r Lock<P>);
 
-impl Mortal for Of<'_> {
+impl<P: Form> Mortal for Of<'_, P> {
     type Held<'a>
-        = RegionGuard<'a, Halves>
+        = RegionGuard<'a, Halves, P>
     where
         Self: 'a;
 
@@ -28,7 +61,7 @@ impl Mortal for Of<'_> {
         &self,
         limit: Option<Duration>,
         repair: impl FnOnce(&mut Halves),
-    ) -> Option<RegionGuard<'_, Halves>> {
+    ) -> Option<RegionGuard<'_, Halves, P>> {
         let taken = match limit {
             Some(limit) => self.0.lock_for(limit),
             None => self.0.lock(),
@@ -45,9 +78,12 @@ impl Mortal for Of<'_> {
     }
 }
 
-fn arena(region: &Region) -> Arena<Of<'_>> {
-    let lock = region.object("lock", || Lock::in_region([0; 2]));
-    Arena::new(Of(lock.unwrap().get_ref()))
+fn new_lock<P: RegionProtocol>() -> Lock<P> {
+    Mutex::from_raw(InRegion::new(), [0; 2])
+}
+
+fn arena<P: Form>(region: &Region) -> Arena<Of<'_, P>> {
+    Arena::new(Of(region.object("lock", new_lock).unwrap().get_ref()))
 }
 
 fn region() -> Region {
@@ -59,17 +95,16 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn storm(name: &'static str, seats: usize, kills: u64, of_recoverers: bool) {
+fn storm<P: Form>(name: &'static str, seats: usize, kills: u64, of_recoverers: bool) {
     let trial = Trial::begin(name);
     let region = region();
-    arena(&region).storm(&trial, seats, kills, of_recoverers);
+    arena::<P>(&region).storm(&trial, seats, kills, of_recoverers);
     region.sweep().unwrap();
     region.check_heap().unwrap();
 }
 
-#[test]
-fn every_survivor_makes_progress_after_each_kill() {
-    storm(
+fn every_survivor_makes_progress_after_each_kill<P: Form>() {
+    storm::<P>(
         "every_survivor_makes_progress_after_each_kill",
         4,
         150,
@@ -77,22 +112,19 @@ fn every_survivor_makes_progress_after_each_kill() {
     );
 }
 
-#[test]
-fn many_waiters_survive_each_others_deaths() {
-    storm("many_waiters_survive_each_others_deaths", 12, 60, false);
+fn many_waiters_survive_each_others_deaths<P: Form>() {
+    storm::<P>("many_waiters_survive_each_others_deaths", 12, 60, false);
 }
 
 /// The tasks that take over from a dead owner are killed as they repair.
-#[test]
-fn recoverers_may_be_killed() {
-    storm("recoverers_may_be_killed", 5, 100, true);
+fn recoverers_may_be_killed<P: Form>() {
+    storm::<P>("recoverers_may_be_killed", 5, 100, true);
 }
 
-#[test]
-fn lock_and_unlock_are_recoverable_at_every_instruction() {
+fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction");
     let region = region();
-    let arena = &arena(&region);
+    let arena = &arena::<P>(&region);
     let covered = step::each_instruction(
         &trial,
         "free lock",
@@ -114,11 +146,10 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
 }
 
 /// The lock call by which a thread becomes a task of the region.
-#[test]
-fn a_first_lock_call_is_recoverable_at_every_instruction() {
+fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = &arena(&region);
+    let arena = &arena::<P>(&region);
     step::each_instruction(
         &trial,
         "first lock",
@@ -133,11 +164,10 @@ fn a_first_lock_call_is_recoverable_at_every_instruction() {
 }
 
 /// A task that waits, and is killed; with another one asleep, which must get in.
-#[test]
-fn a_wait_is_recoverable_at_every_instruction() {
+fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_wait_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = &arena(&region);
+    let arena = &arena::<P>(&region);
     let before = || {
         let held = arena.enter();
         let waiter = Child::fork(|| arena.change());
@@ -164,11 +194,10 @@ fn a_wait_is_recoverable_at_every_instruction() {
 }
 
 /// An unlock that has a sleeper to wake.
-#[test]
-fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
+fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("an_unlock_with_a_sleeper_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = &arena(&region);
+    let arena = &arena::<P>(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
     step::each_instruction(
         &trial,
@@ -201,11 +230,10 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction() {
 }
 
 /// The first and the second task that takes over from a dead owner.
-#[test]
-fn a_takeover_is_recoverable_at_every_instruction() {
+fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = &arena(&region);
+    let arena = &arena::<P>(&region);
     step::each_instruction(
         &trial,
         "takeover",
@@ -226,8 +254,7 @@ fn a_takeover_is_recoverable_at_every_instruction() {
 }
 
 /// Whoever takes over from a dead owner gives the lock up, and may be killed while doing so.
-#[test]
-fn giving_up_is_never_half_done() {
+fn giving_up_is_never_half_done<P: Form>() {
     let trial = Trial::begin("giving_up_is_never_half_done");
     let region = region();
     let mut round = 0;
@@ -236,8 +263,7 @@ fn giving_up_is_never_half_done() {
         "give up",
         || {
             round += 1;
-            let make = || Lock::in_region([0; 2]);
-            let lock = region.object(&format!("lock {}", round % 1000), make);
+            let lock = region.object(&format!("lock {}", round % 1000), new_lock::<P>);
             let lock = lock.unwrap();
             if round <= 1000 {
                 Child::fork(|| forget(lock.lock().unwrap())).succeed();
@@ -261,11 +287,10 @@ fn giving_up_is_never_half_done() {
 }
 
 /// A task that has forgotten a guard, and may not leave.
-#[test]
-fn a_forgotten_guard_is_recoverable_at_every_instruction() {
+fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction");
     let region = region();
-    let arena = &arena(&region);
+    let arena = &arena::<P>(&region);
     step::each_instruction(
         &trial,
         "leave with a forgotten guard",

@@ -13,118 +13,17 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{RegionLock, SOON, Scene, Taken, WakeOrder, as_task, somebody_died, step};
-use loom::cell::UnsafeCell;
+use latchwork::model::{Scene, Taken, WakeOrder, as_task};
+use latchwork::mutex::WaitWake;
+use latchwork::sharing;
 use loom::sync::Arc;
-use loom::thread::{self, JoinHandle};
 
-#[derive(Default)]
-struct Shared {
-    lock: RegionLock,
-    torn: UnsafeCell<bool>,
-}
+#[macro_use]
+mod loom_in_region_support;
+use loom_in_region_support::{at_every_step, has_a_successor, spawn, unrepaired_is_lost};
 
-// SAFETY: the data is touched under the lock only; that is what the model checks.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
-
-impl Shared {
-    fn set_torn(&self, torn: bool) {
-        // SAFETY: called with the lock held; loom reports two at once.
-        self.torn.with_mut(|data| unsafe { *data = torn });
-    }
-
-    fn work_and_unlock(&self) {
-        self.set_torn(true);
-        step();
-        self.set_torn(false);
-        // SAFETY: called with the lock held.
-        unsafe { self.lock.unlock() };
-    }
-
-    fn enter(&self) {
-        self.enter_by(|taken| assert_eq!(taken, Taken::OwnerDied));
-    }
-
-    fn enter_by(&self, otherwise: impl FnOnce(Taken)) {
-        match self.lock.lock(None) {
-            Taken::Clean => {
-                // SAFETY: the lock is held.
-                let torn = self.torn.with(|data| unsafe { *data });
-                assert!(!torn, "torn data, and nobody said so");
-            }
-            taken => {
-                otherwise(taken);
-                self.set_torn(false);
-                self.lock.mark_consistent();
-            }
-        }
-        self.work_and_unlock();
-    }
-
-    /// A victim that gives up at its deadline.
-    fn try_enter(&self) {
-        if self.lock.lock(Some(SOON)) == Taken::Clean {
-            self.work_and_unlock();
-        }
-    }
-
-    /// A task that passes a death on to the next one.
-    fn pass_on(&self) {
-        match self.lock.lock(None) {
-            Taken::Clean => self.work_and_unlock(),
-            taken => {
-                assert_eq!(taken, Taken::OwnerDied);
-                self.lock.pass_on();
-            }
-        }
-    }
-}
-
-fn spawn(
-    shared: &Arc<Shared>,
-    number: usize,
-    life: Option<usize>,
-    body: fn(&Shared),
-) -> JoinHandle<()> {
-    let shared = Arc::clone(shared);
-    thread::spawn(move || {
-        as_task(number, life, || body(&shared));
-    })
-}
-
-/// A victim and other tasks.
-fn somebody_dies(survivors: &[fn(&Shared)], life: usize, victim: fn(&Shared)) {
-    let shared = Arc::<Shared>::default();
-    let mut threads = vec![spawn(&shared, 1, Some(life), victim)];
-    let others = survivors.iter().enumerate();
-    threads.extend(others.map(|(number, body)| spawn(&shared, 2 + number, None, *body)));
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
-    // As the last: whatever state they left, it can be entered.
-    as_task(0, None, || shared.enter());
-}
-
-/// The model for each step at which the victim can die, until it has none left.
-fn at_every_step(
-    scene: Scene,
-    preemptions: usize,
-    survivors: &'static [fn(&Shared)],
-    victim: fn(&Shared),
-) {
-    for life in 0.. {
-        somebody_died();
-        scene.explore(Some(preemptions), move || {
-            somebody_dies(survivors, life, victim)
-        });
-        if !somebody_died() {
-            assert!(life > 2, "the victim has more steps than that");
-            return;
-        }
-    }
-}
+type Form = WaitWake<sharing::Shared>;
+type Shared = loom_in_region_support::Shared<Form>;
 
 const ONE: &[fn(&Shared)] = &[Shared::enter];
 const TWO: &[fn(&Shared)] = &[Shared::enter, Shared::enter];
@@ -181,51 +80,14 @@ fn two_deaths_at_once_leave_the_lock_to_the_survivor() {
     });
 }
 
-/// An owner dies, and its slot has a new task at once.
-fn has_a_successor(scene: Scene) {
-    for life in 1..6 {
-        scene.explore(Some(3), move || {
-            let shared = Arc::<Shared>::default();
-            let in_slot_1 = Arc::clone(&shared);
-            let slot_1 = thread::spawn(move || {
-                as_task(1, Some(life), || in_slot_1.enter());
-                as_task(1, None, || in_slot_1.enter());
-            });
-            let other = spawn(&shared, 2, None, Shared::enter);
-            slot_1.join().unwrap();
-            other.join().unwrap();
-        });
-    }
-}
-
 #[test]
 fn a_successor_in_its_slot_is_not_taken_for_the_dead_owner() {
-    has_a_successor(Scene::default());
-}
-
-fn unrepaired_is_lost(scene: Scene) {
-    scene.explore(Some(3), || {
-        let shared = Arc::<Shared>::default();
-        assert!(!as_task(1, Some(2), || {
-            shared.lock.lock(None);
-            step();
-            step();
-        }));
-        let give_up = |shared: &Shared| match shared.lock.lock(None) {
-            Taken::OwnerDied => shared.lock.give_up(),
-            other => assert_eq!(other, Taken::NotRecoverable),
-        };
-        let threads = [2, 3].map(|number| spawn(&shared, number, None, give_up));
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
-        assert_eq!(shared.lock.lock(None), Taken::NotRecoverable);
-    });
+    has_a_successor::<Form>(Scene::default());
 }
 
 #[test]
 fn unrepaired_means_not_recoverable_for_all_tasks() {
-    unrepaired_is_lost(Scene::default());
+    unrepaired_is_lost::<Form>(Scene::default());
 }
 
 #[test]
@@ -241,62 +103,49 @@ fn the_owner_is_told_that_it_holds_the_lock() {
     });
 }
 
-macro_rules! twin {
-    ($name:ident, $fault:ident, $expected:expr, $model:expr) => {
-        #[test]
-        fn $name() {
-            let fault = latchwork::model::Fault::$fault;
-            let scene = Scene {
-                fault: Some(fault),
-                ..Scene::default()
-            };
-            scene.must_fail(stringify!($name), $expected, $model);
-        }
-    };
-}
-twin!(
+region_twin!(
     twin_taker_that_forgets_the_sleepers_is_found,
     RegionTakerForgetsSleepers,
     "deadlock",
     |scene| at_every_step(scene, 2, TWO, Shared::enter)
 );
-twin!(
+region_twin!(
     twin_unlock_that_forgets_the_sleepers_is_found,
     RegionUnlockForgetsSleepers,
     "deadlock",
     |scene| at_every_step(scene, 2, TWO, Shared::enter)
 );
-twin!(
+region_twin!(
     twin_sleeper_that_misses_deaths_is_found,
     RegionSleeperMissesDeaths,
     "deadlock",
     |scene| at_every_step(scene, 2, ONE, Shared::enter)
 );
-twin!(
+region_twin!(
     twin_watch_that_begins_after_the_check_is_found,
     RegionWatchBeginsLate,
     "deadlock",
     |scene| at_every_step(scene, 3, ONE, Shared::enter)
 );
-twin!(
+region_twin!(
     twin_death_that_is_hidden_is_found,
     RegionHidesDeath,
     "nobody said so",
     |scene| at_every_step(scene, 2, ONE, Shared::enter)
 );
-twin!(
+region_twin!(
     twin_life_that_is_read_as_it_was_is_found,
     RegionReadsOldLife,
     "Causality violation",
     |scene| at_every_step(scene, 2, ONE, Shared::enter)
 );
-twin!(
+region_twin!(
     twin_successor_taken_for_the_dead_owner_is_found,
     RegionIgnoresGenerations,
     "deadlock",
-    has_a_successor
+    has_a_successor::<Form>
 );
-twin!(
+region_twin!(
     twin_unlock_without_release_is_found,
     RegionUnlockRelaxed,
     "Causality violation",

@@ -6,8 +6,8 @@
 use core::mem::forget;
 use core::pin::{Pin, pin};
 use latchwork::mutex::{
-    InRegion, Inherit, InheritPlain, LockError, Mutex, Protect, RawLock, RegionGuard, Robust,
-    RobustGuard, Throughput, WaitWake, in_region,
+    InRegion, Inherit, InheritPlain, LockError, Mutex, Protect, RawLock, RegionGuard,
+    RegionProtocol, Robust, RobustGuard, Throughput, WaitWake, in_region,
 };
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::sharing::{Private, Shared, Sharing};
@@ -130,11 +130,11 @@ where
 }
 
 /// A region lock, in a region of its own that lasts as long as the process.
-struct InARegion(&'static Mutex<Halves, InRegion>);
+struct InARegion<P: RegionProtocol>(&'static Mutex<Halves, InRegion<P>>);
 
-impl InARegion {
+impl<P: RegionProtocol> InARegion<P> {
     fn inside<R>(
-        result: Result<RegionGuard<'_, Halves>, in_region::LockError<'_, Halves>>,
+        result: Result<RegionGuard<'_, Halves, P>, in_region::LockError<'_, Halves, P>>,
         body: impl FnOnce(&mut Halves) -> R,
     ) -> Option<R> {
         use in_region::LockError::{Deadlock, OwnerDied, TimedOut, WouldBlock};
@@ -151,13 +151,13 @@ impl InARegion {
     }
 }
 
-impl Contestant for InARegion {
+impl<P: RegionProtocol> Contestant for InARegion<P> {
     const SHARED: bool = true;
     const TIMED: bool = true;
     fn make() -> Self {
         let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous();
         let region: &'static Region = Box::leak(Box::new(region.unwrap()));
-        let make = || HalvesInRegion(Mutex::in_region(Halves::default()));
+        let make = || HalvesInRegion::<P>(Mutex::from_raw(InRegion::new(), Halves::default()));
         Self(&region.object("mutex", make).unwrap().get_ref().0)
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
@@ -172,11 +172,11 @@ impl Contestant for InARegion {
 }
 
 /// `Halves` belongs to another crate, which does not know regions.
-struct HalvesInRegion(Mutex<Halves, InRegion>);
+struct HalvesInRegion<P: RegionProtocol>(Mutex<Halves, InRegion<P>>);
 
 // SAFETY: two integers behind a lock that is Shareable.
-unsafe impl Shareable for HalvesInRegion {
-    const FINGERPRINT: u64 = <Mutex<u64, InRegion>>::FINGERPRINT;
+unsafe impl<P: RegionProtocol> Shareable for HalvesInRegion<P> {
+    const FINGERPRINT: u64 = <Mutex<u64, InRegion<P>>>::FINGERPRINT;
 }
 
 macro_rules! inheriting {
@@ -280,7 +280,8 @@ latchwork_testkit::mutex_conformance! {
     throughput_shared: Of<Mutex<Halves, Throughput<Shared>>>;
     spin: Of<Mutex<Halves, Spin>>;
     robust: Of<Mutex<Halves, Robust>>;
-    region: InARegion;
+    region: InARegion<WaitWake<Shared>>;
+    region_throughput: InARegion<Throughput<Shared>>;
     protect: Of<Mutex<Halves, Protect>>;
     protect_shared: Of<Mutex<Halves, Protect<Shared>>>;
     inherit: Of<Mutex<Halves, Inherit>>;

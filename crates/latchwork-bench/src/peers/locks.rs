@@ -44,6 +44,7 @@ enum Make {
     RobustProtect,
     RobustThroughput,
     InRegion,
+    InRegionThroughput,
     Glibc(Attributes),
     Std,
     ParkingLot,
@@ -124,6 +125,8 @@ pub(crate) const ROBUST_THROUGHPUT: &Peer =
     &Peer::new("latchwork robust-throughput", Make::RobustThroughput);
 
 pub(crate) const IN_REGION: &Peer = &Peer::new("latchwork in-region", Make::InRegion);
+pub(crate) const IN_REGION_THROUGHPUT: &Peer =
+    &Peer::new("latchwork in-region-throughput", Make::InRegionThroughput);
 
 pub(crate) const SEMAPHORE_COUNTING: &Peer = &Peer::new(
     "latchwork semaphore-counting",
@@ -218,7 +221,7 @@ pub(crate) const PRIORITY_CALLS: &Peer =
     &Peer::new("floor priority-calls", Make::PriorityCalls).at(BELOW_CEILING);
 
 /// The mutexes that most scenarios compare: those of others, and ours.
-pub(crate) const MUTEXES: [&Peer; 8] = [
+pub(crate) const MUTEXES: [&Peer; 9] = [
     GLIBC,
     STD,
     PARKING_LOT,
@@ -227,6 +230,7 @@ pub(crate) const MUTEXES: [&Peer; 8] = [
     INHERIT,
     ROBUST,
     IN_REGION,
+    IN_REGION_THROUGHPUT,
 ];
 
 /// An operation with a lock of any type, so that code is compiled for each type.
@@ -302,6 +306,7 @@ impl Peer {
             Make::RobustProtect => visitor.visit(|| Ok(Mutex::robust_protect(PROTECT_CEILING, 0))),
             Make::RobustThroughput => visitor.visit(|| Ok(Mutex::robust_throughput(0))),
             Make::InRegion => visitor.visit(|| Ok(Mutex::in_region(0))),
+            Make::InRegionThroughput => visitor.visit(|| Ok(Mutex::in_region_throughput(0))),
             Make::Glibc(attributes) => {
                 let attributes = Attributes {
                     shared,

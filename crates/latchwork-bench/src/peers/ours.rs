@@ -12,7 +12,7 @@ use latchwork::coproc::{Attributes, Coprocs, Options, StartError};
 use latchwork::mutex::throughput::{Counters, Event};
 use latchwork::mutex::{
     InRegion, Inherit, InheritPlain, KeptBoost, LockError, Mutex, MutexGuard, Protect, RegionGuard,
-    Robust, RobustGuard, RobustProtocol, Throughput, WaitWake, in_region,
+    RegionProtocol, Robust, RobustGuard, RobustProtocol, Throughput, WaitWake, in_region,
 };
 use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{
@@ -300,10 +300,10 @@ fn region_of_locks() -> io::Result<&'static Region> {
     Ok(REGION.get_or_init(|| made))
 }
 
-impl Lock for Mutex<u64, InRegion> {
-    type Held<'a> = RegionGuard<'a, u64>;
+impl<P: RegionProtocol> Lock for Mutex<u64, InRegion<P>> {
+    type Held<'a> = RegionGuard<'a, u64, P>;
 
-    const BYTES: usize = size_of::<InRegion>();
+    const BYTES: usize = size_of::<InRegion<P>>();
     const OURS: bool = true;
 
     fn region() -> io::Result<Option<&'static Region>> {

@@ -39,6 +39,7 @@ const PEERS: &[&Peer] = &[
     locks::PROTECT_KEPT,
     locks::ROBUST,
     locks::IN_REGION,
+    locks::IN_REGION_THROUGHPUT,
     locks::ROBUST_INHERIT,
     locks::ROBUST_PROTECT,
     locks::ROBUST_THROUGHPUT,

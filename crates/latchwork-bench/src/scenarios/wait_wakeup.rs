@@ -43,6 +43,7 @@ const PEERS: &[&Peer] = &[
     locks::PROTECT,
     locks::ROBUST,
     locks::IN_REGION,
+    locks::IN_REGION_THROUGHPUT,
     locks::ROBUST_INHERIT,
     locks::ROBUST_THROUGHPUT,
     locks::GLIBC,

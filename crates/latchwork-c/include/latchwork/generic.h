@@ -26,13 +26,13 @@
 #define LW__INTERRUPTIBLE_MUTEXES(X, q, op)                                                           \
 	X(q, lw_mutex, op), X(q, lw_shared_mutex, op), X(q, lw_tp_mutex, op), X(q, lw_shared_tp_mutex, op), \
 		X(q, lw_robust_mutex, op), X(q, lw_robust_tp_mutex, op), X(q, lw_region_mutex, op),   \
-		LW__CEILING_MUTEXES(X, q, op)
+		X(q, lw_region_tp_mutex, op), LW__CEILING_MUTEXES(X, q, op)
 #define LW__CEILING_MUTEXES(X, q, op)                                                                 \
 	LW__SETTABLE_CEILINGS(X, q, op), X(q, lw_robust_pp_mutex, op)
 #define LW__SETTABLE_CEILINGS(X, q, op) X(q, lw_pp_mutex, op), X(q, lw_shared_pp_mutex, op)
 #define LW__ROBUST_MUTEXES(X, q, op)                                                                  \
 	X(q, lw_robust_mutex, op), X(q, lw_robust_tp_mutex, op), X(q, lw_robust_pi_mutex, op),        \
-		X(q, lw_robust_pp_mutex, op), X(q, lw_region_mutex, op)
+		X(q, lw_robust_pp_mutex, op), X(q, lw_region_mutex, op), X(q, lw_region_tp_mutex, op)
 #define LW__TP_MUTEXES(X, q, op)                                                                      \
 	X(q, lw_tp_mutex, op), X(q, lw_shared_tp_mutex, op), X(q, lw_robust_tp_mutex, op)
 #define LW__MUTEXES(X, q, op)                                                                         \
@@ -95,6 +95,7 @@
 		lw_robust_pi_mutex_t *: LW_INHERIT + LW_ROBUST,                                       \
 		lw_robust_pp_mutex_t *: LW_PROTECT + LW_ROBUST,                                       \
 		lw_region_mutex_t *: LW_IN_REGION,                                                    \
+		lw_region_tp_mutex_t *: LW_IN_REGION_THROUGHPUT,                                      \
 		default: -1)
 #define LW__CONDS(X, q, op) X(q, lw_cond, op), X(q, lw_shared_cond, op)
 #define LW__COND(op, c)                                                                               \

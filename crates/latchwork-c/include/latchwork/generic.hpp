@@ -94,6 +94,7 @@ LW__BOTH(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST)
 LW__BOTH(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
 LW__BOTH(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST)
 LW__BOTH(lw_region_mutex, LW_IN_REGION)
+LW__BOTH(lw_region_tp_mutex, LW_IN_REGION_THROUGHPUT)
 LW__OVERLOADS(lw_spin)
 LW__INITIALISES(lw_spin)
 
@@ -117,6 +118,7 @@ LW__INTERRUPTED(lw_robust_mutex)
 LW__INTERRUPTED(lw_robust_tp_mutex)
 LW__INTERRUPTED(lw_robust_pp_mutex)
 LW__INTERRUPTED(lw_region_mutex)
+LW__INTERRUPTED(lw_region_tp_mutex)
 int lw_mutex_lock_interruptible(lw_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
 int lw_mutex_lock_interruptible(lw_shared_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
 int lw_mutex_lock_interruptible(lw_plain_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
@@ -130,6 +132,7 @@ LW__RECOVERS(lw_robust_tp_mutex)
 LW__RECOVERS(lw_robust_pi_mutex)
 LW__RECOVERS(lw_robust_pp_mutex)
 LW__RECOVERS(lw_region_mutex)
+LW__RECOVERS(lw_region_tp_mutex)
 
 /* ---- condition variables ---- */
 

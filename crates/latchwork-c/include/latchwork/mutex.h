@@ -437,6 +437,11 @@ LW__DECLARE_CONSISTENT(lw_region_mutex)
 LW__DEFINE_INIT(lw_region_mutex, LW_REGION_MUTEX_INITIALIZER)
 LW__INTERRUPTIBLE_KIND(lw_region_mutex, LW_IN_REGION, LW__TAKE_IN_REGION, LW__GIVE_IN_REGION)
 LW__DEFINE_CONSISTENT(lw_region_mutex, LW_IN_REGION)
+LW__DECLARE_INIT(lw_region_tp_mutex)
+LW__DECLARE_CONSISTENT(lw_region_tp_mutex)
+LW__DEFINE_INIT(lw_region_tp_mutex, LW_REGION_TP_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_region_tp_mutex, LW_IN_REGION_THROUGHPUT, LW__TAKE_IN_REGION, LW__GIVE_IN_REGION)
+LW__DEFINE_CONSISTENT(lw_region_tp_mutex, LW_IN_REGION_THROUGHPUT)
 
 /* Changes the ceiling, under the lock; stores the old one if "old" is not NULL. */
 int lw_pp_mutex_setprioceiling(lw_pp_mutex_t *mutex, int ceiling, int *old);

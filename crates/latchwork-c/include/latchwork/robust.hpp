@@ -51,14 +51,18 @@ template <>
 struct robustness<lw_robust_pi_mutex_t> : robust_mutex_calls<lw_robust_pi_mutex_t> {};
 template <>
 struct robustness<lw_robust_pp_mutex_t> : robust_mutex_calls<lw_robust_pp_mutex_t> {};
-template <>
-struct robustness<lw_region_mutex_t> : robust_mutex_calls<lw_region_mutex_t> {
+template <class Native>
+struct region_mutex_calls : robust_mutex_calls<Native> {
 	/* A bit of the word, which its owner alone changes. */
-	static bool is_inconsistent(lw_region_mutex_t &lock)
+	static bool is_inconsistent(Native &lock)
 	{
 		return (__atomic_load_n(&lock.lw_state, __ATOMIC_RELAXED) >> 33 & 1) != 0;
 	}
 };
+template <>
+struct robustness<lw_region_mutex_t> : region_mutex_calls<lw_region_mutex_t> {};
+template <>
+struct robustness<lw_region_tp_mutex_t> : region_mutex_calls<lw_region_tp_mutex_t> {};
 /* For writers. */
 template <class native>
 struct robust_rwlock_calls {
@@ -166,6 +170,11 @@ public:
 class region_mutex : public detail::recoverable<basic_mutex<lw_region_mutex_t>> {
 public:
 	constexpr region_mutex() noexcept = default;
+};
+/* The same for many tasks, and critical sections of a microsecond or more. */
+class region_tp_mutex : public detail::recoverable<basic_mutex<lw_region_tp_mutex_t>> {
+public:
+	constexpr region_tp_mutex() noexcept = default;
 };
 
 /* Only the death of a writer is reported. */

@@ -17,7 +17,8 @@ enum {
 	LW_SPIN = 6,
 	LW_IN_REGION = 7,
 	LW_SHARED = 8,
-	LW_ROBUST = 16
+	LW_ROBUST = 16,
+	LW_IN_REGION_THROUGHPUT = 23
 };
 
 /* The wait modes of a slow path. */
@@ -79,6 +80,14 @@ typedef struct LW_CAPABILITY("mutex") lw_region_mutex {
 	uint64_t lw_state;
 } lw_region_mutex_t;
 LW__ASSERT(sizeof(lw_region_mutex_t) == 8 && __alignof__(lw_region_mutex_t) == 8, "lw_region_mutex is frozen");
+
+/* The same, with the name of the first waiter. */
+typedef struct LW_CAPABILITY("mutex") lw_region_tp_mutex {
+	uint64_t lw_state;
+	uint64_t lw_gate;
+} lw_region_tp_mutex_t;
+LW__ASSERT(sizeof(lw_region_tp_mutex_t) == 16 && __alignof__(lw_region_tp_mutex_t) == 8,
+	   "lw_region_tp_mutex is frozen");
 
 typedef struct LW_CAPABILITY("mutex") lw_recursive_mutex {
 	uint32_t lw_word;
@@ -211,6 +220,7 @@ enum {
 #define LW_SHARED_PLAIN_PI_MUTEX_INITIALIZER {0}
 #define LW_SPIN_INITIALIZER {0}
 #define LW_REGION_MUTEX_INITIALIZER {0}
+#define LW_REGION_TP_MUTEX_INITIALIZER {0, 0}
 #define LW_PI_MUTEX_INITIALIZER {0, 0}
 #define LW_SHARED_PI_MUTEX_INITIALIZER {0, 0}
 /* The ceiling: a SCHED_FIFO priority, 1 to 99. */

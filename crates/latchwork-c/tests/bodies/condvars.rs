@@ -101,6 +101,7 @@ latchwork_testkit::condvar_conformance! {
     c_robust_tp_mutex: Of<C, 12, true>;
     c_robust_pi_mutex: Of<C, 13, true>;
     c_region_mutex: Of<C, 15, true>;
+    c_region_tp_mutex: Of<C, 16, true>;
     cpp_mutex: Of<Cpp, 0, false>;
     cpp_shared_mutex: Of<Cpp, 1, true>;
     cpp_tp_mutex: Of<Cpp, 2, false>;
@@ -111,4 +112,5 @@ latchwork_testkit::condvar_conformance! {
     cpp_robust_tp_mutex: Of<Cpp, 12, true>;
     cpp_robust_pi_mutex: Of<Cpp, 13, true>;
     cpp_region_mutex: Of<Cpp, 15, true>;
+    cpp_region_tp_mutex: Of<Cpp, 16, true>;
 }

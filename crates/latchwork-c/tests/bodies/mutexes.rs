@@ -80,6 +80,7 @@ latchwork_testkit::mutex_conformance! {
     c_robust_pi_mutex: Of<C, 13, true>;
     c_robust_pp_mutex: Of<C, 14, true>;
     c_region_mutex: Of<C, 15, true>;
+    c_region_tp_mutex: Of<C, 16, true>;
     cpp_mutex: Of<Cpp, 0, false>;
     cpp_shared_mutex: Of<Cpp, 1, true>;
     cpp_tp_mutex: Of<Cpp, 2, false>;
@@ -96,4 +97,5 @@ latchwork_testkit::mutex_conformance! {
     cpp_robust_pi_mutex: Of<Cpp, 13, true>;
     cpp_robust_pp_mutex: Of<Cpp, 14, true>;
     cpp_region_mutex: Of<Cpp, 15, true>;
+    cpp_region_tp_mutex: Of<Cpp, 16, true>;
 }

@@ -26,7 +26,8 @@ struct pp : Lock {
 template <class Lock>
 static field<Lock> *make()
 {
-	if constexpr (std::is_same_v<Lock, lw::region_mutex> || std::is_same_v<Lock, lw::region_rwlock>) {
+	if constexpr (std::is_same_v<Lock, lw::region_mutex> || std::is_same_v<Lock, lw::region_tp_mutex> ||
+	              std::is_same_v<Lock, lw::region_rwlock>) {
 		static lw::region region;
 		return new (region.allocate(sizeof(field<Lock>), alignof(field<Lock>))) field<Lock>();
 	}
@@ -407,12 +408,14 @@ int main()
 	all<lw::robust_tp_mutex>();
 	all<lw::robust_pi_mutex>();
 	all<lw::region_mutex>();
+	all<lw::region_tp_mutex>();
 	all<lw::robust_rwlock>();
 	all<lw::region_rwlock>();
 	waits<lw::robust_mutex>();
 	waits<lw::robust_tp_mutex>();
 	waits<lw::robust_pi_mutex>();
 	waits<lw::region_mutex>();
+	waits<lw::region_tp_mutex>();
 	try {
 		pp<lw::robust_pp_mutex> ceiling;
 		std::lock_guard<lw::robust_pp_mutex> held(ceiling);

@@ -49,32 +49,36 @@ PLAIN(lw_robust_pi_mutex, lw_shared_cond)
 CEILING(lw_robust_pp_mutex, lw_shared_cond)
 
 /* A region mutex lies in a region of its own, which lasts as long as the process: the body has a pointer to it. */
-static lw_region_mutex_t *in_region(void *mutex) { return *(lw_region_mutex_t **)mutex; }
-static void lw_region_mutex_make(void *mutex)
-{
-	lw_region_t *region;
-	void *object = NULL;
-	if (lw_region_create(&region, NULL, NULL) != 0 ||
-	    lw_region_object(region, "mutex", lw_type("mutex"), sizeof(lw_region_mutex_t), NULL, NULL, &object) != 0)
-		abort();
-	*(void **)mutex = object;
-}
-static int lw_region_mutex_take(void *mutex) { return lw_mutex_lock(in_region(mutex)); }
-static int lw_region_mutex_try(void *mutex) { return lw_mutex_trylock(in_region(mutex)); }
-static int lw_region_mutex_until(void *mutex, const struct timespec *time)
-{
-	return lw_mutex_timedlock(in_region(mutex), time);
-}
-static int lw_region_mutex_release(void *mutex) { return lw_mutex_unlock(in_region(mutex)); }
-static int lw_region_mutex_wait(void *it, void *mutex)
-{
-	return lw_cond_wait((lw_shared_cond_t *)it, in_region(mutex));
-}
-static int lw_region_mutex_wait_until(void *it, void *mutex, const struct timespec *time)
-{
-	return lw_cond_timedwait((lw_shared_cond_t *)it, in_region(mutex), time);
-}
+#define IN_REGION(name)                                                                               \
+	static name##_t *name##_at(void *mutex) { return *(name##_t **)mutex; }                       \
+	static void name##_make(void *mutex)                                                          \
+	{                                                                                             \
+		lw_region_t *region;                                                                  \
+		void *object = NULL;                                                                  \
+		if (lw_region_create(&region, NULL, NULL) != 0 ||                                     \
+		    lw_region_object(region, "mutex", lw_type("mutex"), sizeof(name##_t), NULL, NULL, &object) != 0) \
+			abort();                                                                      \
+		*(void **)mutex = object;                                                             \
+	}                                                                                             \
+	static int name##_take(void *mutex) { return lw_mutex_lock(name##_at(mutex)); }               \
+	static int name##_try(void *mutex) { return lw_mutex_trylock(name##_at(mutex)); }             \
+	static int name##_until(void *mutex, const struct timespec *time)                             \
+	{                                                                                             \
+		return lw_mutex_timedlock(name##_at(mutex), time);                                    \
+	}                                                                                             \
+	static int name##_release(void *mutex) { return lw_mutex_unlock(name##_at(mutex)); }          \
+	static int name##_wait(void *it, void *mutex)                                                 \
+	{                                                                                             \
+		return lw_cond_wait((lw_shared_cond_t *)it, name##_at(mutex));                        \
+	}                                                                                             \
+	static int name##_wait_until(void *it, void *mutex, const struct timespec *time)              \
+	{                                                                                             \
+		return lw_cond_timedwait((lw_shared_cond_t *)it, name##_at(mutex), time);             \
+	}
+IN_REGION(lw_region_mutex)
+IN_REGION(lw_region_tp_mutex)
 #define lw_region_mutex_notify lw_robust_mutex_notify
+#define lw_region_tp_mutex_notify lw_robust_mutex_notify
 
 #define TABLE(name, cond)                                                                             \
 	{                                                                                             \
@@ -98,6 +102,7 @@ const struct mutex_kind mutex_kinds[] = {
 	TABLE(lw_robust_pi_mutex, lw_shared_cond),
 	TABLE(lw_robust_pp_mutex, lw_shared_cond),
 	TABLE(lw_region_mutex, lw_shared_cond),
+	TABLE(lw_region_tp_mutex, lw_shared_cond),
 };
 
 #define RWLOCK(name)                                                                                  \

@@ -76,6 +76,7 @@ constexpr mutex_kind of()
 }
 
 /* A region mutex in a region of its own, which lasts as long as the process; the C type is the class's only member. */
+template <class Mutex>
 class in_a_region {
 public:
 	in_a_region()
@@ -83,10 +84,9 @@ public:
 		lw_region_t *region;
 		void *object = nullptr;
 		if (lw_region_create(&region, nullptr, nullptr) != 0 ||
-		    lw_region_object(region, "mutex", lw_type("mutex"), sizeof(lw::region_mutex), nullptr, nullptr,
-				     &object) != 0)
+		    lw_region_object(region, "mutex", lw_type("mutex"), sizeof(Mutex), nullptr, nullptr, &object) != 0)
 			std::abort();
-		mutex_ = new (object) lw::region_mutex;
+		mutex_ = new (object) Mutex;
 	}
 	void lock() { mutex_->lock(); }
 	bool try_lock() { return mutex_->try_lock(); }
@@ -96,10 +96,10 @@ public:
 		return mutex_->try_lock_until(time);
 	}
 	void unlock() { mutex_->unlock(); }
-	lw_region_mutex_t *native_handle() { return mutex_->native_handle(); }
+	auto native_handle() { return mutex_->native_handle(); }
 
 private:
-	lw::region_mutex *mutex_;
+	Mutex *mutex_;
 };
 
 /* The same of a reader/writer lock. */
@@ -183,7 +183,8 @@ const struct mutex_kind mutex_kinds[] = {
 	of<lw::robust_tp_mutex, lw::shared_condition>(),
 	of<lw::robust_pi_mutex, lw::shared_condition>(),
 	of<lw::robust_pp_mutex, lw::shared_condition>(),
-	of<in_a_region, lw::shared_condition>(),
+	of<in_a_region<lw::region_mutex>, lw::shared_condition>(),
+	of<in_a_region<lw::region_tp_mutex>, lw::shared_condition>(),
 };
 
 const struct rwlock_kind rwlock_kinds[] = {

@@ -9,8 +9,11 @@
 #include <latchwork/region.h>
 #include <signal.h>
 
+/* Of the form that is tested. */
+typedef LOCK lock_t;
+
 struct field {
-	lw_region_mutex_t lock, other;
+	lock_t lock, other;
 	lw_shared_cond_t changed;
 	volatile int state;
 };
@@ -66,7 +69,7 @@ static void leave_to_dead_owner(struct field *field)
 	end_by_kill(fork_owner(field));
 }
 
-static void repair(lw_region_mutex_t *lock)
+static void repair(lock_t *lock)
 {
 	CHECK_IS(lw_mutex_lock(lock), EOWNERDEAD);
 	CHECK_IS(lw_mutex_consistent(lock), 0);
@@ -75,7 +78,7 @@ static void repair(lw_region_mutex_t *lock)
 	CHECK_IS(lock->lw_state, 0);
 }
 
-static void check_outside(lw_region_mutex_t *lock)
+static void check_outside(lock_t *lock)
 {
 	struct timespec soon = in_ms(CLOCK_MONOTONIC, 1);
 	CHECK_IS(lw_mutex_lock(lock), EINVAL);
@@ -89,16 +92,16 @@ static void check_outside(lw_region_mutex_t *lock)
 	CHECK_IS(lw_mutex_destroy(lock), 0);
 }
 
-static lw_region_mutex_t outside = LW_REGION_MUTEX_INITIALIZER;
+static lock_t outside = LOCK_INITIALIZER;
 
 static void lies_outside(lw_region_t *region)
 {
-	lw_region_mutex_t on_the_stack = LW_REGION_MUTEX_INITIALIZER;
+	lock_t on_the_stack = outside;
 	check_outside(&outside);
 	check_outside(&on_the_stack);
 	if (region != NULL)
 		/* Behind the region's last byte. */
-		check_outside((lw_region_mutex_t *)share(4096));
+		check_outside((lock_t *)share(4096));
 }
 
 static void *use_as_another(void *argument)
@@ -124,7 +127,7 @@ static void *use_as_another(void *argument)
 
 static void errors(struct field *field)
 {
-	lw_region_mutex_t *none = NULL;
+	lock_t *none = NULL;
 	CHECK_IS(lw_mutex_init(&field->lock), 0);
 	CHECK_IS(field->lock.lw_state, 0);
 	CHECK_IS(lw_mutex_init(none), EINVAL);
@@ -310,10 +313,10 @@ static void *occupy(void *argument)
 
 static void *find_no_slot(void *lock)
 {
-	CHECK_IS(lw_mutex_lock((lw_region_mutex_t *)lock), EAGAIN);
-	CHECK_IS(lw_mutex_trylock((lw_region_mutex_t *)lock), EAGAIN);
-	CHECK_IS(lw_mutex_unlock((lw_region_mutex_t *)lock), EPERM);
-	CHECK_IS(lw_mutex_is_locked((lw_region_mutex_t *)lock), 0);
+	CHECK_IS(lw_mutex_lock((lock_t *)lock), EAGAIN);
+	CHECK_IS(lw_mutex_trylock((lock_t *)lock), EAGAIN);
+	CHECK_IS(lw_mutex_unlock((lock_t *)lock), EPERM);
+	CHECK_IS(lw_mutex_is_locked((lock_t *)lock), 0);
 	return NULL;
 }
 
@@ -363,12 +366,12 @@ static void *in_several(void *argument)
 #define MANY 20000
 static void holds_many(lw_region_t *region)
 {
-	size_t bytes = MANY * sizeof(lw_region_mutex_t);
+	size_t bytes = MANY * sizeof(lock_t);
 	void *object = NULL;
-	lw_region_mutex_t *locks;
+	lock_t *locks;
 	pid_t child;
 	CHECK_IS(lw_region_object(region, "many", lw_type("many"), bytes, NULL, NULL, &object), 0);
-	locks = (lw_region_mutex_t *)object;
+	locks = (lock_t *)object;
 	child = fork();
 	if (child == 0) {
 		for (int index = 0; index < MANY; index++)

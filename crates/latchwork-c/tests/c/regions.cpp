@@ -72,6 +72,7 @@ struct account {
 	long balance = 0;
 };
 static_assert(sizeof(lw::region_mutex) == 8, "it is the C type");
+static_assert(sizeof(lw::region_tp_mutex) == 16, "it is the C type");
 
 struct table {
 	lw::region_rwlock lock;

@@ -31,7 +31,7 @@ fn straight(assembly: &str, function: &str) -> Vec<String> {
 
 /// Each kind's pair, with the most instructions that it may have.
 #[cfg(target_arch = "x86_64")]
-const PAIRS: [(&str, usize, usize); 11] = [
+const PAIRS: [(&str, usize, usize); 12] = [
     ("lw_mutex", 10, 14),
     ("lw_shared_mutex", 10, 14),
     ("lw_tp_mutex", 14, 14),
@@ -42,6 +42,7 @@ const PAIRS: [(&str, usize, usize); 11] = [
     ("lw_robust_tp_mutex", 36, 36),
     ("lw_robust_pi_mutex", 42, 36),
     ("lw_region_mutex", 18, 20),
+    ("lw_region_tp_mutex", 18, 20),
     ("lw_spin", 10, 12),
 ];
 
@@ -106,6 +107,7 @@ fn only_inline_functions_are_versioned_symbols() {
         "lw_mutex_lock",
         "lw_robust_pi_mutex_unlock",
         "lw_region_mutex_clocklock",
+        "lw_region_tp_mutex_unlock",
         "lw_shared_sem_post",
         "lw_rf_rwlock_tryrdlock",
         "lw_cond_wait",

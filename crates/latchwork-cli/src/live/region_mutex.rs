@@ -1,5 +1,5 @@
 //! The mutexes of a region whose words name their owner as a task of the region (`mutex::InRegion`). Their sleepers
-//! sleep on the high half of the word.
+//! sleep on the high half of the word; those of the throughput form also on that of the gate, which follows the word.
 
 use super::gather::{Gathering, Located, Subject};
 use super::memory::Memory;
@@ -8,21 +8,31 @@ use super::sleep::Sleep;
 use super::word::{self, Classified, Kind, Role, State};
 use latchwork::region::inspect::{Contents, TaskState};
 
-/// Bits of the high half: a task may sleep; an owner died, and nobody has repaired the data.
+/// Bits of the high half: a task may sleep; an owner died, and nobody has repaired the data; a waiter wants the lock
+/// handed off.
 const WAITERS: u32 = 1;
 const INCONSISTENT: u32 = 2;
+const REQUEST: u32 = 8;
+/// A bit of the gate's high half: a task may sleep there.
+const GATE_WAITERS: u32 = 0x100;
+/// The gate's place behind the word.
+const GATE: u64 = 8;
 const FLAGS: u32 = 0xFFFF;
 
 /// The mutex on which a thread sleeps, in a region with these contents. It is recognised by its owner: a task of the
 /// region, in the slot and of the generation that the word names.
 fn mutex_of(sleep: &Sleep, memory: &Memory, contents: &Contents) -> Option<Classified> {
     let half = size_of::<u32>() as u64;
-    let base = sleep.address.checked_sub(half)?;
     let flags = sleep.expected & FLAGS;
-    if base % 8 != 0 || flags & WAITERS == 0 || flags & !(WAITERS | INCONSISTENT) != 0 {
+    let base = match flags {
+        GATE_WAITERS => sleep.address.checked_sub(GATE + half)?,
+        _ if flags & !(INCONSISTENT | REQUEST) == WAITERS => sleep.address.checked_sub(half)?,
+        _ => return None,
+    };
+    if base % 8 != 0 {
         return None;
     }
-    let (generation, high) = (memory.u32(base)?, memory.u32(sleep.address)?);
+    let (generation, high) = (memory.u32(base)?, memory.u32(base + half)?);
     let owner = contents.task((high >> 16) as u16, generation)?;
     let is_dead = owner.state == TaskState::Unswept;
     Some(Classified {

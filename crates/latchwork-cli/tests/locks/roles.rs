@@ -207,8 +207,8 @@ fn region(name: &str) {
     until_the_end();
 }
 
-/// Two tasks that wait for each other's region lock, one that waits for a lock that nobody else wants, and one that waits
-/// for the writer of a table.
+/// Two tasks that wait for each other's region lock; one that waits for a lock that nobody else wants; three that wait for a
+/// throughput lock, of which one is the top waiter; and one that waits for the writer of a table.
 fn mutexes(name: &str) {
     let region: &'static Region = Box::leak(Box::new(
         RegionOptions::new()
@@ -244,6 +244,15 @@ fn mutexes(name: &str) {
         region.join("waiter").unwrap();
         drop(own.lock());
     });
+    let crowded = region.object("crowded", || Mutex::in_region_throughput(0u64));
+    let crowded = crowded.unwrap().get_ref();
+    let _crowded = crowded.lock().unwrap();
+    for name in ["ann", "ben", "cat"] {
+        task(name, move || {
+            region.join(name).unwrap();
+            drop(crowded.lock());
+        });
+    }
     until_the_end();
 }
 

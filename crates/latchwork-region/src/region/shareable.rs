@@ -3,8 +3,8 @@
 
 use crate::mutex::throughput::Counters;
 use crate::mutex::{
-    DataState, InRegion, Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput,
-    WaitWake,
+    DataState, InRegion, Inherit, InheritPlain, Mutex, Protect, RegionProtocol, Robust,
+    RobustProtocol, Throughput, WaitWake,
 };
 use crate::rwlock::{self, Counting, Preference, RawRwLock, RobustRwLock, RwLock, SeatLock};
 use crate::sharing::Shared;
@@ -202,8 +202,8 @@ macro_rules! kernel_words {
         }
     )*};
 }
-// SAFETY: a word, which names tasks of the region.
-unsafe impl Shareable for InRegion {
+// SAFETY: words, which name tasks of the region. The forms differ in their size, which is in the fingerprint.
+unsafe impl<P: RegionProtocol> Shareable for InRegion<P> {
     const FINGERPRINT: u64 = fingerprint_of::<Self>("InRegion", &[]);
 }
 
@@ -279,6 +279,7 @@ mod tests {
             u64::FINGERPRINT,
             <Mutex<u32, Robust>>::FINGERPRINT,
             <Mutex<u32, InRegion>>::FINGERPRINT,
+            <Mutex<u32, InRegion<Throughput<Shared>>>>::FINGERPRINT,
             <RwLock<u32, Shared>>::FINGERPRINT,
             <RwLock<u32, Shared, rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,

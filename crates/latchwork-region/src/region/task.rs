@@ -328,7 +328,11 @@ impl Inner {
 }
 
 /// What locks ask whose words name tasks of a region.
-pub(super) static REGIONS: Regions = Regions { join, is_gone };
+pub(super) static REGIONS: Regions = Regions {
+    join,
+    is_gone,
+    thread_of,
+};
 
 fn join(address: usize) -> Result<(), NotATask> {
     let inner = Inner::containing(address).ok_or(NotATask::NoRegion)?;
@@ -352,6 +356,21 @@ unsafe fn is_gone(context: NonNull<()>, lock: usize, identity: u64) -> bool {
         let _ = inner.sweep();
     }
     true
+}
+
+/// A thread of another process is not named: its number means nothing here.
+///
+/// # Safety
+/// As for [`is_gone`].
+unsafe fn thread_of(context: NonNull<()>, identity: u64) -> Option<u32> {
+    // SAFETY: an attachment's context is its region, which it keeps mapped.
+    let inner: &Inner = unsafe { context.cast().as_ref() };
+    let slot = Owner::from_raw(identity)?.slot();
+    let mine = inner.attached_task(Me::get().ok()?)?.slot;
+    // Relaxed: a hint. Two processes of different PID namespaces may have the same number.
+    let process_of = |slot: &Slot| slot.process.load(Ordering::Relaxed);
+    let is_here = process_of(inner.slots().get(usize::from(slot))?) == process_of(mine);
+    inner.thread_in(slot).filter(|_| is_here)
 }
 
 /// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still

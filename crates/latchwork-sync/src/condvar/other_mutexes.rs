@@ -3,8 +3,8 @@
 use super::Waited;
 use super::variable::Condvar;
 use crate::mutex::{
-    LockError, Protocol, RecursiveGuard, RegionGuard, RobustGuard, RobustProtocol, SleepPlace,
-    in_region,
+    LockError, Protocol, RecursiveGuard, RegionGuard, RegionProtocol, RobustGuard, RobustProtocol,
+    SleepPlace, in_region,
 };
 use crate::sharing::Sharing;
 use crate::time::Deadline;
@@ -13,7 +13,7 @@ use core::time::Duration;
 
 type Taken<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
-type TakenInRegion<'a, T> = Result<RegionGuard<'a, T>, in_region::LockError<'a, T>>;
+type TakenInRegion<'a, T, P> = Result<RegionGuard<'a, T, P>, in_region::LockError<'a, T, P>>;
 
 impl<S: Sharing> Condvar<S> {
     /// As [`Condvar::wait`], with a recursive mutex that this task has locked once.
@@ -152,7 +152,10 @@ impl<S: Sharing> Condvar<S> {
     /// # Errors
     /// Those of the lock: [`OwnerDied`](in_region::LockError::OwnerDied) (with the lock acquired) if an owner died
     /// meanwhile.
-    pub fn wait_in_region<'a, T: ?Sized>(&self, guard: RegionGuard<'a, T>) -> TakenInRegion<'a, T> {
+    pub fn wait_in_region<'a, T: ?Sized, P: RegionProtocol>(
+        &self,
+        guard: RegionGuard<'a, T, P>,
+    ) -> TakenInRegion<'a, T, P> {
         self.wait_in_region_inner(guard, None).0
     }
 
@@ -160,11 +163,11 @@ impl<S: Sharing> Condvar<S> {
     ///
     /// # Errors
     /// As for [`Self::wait_in_region`].
-    pub fn wait_in_region_until<'a, T: ?Sized>(
+    pub fn wait_in_region_until<'a, T: ?Sized, P: RegionProtocol>(
         &self,
-        guard: RegionGuard<'a, T>,
+        guard: RegionGuard<'a, T, P>,
         deadline: Deadline,
-    ) -> Result<(RegionGuard<'a, T>, Waited), in_region::LockError<'a, T>> {
+    ) -> Result<(RegionGuard<'a, T, P>, Waited), in_region::LockError<'a, T, P>> {
         let (taken, waited) = self.wait_in_region_inner(guard, Some(deadline));
         Ok((taken?, waited))
     }
@@ -173,11 +176,11 @@ impl<S: Sharing> Condvar<S> {
     ///
     /// # Errors
     /// As for [`Self::wait_in_region`].
-    pub fn wait_in_region_for<'a, T: ?Sized>(
+    pub fn wait_in_region_for<'a, T: ?Sized, P: RegionProtocol>(
         &self,
-        guard: RegionGuard<'a, T>,
+        guard: RegionGuard<'a, T, P>,
         timeout: Duration,
-    ) -> Result<(RegionGuard<'a, T>, Waited), in_region::LockError<'a, T>> {
+    ) -> Result<(RegionGuard<'a, T, P>, Waited), in_region::LockError<'a, T, P>> {
         self.wait_in_region_until(guard, Deadline::after(timeout))
     }
 
@@ -185,22 +188,22 @@ impl<S: Sharing> Condvar<S> {
     ///
     /// # Errors
     /// As for [`Self::wait_in_region`]. Once the data is repaired, wait again: the condition is checked first.
-    pub fn wait_in_region_while<'a, T: ?Sized>(
+    pub fn wait_in_region_while<'a, T: ?Sized, P: RegionProtocol>(
         &self,
-        mut guard: RegionGuard<'a, T>,
+        mut guard: RegionGuard<'a, T, P>,
         mut condition: impl FnMut(&T) -> bool,
-    ) -> TakenInRegion<'a, T> {
+    ) -> TakenInRegion<'a, T, P> {
         while condition(&guard) {
             guard = self.wait_in_region(guard)?;
         }
         Ok(guard)
     }
 
-    fn wait_in_region_inner<'a, T: ?Sized>(
+    fn wait_in_region_inner<'a, T: ?Sized, P: RegionProtocol>(
         &self,
-        guard: RegionGuard<'a, T>,
+        guard: RegionGuard<'a, T, P>,
         deadline: Option<Deadline>,
-    ) -> (TakenInRegion<'a, T>, Waited) {
+    ) -> (TakenInRegion<'a, T, P>, Waited) {
         let mutex = RegionGuard::mutex(&guard);
         let address = ptr::from_ref(mutex.get_ref()).cast();
         let release = || RegionGuard::release(guard);

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Awake, Blocking, ErrorNumber, ForeignLock, robust_status};
-use crate::mutex::{Acquired, InRegion, RawError};
+use crate::mutex::{Acquired, InRegion, RawError, RegionProtocol};
 use crate::task::NotATask;
 use libc::{EAGAIN, EINVAL, EMFILE, EPERM, EXDEV, c_int};
 
@@ -19,7 +19,7 @@ impl ErrorNumber for NotATask {
     }
 }
 
-impl ForeignLock for InRegion {
+impl<P: RegionProtocol> ForeignLock for InRegion<P> {
     fn lock(&self, blocking: Blocking) -> c_int {
         let taken = self.acquire_plain(blocking.wait_mode());
         let died = taken

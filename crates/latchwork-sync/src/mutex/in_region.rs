@@ -6,6 +6,13 @@
 //! slot's generation. It is robust, and yet it has 8 bytes, may move while it is unlocked, and a task can hold any
 //! number of such locks. Since no lock word contains a thread ID, no two tasks can be confused whose IDs are equal.
 //!
+//! This text holds for the form of each protocol, and word for word for the wait-wake one:
+//!
+//! | protocol | differences |
+//! | --- | --- |
+//! | [`WaitWake`](super::WaitWake) | none |
+//! | [`Throughput`](super::Throughput) | a gate (a queueing lock in front of the lock), in a second word; a word that may be reserved: `throughput.rs` |
+//!
 //! The word has 64 bits. Zero is free. Sleepers sleep on the high half.
 //!
 //! | bits | meaning |
@@ -98,10 +105,12 @@
 //!
 //! [`HAND_OVER`]: crate::backoff::HAND_OVER
 
+mod forms;
 mod guard;
 mod lock;
 mod methods;
 mod part;
+mod throughput;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod unguarded;
 mod wait;
@@ -111,9 +120,10 @@ use crate::task as membership;
 #[cfg(loom)]
 use latchwork_sys::model::membership;
 
+pub use forms::RegionProtocol;
+#[doc(hidden)]
+pub use forms::{RawError, RegionOps};
 pub use guard::{LockError, OwnerDied, RegionGuard};
 pub use lock::InRegion;
-#[doc(hidden)]
-pub use lock::RawError;
 pub use membership::NotATask;
 pub use methods::Movable;

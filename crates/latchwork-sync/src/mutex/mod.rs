@@ -9,6 +9,7 @@
 //! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to every later lock call | real-time tasks: the owner runs at the priority of its waiters |
 //! | [`Robust`] | 40 bytes | reported to the next owner | processes that can be killed at any moment |
 //! | [`InRegion`] | 8 bytes | reported to the next owner | the same, for data in a region: as fast as a lock that is not robust, and not pinned |
+//! | [`InRegion<Throughput>`](InRegion) | 16 bytes | reported to the next owner | the same, for many tasks and critical sections of a microsecond or more |
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next owner | the same, with the properties of their protocol |
 //!
 //! [`RecursiveMutex`] lets its owner lock it again, with any protocol but [`Robust`] and [`InRegion`].
@@ -42,7 +43,7 @@ mod wait_wake;
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
 #[doc(no_inline)]
-pub use in_region::{InRegion, RegionGuard};
+pub use in_region::{InRegion, RegionGuard, RegionProtocol};
 pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub use lock::{Mutex, MutexGuard};
 pub(crate) use lock::{constructors, lends_data};

@@ -1,4 +1,5 @@
-//! Whether the owner of a lock runs, as far as one of its waiters can know: for the top waiter of a throughput mutex, and
+//! Whether the owner of a lock runs, as far as one of its waiters can know: for the top waiter of a throughput mutex (also of
+//! one in a region, which knows the owner's thread by its slot), and
 //! for a task that waits for a writer of a reader/writer lock.
 //!
 //! *How it knows.* The owner's CPU clock is read twice, for 280 ns each time: a thread whose clock has not advanced does not

@@ -189,8 +189,10 @@ mod top_waiter;
 mod trace;
 mod words;
 
+pub(super) use contended::{change_steals, end_turn_if_due};
 pub(super) use gate::Gate;
 pub use lock::Throughput;
+pub(super) use top_waiter::Timing;
 #[cfg(not(loom))]
 pub use trace::Counters;
 #[cfg(all(feature = "foreign", not(loom)))]

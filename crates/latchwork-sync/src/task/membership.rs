@@ -79,6 +79,11 @@ pub struct Regions {
     /// # Safety
     /// The context is that of an attachment of the calling thread.
     pub is_gone: unsafe fn(context: NonNull<()>, lock: usize, identity: u64) -> bool,
+    /// The thread of the task with an identity, if it is one of the calling process. A hint.
+    ///
+    /// # Safety
+    /// As for `is_gone`.
+    pub thread_of: unsafe fn(context: NonNull<()>, identity: u64) -> Option<u32>,
 }
 
 static REGIONS: AtomicPtr<Regions> = AtomicPtr::new(core::ptr::null_mut());
@@ -233,6 +238,15 @@ impl Member {
         // SAFETY: the context is that of an attachment of the calling thread.
         regions().is_some_and(|regions| unsafe {
             (regions.is_gone)(self.context, lock, identity.rotate_left(32))
+        })
+    }
+
+    /// The thread of the task with an identity, if it is one of the calling process; `None`: that is unknown, or it is
+    /// another's. It may be wrong: ask it only whether it is worth while to poll.
+    pub fn thread_of(self, identity: u64) -> Option<u32> {
+        // SAFETY: the context is that of an attachment of the calling thread.
+        regions().and_then(|regions| unsafe {
+            (regions.thread_of)(self.context, identity.rotate_left(32))
         })
     }
 }

@@ -125,6 +125,22 @@ pub enum Fault {
     RegionReadsOldLife,
     /// A successor in the slot of a task that is gone is taken for that task.
     RegionIgnoresGenerations,
+    /// A waiter at the gate of a region's throughput lock does not ask whether the top waiter is gone.
+    RegionGateKeptByDead,
+    /// A sleep on the gate of a region's throughput lock has no end of its own.
+    RegionGateSleepsForEver,
+    /// A task that leaves the gate of a region's throughput lock wakes no sleeper.
+    RegionGateWakesNobody,
+    /// A task that has a region's throughput lock keeps the gate.
+    RegionGateIsKept,
+    /// A top waiter of a region's throughput lock that is overdue sets no request.
+    RegionRequestIsLost,
+    /// A hand-off of a region's throughput lock wakes no sleeper.
+    RegionHandOffWakesNobody,
+    /// A hand-off of a region's throughput lock removes the bit of those that sleep on the word.
+    RegionHandOffForgetsSleepers,
+    /// A newcomer takes a lock of a region that is reserved for the top waiter.
+    RegionNewcomerTakesReserved,
     /// A task that acquires a free robust lock through the kernel does not check the state.
     RobustTrustsWord,
     /// A robust lock that inherits priority is released as if no task slept.

@@ -140,23 +140,23 @@ pub fn deaths() -> usize {
 }
 
 /// As [`wait_high`] with any bit. The sleep also ends when a task dies, and does not begin if one has died since
-/// [`deaths`] returned `deaths`.
+/// [`deaths`] returned `deaths`. Also returns whether a wake-up or a death ended it.
 pub fn watch_high(
     word: &AtomicU64,
     expected: u64,
     deaths: usize,
     deadline: Option<Deadline>,
-) -> Wait {
+) -> (Wait, bool) {
     let mut kernel = enter();
     if word.for_kernel().load(Ordering::SeqCst) >> 32 != expected >> 32 || kernel.deaths != deaths {
-        return Wait::Again;
+        return (Wait::Again, false);
     }
     if kernel.spurious < scene().spurious {
         kernel.spurious += 1;
-        return Wait::Again;
+        return (Wait::Again, true);
     }
     let address = core::ptr::from_ref(word) as usize;
-    sleep(kernel, address, u32::MAX, deadline, Also::Death).0
+    sleep(kernel, address, u32::MAX, deadline, Also::Death)
 }
 
 /// A task has died: the sleeps end that watch for that.

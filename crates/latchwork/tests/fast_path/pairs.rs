@@ -4,6 +4,7 @@ use latchwork::check::Checked;
 use latchwork::mutex::{InRegion, Inherit, InheritPlain, Mutex, Robust, Throughput, WaitWake};
 use latchwork::rwlock::RwLock;
 use latchwork::semaphore::BinarySemaphore;
+use latchwork::sharing::Shared;
 
 #[unsafe(no_mangle)]
 pub fn pair_wait_wake(lock: &Mutex<u64>) {
@@ -38,6 +39,13 @@ pub fn pair_robust(lock: Pin<&Mutex<u64, Robust>>) {
 
 #[unsafe(no_mangle)]
 pub fn pair_in_region(lock: &Mutex<u64, InRegion>) {
+    if let Ok(mut value) = lock.lock() {
+        *value += 1;
+    }
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_in_region_throughput(lock: &Mutex<u64, InRegion<Throughput<Shared>>>) {
     if let Ok(mut value) = lock.lock() {
         *value += 1;
     }

@@ -8,15 +8,16 @@
 //! A guard records its owner's identity. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::lock::RawError;
-use super::{InRegion, NotATask};
+use super::forms::RawError;
+use super::{InRegion, NotATask, RegionProtocol};
 use crate::edit::Edit;
 use crate::hook::{ByFeature, Kind, Lock, Observer, Site, Traits};
 use crate::mutex::{
-    LockFailure, Mutex, edits_in_place, from_raw_error, lends_data, lock_error,
+    LockFailure, Mutex, WaitWake, edits_in_place, from_raw_error, lends_data, lock_error,
     methods_of_owner_died,
 };
 use crate::relocatable::Relocatable;
+use crate::sharing::Shared;
 use crate::torn_safe::{self, TornSafe};
 use core::error::Error;
 use core::fmt;
@@ -29,10 +30,10 @@ use core::pin::Pin;
 ///
 /// The error may hold the lock. `?` converts it into a [`LockFailure`], or a `Box<dyn Error>`, which do not hold it.
 #[non_exhaustive]
-pub enum LockError<'a, T: ?Sized> {
+pub enum LockError<'a, T: ?Sized, P: RegionProtocol = WaitWake<Shared>> {
     /// The last owner died, or panicked, while it held the lock. The calling task holds it now: repair the data and
     /// call [`OwnerDied::make_consistent`], or drop the guard to make the lock not recoverable.
-    OwnerDied(OwnerDied<'a, T>),
+    OwnerDied(OwnerDied<'a, T, P>),
     /// An owner died and the next owner released the lock without repairing the data. No task can acquire it any more.
     NotRecoverable,
     /// Another task holds it (`try_lock`).
@@ -48,18 +49,18 @@ pub enum LockError<'a, T: ?Sized> {
 }
 
 lock_error!(
-    {T: ?Sized} {T: ?Sized} LockError<'_, T>, NotATask, {} {} Refused,
+    {T: ?Sized, P: RegionProtocol} {T: ?Sized, P: RegionProtocol} LockError<'_, T, P>, NotATask, {} {} Refused,
     "the owner of the lock died while it held it",
     "the lock is not recoverable: its owner died and the data was not repaired",
     "waiting for the lock would be a deadlock"
 );
 from_raw_error!(
-    {T: ?Sized} RawError, LockError<'_, T>,
+    {T: ?Sized, P: RegionProtocol} RawError, LockError<'_, T, P>,
     {WouldBlock TimedOut Interrupted NotRecoverable Deadlock} {Unavailable}
 );
 
 /// The name of the lock for the observer.
-pub(super) fn lock_of(lock: &InRegion) -> Lock {
+pub(super) fn lock_of<P: RegionProtocol>(lock: &InRegion<P>) -> Lock {
     let traits = Traits::ROBUST.union(Traits::SHARED);
     Lock::new(core::ptr::from_ref(lock).addr(), Kind::Mutex).with(traits)
 }
@@ -75,20 +76,20 @@ pub(super) fn lock_of(lock: &InRegion) -> Lock {
 /// the mutex locked until the process ends, and the data is not dropped with the mutex. In the child of a fork it belongs
 /// to the parent: dropping it there aborts.
 #[must_use = "the lock is released immediately if the guard is not kept"]
-pub struct RegionGuard<'a, T: ?Sized> {
-    mutex: &'a Mutex<T, InRegion>,
+pub struct RegionGuard<'a, T: ?Sized, P: RegionProtocol = WaitWake<Shared>> {
+    mutex: &'a Mutex<T, InRegion<P>>,
     /// The identity of the task that acquired the lock.
     owner: u64,
     not_send: PhantomData<*const ()>,
 }
 
-lends_data!({} RegionGuard<'_, T>, {}, {+ Unpin});
-edits_in_place!({} RegionGuard<'_, T>, mutex);
+lends_data!({P: RegionProtocol} RegionGuard<'_, T, P>, {P: RegionProtocol}, {+ Unpin});
+edits_in_place!({P: RegionProtocol} RegionGuard<'_, T, P>, mutex);
 
-impl<'a, T: ?Sized> RegionGuard<'a, T> {
+impl<'a, T: ?Sized, P: RegionProtocol> RegionGuard<'a, T, P> {
     /// The mutex is pinned, or `T` is `Unpin`.
     #[inline]
-    pub(super) fn new(mutex: &'a Mutex<T, InRegion>, owner: u64) -> Self {
+    pub(super) fn new(mutex: &'a Mutex<T, InRegion<P>>, owner: u64) -> Self {
         Self {
             mutex,
             owner,
@@ -98,7 +99,7 @@ impl<'a, T: ?Sized> RegionGuard<'a, T> {
 
     /// The mutex that this guard holds.
     #[cfg(not(loom))]
-    pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, InRegion>> {
+    pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, InRegion<P>>> {
         // SAFETY: a guard is only made from a pinned mutex, or with a `T` that may move.
         unsafe { Pin::new_unchecked(this.mutex) }
     }
@@ -108,7 +109,7 @@ impl<'a, T: ?Sized> RegionGuard<'a, T> {
         self.mutex.raw.owner_of_guard(self.owner);
     }
 
-    fn robust(&self) -> HeldLock<'_> {
+    fn robust(&self) -> HeldLock<'_, P> {
         HeldLock(&self.mutex.raw, self.owner)
     }
 
@@ -129,7 +130,7 @@ impl<'a, T: ?Sized> RegionGuard<'a, T> {
     }
 }
 
-impl<T: ?Sized> Drop for RegionGuard<'_, T> {
+impl<T: ?Sized, P: RegionProtocol> Drop for RegionGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
         self.report_releasing();
@@ -140,9 +141,9 @@ impl<T: ?Sized> Drop for RegionGuard<'_, T> {
 }
 
 /// A lock that is held by the task with this identity.
-struct HeldLock<'a>(&'a InRegion, u64);
+struct HeldLock<'a, P: RegionProtocol>(&'a InRegion<P>, u64);
 
-impl HeldLock<'_> {
+impl<P: RegionProtocol> HeldLock<'_, P> {
     fn mark_consistent(&self) {
         self.0.mark_consistent(self.1);
     }
@@ -167,8 +168,8 @@ impl HeldLock<'_> {
 /// unsafe code. Dropping this guard makes the lock not recoverable. (If a panic drops it, the lock stays inconsistent,
 /// and the next owner may repair the data; so it is after [`Self::pass_on`].)
 #[must_use = "dropping it unrepaired makes the lock not recoverable"]
-pub struct OwnerDied<'a, T: ?Sized> {
-    guard: ManuallyDrop<RegionGuard<'a, T>>,
+pub struct OwnerDied<'a, T: ?Sized, P: RegionProtocol = WaitWake<Shared>> {
+    guard: ManuallyDrop<RegionGuard<'a, T, P>>,
 }
 
-methods_of_owner_died!({} {} RegionGuard, mutex);
+methods_of_owner_died!({P: RegionProtocol} {P} RegionGuard, mutex);

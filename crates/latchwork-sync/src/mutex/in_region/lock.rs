@@ -1,15 +1,18 @@
 //! The word of a region lock, and how a task acquires and releases it. The argument is in the [parent](super).
 #![allow(unsafe_code)]
 
-use super::membership::{Me, Member, NotATask};
-use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{Acquired, DataState, Unfinished, WaitMode};
+use super::forms::{RawError, RegionProtocol};
+use super::membership::{Me, Member};
+use crate::atomic::{AtomicU64, Ordering, unless_fault};
+use crate::mutex::{Acquired, DataState, WaitMode, WaitWake};
+use crate::sharing::Shared;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::slow_paths;
 use core::fmt;
+use core::marker::PhantomData;
 
 /// Futex bit masks are not used here.
-const ANY: u32 = u32::MAX;
+pub(super) const ANY: u32 = u32::MAX;
 
 pub(super) const WAITERS: u64 = 1 << 32;
 pub(super) const INCONSISTENT: u64 = 1 << 33;
@@ -25,29 +28,7 @@ pub(super) fn is_held(word: u64) -> bool {
     word as u32 != 0
 }
 
-/// Why a region lock was not acquired: see [`LockError`](super::LockError).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-#[allow(missing_docs, reason = "hidden")]
-pub enum RawError {
-    WouldBlock,
-    TimedOut,
-    Interrupted,
-    NotRecoverable,
-    Deadlock,
-    Unavailable(NotATask),
-}
-
-impl From<Unfinished> for RawError {
-    fn from(unfinished: Unfinished) -> Self {
-        match unfinished {
-            Unfinished::TimedOut => Self::TimedOut,
-            Unfinished::Interrupted => Self::Interrupted,
-        }
-    }
-}
-
-/// The region lock, as the parameter of a [`Mutex`](crate::mutex::Mutex): robust, in 8 bytes.
+/// The region lock, as the parameter of a [`Mutex`](crate::mutex::Mutex): robust, in 8 or 16 bytes.
 ///
 /// For data in a region. The death of an owner is reported to the next one, as with
 /// [`Robust`](crate::mutex::Robust), but the lock is on no list: it need not be pinned, a task can hold any number, and a
@@ -60,6 +41,11 @@ impl From<Unfinished> for RawError {
 /// | --- | --- |
 /// | [`lock`](super::Movable::lock), [`try_lock`](super::Movable::try_lock), [`lock_until`](super::Movable::lock_until), … | through `&Mutex<T, InRegion>`, if `T` is `Unpin` |
 /// | the same names | through `Pin<&Mutex<T, InRegion>>`, for any `T`, such as a container of the region |
+///
+/// | `P` | made by | bytes | for |
+/// | --- | --- | --- | --- |
+/// | [`WaitWake`] | [`Mutex::in_region`](crate::mutex::Mutex::in_region) | 8 | most uses |
+/// | [`Throughput`](crate::mutex::Throughput) | [`Mutex::in_region_throughput`](crate::mutex::Mutex::in_region_throughput) | 16 | many tasks, critical sections of a microsecond or more. A waiter that has waited for 5 ms as the first in the queue gets the lock handed off |
 ///
 /// Not recursive: locking again reports [`LockError::Deadlock`](super::LockError::Deadlock). A thread that ends with the
 /// lock leaves it to its process: the death is reported when that dies (of 960 such threads of a process at most; a lock of
@@ -80,17 +66,33 @@ impl From<Unfinished> for RawError {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[repr(transparent)]
-pub struct InRegion {
+#[repr(C)]
+pub struct InRegion<P: RegionProtocol = WaitWake<Shared>> {
     word: AtomicU64,
+    gate: P::Gate,
+    protocol: PhantomData<P>,
 }
 
-impl InRegion {
-    const_unless_loom! {
-        /// An unlocked lock.
-        #[must_use]
-        pub fn new() -> Self {
-            Self { word: AtomicU64::new(0) }
+impl<P: RegionProtocol> InRegion<P> {
+    /// An unlocked lock.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            gate: P::GATE,
+            protocol: PhantomData,
+        }
+    }
+
+    /// An unlocked lock.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            gate: P::Gate::default(),
+            protocol: PhantomData,
         }
     }
 
@@ -143,16 +145,18 @@ impl InRegion {
         let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
         // A thread's first lock call, and one in another region than its first, come here although the lock may be free.
         // Acquire: as in `acquire_free`.
-        let at_once =
-            self.word
-                .compare_exchange(0, me.identity(), Ordering::Acquire, Ordering::Relaxed);
-        if at_once.is_ok() {
+        let is_free = P::is_worth_a_try(&self.word)
+            && self
+                .word
+                .compare_exchange(0, me.identity(), Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if is_free {
             return Ok((Acquired::Clean, me));
         }
         if !wait_mode.is_try() {
             slow_paths::acquisition();
         }
-        let acquired = self.take(me, wait_mode)?;
+        let acquired = P::take(&self.word, &self.gate, me, wait_mode)?;
         Ok((acquired, me))
     }
 
@@ -211,10 +215,14 @@ impl InRegion {
     fn free_from(&self, mut word: u64, owner: u64, flags: u64, wakes: u32) {
         let address = &raw const self.word;
         while owner_of(word) == owner {
+            let (kept, wakes) = P::hand_on(word, flags, wakes);
             // Release: pairs with the Acquire of the next owner.
-            let freed =
-                self.word
-                    .compare_exchange_weak(word, flags, Ordering::Release, Ordering::Relaxed);
+            let freed = self.word.compare_exchange_weak(
+                word,
+                flags | kept,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
             match freed {
                 Ok(_) if word & WAITERS != 0 => {
                     futex::wake_high(address, wakes, ANY, Sharing::Shared);
@@ -286,7 +294,7 @@ impl InRegion {
 }
 
 /// Without guards, for the locks of the library's own objects, and for the parts of a reader/writer lock.
-impl InRegion {
+impl<P: RegionProtocol> InRegion<P> {
     /// Acquires the lock, however long the wait.
     ///
     /// # Errors
@@ -440,19 +448,19 @@ fn owner_in(word: u64) -> u64 {
     }
 }
 
-impl Default for InRegion {
+impl<P: RegionProtocol> Default for InRegion<P> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl DataState for InRegion {
+impl<P: RegionProtocol> DataState for InRegion<P> {
     fn is_whole(&mut self) -> bool {
         !self.is_unclean()
     }
 }
 
-impl fmt::Debug for InRegion {
+impl<P: RegionProtocol> fmt::Debug for InRegion<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Relaxed: the answer may be stale before it arrives.
         let word = self.word.load(Ordering::Relaxed);
@@ -464,6 +472,6 @@ impl fmt::Debug for InRegion {
     }
 }
 
-// SAFETY: a word, whose address means something only while a task uses it by reference.
+// SAFETY: words, whose addresses mean something only while a task uses them by reference.
 #[cfg(not(loom))]
-unsafe impl crate::relocatable::Relocatable for InRegion {}
+unsafe impl<P: RegionProtocol> crate::relocatable::Relocatable for InRegion<P> {}

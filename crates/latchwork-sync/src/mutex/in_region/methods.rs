@@ -6,32 +6,48 @@
 #![allow(unsafe_code)]
 
 use super::guard::{LockError, OwnerDied, RegionGuard, lock_of};
-use super::{InRegion, membership};
+use super::{InRegion, RegionProtocol, membership};
 use crate::hook::{ByFeature, Observer, Site};
-use crate::mutex::{Acquired, Mutex, WaitMode, constructors, exclusive_access, lock_reporting};
+use crate::mutex::{
+    Acquired, Mutex, Throughput, WaitMode, WaitWake, constructors, exclusive_access, lock_reporting,
+};
+use crate::sharing::Shared;
 use crate::time::Deadline;
 use crate::torn_safe;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::pin::Pin;
 
-pub(super) type LockResult<'a, T> = Result<RegionGuard<'a, T>, LockError<'a, T>>;
+pub(super) type LockResult<'a, T, P> = Result<RegionGuard<'a, T, P>, LockError<'a, T, P>>;
 
 constructors! {
     /// An unlocked mutex for a region: see [`InRegion`](crate::mutex::InRegion).
     in_region: InRegion;
+    /// An unlocked mutex for a region, for short critical sections and many tasks: see
+    /// [`InRegion`](crate::mutex::InRegion).
+    ///
+    /// ```
+    /// use latchwork::mutex::Mutex;
+    /// use latchwork::region::RegionOptions;
+    ///
+    /// let region = RegionOptions::new().create_anonymous()?;
+    /// let hits = region.object("hits", || Mutex::in_region_throughput(0_u64))?;
+    /// *hits.lock()? += 1;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    in_region_throughput: InRegion<Throughput<Shared>>;
 }
 
 /// A mutex of a region as it is used through a plain reference: its data may move.
 #[repr(transparent)]
-pub struct Movable<T: ?Sized>(Mutex<T, InRegion>);
+pub struct Movable<T: ?Sized, P: RegionProtocol = WaitWake<Shared>>(Mutex<T, InRegion<P>>);
 
-impl<T: ?Sized> Deref for Mutex<T, InRegion> {
-    type Target = Movable<T>;
+impl<T: ?Sized, P: RegionProtocol> Deref for Mutex<T, InRegion<P>> {
+    type Target = Movable<T, P>;
     #[inline(always)]
-    fn deref(&self) -> &Movable<T> {
+    fn deref(&self) -> &Movable<T, P> {
         // SAFETY: the type is transparent.
-        unsafe { &*(core::ptr::from_ref(self) as *const Movable<T>) }
+        unsafe { &*(core::ptr::from_ref(self) as *const Movable<T, P>) }
     }
 }
 
@@ -43,7 +59,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
         #[inline]
         #[track_caller]
-        pub fn lock(self: $($receiver)*) -> LockResult<'_, T> {
+        pub fn lock(self: $($receiver)*) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::FOREVER)
         }
 
@@ -53,7 +69,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
         #[inline]
         #[track_caller]
-        pub fn try_lock(self: $($receiver)*) -> LockResult<'_, T> {
+        pub fn try_lock(self: $($receiver)*) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::TRY)
         }
 
@@ -63,7 +79,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
         #[inline]
         #[track_caller]
-        pub fn lock_until(self: $($receiver)*, deadline: Deadline) -> LockResult<'_, T> {
+        pub fn lock_until(self: $($receiver)*, deadline: Deadline) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::until(Some(deadline)))
         }
 
@@ -73,7 +89,7 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
         #[cfg(not(loom))]
         #[track_caller]
-        pub fn lock_for(self: $($receiver)*, timeout: core::time::Duration) -> LockResult<'_, T> {
+        pub fn lock_for(self: $($receiver)*, timeout: core::time::Duration) -> LockResult<'_, T, P> {
             self.lock_until(Deadline::after(timeout))
         }
 
@@ -84,24 +100,24 @@ macro_rules! lock_calls {
         /// See [`LockError`]; `WouldBlock` does not occur.
         #[inline]
         #[track_caller]
-        pub fn lock_interruptible(self: $($receiver)*, deadline: Option<Deadline>) -> LockResult<'_, T> {
+        pub fn lock_interruptible(self: $($receiver)*, deadline: Option<Deadline>) -> LockResult<'_, T, P> {
             self.plain().lock_with(WaitMode::interruptible(deadline))
         }
     };
 }
 
-impl<T: Unpin + ?Sized> Movable<T> {
+impl<T: Unpin + ?Sized, P: RegionProtocol> Movable<T, P> {
     lock_calls!(&Self);
 }
 
-impl<T: ?Sized> Movable<T> {
+impl<T: ?Sized, P: RegionProtocol> Movable<T, P> {
     #[inline(always)]
-    fn plain(&self) -> &Mutex<T, InRegion> {
+    fn plain(&self) -> &Mutex<T, InRegion<P>> {
         &self.0
     }
 }
 
-impl<T: ?Sized> Mutex<T, InRegion> {
+impl<T: ?Sized, P: RegionProtocol> Mutex<T, InRegion<P>> {
     lock_calls!(Pin<&Self>);
 
     #[inline(always)]
@@ -112,7 +128,7 @@ impl<T: ?Sized> Mutex<T, InRegion> {
     /// The mutex is pinned, or `T` is `Unpin`.
     #[inline(always)]
     #[track_caller]
-    fn lock_with(&self, wait_mode: WaitMode) -> LockResult<'_, T> {
+    fn lock_with(&self, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         if ByFeature::IS_ON {
             return self.lock_checked(wait_mode, Site::caller());
         }
@@ -124,7 +140,7 @@ impl<T: ?Sized> Mutex<T, InRegion> {
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(&self, wait_mode: WaitMode) -> LockResult<'_, T> {
+    fn lock_slowly(&self, wait_mode: WaitMode) -> LockResult<'_, T, P> {
         match self.raw.acquire_slowly(wait_mode) {
             Ok((Acquired::Clean, owner)) => Ok(RegionGuard::new(self, owner)),
             Ok((Acquired::OwnerDied, owner)) => {
@@ -137,11 +153,11 @@ impl<T: ?Sized> Mutex<T, InRegion> {
     }
 
     /// As [`Self::lock_with`], and reports each step to the checker.
-    fn lock_checked(&self, wait_mode: WaitMode, site: Site) -> LockResult<'_, T> {
+    fn lock_checked(&self, wait_mode: WaitMode, site: Site) -> LockResult<'_, T, P> {
         lock_reporting::<ByFeature, _, _>(lock_of(&self.raw), wait_mode, site, |wait_mode| {
             self.lock_slowly(wait_mode)
         })
     }
 }
 
-exclusive_access!({} InRegion, "died or panicked, or has forgotten its guard");
+exclusive_access!({P: RegionProtocol} InRegion<P>, "died or panicked, or has forgotten its guard");

@@ -1,11 +1,12 @@
 //! A region lock as a part of another lock: what a reader/writer lock asks of its parts beside what a mutex does.
 
-use super::lock::{InRegion, RawError, WAITERS, is_held, owner_of};
+use super::forms::{RawError, RegionProtocol};
+use super::lock::{InRegion, WAITERS, is_held, owner_of};
 use super::membership::{Me, Member, NotATask};
 use crate::atomic::Ordering;
 use crate::mutex;
 
-impl InRegion {
+impl<P: RegionProtocol> InRegion<P> {
     /// Whether the lock is free and its data whole at this moment; if so, all that its last owner did is visible.
     #[inline(always)]
     pub(crate) fn is_free_and_whole(&self) -> bool {

@@ -1,12 +1,13 @@
 //! A region lock without guards, for the C interface. It knows from its word whether its data is whole, and the calling
 //! task as its owner; so no call needs to be trusted. What is acquired here is counted as a lock that lends nothing.
 
-use super::lock::{INCONSISTENT, InRegion, RawError, is_held, owner_of};
+use super::forms::{RawError, RegionProtocol};
+use super::lock::{INCONSISTENT, InRegion, is_held, owner_of};
 use super::membership::{Me, Member};
 use crate::atomic::Ordering;
 use crate::mutex::{Acquired, WaitMode};
 
-impl InRegion {
+impl<P: RegionProtocol> InRegion<P> {
     pub(crate) fn acquire_plain(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
         let (acquired, me) = self.acquire_as_member(wait_mode)?;
         me.acquired_plain();

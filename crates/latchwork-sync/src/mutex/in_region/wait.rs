@@ -1,15 +1,20 @@
 //! The slow path of a region lock: waits, and what a waiter does about an owner that is gone. The argument is in the
 //! [parent](super).
+#![allow(unsafe_code)]
 
-use super::lock::{INCONSISTENT, InRegion, NOT_RECOVERABLE, RawError, WAITERS, is_held, owner_of};
+use super::forms::{RawError, RegionOps};
+use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
-use crate::atomic::{Ordering, fence, unless_fault};
+use crate::atomic::{AtomicU64, Ordering, fence, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_contended};
 use crate::mutex::wait_mode::check_end;
-use crate::mutex::{Acquired, WaitMode};
+use crate::mutex::{Acquired, WaitMode, WaitWake};
+use crate::sharing::Shared;
 #[cfg(loom)]
 use crate::sys::futex;
 use crate::sys::futex::Wait;
+#[cfg(loom)]
+use crate::time::Deadline;
 #[cfg(not(loom))]
 use core::time::Duration;
 
@@ -25,9 +30,34 @@ const NAP: Duration = Duration::from_millis(4);
 #[cfg(not(loom))]
 const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
 
-impl InRegion {
+// SAFETY: see `Word::take`.
+unsafe impl RegionOps for WaitWake<Shared> {
+    type Gate = ();
+
+    #[cfg(not(loom))]
+    const GATE: () = ();
+
+    #[inline]
+    fn take(
+        word: &AtomicU64,
+        (): &(),
+        me: Member,
+        wait_mode: WaitMode,
+    ) -> Result<Acquired, RawError> {
+        Word(word).take(me, wait_mode)
+    }
+}
+
+/// The word of a lock.
+struct Word<'a>(&'a AtomicU64);
+
+impl<'a> Word<'a> {
+    fn word(&self) -> &'a AtomicU64 {
+        self.0
+    }
+
     /// Takes the word for the calling task.
-    pub(super) fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+    fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
         if !wait_mode.is_try() {
             rest_if_contended(REST);
         }
@@ -62,10 +92,10 @@ impl InRegion {
                 continue;
             }
             // By invariant 6 the watch begins before the check of the owner.
-            let mut watch = Watch::begin(self, wait_mode, has_napped);
+            let mut watch = Watch::begin(self.word(), wait_mode, has_napped);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
-            if me.is_gone(self.address(), owner_of(word)) {
+            if me.is_gone(core::ptr::from_ref(self.word()).addr(), owner_of(word)) {
                 match self.replace(word, me.identity() | WAITERS | INCONSISTENT) {
                     Ok(()) => {
                         return Ok(unless_fault!(
@@ -95,9 +125,9 @@ impl InRegion {
                 word |= WAITERS;
             }
             if unless_fault!(RegionWatchBeginsLate, false, true) {
-                watch = Watch::begin(self, wait_mode, has_napped);
+                watch = Watch::begin(self.word(), wait_mode, has_napped);
             }
-            let ended = watch.sleep(word, wait_mode);
+            let ended = watch.sleep(word, wait_mode.deadline());
             has_napped |= ended == Wait::TimedOut;
             check_end(ended, wait_mode)?;
             others = unless_fault!(RegionTakerForgetsSleepers, WAITERS, 0);
@@ -118,61 +148,84 @@ impl InRegion {
 
 /// A sleep that has not begun yet.
 #[cfg(not(loom))]
-enum Watch<'a> {
+pub(super) enum Watch<'a> {
     /// One that ends within this time.
-    Nap(&'a InRegion, Duration),
+    Nap(&'a AtomicU64, Duration),
     /// One that watches the other tasks of the region.
     Tasks(crate::sleep::DeathWatch<'a>),
 }
 
 #[cfg(not(loom))]
 mod sleeping {
-    #![allow(unsafe_code)]
-
-    use super::{INTERRUPTIBLE_NAP, InRegion, NAP, Wait, WaitMode, Watch};
-    use crate::atomic::{AtomicU32, Ordering};
+    use super::{AtomicU64, INTERRUPTIBLE_NAP, NAP, Ordering, Wait, WaitMode, Watch};
+    use crate::atomic::AtomicU32;
     use crate::mutex::end_of_nap;
+    use crate::mutex::in_region::{InRegion, RegionProtocol};
     use crate::sleep::DeathWatch;
     use crate::sys::futex::{self, Sharing};
+    use crate::time::Deadline;
 
-    fn high_half(lock: &InRegion) -> &AtomicU32 {
+    fn high_half(word: &AtomicU64) -> &AtomicU32 {
         // SAFETY: the reference is only passed to waits.
-        unsafe { futex::high_word(lock.word()) }
+        unsafe { futex::high_word(word) }
     }
 
-    impl InRegion {
+    impl<P: RegionProtocol> InRegion<P> {
         /// Sleeps for at most `time`, or less if the lock changes meanwhile. For a task that cannot acquire it.
         #[doc(hidden)]
         pub fn sleep_beside(&self, time: core::time::Duration) {
             // Relaxed: only compared.
             let word = self.word().load(Ordering::Relaxed);
-            futex::wait_for(high_half(self), (word >> 32) as u32, Sharing::Shared, time);
+            futex::wait_for(
+                high_half(self.word()),
+                (word >> 32) as u32,
+                Sharing::Shared,
+                time,
+            );
         }
     }
 
     impl<'a> Watch<'a> {
         /// The first sleep of a wait is a nap.
-        pub(super) fn begin(lock: &'a InRegion, wait_mode: WaitMode, has_napped: bool) -> Self {
+        pub(in super::super) fn begin(
+            word: &'a AtomicU64,
+            wait_mode: WaitMode,
+            has_napped: bool,
+        ) -> Self {
             match (has_napped, wait_mode.is_interruptible()) {
-                (false, _) => Self::Nap(lock, NAP),
-                (true, true) => Self::Nap(lock, INTERRUPTIBLE_NAP),
-                (true, false) => Self::Tasks(DeathWatch::begin(high_half(lock), Sharing::Shared)),
+                (false, _) => Self::Nap(word, NAP),
+                (true, true) => Self::Nap(word, INTERRUPTIBLE_NAP),
+                (true, false) => Self::Tasks(DeathWatch::begin(high_half(word), Sharing::Shared)),
             }
         }
 
-        /// Sleeps while the high half of the word is that of `word`.
-        pub(super) fn sleep(self, word: u64, wait_mode: WaitMode) -> Wait {
-            let expected = (word >> 32) as u32;
-            let deadline = wait_mode.deadline();
+        /// Sleeps while the high half of the word is that of `seen`.
+        pub(in super::super) fn sleep(self, seen: u64, deadline: Option<Deadline>) -> Wait {
+            let expected = (seen >> 32) as u32;
             match (self, deadline) {
                 (Self::Tasks(watch), deadline) => watch.sleep(expected, deadline),
                 // Without a deadline the nap's length is enough: the clock need not be read.
-                (Self::Nap(lock, nap), None) => {
-                    futex::wait_for(high_half(lock), expected, Sharing::Shared, nap)
+                (Self::Nap(word, nap), None) => {
+                    futex::wait_for(high_half(word), expected, Sharing::Shared, nap)
                 }
-                (Self::Nap(lock, nap), Some(_)) => {
+                (Self::Nap(word, nap), Some(_)) => {
                     let end = end_of_nap(nap, deadline);
-                    futex::wait(high_half(lock), expected, Sharing::Shared, end)
+                    futex::wait(high_half(word), expected, Sharing::Shared, end)
+                }
+            }
+        }
+
+        /// As [`Self::sleep`]. Also returns whether the sleep began, as far as that is known.
+        pub(in super::super) fn sleep_woken(
+            self,
+            seen: u64,
+            deadline: Option<Deadline>,
+        ) -> (Wait, bool) {
+            match self {
+                Self::Tasks(_) => (self.sleep(seen, deadline), true),
+                Self::Nap(word, nap) => {
+                    let end = end_of_nap(nap, deadline);
+                    futex::wait_high(word, seen, u32::MAX, Sharing::Shared, end)
                 }
             }
         }
@@ -181,27 +234,25 @@ mod sleeping {
 
 /// In a model a sleep ends when a task dies, as both kinds do.
 #[cfg(loom)]
-struct Watch<'a>(&'a InRegion, usize);
+pub(super) struct Watch<'a>(&'a AtomicU64, usize);
 
 #[cfg(loom)]
 impl<'a> Watch<'a> {
-    fn begin(lock: &'a InRegion, _: WaitMode, _: bool) -> Self {
-        Self(lock, futex::deaths())
+    pub(super) fn begin(word: &'a AtomicU64, _: WaitMode, _: bool) -> Self {
+        Self(word, futex::deaths())
     }
 
-    fn sleep(self, word: u64, wait_mode: WaitMode) -> Wait {
+    pub(super) fn sleep(self, seen: u64, deadline: Option<Deadline>) -> Wait {
+        self.sleep_woken(seen, deadline).0
+    }
+
+    pub(super) fn sleep_woken(self, seen: u64, deadline: Option<Deadline>) -> (Wait, bool) {
         let deaths = unless_fault!(RegionSleeperMissesDeaths, self.1, usize::MAX);
         if deaths == usize::MAX {
-            futex::wait_high(
-                self.0.word(),
-                word,
-                u32::MAX,
-                futex::Sharing::Shared,
-                wait_mode.deadline(),
-            )
-            .0
+            let shared = futex::Sharing::Shared;
+            futex::wait_high(self.0, seen, u32::MAX, shared, deadline)
         } else {
-            futex::watch_high(self.0.word(), word, deaths, wait_mode.deadline())
+            futex::watch_high(self.0, seen, deaths, deadline)
         }
     }
 }

@@ -19,7 +19,7 @@ const STEALS_PER_TURN: u32 = 2000;
 
 /// Changes the thread's count of steals, and returns the old one. (A model has no turns.)
 #[cfg_attr(loom, expect(unused_variables))]
-fn change_steals(change: impl FnOnce(u32) -> u32) -> u32 {
+pub(in crate::mutex) fn change_steals(change: impl FnOnce(u32) -> u32) -> u32 {
     #[cfg(loom)]
     return 0;
     #[cfg(not(loom))]
@@ -27,7 +27,7 @@ fn change_steals(change: impl FnOnce(u32) -> u32) -> u32 {
 }
 
 /// Whether the thread's turn is over. If so, the count starts again.
-fn end_turn_if_due() -> bool {
+pub(in crate::mutex) fn end_turn_if_due() -> bool {
     let steals = change_steals(|count| if count < STEALS_PER_TURN { count } else { 0 });
     steals >= STEALS_PER_TURN
 }

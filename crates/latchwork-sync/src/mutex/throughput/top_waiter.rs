@@ -11,7 +11,6 @@ use crate::backoff::{FIRST_POLLS, TOP_WAITER, pause};
 use crate::mutex::wait_mode::{Ended, Nap, is_over, sleep};
 use crate::mutex::{OWNER_DIED, OwnerMonitor, TID_MASK, Unfinished, WAITERS, WaitMode};
 use crate::sharing::Sharing;
-#[cfg(not(loom))]
 use crate::time::Deadline;
 #[cfg(loom)]
 use latchwork_sys::model::HandsOff;
@@ -213,7 +212,7 @@ const DIVISOR_AFTER_SLEEP: u32 = 8;
 
 /// When a top waiter stops polling, and when it sets the request.
 #[cfg(not(loom))]
-pub(super) struct Timing {
+pub(in crate::mutex) struct Timing {
     /// `None`: never.
     requests_at: Option<Deadline>,
     /// The same, for a top waiter that has slept.
@@ -224,7 +223,7 @@ pub(super) struct Timing {
 #[cfg(not(loom))]
 impl Timing {
     /// `threshold`, in microseconds.
-    pub(super) fn start(threshold: Option<u32>) -> Self {
+    pub(in crate::mutex) fn start(threshold: Option<u32>) -> Self {
         let now = Deadline::now();
         let after =
             |micros: u32| now.saturating_add(core::time::Duration::from_micros(micros.into()));
@@ -238,12 +237,12 @@ impl Timing {
     }
 
     /// To be called after a sleep.
-    pub(super) fn has_slept(&mut self) {
+    pub(in crate::mutex) fn has_slept(&mut self) {
         self.requests_at = self.requests_after_sleep_at;
     }
 
     /// Whether it is time to request the hand-off.
-    pub(super) fn is_overdue(&self) -> bool {
+    pub(in crate::mutex) fn is_overdue(&self) -> bool {
         self.requests_at.is_some_and(Deadline::has_passed)
     }
 
@@ -256,21 +255,32 @@ impl Timing {
         }
     }
 
-    pub(super) fn has_polled_enough(&self) -> bool {
+    /// When a sleep ends that begins now, beside what else ends it: at the deadline, and, if the task is not overdue yet,
+    /// in time for its request.
+    pub(in crate::mutex) fn end_of_watch(
+        &self,
+        is_overdue: bool,
+        deadline: Option<Deadline>,
+    ) -> Option<Deadline> {
+        let requests_at = self.requests_at.filter(|_| !is_overdue);
+        requests_at.into_iter().chain(deadline).min()
+    }
+
+    pub(in crate::mutex) fn has_polled_enough(&self) -> bool {
         self.stops_polling.has_passed()
     }
 }
 
 /// In a model the scene says when top waiters are overdue.
 #[cfg(loom)]
-pub(super) struct Timing {
+pub(in crate::mutex) struct Timing {
     hands_off: HandsOff,
     is_overdue: bool,
 }
 
 #[cfg(loom)]
 impl Timing {
-    pub(super) fn start(threshold: Option<u32>) -> Self {
+    pub(in crate::mutex) fn start(threshold: Option<u32>) -> Self {
         let hands_off = latchwork_sys::model::scene().hands_off;
         let is_overdue = threshold == Some(0) || hands_off == HandsOff::AtOnce;
         Self {
@@ -279,7 +289,7 @@ impl Timing {
         }
     }
 
-    pub(super) fn has_slept(&mut self) {
+    pub(in crate::mutex) fn has_slept(&mut self) {
         self.is_overdue |= self.hands_off == HandsOff::AfterSleep;
     }
 
@@ -291,11 +301,21 @@ impl Timing {
         }
     }
 
-    pub(super) fn is_overdue(&self) -> bool {
+    pub(in crate::mutex) fn end_of_watch(
+        &self,
+        is_overdue: bool,
+        deadline: Option<Deadline>,
+    ) -> Option<Deadline> {
+        let ends = self.end_of_nap(is_overdue) == Nap::BeforeRequest
+            && latchwork_sys::model::scene().naps_end;
+        deadline.or(ends.then_some(latchwork_sys::model::SOON))
+    }
+
+    pub(in crate::mutex) fn is_overdue(&self) -> bool {
         self.is_overdue
     }
 
-    pub(super) fn has_polled_enough(&self) -> bool {
+    pub(in crate::mutex) fn has_polled_enough(&self) -> bool {
         true
     }
 }
