@@ -448,7 +448,7 @@ static void onces(void)
 		join(threads[task]);
 	CHECK_IS(lw_once(&inner, recurse), 0);
 	CHECK_IS(recursive_answer, EDEADLK);
-	CHECK_IS(lw_once(NULL, initialise), EINVAL);
+	CHECK_IS(lw_once((lw_once_t *)NULL, initialise), EINVAL);
 	CHECK_IS(lw_once(&left, NULL), EINVAL);
 	runs = 0;
 	CHECK(join(start(come_again, &left)) == NULL);
