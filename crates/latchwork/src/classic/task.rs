@@ -34,6 +34,7 @@ impl<'r> Classic<'r> {
                 return Err(Status::InvalidPriority);
             }
             if new_priority != CURRENT_PRIORITY {
+                self.region.inner().task().map_err(not_attached)?;
                 priority::set_base(self.region.inner(), task, new_priority);
             }
             Ok(())
@@ -47,6 +48,7 @@ impl<'r> Classic<'r> {
             let (task, record) = self.living(id)?;
             // Relaxed: the check only saves work.
             if (record.standing.mirrored.load(Ordering::Relaxed) != 0) != on {
+                self.region.inner().task().map_err(not_attached)?;
                 priority::set_mirrored(self.region.inner(), task, on);
             }
             Ok(())
@@ -56,7 +58,7 @@ impl<'r> Classic<'r> {
     /// A task that lives, for a change of its priority, and its record.
     pub(super) fn living(&self, id: Id) -> Result<(u64, &'r WaitRecord), Status> {
         let inner = self.region.inner();
-        // So that others detect a kill during the call, as with `TaskPriority::set_priority`.
+        // So that others detect a kill during the call. If it cannot become a task, it can still read.
         let _ = inner.task();
         let task = self.task_number(id)?;
         let record = priority::living(inner, task).ok_or(Status::InvalidId)?;

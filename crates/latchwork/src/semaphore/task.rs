@@ -93,10 +93,10 @@ pub trait TaskPriority: sealed::Sealed {
 
     /// Sets the task's own priority; returns the one before. If the task waits, its position in the queue changes at
     /// once, and so does the priority of each task that inherits from it. The calling thread becomes a task of the
-    /// region, if it can: then others detect it if it is killed during the call.
+    /// region: only a task acquires the lock of another's priority.
     ///
     /// # Errors
-    /// [`NoSuchTask`].
+    /// [`NoSuchTask`], also if the calling thread cannot become a task: all slots are in use, or it is ending.
     fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask>;
 
     /// Mirrors the task's priority in the kernel from now on, or no longer. This works where the process that changes
@@ -108,7 +108,7 @@ pub trait TaskPriority: sealed::Sealed {
     /// [`Self::set_priority`].
     ///
     /// # Errors
-    /// [`NoSuchTask`].
+    /// [`NoSuchTask`], as for [`Self::set_priority`].
     fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask>;
 }
 
@@ -122,14 +122,12 @@ impl TaskPriority for TaskId {
     }
 
     fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask> {
-        let _ = region.inner().task();
         priority::set_base(region.inner(), self.to_raw(), priority.0.into())
             .map(Priority::recorded)
             .ok_or(NoSuchTask)
     }
 
     fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask> {
-        let _ = region.inner().task();
         priority::set_mirrored(region.inner(), self.to_raw(), on).ok_or(NoSuchTask)
     }
 }

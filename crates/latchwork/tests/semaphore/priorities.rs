@@ -43,6 +43,24 @@ fn waiter<'s>(
     TaskId::from_raw(id.load(SeqCst)).unwrap()
 }
 
+/// Only a task acquires the lock of another's priority.
+#[test]
+fn a_thread_without_a_slot_cannot_change_a_priority() {
+    let region = RegionOptions::new()
+        .max_bytes(4 << 20)
+        .max_tasks(1)
+        .create_anonymous()
+        .unwrap();
+    let me = region.task_id().unwrap();
+    let outsider = || {
+        assert_eq!(me.set_priority(&region, priority(7)), Err(NoSuchTask));
+        assert_eq!(me.mirror(&region, true), Err(NoSuchTask));
+        assert_eq!(me.priority(&region).unwrap().get(), 255);
+    };
+    thread::scope(|scope| scope.spawn(outsider).join().unwrap());
+    assert_eq!(me.set_priority(&region, priority(7)).unwrap().get(), 255);
+}
+
 #[test]
 fn a_task_has_the_priority_that_was_recorded_for_it() {
     let region = region();
