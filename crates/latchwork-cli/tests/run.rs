@@ -23,6 +23,8 @@ fn the_status_and_the_output_are_the_programs_own() {
         "--mutex=wait-wake",
         "--mutex=pi",
         "--mutex=glibc",
+        "--heal",
+        "--heal=end",
         "--check",
     ] {
         let output = run(&[kind, "--", "sh", "-c", "echo out; exit 7"]);
@@ -103,7 +105,7 @@ fn a_program_that_cannot_be_run_is_named_with_the_reason() {
     let output = run(&["true"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
-        errors(&output).contains("--check and --mutex=KIND"),
+        errors(&output).contains("--check, --heal and --mutex=KIND"),
         "{}",
         errors(&output)
     );
