@@ -25,16 +25,18 @@
 //!
 //! - The memory is of `mmap` with `MAP_SHARED | MAP_ANONYMOUS`: it has no name by which, and no descriptor through which
 //!   another process could map it. Only a fork of a process that maps it can.
-//! - Each other process is readable, and does not map it.
+//! - Each other process is readable, and does not map it; or it began before the process in which this program was
+//!   started. An `exec` leaves all mappings behind: so only that process and those forked from it since can map the
+//!   memory. (Both times are in `/proc/PID/stat`, which all may read, in ticks of 10 ms.)
 //! - This process has one thread: the caller, which has no signal handler. (The caller of [`has_no_poster`] has checked
 //!   the handlers.)
 
-use super::proc::{Memory, Result, each_mapping, each_process, latest_task, value};
+use super::proc::{self, Memory, Result, each_mapping, each_process, latest_task, value};
 use crate::memory::Mutex;
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::ops::ControlFlow::{Break, Continue};
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// How often the processes are looked at until no task has begun meanwhile.
 const ATTEMPTS: u32 = 20;
@@ -47,7 +49,7 @@ pub(super) fn ended_owner(mutex: &Mutex) -> Option<u32> {
         return None;
     }
     let (memory, _) = shared_memory(ptr::from_ref(mutex).addr())?;
-    each_of_all(|process| Some(is_in_this_namespace(process)? || !maps(process, memory)?))?;
+    each_of_all(|process| Some(is_in_this_namespace(process)? || !maps(process, memory).ok()?))?;
     let is_still_held = mutex.owner.load(Ordering::Relaxed) == owner
         && mutex.word.load(Ordering::Relaxed) != 0
         && has_ended(owner);
@@ -61,7 +63,11 @@ pub(super) fn has_no_poster(semaphore: usize) -> Option<()> {
         return None;
     }
     let me = crate::thread::process();
-    each_of_all(|process| Some(process == me || !maps(process, memory)?))
+    each_of_all(|process| match maps(process, memory) {
+        Ok(maps) => Some(process == me || !maps),
+        Err(libc::EACCES | libc::EPERM) => is_older_than_the_program(process),
+        Err(_) => None,
+    })
 }
 
 /// Whether a task has ended: there is no task with this ID, or it is a zombie.
@@ -135,7 +141,7 @@ fn anonymous_device() -> Option<(u32, u32)> {
 fn each_of_all(mut holds: impl FnMut(u32) -> Option<bool>) -> Option<()> {
     /// `PROC_PID_INIT_INO`
     const INITIAL: u64 = 0xefff_fffc;
-    if namespace()? != INITIAL {
+    if namespace(c"/proc/thread-self/ns/pid")? != INITIAL {
         return None;
     }
     for _ in 0..ATTEMPTS {
@@ -158,25 +164,31 @@ fn each_of_all(mut holds: impl FnMut(u32) -> Option<bool>) -> Option<()> {
     None
 }
 
-/// The PID namespace of this process: the inode of its file.
-fn namespace() -> Option<u64> {
+/// A namespace of this process: the inode of its file.
+fn namespace(path: &CStr) -> Option<u64> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let path = c"/proc/thread-self/ns/pid".as_ptr();
     // SAFETY: the path ends in NUL; the kernel writes the status.
-    unsafe { (libc::stat(path, status.as_mut_ptr()) == 0).then(|| status.assume_init().st_ino) }
+    unsafe {
+        (libc::stat(path.as_ptr(), status.as_mut_ptr()) == 0).then(|| status.assume_init().st_ino)
+    }
+}
+
+/// The time namespace; 0 if the system has none.
+fn time_namespace() -> u64 {
+    namespace(c"/proc/thread-self/ns/time").unwrap_or(0)
 }
 
 /// Whether a process is in this process's namespace. One that has ended meanwhile may as well be.
 fn is_in_this_namespace(process: u32) -> Option<bool> {
     // The line has an ID for each namespace, from this one on.
-    let status = value(format_args!("/proc/{process}/status"), "NSpid", |ids| {
+    let ids = value(format_args!("/proc/{process}/status"), "NSpid", |ids| {
         Some(ids.split_ascii_whitespace().count() == 1)
     });
-    unless_ended(status, true)
+    unless_ended(ids, true).ok()
 }
 
 /// Whether a process maps this memory. One that has ended does not.
-fn maps(process: u32, memory: Memory) -> Option<bool> {
+fn maps(process: u32, memory: Memory) -> Result<bool> {
     let mut is_empty = true;
     let found = each_mapping(format_args!("/proc/{process}/maps"), |mapping| {
         is_empty = false;
@@ -189,16 +201,41 @@ fn maps(process: u32, memory: Memory) -> Option<bool> {
     let maps = unless_ended(found.map(|found| found.is_some()), false)?;
     // If its first thread has ended, a process shows no mappings there, although its other threads have them.
     if is_empty && unless_ended(threads(format_args!("/proc/{process}/status")), 1)? != 1 {
-        return None;
+        return Err(libc::ENODATA);
     }
-    Some(maps)
+    Ok(maps)
 }
 
 /// A result of reading a file of a process, or `otherwise` if the process has ended.
-fn unless_ended<T>(result: Result<T>, otherwise: T) -> Option<T> {
+fn unless_ended<T>(result: Result<T>, otherwise: T) -> Result<T> {
     match result {
-        Ok(found) => Some(found),
-        Err(libc::ENOENT | libc::ESRCH) => Some(otherwise),
-        Err(_) => None,
+        Err(libc::ENOENT | libc::ESRCH) => Ok(otherwise),
+        result => result,
     }
+}
+
+/// When the process began in which this program was started (`exec`); 0 if unknown. And its time namespace, on which the
+/// unit depends.
+static BEGINNING: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Determines the beginning, before any thread uses it.
+pub(super) fn prepare() {
+    /// Of `/proc/PID/stat`: the process was forked, and has run no `exec`.
+    const PF_FORKNOEXEC: u64 = 0x40;
+    let began = match proc::beginning(format_args!("/proc/self/stat")) {
+        Ok((flags, began)) if flags & PF_FORKNOEXEC == 0 => began,
+        _ => 0,
+    };
+    for (known, now) in BEGINNING.iter().zip([began, time_namespace()]) {
+        known.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Whether a process began before the one in which this program was started, in a tick before.
+fn is_older_than_the_program(process: u32) -> Option<bool> {
+    let [began, namespace] = BEGINNING
+        .each_ref()
+        .map(|word| word.load(Ordering::Relaxed));
+    let (_, other) = proc::beginning(format_args!("/proc/{process}/stat")).ok()?;
+    Some(other < began && namespace == time_namespace())
 }

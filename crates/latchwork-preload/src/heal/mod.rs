@@ -133,6 +133,7 @@ pub(crate) fn prepare() {
     };
     let problem = match probe::layout() {
         Layout::AsExpected => {
+            gone::prepare();
             SETTING.store(wanted, Ordering::Relaxed);
             return;
         }

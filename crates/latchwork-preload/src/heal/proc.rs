@@ -59,7 +59,7 @@ impl Drop for File {
 }
 
 /// How much of a line is kept: more than any field that is used here needs.
-const LINE: usize = 256;
+const LINE: usize = 512;
 
 /// Calls `look` with each line, cut to [`LINE`] bytes, until it breaks.
 pub(super) fn each_line<B>(
@@ -153,6 +153,25 @@ pub(super) fn latest_task() -> Result<u32> {
                 .next_back()
                 .and_then(|last| last.parse().ok()),
         )
+    });
+    found?.flatten().ok_or(libc::ENODATA)
+}
+
+/// The flags of a process, and when it began, in ticks: of a file `/proc/PID/stat`.
+pub(super) fn beginning(path: fmt::Arguments<'_>) -> Result<(u64, u64)> {
+    /// Places after the name, which is in parentheses.
+    const FLAGS: usize = 6;
+    const START: usize = 19;
+    let found = each_line(path, |line| {
+        let field = |place| {
+            line.rsplit_once(") ")?
+                .1
+                .split(' ')
+                .nth(place)?
+                .parse()
+                .ok()
+        };
+        ControlFlow::Break(field(FLAGS).zip(field(START)))
     });
     found?.flatten().ok_or(libc::ENODATA)
 }
