@@ -1,17 +1,14 @@
 /* Situations that `run --heal` heals, and others that it must leave alone: one for each run. Says how a wait ended; the
  * exit status is 3 if a task sleeps although it need not. */
 #define _GNU_SOURCE
-#include "uses.h"
+#include "sleeps.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #define WAITERS 0x80000000u
 enum { HANGS = 3, LATER_MS = 3600000 };
@@ -47,26 +44,8 @@ static pid_t child(void) {
     }
     return process;
 }
-static void sleep_ms(long ms) {
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&time, NULL);
-}
 static void until(atomic_int *flag) {
     while (!atomic_load(flag)) sleep_ms(1);
-}
-/* Waits until a task sleeps for an object. */
-static void until_it_sleeps(pid_t process, const void *object, size_t size) {
-    for (;; sleep_ms(1)) {
-        char path[64], line[256] = "";
-        snprintf(path, sizeof path, "/proc/%d/syscall", process);
-        FILE *file = fopen(path, "r");
-        CHECK(file != NULL);
-        unsigned long call = 0, at = 0;
-        CHECK(fgets(line, sizeof line, file) != NULL);
-        fclose(file);
-        if (sscanf(line, "%lu %lx", &call, &at) == 2 && call == SYS_futex && at >= (uintptr_t)object && at < (uintptr_t)object + size) return;
-        CHECK(waitpid(process, NULL, WNOHANG) == 0);
-    }
 }
 /* Whether a child ends well, after at most so many seconds as the test has patience. */
 static int ends(pid_t process) {
