@@ -25,7 +25,7 @@ pub(crate) struct Args {
     mutex: Option<Mutex>,
     /// Heal waits for objects that processes share: wake-ups that glibc's robust mutexes lose when a task is killed, and
     /// waits that no task can end any more. The objects stay glibc's: the program can share them with programs that run
-    /// without this option. See WHAT
+    /// without this option. `--heal` is `--heal=report`
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "report", conflicts_with = "check")]
     heal: Option<Heal>,
     /// Check how the program uses its locks, and report each breach of a rule: a finding. (Thread stacks smaller than 128

@@ -126,12 +126,22 @@ static int lost_after_condition(void) {
     CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
     return ends(waiter);
 }
-/* The owner of an unlocked word, as the kernel sees it, wakes a sleeper when it is killed. */
-static int killed_owner(void) {
-    make_mutex(PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST);
-    CHECK(pthread_mutex_trylock(&shared->mutex) == 0);
+/* Whether the word of a held mutex says that tasks may wait, after a lock call and after a wait for a condition. */
+static void show_mark(void) {
     unsigned word = __atomic_load_n((unsigned *)&shared->mutex, __ATOMIC_SEQ_CST);
     printf("%s\n", word & WAITERS ? "with the waiters bit" : "without the waiters bit");
+}
+static int marked(void) {
+    make_mutex(PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST);
+    CHECK(pthread_mutex_trylock(&shared->mutex) == 0);
+    show_mark();
+    CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
+    CHECK(pthread_mutex_lock(&shared->mutex) == 0);
+    show_mark();
+    CHECK(pthread_cond_init(&shared->cond, NULL) == 0);
+    struct timespec past = {0, 0};
+    CHECK(pthread_cond_timedwait(&shared->cond, &shared->mutex, &past) == ETIMEDOUT);
+    show_mark();
     CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
     return 0;
 }
@@ -302,7 +312,7 @@ int main(int count, char **words) {
     if (strcmp(what, "lost-plain") == 0) return lost(PTHREAD_MUTEX_STALLED, all[2]);
     if (strcmp(what, "lost-post") == 0) return lost_post();
     if (strcmp(what, "lost-condition") == 0) return lost_after_condition();
-    if (strcmp(what, "marked") == 0) return killed_owner();
+    if (strcmp(what, "marked") == 0) return marked();
     if (strcmp(what, "gone") == 0) return gone(all[2], all[3], all[4]);
     if (strcmp(what, "many") == 0) return many();
     if (strcmp(what, "alone") == 0) return alone(all[2], all[3]);
