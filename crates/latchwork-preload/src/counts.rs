@@ -1,7 +1,7 @@
 //! Counts of replaced objects and of those that were left to glibc, printed when the process ends.
 #![allow(unsafe_code)]
 
-use crate::heal;
+use crate::heal::report;
 use crate::memory::Mutex;
 use crate::mode::{self, Mode};
 use core::fmt::Write;
@@ -140,7 +140,7 @@ extern "C" fn at_exit() {
             "; {conds} process-shared condition variables left to glibc"
         );
     }
-    if let Some([mutexes, waits]) = heal::totals() {
+    if let Some([mutexes, waits]) = report::totals() {
         let _ = write!(
             text,
             "; {mutexes} robust process-shared mutexes healed, {waits} waits reported"

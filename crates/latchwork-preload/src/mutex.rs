@@ -179,6 +179,7 @@ unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
         unsafe { real::pthread_mutex_lock(mutex) }
     };
     if here.purpose() == Use::Other {
+        mode::get();
         // SAFETY: by the caller's contract.
         return unsafe { heal::lock(mutex, || None, pass) };
     }
@@ -248,6 +249,7 @@ unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
         unsafe { real::pthread_mutex_trylock(mutex) }
     };
     if here.purpose() == Use::Other {
+        mode::get();
         // SAFETY: by the caller's contract.
         return unsafe { heal::try_lock(mutex, pass) };
     }
@@ -268,6 +270,7 @@ unsafe fn lock_until(
     let until = || Until::new(clock, unsafe { *until });
     if here.purpose() == Use::Other {
         counts::passed(here);
+        mode::get();
         // SAFETY: by the caller's contract.
         return unsafe { heal::lock(mutex, || Some(until()), pass) };
     }

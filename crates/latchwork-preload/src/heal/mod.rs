@@ -28,7 +28,7 @@
 //! Two rules heal this:
 //!
 //! 1. *An owner holds it with W.* After each lock call of glibc's that has acquired the mutex, W is set in the word.
-//! 2. *No lock call sleeps for longer than a [nap](NAP).* It is a repeated `pthread_mutex_clocklock`.
+//! 2. *No lock call sleeps for longer than a [nap](naps::NAP).* It is a repeated `pthread_mutex_clocklock`.
 //!
 //! Rule 1 needs neither the unlock nor the waits for conditions: glibc finds W in the word wherever it releases, and a
 //! wait for a condition acquires with W by itself. A release then makes a system call. In exchange for it the task that
@@ -70,79 +70,23 @@
 //! # What of glibc is used
 //!
 //! The word and the kind of a mutex; for [`watched`] also owner and count; of a semaphore its value and its flag.
-//! [`prepare`] lets glibc make and lock such objects, and compares. If one differs, nothing is healed, and a line says
+//! [`probe`](crate::probe) lets glibc make and lock such objects, and compares. If one differs, nothing is healed, and a line says
 //! so.
 #![allow(unsafe_code)]
 
 mod gone;
+mod naps;
 mod proc;
+pub(crate) mod report;
 mod robust;
-pub(crate) mod semaphore;
+mod semaphore;
+pub(crate) mod setting;
 mod watched;
 
 use crate::clock::Until;
 use crate::memory::Mutex;
-use crate::mode;
-use crate::probe::{self, Layout};
-use crate::real;
 use core::ffi::c_int;
-use core::ptr;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use core::time::Duration;
-use latchwork::time::Deadline;
-use latchwork_interpose::counts::Seen;
 use latchwork_interpose::mutexes::kind;
-use latchwork_interpose::{say, symbol::environment};
-use libc::timespec;
-
-/// The longest sleep of a lock call, as in this library's robust mutexes.
-pub(crate) const NAP: Duration = Duration::from_secs(1);
-
-const OFF: u8 = 0;
-const REPORT: u8 = 1;
-const END: u8 = 2;
-static SETTING: AtomicU8 = AtomicU8::new(OFF);
-
-/// Whether objects are healed.
-#[inline(always)]
-pub(crate) fn is_on() -> bool {
-    // It determines the setting, if no call has yet.
-    mode::get();
-    // Relaxed, here and below: nothing else depends on the setting, and `mode::get` orders it.
-    SETTING.load(Ordering::Relaxed) != OFF
-}
-
-/// Whether a wait that no task can end is ended here.
-fn ends_waits() -> bool {
-    SETTING.load(Ordering::Relaxed) == END
-}
-
-/// Reads the setting, at the start.
-pub(crate) fn prepare() {
-    let wanted = match environment(c"LATCHWORK_HEAL") {
-        None => return,
-        Some(b"report") => REPORT,
-        Some(b"end") => END,
-        Some(other) => {
-            say::line(format_args!(
-                "LATCHWORK_HEAL is {:?}, and not report or end: nothing is healed",
-                core::str::from_utf8(other).unwrap_or("?")
-            ));
-            return;
-        }
-    };
-    let problem = match probe::layout() {
-        Layout::AsExpected => {
-            gone::prepare();
-            SETTING.store(wanted, Ordering::Relaxed);
-            return;
-        }
-        Layout::NoClockLock => "this glibc has no pthread_mutex_clocklock or no sem_clockwait",
-        Layout::OtherMutex => "this glibc lays its process-shared mutexes out in an unknown way",
-        Layout::OtherSemaphore => "this glibc lays its semaphores out in an unknown way",
-    };
-    say::line(format_args!("{problem}: nothing is healed"));
-}
 
 /// How the waits for a mutex are healed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,8 +98,8 @@ enum Care {
 fn care(mutex: &Mutex) -> Option<Care> {
     const ROBUST: u32 = kind::ROBUST | kind::SHARED;
     match mutex.kind() & !kind::TYPE {
-        ROBUST if is_on() => Some(Care::Robust),
-        kind::SHARED if is_on() => Some(Care::Watched),
+        ROBUST if setting::is_on() => Some(Care::Robust),
+        kind::SHARED if setting::is_on() => Some(Care::Watched),
         _ => None,
     }
 }
@@ -193,106 +137,4 @@ pub(crate) unsafe fn try_lock(mutex: *mut Mutex, pass: impl Fn() -> c_int) -> c_
         Some(Care::Robust) => robust::taken(here, pass()),
         _ => pass(),
     }
-}
-
-/// The end of a nap that begins now.
-fn nap_end() -> timespec {
-    let end = Deadline::after(NAP).as_nanoseconds();
-    timespec {
-        tv_sec: (end / 1_000_000_000) as _,
-        tv_nsec: (end % 1_000_000_000) as _,
-    }
-}
-
-/// Acquires a mutex as `pass` does, in naps. After each, `look` may end the wait with a result.
-///
-/// The last sleep of a wait with a limit, and a wait with an unusable limit, are the program's own call. So is the
-/// error that it returns.
-///
-/// # Safety
-/// As for `pthread_mutex_lock`.
-unsafe fn lock_in_naps(
-    mutex: *mut Mutex,
-    until: Option<Until>,
-    pass: impl Fn() -> c_int,
-    mut look: impl FnMut() -> Option<c_int>,
-) -> c_int {
-    loop {
-        if until.is_some_and(|until| !until.is_valid() || until.remaining() <= NAP) {
-            return pass();
-        }
-        let end = nap_end();
-        // SAFETY: by the caller's contract.
-        let result =
-            unsafe { real::pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, &raw const end) };
-        if result != libc::ETIMEDOUT {
-            return result;
-        }
-        if let Some(result) = look() {
-            return result;
-        }
-    }
-}
-
-/// When a wait looks for the tasks that could end it: after 1, 2, 4, 8, … and then every [`MOST`](Self::MOST) naps.
-/// Then, and not before, the wait has lasted long enough for what it costs to read `/proc`.
-struct Looks {
-    naps: u32,
-    interval: u32,
-}
-
-impl Looks {
-    const MOST: u32 = 32;
-
-    const fn new() -> Self {
-        Self {
-            naps: 0,
-            interval: 1,
-        }
-    }
-
-    /// Counts a nap. Returns whether to look now.
-    fn is_due(&mut self) -> bool {
-        self.naps += 1;
-        let is_due = self.naps == self.interval;
-        if is_due {
-            self.naps = 0;
-            self.interval = (self.interval * 2).min(Self::MOST);
-        }
-        is_due
-    }
-
-    /// No look is due any more.
-    fn stop(&mut self) {
-        self.interval = 0;
-    }
-}
-
-/// What the summary at the end says. Relaxed: nothing else depends on the numbers.
-static HEALED: AtomicU32 = AtomicU32::new(0);
-static REPORTED: AtomicU32 = AtomicU32::new(0);
-static SEEN: Seen = Seen::new();
-
-/// The number of robust mutexes that were healed, and that of waits that were reported; `None` if nothing is healed.
-pub(crate) fn totals() -> Option<[u32; 2]> {
-    is_on().then(|| [&HEALED, &REPORTED].map(|count| count.load(Ordering::Relaxed)))
-}
-
-fn count_healed(mutex: &Mutex) {
-    if SEEN.is_new(ptr::from_ref(mutex).addr()) {
-        HEALED.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A line for a wait that no task will end, or will be ended here.
-#[cold]
-fn report(what: core::fmt::Arguments<'_>) {
-    REPORTED.fetch_add(1, Ordering::Relaxed);
-    let ended = if ends_waits() {
-        "; the wait ends with EOWNERDEAD"
-    } else {
-        ""
-    };
-    let me = crate::thread::ask();
-    say::line(format_args!("task {me} waits for the {what}{ended}"));
 }

@@ -1,6 +1,7 @@
-//! The lock calls of a robust, process-shared mutex: see the argument in [`heal`](super).
+//! The lock calls of a robust, process-shared mutex: see the argument in [`heal`](crate::heal).
 
-use super::{count_healed, lock_in_naps};
+use super::naps;
+use super::report::count_healed;
 use crate::clock::Until;
 use crate::memory::Mutex;
 use core::ffi::c_int;
@@ -17,7 +18,7 @@ pub(super) unsafe fn lock(
     pass: impl Fn() -> c_int,
 ) -> c_int {
     // SAFETY: by the caller's contract.
-    let result = unsafe { lock_in_naps(mutex, until, pass, || None) };
+    let result = unsafe { naps::lock(mutex, until, pass, || None) };
     // SAFETY: the caller's mutex, of which only atomics are accessed.
     taken(unsafe { &*mutex }, result)
 }

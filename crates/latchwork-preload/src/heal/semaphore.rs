@@ -11,11 +11,13 @@
 //!
 //! All of these calls stay cancellation points, and nothing here has a destructor.
 
-use super::{Looks, NAP, ends_waits, gone, is_on, nap_end, report};
+use super::naps::{self, Looks, NAP};
+use super::setting::{ends_waits, is_on};
+use super::{gone, report};
 use crate::clock::{Until, is_valid};
 use crate::memory::Semaphore;
 use crate::mutex::export;
-use crate::{real, thread};
+use crate::{mode, real, thread};
 use core::ffi::c_int;
 use core::ptr;
 use libc::{clockid_t, timespec};
@@ -55,6 +57,7 @@ unsafe fn wait(
 ) -> c_int {
     // SAFETY: the program's semaphore, of which only atomics are accessed.
     let here = unsafe { &*semaphore };
+    mode::get();
     if !is_on() || !here.is_shared() || here.value() != 0 || !thread::is_alone() {
         return pass();
     }
@@ -77,10 +80,10 @@ unsafe fn wait_in_naps(
     let before = unsafe { *libc::__errno_location() };
     let mut looks = Looks::new();
     loop {
-        if until.is_some_and(|until| !until.is_valid() || until.remaining() <= NAP) {
+        let Some(nap) = naps::next(until) else {
             return pass();
-        }
-        let end = nap_end();
+        };
+        let end = naps::end(nap);
         // SAFETY: by the caller's contract.
         let result =
             unsafe { real::sem_clockwait(semaphore, libc::CLOCK_MONOTONIC, &raw const end) };
@@ -92,12 +95,12 @@ unsafe fn wait_in_naps(
             replace_errno(ended);
             return result;
         }
-        if !looks.is_due() {
+        if nap != NAP || !looks.is_due() {
             continue;
         }
         if thread::keeping_errno(|| gone::has_no_poster(semaphore.addr())).is_some() {
             looks.stop();
-            report(format_args!(
+            report::wait(format_args!(
                 "process-shared semaphore at {:#x}, which no task can post: no other process maps its memory, and this one has one thread and no signal handler",
                 semaphore.addr()
             ));

@@ -12,7 +12,9 @@
 //! stays: it includes the ended owner, in whose place the caller will release. A task without `--heal` sees a mutex that
 //! another task holds. A caller that is killed after the compare-and-swap is an ended owner itself.
 
-use super::{Looks, ends_waits, gone, lock_in_naps, report};
+use super::naps::{self, Looks};
+use super::setting::ends_waits;
+use super::{gone, report};
 use crate::clock::Until;
 use crate::memory::Mutex;
 use crate::{real, thread};
@@ -47,14 +49,14 @@ pub(super) unsafe fn lock(
             return None;
         }
         looks.stop();
-        report(format_args!(
+        report::wait(format_args!(
             "process-shared mutex at {:#x}, whose owner, task {owner}, has ended without releasing it",
             ptr::from_ref(here).addr()
         ));
         takes_over.then_some(libc::EOWNERDEAD)
     };
     // SAFETY: by the caller's contract.
-    unsafe { lock_in_naps(mutex, until, pass, look) }
+    unsafe { naps::lock(mutex, until, pass, look) }
 }
 
 /// Takes the mutex over from an owner that has ended. Returns whether another waiter has not.
