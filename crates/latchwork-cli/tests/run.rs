@@ -42,6 +42,16 @@ fn the_summary_at_the_end_can_be_switched_off() {
         "{}",
         errors(&output)
     );
+    for options in [["--heal", "--mutex=tp"], ["--heal=end", "--mutex=glibc"]] {
+        let output = run(&[&options[..], &["--", "getconf", "PAGESIZE"]].concat());
+        assert!(
+            errors(&output).contains("0 robust process-shared mutexes healed, 0 waits reported"),
+            "{}",
+            errors(&output)
+        );
+    }
+    let output = run(&["--heal", "--check", "--", "getconf", "PAGESIZE"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
     let output = run(&["--check", "--json", "--", "getconf", "PAGESIZE"]);
     let summary: serde_json::Value = serde_json::from_str(&errors(&output)).unwrap();
     assert_eq!(summary["findings"], 0);

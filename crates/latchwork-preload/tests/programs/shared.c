@@ -204,6 +204,16 @@ static void semaphores(int shared_by) {
 int main(void) {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
+    /* Before the process has other threads. */
+    for (int flags = 0; flags < 2; flags++)
+        for (int shared_by = 0; shared_by < 2; shared_by++) {
+            printf("semaphore\n");
+            shared->handled = 0;
+            errno = 0;
+            handle(SIGUSR1, flags ? SA_RESTART : 0);
+            handle(SIGUSR2, flags ? SA_RESTART : 0);
+            semaphores(shared_by);
+        }
     static const struct { const char *name; int type; } types[] = {
         {"normal", PTHREAD_MUTEX_NORMAL}, {"recursive", PTHREAD_MUTEX_RECURSIVE},
         {"error-checking", PTHREAD_MUTEX_ERRORCHECK}, {"adaptive", PTHREAD_MUTEX_ADAPTIVE_NP}};
@@ -219,14 +229,5 @@ int main(void) {
         printf("%s, condition\n", types[i].name);
         with_condition(types[i].type);
     }
-    for (int flags = 0; flags < 2; flags++)
-        for (int shared_by = 0; shared_by < 2; shared_by++) {
-            printf("semaphore\n");
-            shared->handled = 0;
-            errno = 0;
-            handle(SIGUSR1, flags ? SA_RESTART : 0);
-            handle(SIGUSR2, flags ? SA_RESTART : 0);
-            semaphores(shared_by);
-        }
     return 0;
 }
