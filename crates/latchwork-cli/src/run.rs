@@ -1,4 +1,4 @@
-//! `latchwork run`: runs an unmodified program with other mutexes or under the checker.
+//! `latchwork run`: runs an unmodified program with other mutexes, with healed waits, or under the checker.
 //!
 //! The command becomes the program (`exec`), into which the dynamic linker then loads a library. So the program's
 //! terminal, signals and exit status are its own.
@@ -23,6 +23,11 @@ pub(crate) struct Args {
     /// Replace the program's pthread mutexes with mutexes of this kind
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
+    /// Heal waits for objects that processes share: wake-ups that glibc's robust mutexes lose when a task is killed, and
+    /// waits that no task can end any more. The objects stay glibc's: the program can share them with programs that run
+    /// without this option. `--heal` is `--heal=report`
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "report", conflicts_with = "check")]
+    heal: Option<Heal>,
     /// Check how the program uses its locks, and report each breach of a rule: a finding. (Thread stacks smaller than 128
     /// KiB are enlarged by 64 KiB)
     #[arg(long, conflicts_with = "mutex")]
@@ -102,10 +107,31 @@ impl Mutex {
     }
 }
 
+/// What is done about a wait that no task can end, which is reported in any case.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Heal {
+    /// Report such a wait: the owner of a process-shared mutex has ended and the mutex is not robust, or no task is left
+    /// that could post a process-shared semaphore
+    Report,
+    /// Also end the wait, with EOWNERDEAD. The caller then holds the mutex; a semaphore does not change
+    End,
+}
+
+impl Heal {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::End => "end",
+        }
+    }
+}
+
 /// Why a program was not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("run: give one of the options --check and --mutex=KIND, for example --mutex=tp")]
+    #[error(
+        "run: give one of the options --check, --heal and --mutex=KIND, for example --mutex=tp"
+    )]
     NothingToDo,
     #[error("run: cannot use {path:?}: {error}")]
     Report { path: PathBuf, error: io::Error },
@@ -139,10 +165,12 @@ impl Error {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let name = match (args.mutex, args.check) {
-        (None, false) => return Err(Error::NothingToDo),
-        (_, true) => "liblatchwork_preload_check.so",
-        (Some(_), false) => "liblatchwork_preload.so",
+    let name = if args.check {
+        "liblatchwork_preload_check.so"
+    } else if args.mutex.is_some() || args.heal.is_some() {
+        "liblatchwork_preload.so"
+    } else {
+        return Err(Error::NothingToDo);
     };
     let library = library(name)?;
     let path = program::find(&args.program[0])?;
@@ -154,6 +182,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
         .env("LD_PRELOAD", with_others(&library));
     if let Some(mutex) = args.mutex {
         command.env("LATCHWORK_MUTEX", mutex.name());
+    }
+    if let Some(heal) = args.heal {
+        command.env("LATCHWORK_HEAL", heal.name());
     }
     if args.check {
         command.env("LATCHWORK_CHECK", settings(args)?);

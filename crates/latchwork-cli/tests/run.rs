@@ -23,6 +23,8 @@ fn the_status_and_the_output_are_the_programs_own() {
         "--mutex=wait-wake",
         "--mutex=pi",
         "--mutex=glibc",
+        "--heal",
+        "--heal=end",
         "--check",
     ] {
         let output = run(&[kind, "--", "sh", "-c", "echo out; exit 7"]);
@@ -40,6 +42,16 @@ fn the_summary_at_the_end_can_be_switched_off() {
         "{}",
         errors(&output)
     );
+    for options in [["--heal", "--mutex=tp"], ["--heal=end", "--mutex=glibc"]] {
+        let output = run(&[&options[..], &["--", "getconf", "PAGESIZE"]].concat());
+        assert!(
+            errors(&output).contains("0 robust process-shared mutexes healed, 0 waits reported"),
+            "{}",
+            errors(&output)
+        );
+    }
+    let output = run(&["--heal", "--check", "--", "getconf", "PAGESIZE"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
     let output = run(&["--check", "--json", "--", "getconf", "PAGESIZE"]);
     let summary: serde_json::Value = serde_json::from_str(&errors(&output)).unwrap();
     assert_eq!(summary["findings"], 0);
@@ -103,7 +115,7 @@ fn a_program_that_cannot_be_run_is_named_with_the_reason() {
     let output = run(&["true"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
-        errors(&output).contains("--check and --mutex=KIND"),
+        errors(&output).contains("--check, --heal and --mutex=KIND"),
         "{}",
         errors(&output)
     );

@@ -30,7 +30,8 @@ impl Until {
         self.time.tv_nsec >= 0 && self.time.tv_nsec < SECOND
     }
 
-    fn remaining(self) -> Duration {
+    /// How long it takes until then.
+    pub(crate) fn remaining(self) -> Duration {
         let mut now = MaybeUninit::<timespec>::uninit();
         // SAFETY: one of two clocks that every Linux has; the call writes the time.
         let now = unsafe {

@@ -1,6 +1,7 @@
 //! Counts of replaced objects and of those that were left to glibc, printed when the process ends.
 #![allow(unsafe_code)]
 
+use crate::heal::report;
 use crate::memory::Mutex;
 use crate::mode::{self, Mode};
 use core::fmt::Write;
@@ -95,7 +96,7 @@ extern "C" fn at_exit() {
     let mut text = Text::<512>::new();
     // Writing to a `Text` cannot fail.
     let _ = match mode {
-        Mode::Glibc => write!(text, "latchwork: no mutex was replaced"),
+        Mode::Glibc => text.write_str("latchwork: no mutex was replaced"),
         mode => write!(
             text,
             "latchwork: {} mutexes replaced by {}",
@@ -137,6 +138,12 @@ extern "C" fn at_exit() {
         let _ = write!(
             text,
             "; {conds} process-shared condition variables left to glibc"
+        );
+    }
+    if let Some([mutexes, waits]) = report::totals() {
+        let _ = write!(
+            text,
+            "; {mutexes} robust process-shared mutexes healed, {waits} waits reported"
         );
     }
     let _ = text.write_str("\n");

@@ -1,8 +1,9 @@
-//! The library that `latchwork run --mutex=…` loads into a program: it replaces the locks behind `pthread_mutex_t`.
+//! The library that `latchwork run --mutex=…` and `run --heal` load into a program: it replaces the locks behind
+//! `pthread_mutex_t`, or heals those that processes share.
 //!
 //! A shared library for `LD_PRELOAD`. Its functions have the names of glibc's and replace them in the program and in
 //! all libraries that it loads. `LATCHWORK_MUTEX` selects the lock: `tp` (throughput), `wait-wake`, `pi` (inheriting),
-//! or `glibc`, which changes nothing.
+//! or `glibc`, which changes nothing. `LATCHWORK_HEAL` (`report` or `end`) heals waits for objects that processes share.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -10,6 +11,7 @@
 //! | `replacement.rs` | the replacement locks |
 //! | `mutex.rs`, `cond.rs` | the functions |
 //! | `mode.rs` | the selected lock; the first call |
+//! | `heal/` | `--heal`: lost wake-ups of process-shared objects, and waits that no task can end |
 //! | `probe.rs` | what this glibc does, determined once |
 //! | `real.rs` | glibc's functions |
 //! | `thread.rs`, `nap.rs`, `clock.rs` | the caller's identity; sleeping; points in time |
@@ -22,7 +24,7 @@
 //! 1. Nothing allocates, and no per-thread state is set up: the caller may be the allocator, or be at a thread's first
 //!    instruction.
 //! 2. Nothing panics; if it does, the process ends.
-//! 3. `errno` does not change. Only waits for a condition are cancellation points.
+//! 3. A lock call does not change `errno`. Only waits for a condition or a semaphore are cancellation points.
 //! 4. The child of a fork, or of `_Fork`, continues with the state that it finds, without a handler.
 //! 5. These stay glibc's: mutexes that are robust, process-shared, inherit priority or have a ceiling; reader/writer
 //!    locks, semaphores, spinlocks, barriers.
@@ -35,6 +37,7 @@
 mod clock;
 mod cond;
 mod counts;
+mod heal;
 mod memory;
 mod mode;
 mod mutex;

@@ -154,6 +154,29 @@ pub struct Cond {
 
 const _: () = assert!(size_of::<Mutex>() == 40 && size_of::<Cond>() == 48);
 
+/// A `sem_t`.
+#[repr(C, align(8))]
+pub struct Semaphore([AtomicU32; 8]);
+
+impl Semaphore {
+    /// Zeros, for glibc's functions to initialise.
+    pub(crate) const fn zeroed() -> Self {
+        Self([const { AtomicU32::new(0) }; 8])
+    }
+
+    /// The number of units. Relaxed: a hint.
+    pub(crate) fn value(&self) -> u32 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
+    /// Whether processes share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0[2].load(Ordering::Relaxed) == libc::FUTEX_PRIVATE_FLAG as u32
+    }
+}
+
+const _: () = assert!(size_of::<Semaphore>() == size_of::<libc::sem_t>());
+
 /// The word in which glibc stores the flags of a condition variable; 0 if unknown.
 static FLAGS: AtomicUsize = AtomicUsize::new(0);
 const SHARED: u32 = 1;

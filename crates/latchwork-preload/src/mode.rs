@@ -102,6 +102,7 @@ fn prepare() -> Mode {
     crate::real::look_up_all();
     say::prepare();
     counts::prepare();
+    crate::heal::setting::prepare();
     // SAFETY: this copy of the library has no interface but the interposed functions, none of which joins a region or
     // takes a robust lock of it.
     unsafe { latchwork::mutex::foreign::delete_thread_key() };

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | normal, adaptive, `mtx_plain`, `mtx_timed` | replaced |
 //! | recursive, error-checking | replaced; owner and count are where glibc has them |
-//! | process-shared, robust, inheriting, with a ceiling, unknown, destroyed | glibc's, and counted |
+//! | process-shared, robust, inheriting, with a ceiling, unknown, destroyed | glibc's, and counted; waits may be [healed](crate::heal) |
 //!
 //! Guarantees of glibc's mutexes that POSIX does not give hold here, too: another thread may unlock a normal mutex,
 //! locking one again waits, a mutex may be freed once it was unlocked, `errno` does not change, no call is a
@@ -17,7 +17,7 @@ use crate::clock::{Until, is_valid};
 use crate::memory::{Mutex, Use};
 use crate::mode::{self, Mode};
 use crate::replacement::{Inherit, Replacement, Throughput, WaitWake, release_free, take_free};
-use crate::{counts, real, thread};
+use crate::{counts, heal, real, thread};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 use latchwork_interpose::entry;
@@ -179,7 +179,9 @@ unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
         unsafe { real::pthread_mutex_lock(mutex) }
     };
     if here.purpose() == Use::Other {
-        return pass();
+        mode::get();
+        // SAFETY: by the caller's contract.
+        return unsafe { heal::lock(mutex, || None, pass) };
     }
     if let Some(me) = mode::caller() {
         if let Some(result) = here.again(me.id, libc::EDEADLK) {
@@ -247,7 +249,9 @@ unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
         unsafe { real::pthread_mutex_trylock(mutex) }
     };
     if here.purpose() == Use::Other {
-        return pass();
+        mode::get();
+        // SAFETY: by the caller's contract.
+        return unsafe { heal::try_lock(mutex, pass) };
     }
     replacement!(try_replaced(here), pass())
 }
@@ -258,17 +262,19 @@ unsafe fn lock_until(
     mutex: *mut Mutex,
     clock: clockid_t,
     until: *const timespec,
-    pass: impl FnOnce() -> c_int,
+    pass: impl Fn() -> c_int,
 ) -> c_int {
     // SAFETY: the caller's mutex, of which only atomics are accessed.
     let here = unsafe { &*mutex };
+    // SAFETY: by the contract `until` points to a time.
+    let until = || Until::new(clock, unsafe { *until });
     if here.purpose() == Use::Other {
         counts::passed(here);
-        return pass();
+        mode::get();
+        // SAFETY: by the caller's contract.
+        return unsafe { heal::lock(mutex, || Some(until()), pass) };
     }
-    // SAFETY: by the contract `until` points to a time.
-    let until = Until::new(clock, unsafe { *until });
-    replacement!(lock_replaced_until(here, until), pass())
+    replacement!(lock_replaced_until(here, until()), pass())
 }
 
 /// # Safety
