@@ -146,7 +146,7 @@ impl Failure for AttachError {
             Self::NotARegion | Self::Truncated { .. } | Self::Damaged(_) => EBADMSG,
             Self::OtherBuild { .. } => EPROTO,
             Self::AddressTaken { .. } => EADDRINUSE,
-            Self::OtherPidNamespace { .. } => EXDEV,
+            Self::OtherPidNamespace { .. } | Self::UnknownPidNamespace => EXDEV,
             Self::TooManyRegions | Self::TooManyAttachments => EMFILE,
             Self::TaskTableFull { .. } => EAGAIN,
             Self::ThreadEnding => EPERM,
@@ -175,6 +175,7 @@ impl Failure for ObjectError {
             Self::OtherType => EEXIST,
             Self::Damaged => EBADMSG,
             Self::Locked(_) => EDEADLK,
+            Self::NamesThreads => EXDEV,
             _ => EIO,
         }
     }
@@ -186,6 +187,7 @@ impl Failure for StorageError {
             Self::Attach(error) => error.number(),
             Self::Alloc(error) => error.number(),
             Self::TooLong => EMSGSIZE,
+            Self::NamesThreads => EXDEV,
             _ => EIO,
         }
     }

@@ -116,6 +116,7 @@ struct Options {
 const UNLINK_AT_LAST_DETACH: u32 = 1;
 const TRUST_ANY_OWNER: u32 = 2;
 const READ_ONLY: u32 = 4;
+const ANY_PID_NAMESPACE: u32 = 8;
 
 /// A string of C's.
 ///
@@ -144,7 +145,8 @@ unsafe fn options_of(given: Option<&Options>) -> Result<RegionOptions, Invalid> 
     let Some(given) = given else {
         return Ok(options);
     };
-    if given.flags & !(UNLINK_AT_LAST_DETACH | TRUST_ANY_OWNER | READ_ONLY) != 0 {
+    let known = UNLINK_AT_LAST_DETACH | TRUST_ANY_OWNER | READ_ONLY | ANY_PID_NAMESPACE;
+    if given.flags & !known != 0 {
         return Err(Invalid("there is no such flag of a region"));
     }
     if given.max_bytes != 0 {
@@ -167,7 +169,9 @@ unsafe fn options_of(given: Option<&Options>) -> Result<RegionOptions, Invalid> 
     if let Some(label) = unsafe { text(given.label) }? {
         options = options.label(label);
     }
-    options = options.unlink_at_last_detach(given.flags & UNLINK_AT_LAST_DETACH != 0);
+    options = options
+        .unlink_at_last_detach(given.flags & UNLINK_AT_LAST_DETACH != 0)
+        .any_pid_namespace(given.flags & ANY_PID_NAMESPACE != 0);
     // SAFETY: the caller of C vouches for it, by the flag.
     Ok(unsafe { options.trust_any_owner(given.flags & TRUST_ANY_OWNER != 0) })
 }

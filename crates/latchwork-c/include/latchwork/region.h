@@ -53,6 +53,13 @@ struct lw_region_options {
  * lw_region_attach() and lw_region_attach_fd(), in a process that has not attached the region.
  */
 #define LW_REGION_READ_ONLY 4u
+/*
+ * A new region is for tasks of any PID namespace, such as those of several containers. By default it is for the namespace
+ * in which it is made. Locks that name a thread by its ID must not be placed there, which is not checked: those of the
+ * kinds lw_robust_..., lw_shared_tp_... and lw_shared_pi_..., nor pthread's robust and inheriting mutexes. Those of the
+ * kinds lw_region_... take their place. Queues, and shared locks of the other kinds, work there.
+ */
+#define LW_REGION_ANY_PID_NAMESPACE 8u
 
 /* ---- regions ---- */
 
@@ -67,7 +74,8 @@ int lw_region_create(lw_region_t **region, const char *name, const struct lw_reg
 /*
  * Attaches the region of this name. ENOENT: there is none. EACCES: the file's mode forbids it, or another user owns it.
  * EBADMSG: the file is no region, or is damaged. EPROTO: it was made by another version of the library. EADDRINUSE:
- * this process has something else at the region's address. EXDEV: it belongs to another PID namespace.
+ * this process has something else at the region's address. EXDEV: it belongs to another PID namespace, and was made
+ * without LW_REGION_ANY_PID_NAMESPACE; or /proc does not say to which this process belongs.
  */
 int lw_region_attach(lw_region_t **region, const char *name, const struct lw_region_options *options);
 
@@ -97,7 +105,8 @@ int lw_region_fd(const lw_region_t *region);
 
 /*
  * Makes the calling thread a task of the region now, under a name (of at most 32 bytes, or NULL) that `latchwork ps`
- * shows. EAGAIN: the region has its largest number of tasks. EMFILE: the thread is a task of too many regions.
+ * shows. EAGAIN: the region has its largest number of tasks. EMFILE: the thread is a task of too many regions. EXDEV: as
+ * for lw_region_attach(), in the child of a fork that belongs to another PID namespace than its parent.
  */
 int lw_region_join(lw_region_t *region, const char *task_name);
 

@@ -5,6 +5,7 @@
 #include <latchwork/queue.h>
 #include <latchwork/region.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -290,6 +291,80 @@ static void test_read_only(void)
 	CHECK_IS(lw_region_unlink(name), 0);
 }
 
+/* The first process of a PID namespace; its status is that of the function, or 77 if there may be no namespace. */
+static int status_in_namespace(void (*body)(const char *), const char *name)
+{
+	int status;
+	pid_t child = fork();
+	if (child == 0) {
+		if (unshare(CLONE_NEWPID) != 0)
+			_exit(77);
+		child = fork();
+		if (child == 0) {
+			body(name);
+			_exit(0);
+		}
+		CHECK_IS(waitpid(child, &status, 0), child);
+		_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void is_refused(const char *name)
+{
+	lw_region_t *region = NULL;
+	CHECK_IS(lw_region_attach(&region, name, NULL), EXDEV);
+	CHECK(strstr(lw_error_text(), "PID namespace") != NULL);
+}
+
+/* It ends without an unlock. (The first process of a namespace survives the signals that it sends itself.) */
+static void dies_as_owner(const char *name)
+{
+	lw_region_t *region = NULL;
+	void *object = NULL;
+	CHECK_IS(lw_region_attach(&region, name, NULL), 0);
+	CHECK_IS(lw_region_find(region, "lock", 1, sizeof(lw_region_mutex_t), &object), 0);
+	CHECK_IS(lw_mutex_lock((lw_region_mutex_t *)object), 0);
+	_exit(42);
+}
+
+/* A region for any PID namespace, and one for that of its creator. */
+static void test_namespaces(void)
+{
+	char name[64];
+	lw_region_t *region = NULL;
+	struct lw_region_options options;
+	void *object = NULL;
+	int status;
+
+	memset(&options, 0, sizeof options);
+	options.max_bytes = 4 << 20;
+	snprintf(name, sizeof name, "c-test-namespaces-%d", getpid());
+	CHECK_IS(lw_region_create(&region, name, &options), 0);
+	CHECK_IS(lw_region_detach(region), 0);
+	status = status_in_namespace(is_refused, name);
+	CHECK_IS(lw_region_unlink(name), 0);
+	options.flags = LW_REGION_ANY_PID_NAMESPACE;
+	CHECK_IS(lw_region_create(&region, name, &options), 0);
+	CHECK_IS(lw_region_object(region, "lock", 1, sizeof(lw_region_mutex_t), NULL, NULL, &object), 0);
+	if (status == 77) {
+		fprintf(stderr, "skipped: PID namespaces cannot be made here\n");
+	} else {
+		CHECK_IS(status, 0);
+		CHECK_IS(lw_region_detach(region), 0);
+		CHECK_IS(status_in_namespace(dies_as_owner, name), 42);
+		CHECK_IS(lw_region_attach(&region, name, NULL), 0);
+		CHECK_IS(lw_region_find(region, "lock", 1, sizeof(lw_region_mutex_t), &object), 0);
+		CHECK_IS(lw_mutex_lock((lw_region_mutex_t *)object), EOWNERDEAD);
+		CHECK_IS(lw_mutex_consistent((lw_region_mutex_t *)object), 0);
+		CHECK_IS(lw_mutex_unlock((lw_region_mutex_t *)object), 0);
+	}
+	CHECK_IS(lw_region_detach(region), 0);
+	CHECK_IS(lw_region_unlink(name), 0);
+}
+
 static void test_bad_options(void)
 {
 	lw_region_t *region = NULL;
@@ -306,7 +381,7 @@ static void test_bad_options(void)
 	options.max_tasks = 70000;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	options.max_tasks = 0;
-	options.flags = 8;
+	options.flags = 16;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	/* A region for reading only must exist. */
 	options.flags = LW_REGION_READ_ONLY;
@@ -338,6 +413,7 @@ int main(void)
 	test_bad_options();
 	test_names();
 	test_read_only();
+	test_namespaces();
 	options.max_bytes = 8 << 20;
 	options.max_tasks = 8;
 	options.max_names = 16;
