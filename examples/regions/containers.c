@@ -4,13 +4,15 @@
  * one for the other. docs/containers.md explains it, and containers.sh runs it.
  *
  *     containers hold NAME    locks, changes one of two counts, and waits for its end
- *     containers take NAME    waits for the lock, and repairs
+ *     containers take NAME    waits for the lock for a minute at most, and repairs
  */
+#define _POSIX_C_SOURCE 200809L
 #include <latchwork.h>
 #include <latchwork/region.h>
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct counts {
@@ -31,10 +33,13 @@ static int hold(struct counts *counts)
 
 static int take(struct counts *counts)
 {
+	struct timespec end;
 	int error;
 	printf("process %d waits for the lock\n", (int)getpid());
 	fflush(stdout);
-	error = lw_mutex_lock(&counts->lock);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 60;
+	error = lw_mutex_timedlock(&counts->lock, &end);
 	if (error != EOWNERDEAD) {
 		printf("process %d: the lock says %s\n", (int)getpid(), strerror(error));
 		return 1;

@@ -17,7 +17,7 @@ fn a_container_learns_that_another_one_was_killed() {
         return;
     }
     let examples = repository().join("examples/regions");
-    let program = compile(&examples.join("containers.c"), GCC, &["-D_GNU_SOURCE"]);
+    let program = compile(&examples.join("containers.c"), GCC, &[]);
     let mut script = Command::new(examples.join("containers.sh"));
     let output = finish(script.arg(program));
     let text = String::from_utf8(output.stdout).unwrap();

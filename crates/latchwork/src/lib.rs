@@ -107,3 +107,8 @@ use latchwork_sys::{atomic, fatal, sys};
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 struct Guide;
+
+/// The example of the guide for containers compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/containers.md")]
+struct Containers;
