@@ -37,7 +37,7 @@ static int take(struct counts *counts)
 	int error;
 	printf("process %d waits for the lock\n", (int)getpid());
 	fflush(stdout);
-	clock_gettime(CLOCK_REALTIME, &end);
+	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += 60;
 	error = lw_mutex_timedlock(&counts->lock, &end);
 	if (error != EOWNERDEAD) {

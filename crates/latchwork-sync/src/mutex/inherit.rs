@@ -141,7 +141,7 @@ pub(super) use word::{Word, release_by_kernel};
 /// handler does not end a wait.
 ///
 /// Eight bytes; zero is unlocked; movable while unlocked. For processes that map it:
-/// `Mutex::from_raw(Inherit::<Shared>::new(), value)`, within one PID namespace.
+/// `Mutex::from_raw(Inherit::<Shared>::new(), value)`, within one PID namespace (a region for any namespace refuses it).
 #[repr(C)]
 pub struct Inherit<S: Sharing = Private> {
     word: AtomicU32,

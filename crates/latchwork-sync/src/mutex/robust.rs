@@ -86,7 +86,8 @@
 //! the first robust lock of its thread, since the first one allocates). There is only one announcement: if the task is
 //! killed while the handler takes or releases its lock, and the interrupted code was between taking and linking (or
 //! unlinking and releasing) another lock, that other lock stays locked. TIDs are compared in the dying task's PID
-//! namespace: never share a robust lock across namespaces (a region refuses that at attach).
+//! namespace: never share a robust lock across namespaces (a region refuses that: at attach, or, if it is for any namespace,
+//! when the lock is made).
 //!
 //! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
 //!

@@ -44,7 +44,8 @@ fn task_id() -> u32 {
 /// assert_eq!((*hits, how.sleeps), (1, 0));
 /// ```
 ///
-/// Sixteen bytes; zero is unlocked; movable while unlocked. For processes that map it, within one PID namespace:
+/// Sixteen bytes; zero is unlocked; movable while unlocked. For processes that map it, within one PID namespace
+/// (a region for any namespace refuses it):
 /// `Mutex::from_raw(Throughput::<Shared>::new(), value)`. With [`Counters`] it counts what its slow paths do.
 ///
 /// Owner death leaves it locked: a waiter reports it once on standard error, and waits on. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared). The guard that a child
