@@ -93,6 +93,15 @@ fn is_in_initial_namespace(test: &str) -> bool {
     fits
 }
 
+/// Whether this process may see what others map: as another user, it may prove nothing of a semaphore.
+fn sees_maps(test: &str) -> bool {
+    let seen = std::fs::read("/proc/1/maps");
+    if let Err(error) = &seen {
+        eprintln!("skipped: the semaphores of {test}: /proc/1/maps: {error}");
+    }
+    seen.is_ok()
+}
+
 #[test]
 fn robust_mutexes_lose_no_wake_up() {
     let source = "../../examples/robust-lost-wakeup/robust-lost-wakeup.c";
@@ -170,8 +179,13 @@ fn an_ended_owner_is_reported_and_nothing_else_happens() {
         "gone thread 2 clocklock",
         "alone gone wait",
     ];
+    let semaphores = sees_maps("an_ended_owner_is_reported_and_nothing_else_happens");
     let start = |case| command(&program, case, Some("report")).spawn().unwrap();
-    for (case, mut child) in cases.map(|case| (case, start(case))) {
+    let cases = cases
+        .into_iter()
+        .filter(|case| semaphores || !case.starts_with("alone"));
+    let children: Vec<_> = cases.map(|case| (case, start(case))).collect();
+    for (case, mut child) in children {
         let errors = child.stderr.take().unwrap();
         let (send, receive) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -222,6 +236,11 @@ fn a_wait_that_no_task_can_end_is_ended() {
         "alone gone timedwait",
         "alone gone clockwait",
     ];
+    let semaphores = sees_maps("a_wait_that_no_task_can_end_is_ended");
+    let cases = cases
+        .into_iter()
+        .filter(|case| semaphores || !case.starts_with("alone"));
+    let cases: Vec<_> = cases.collect();
     for (case, (status, output, errors)) in all(&program, &cases, Some("end")) {
         assert_eq!(status, Some(0), "{case}: {errors}");
         let expected = match case {

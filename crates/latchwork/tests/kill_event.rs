@@ -108,7 +108,11 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
         step::each_instruction(
             &trial,
             if asleep { "receive, asleep" } else { "receive" },
-            || name.store(0, SeqCst),
+            || {
+                // The victim gets the first free place, and its heir the same.
+                region.sweep().unwrap();
+                name.store(0, SeqCst);
+            },
             |(), span| {
                 let me = region.task_id().unwrap();
                 name.store(me.to_raw(), SeqCst);

@@ -14,7 +14,7 @@ const OWNER_DIED: u32 = 0x4000_0000;
 const WAITERS: u32 = 0x8000_0000;
 /// Where the slots are, and in a slot the process and the tail.
 const SLOTS: usize = 4096;
-const SLOT_BYTES: usize = 1920;
+const SLOT_BYTES: usize = 1792;
 const PROCESS: usize = 44;
 const TAIL: usize = 704;
 

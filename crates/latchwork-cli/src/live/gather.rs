@@ -5,7 +5,7 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::picture::{Absence, Key, Location, Lock, Module, Picture, Task, UnseenOwner, Waiter};
 use super::sleep::{self, Call, Sleep};
-use super::thread::Thread;
+use super::thread::{INITIAL_NAMESPACE, Thread, namespace, own_namespace};
 use super::word::{self, Classified, Kind, State};
 use super::{robust, thread};
 use latchwork::region::inspect::{self, RegionPlace};
@@ -106,20 +106,6 @@ fn numbers(directory: impl AsRef<Path>) -> Vec<u32> {
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
-}
-
-/// The number of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel), from which all others are visible.
-const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
-
-/// The number of a process's PID namespace; 0 if it cannot be read.
-fn namespace(pid: &str) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |file| file.ino())
-}
-
-/// The number of the command's PID namespace; 0 if it cannot be read.
-pub(crate) fn own_namespace() -> u64 {
-    namespace("self")
 }
 
 impl Gathering {
@@ -297,17 +283,19 @@ impl Gathering {
         let is_private = located
             .as_ref()
             .is_none_or(|found| matches!(found.key, Key::Private { .. }));
-        let thread_of = |tid| self.thread_of(subject, is_private, tid);
         let now = match (behind, &located) {
-            (0, Some(located)) => self.classify(subject, sleep, located).owner,
+            (0, Some(located)) => {
+                let found = self.classify(subject, sleep, located);
+                self.owner_in(subject, located, &found).and_then(Result::ok)
+            }
             (0, None) => None,
             (behind, _) => {
                 let lock = sleep.address.wrapping_sub(behind);
                 let word = subject.memory.u32(lock);
-                word.map(|word| word & word::TID_MASK)
+                word.and_then(|word| self.thread_of(subject, is_private, word & word::TID_MASK))
             }
         };
-        now.and_then(thread_of) == Some(owner)
+        now == Some(owner)
     }
 
     /// Records how long the threads that sleep on a word have slept.
@@ -420,10 +408,7 @@ impl Gathering {
     /// The index of a lock in the picture; updates the entry with the new findings.
     fn lock(&mut self, subject: &Subject, located: Located, found: Classified) -> usize {
         let is_private = matches!(located.key, Key::Private { .. });
-        let owner = found.owner.map(|tid| {
-            // None: the ID has been reused by a thread of another process.
-            self.thread_of(subject, is_private, tid).ok_or(tid)
-        });
+        let owner = self.owner_in(subject, &located, &found);
         let lock = self.lock_at(located.key, || Lock {
             pid: subject.pid,
             address: found.base,
@@ -433,7 +418,11 @@ impl Gathering {
         });
         let unseen_owner = owner.and_then(Result::err).map(|tid| UnseenOwner {
             tid,
-            absence: self.absence_of(subject, is_private, tid),
+            // A region's table says that its task is alive.
+            absence: match found.kind {
+                Kind::InRegion => Absence::NotVisible,
+                _ => self.absence_of(subject, is_private, tid),
+            },
         });
         let owner_gone = unseen_owner.is_some_and(|owner| owner.absence != Absence::NotVisible);
         let entry = &mut self.picture.locks[lock];

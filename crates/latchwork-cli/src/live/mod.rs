@@ -38,7 +38,6 @@ mod symbols;
 mod thread;
 mod word;
 
-pub(crate) use gather::own_namespace;
 pub(crate) use maps::{Mapping, Maps};
 pub(crate) use observer::Observer;
 #[cfg(test)]
@@ -49,6 +48,7 @@ pub(crate) use picture::{
 };
 pub(crate) use program::{Program, demangled};
 pub(crate) use symbols::Symbols;
+pub(crate) use thread::own_namespace;
 
 /// Takes one view of the whole system, as far as the caller's permissions allow.
 pub(crate) fn view() -> Picture {

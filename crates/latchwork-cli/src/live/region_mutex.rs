@@ -43,7 +43,8 @@ fn mutex_of(sleep: &Sleep, memory: &Memory, contents: &Contents) -> Option<Class
         } else {
             State::Held
         },
-        owner: (!is_dead).then_some(owner.thread),
+        // As `owner_in` reads it.
+        owner: (!is_dead).then_some(owner.slot.into()),
         role: Role::Exclusive,
     })
 }
@@ -65,6 +66,31 @@ impl Gathering {
         contents
             .and_then(|contents| mutex_of(sleep, &subject.memory, contents))
             .unwrap_or_else(|| word::classify(sleep, &subject.memory, &known))
+    }
+
+    /// The owner of a lock, if it is one of the threads that were read; else its ID in its own PID namespace.
+    pub(super) fn owner_in(
+        &self,
+        subject: &Subject,
+        located: &Located,
+        found: &Classified,
+    ) -> Option<Result<usize, u32>> {
+        let owner = found.owner?;
+        let is_private = matches!(located.key, Key::Private { .. });
+        if found.kind != Kind::InRegion {
+            // None: the ID has been reused by a thread of another process.
+            return Some(self.thread_of(subject, is_private, owner).ok_or(owner));
+        }
+        let Location::Region { region, .. } = located.place else {
+            return None;
+        };
+        let contents = self.picture.regions[region].contents.as_ref().ok()?;
+        let task = contents
+            .tasks
+            .iter()
+            .find(|task| u32::from(task.slot) == owner)?;
+        let thread = self.threads.get(&(task.pid_namespace, task.own_thread));
+        Some(thread.copied().ok_or(task.own_thread))
     }
 
     /// The words that a thread sleeps on, without those of a region's tables, on which tasks sleep for each other's

@@ -180,6 +180,20 @@ fn call(pid: u32, tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
+/// The number of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel), from which all others are visible.
+pub(crate) const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
+
+/// The number of a process's PID namespace; 0 if it cannot be read.
+pub(crate) fn namespace(pid: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |file| file.ino())
+}
+
+/// The number of the command's PID namespace; 0 if it cannot be read.
+pub(crate) fn own_namespace() -> u64 {
+    namespace("self")
+}
+
 /// The last of a thread's IDs in the namespaces from this process's to its own.
 fn innermost_tid(pid: u32, tid: u32) -> Option<u32> {
     let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;

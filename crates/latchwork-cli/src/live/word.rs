@@ -121,7 +121,7 @@ pub(crate) struct Classified {
     pub(crate) base: u64,
     pub(crate) kind: Kind,
     pub(crate) state: State,
-    /// In the PID namespace of its users.
+    /// Its ID in the PID namespace of its users; of a region lock the owner's slot.
     pub(crate) owner: Option<u32>,
     pub(crate) role: Role,
 }

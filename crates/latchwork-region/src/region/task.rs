@@ -203,7 +203,7 @@ impl Inner {
     }
 
     /// The number of tasks that the region is for. Further slots are a reserve.
-    pub(super) fn max_tasks(&self) -> usize {
+    pub fn max_tasks(&self) -> usize {
         usize::from(self.identity.max_tasks)
     }
 

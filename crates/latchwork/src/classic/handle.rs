@@ -100,7 +100,7 @@ impl<'r> Classic<'r> {
             instances,
             ..*options
         };
-        let tasks = region.inner().slots().len();
+        let tasks = region.inner().max_tasks();
         let parts = options.parts(tasks).ok_or(ObjectError::OtherType)?;
         region.raw_object(NAME, FINGERPRINT, parts.layout, |block| {
             // SAFETY: a fresh block of the layout, which no other task knows yet.
@@ -157,7 +157,7 @@ impl<'r> Classic<'r> {
         if !table.instances.is_sound() {
             return Err(ObjectError::Damaged.into());
         }
-        let tasks = region.inner().slots().len();
+        let tasks = region.inner().max_tasks();
         let parts = table.options().parts(tasks);
         let parts = parts
             .filter(|parts| parts.layout.size() == bytes)

@@ -60,7 +60,7 @@ unsafe impl Sync for Queue<'_> {}
 impl QueueOptions {
     /// Whether a region can have a queue with these options.
     pub(super) fn check(self, region: &Region) -> Result<(), QueueError> {
-        let tasks = region.inner().slots().len();
+        let tasks = region.inner().max_tasks();
         let shape = shape::shape(self.parts(), tasks);
         shape.map(drop).ok_or(QueueError::Capacity {
             capacity: self.capacity,

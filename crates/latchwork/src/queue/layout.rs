@@ -48,7 +48,7 @@ impl<'r> Cells<'r> {
     ) -> Result<u32, ObjectError> {
         debug_assert!(!self.core.is_alive() && !self.core.has_body());
         let (capacity, max_message, discipline) = options;
-        let tasks = self.inner.slots().len();
+        let tasks = self.inner.max_tasks();
         let (shape, layout) = shape(options, tasks).ok_or(ObjectError::OtherType)?;
         let (base, ring) = (shape.sizes[BASE], shape.sizes[RING]);
         let stashed = base.min(ring);
@@ -138,7 +138,7 @@ impl<'r> Cells<'r> {
     pub(super) fn is_sound(core: &Head, inner: &Inner) -> bool {
         let body = core.blocks.body.load(Relaxed);
         let options = (core.capacity(), core.max_message(), core.discipline());
-        let Some((shape, layout)) = shape(options, inner.slots().len()) else {
+        let Some((shape, layout)) = shape(options, inner.max_tasks()) else {
             return false;
         };
         // The parts of an unsound body may lie beyond the last address, so they are computed last.

@@ -103,7 +103,7 @@ impl<'r> Cells<'r> {
 
     /// The number of cells in the chunk of this number.
     fn cells_in(self, chunk: usize) -> u32 {
-        let all = max_chunk_cells(self.inner.slots().len());
+        let all = max_chunk_cells(self.inner.max_tasks());
         let before = (1_u32 << chunk) - 1;
         all.saturating_sub(before).min(1 << chunk)
     }

@@ -23,7 +23,7 @@ fn a_living_owner_in_an_unused_file_is_damage() {
 
 /// Where the first slot lies: its life-word is its first word.
 const FIRST_SLOT: usize = 4096;
-const SLOT_BYTES: usize = 1920;
+const SLOT_BYTES: usize = 1792;
 const DEAD: u32 = 0x4000_0000;
 /// In a slot: the generation, and the intent of the heap.
 const GENERATION: usize = 40;
@@ -31,8 +31,8 @@ const INTENT: usize = 512;
 /// The count of slots that were ever used.
 const SLOTS_USED: usize = at::END + 8;
 /// For 8 tasks and 8 names: the directory, the heap's tables (states, descriptors), and the heap.
-const NAMES: usize = 36864;
-const STATES: usize = 40960 + 128;
+const NAMES: usize = 32768;
+const STATES: usize = 36864 + 128;
 const DESCRIPTORS: usize = STATES + 128 * 8;
 const HEAP: usize = 65536;
 const SPAN: usize = 65536;

@@ -2,20 +2,19 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
-use latchwork::condvar::Condvar;
-use latchwork::event::{EventSet, Events};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use latchwork::event::EventSet;
 use latchwork::mutex::in_region::{LockError, NotATask, RegionGuard};
-use latchwork::mutex::{InRegion, Inherit, Mutex, Robust, Throughput, WaitWake};
+use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::{Queue, QueueOptions};
-use latchwork::region::{
-    self, AttachError, ObjectError, Region, RegionOptions, Shareable, StorageError,
-};
-use latchwork::rwlock::RobustRwLock;
-use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
-use latchwork::sharing::Shared;
+use latchwork::region::{self, AttachError, Region, RegionOptions};
 use latchwork_testkit::fastrand::Rng;
 use latchwork_testkit::{Child, Exit, Leftover, Namespace, Page, Trial, step};
+
+mod refused;
+mod world;
+
+use world::{Messages, Objects};
 
 const A: EventSet = EventSet::event(3);
 
@@ -213,228 +212,6 @@ fn namespaces_share_a_region_by_its_name_one_after_the_other() {
             core::mem::forget(guard);
         })
         .succeed();
-    }
-}
-
-#[derive(Shareable)]
-#[repr(C)]
-struct Parts {
-    number: u64,
-    inner: (u8, [Option<Mutex<u64, Robust>>; 2]),
-}
-
-/// Locks whose words name threads by their IDs do not get into such a region, however deep in a type they are.
-#[test]
-fn locks_that_name_threads_are_refused() {
-    let region = region();
-    fn refused<T: Shareable>(region: &Region, make: impl FnOnce() -> T) {
-        let made = region.object::<T>("object", make);
-        assert!(
-            matches!(made, Err(ObjectError::NamesThreads)),
-            "{}",
-            core::any::type_name::<T>()
-        );
-    }
-    refused(&region, || Mutex::robust(0_u64));
-    refused(&region, || Mutex::from_raw(Inherit::<Shared>::new(), 0_u64));
-    refused(&region, || {
-        Mutex::from_raw(Throughput::<Shared>::new(), 0_u64)
-    });
-    refused(&region, || RobustRwLock::<u64>::new(0));
-    refused(&region, || Parts {
-        number: 0,
-        inner: (0, [const { None }; 2]),
-    });
-    refused(&region, || {
-        region::Vec::<region::List<Mutex<u64, Robust>>>::new_in(&region)
-    });
-    refused(&region, || {
-        Mutex::in_region(region::HashMap::<u32, Parts>::new_in(&region))
-    });
-
-    let parts = || Parts {
-        number: 0,
-        inner: (0, [const { None }; 2]),
-    };
-    let movable = || Mutex::from_raw(Throughput::<Shared>::new(), 0_u64);
-    let is_refused = |error: &StorageError| matches!(error, StorageError::NamesThreads);
-    assert!(region::Box::new_in(parts(), &region).is_err_and(|error| is_refused(&error.error)));
-    let mut vec = region::Vec::new_in(&region);
-    assert!(
-        vec.push(movable())
-            .is_err_and(|error| is_refused(&error.error))
-    );
-    let mut list = region::List::new_in(&region);
-    assert!(
-        list.push_back(parts())
-            .is_err_and(|error| is_refused(&error.error))
-    );
-    let mut map = region::HashMap::new_in(&region);
-    assert!(
-        map.insert(1_u32, movable())
-            .is_err_and(|error| is_refused(&error.error))
-    );
-
-    // Others get in, and all get into other regions.
-    region.object("ours", || Mutex::in_region(0_u64)).unwrap();
-    region
-        .object("plain", || {
-            Mutex::from_raw(WaitWake::<Shared>::new(), 0_u64)
-        })
-        .unwrap();
-    let usual = options().create_anonymous().unwrap();
-    assert_eq!(usual.object("parts", parts).unwrap().number, 0);
-    usual.object("robust", || Mutex::robust(0_u64)).unwrap();
-}
-
-#[derive(Shareable)]
-#[repr(C)]
-struct World {
-    left: AtomicU64,
-    right: AtomicU64,
-    inside: AtomicU32,
-    inside_semaphore: AtomicU32,
-    lock: Mutex<u64, InRegion>,
-    tokens: Mutex<u64, InRegion>,
-    some: Condvar<Shared>,
-    next_message: AtomicU64,
-    operations: AtomicU64,
-}
-
-/// For each message: 1 if its send has returned, 2 if it was received.
-type Messages = Page<[AtomicU8; 1 << 20]>;
-
-impl World {
-    fn new() -> Self {
-        Self {
-            left: AtomicU64::new(0),
-            right: AtomicU64::new(0),
-            inside: AtomicU32::new(0),
-            inside_semaphore: AtomicU32::new(0),
-            lock: Mutex::in_region(0),
-            tokens: Mutex::in_region(0),
-            some: Condvar::shared(),
-            next_message: AtomicU64::new(0),
-            operations: AtomicU64::new(0),
-        }
-    }
-}
-
-/// All kinds of objects, as one task uses them.
-struct Objects<'r> {
-    region: &'r Region,
-    world: &'r World,
-    queue: Queue<'r>,
-    count: CountingSemaphore<'r>,
-    binary: BinarySemaphore<'r>,
-    events: Events<'r>,
-    messages: &'r Messages,
-}
-
-impl<'r> Objects<'r> {
-    fn new(region: &'r Region, messages: &'r Messages) -> Self {
-        let binary = BinaryOptions::new().inherit();
-        Self {
-            region,
-            world: region.object("world", World::new).unwrap().get_ref(),
-            queue: Queue::create(region, "queue", &QueueOptions::new(64, 64)).unwrap(),
-            count: CountingSemaphore::create(region, "count", 0, Discipline::Fifo).unwrap(),
-            binary: BinarySemaphore::create(region, "binary", &binary).unwrap(),
-            events: Events::new(region),
-            messages,
-        }
-    }
-
-    /// One step; none waits for another task to begin anything.
-    fn step(&self, rng: &mut Rng) {
-        let world = self.world;
-        match rng.u32(..8) {
-            0..2 => {
-                let guard = match world.lock.lock() {
-                    Ok(guard) => {
-                        assert_eq!(world.inside.load(SeqCst), 0, "inside beside a task");
-                        assert_eq!(
-                            world.left.load(SeqCst),
-                            world.right.load(SeqCst),
-                            "torn without a report"
-                        );
-                        guard
-                    }
-                    Err(LockError::OwnerDied(died)) => {
-                        world.inside.store(0, SeqCst);
-                        world.right.store(world.left.load(SeqCst), SeqCst);
-                        died.make_consistent()
-                    }
-                    Err(error) => panic!("{error}"),
-                };
-                world.inside.store(1, SeqCst);
-                world.left.fetch_add(1, SeqCst);
-                if rng.u32(..16) == 0 {
-                    std::thread::yield_now();
-                }
-                world.right.fetch_add(1, SeqCst);
-                world.inside.store(0, SeqCst);
-                drop(guard);
-            }
-            2 => {
-                *repaired(world.tokens.lock()) += 1;
-                world.some.notify_one();
-                let mut tokens = repaired(world.tokens.lock());
-                while *tokens == 0 {
-                    tokens = repaired(world.some.wait_in_region(tokens));
-                }
-                *tokens -= 1;
-            }
-            3 => {
-                if self.queue.len() < 32 {
-                    let number = world.next_message.fetch_add(1, SeqCst);
-                    self.queue.send(&number.to_ne_bytes()).unwrap();
-                    if let Some(message) = self.messages.get(number as usize) {
-                        message.fetch_or(1, SeqCst);
-                    }
-                }
-                self.receive(&self.queue.receive_held().unwrap());
-            }
-            4 => {
-                self.count.release().unwrap();
-                self.count.obtain().unwrap();
-            }
-            5 => {
-                let held = self.binary.obtain().unwrap();
-                if held.owner_died() {
-                    world.inside_semaphore.store(0, SeqCst);
-                }
-                assert_eq!(
-                    world.inside_semaphore.swap(1, SeqCst),
-                    0,
-                    "two owners of a semaphore"
-                );
-                if rng.u32(..16) == 0 {
-                    std::thread::yield_now();
-                }
-                world.inside_semaphore.store(0, SeqCst);
-                drop(held);
-            }
-            6 => {
-                let me = self.region.task_id().unwrap();
-                self.events.send(me, A).unwrap();
-                assert_eq!(self.events.receive_any(A).unwrap(), A);
-            }
-            _ => {
-                let bytes = rng.usize(1..6000);
-                let block = region::Box::zeroed_in(bytes, self.region).unwrap();
-                let other = region::Box::new_in([7_u64; 9], self.region).unwrap();
-                assert!(block.iter().all(|byte| *byte == 0) && *other == [7; 9]);
-            }
-        }
-        world.operations.fetch_add(1, SeqCst);
-    }
-
-    fn receive(&self, message: &[u8]) {
-        let number = u64::from_ne_bytes(message.try_into().unwrap());
-        if let Some(message) = self.messages.get(number as usize) {
-            message.fetch_or(2, SeqCst);
-        }
     }
 }
 
