@@ -4,28 +4,38 @@ mod support;
 
 use latchwork as _;
 use latchwork_c as _;
-use std::process::Command;
-use support::{How, by, compile, finish, repository};
+use std::path::Path;
+use std::process::{Command, Output};
+use support::{How, by, compile, finish, repository, scratch};
 
 const GCC: How = by("gcc", &["-std=c11"]);
 /// The script's exit status where namespaces cannot be made.
 const SKIPPED: i32 = 77;
 
-#[test]
-fn a_container_learns_that_another_one_was_killed() {
+/// What the script says and returns with this program; `None` if it cannot be run here.
+fn containers(test: &str, program: &Path) -> Option<(String, Output)> {
     if !GCC.is_there() {
-        return;
+        return None;
     }
-    let examples = repository().join("examples/regions");
-    let program = compile(&examples.join("containers.c"), GCC, &[]);
-    let mut script = Command::new(examples.join("containers.sh"));
+    let program = compile(program, GCC, &[]);
+    let mut script = Command::new(repository().join("examples/regions/containers.sh"));
     let output = finish(script.arg(program));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     eprint!("{text}{}", String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(SKIPPED) {
-        println!("SKIPPED: a_container_learns_that_another_one_was_killed: {text}");
-        return;
+        println!("SKIPPED: {test}: {text}");
+        return None;
     }
+    Some((text, output))
+}
+
+#[test]
+fn a_container_learns_that_another_one_was_killed() {
+    let test = "a_container_learns_that_another_one_was_killed";
+    let program = repository().join("examples/regions/containers.c");
+    let Some((text, output)) = containers(test, &program) else {
+        return;
+    };
     assert!(output.status.success(), "{}", output.status);
     let expected = [
         "container one: process 1 holds the lock",
@@ -35,4 +45,22 @@ fn a_container_learns_that_another_one_was_killed() {
         "container two: process 1 has repaired the counts and goes on: 1 begun, 1 done",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The negative twin: the same program without the option.
+#[test]
+fn a_container_is_refused_a_region_for_another_namespace() {
+    let test = "a_container_is_refused_a_region_for_another_namespace";
+    let source = repository().join("examples/regions/containers.c");
+    let text = std::fs::read_to_string(source).unwrap();
+    let without = text.replace("options.flags = LW_REGION_ANY_PID_NAMESPACE;", "");
+    assert_ne!(text, without);
+    let program = scratch().join("without.c");
+    std::fs::write(&program, without).unwrap();
+    let Some((_, output)) = containers(test, &program) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("belongs to PID namespace"), "{errors}");
 }
