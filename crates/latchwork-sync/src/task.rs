@@ -30,7 +30,7 @@
 use self::record::{AHEAD, ANNOUNCED, ASKED_FOR, BEGUN, END, GIVEN, Record, is_own, record};
 use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
-use crate::sys::{cancellation::Undisturbed, memory, own_record, thread, thread_end};
+use crate::sys::{cancellation::Undisturbed, namespaces, own_record, thread, thread_end};
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, Range};
@@ -126,11 +126,11 @@ impl Me {
     }
 
     /// The number of the thread's PID namespace, in which its ID is unique; 0 if `/proc` does not say. It costs a system call
-    /// once.
+    /// once in a process.
     pub fn namespace(self) -> u32 {
         let namespace = &self.record.namespace;
         if namespace.get() == 0 {
-            namespace.set(memory::pid_namespace().unwrap_or(0) as u32);
+            namespace.set(namespaces::own());
         }
         namespace.get()
     }

@@ -46,6 +46,7 @@ impl Namespace {
                 }
                 body();
             });
+            // (The maker ends after the first process, so the caller sees the ID before.)
             init.store(first.pid(), SeqCst);
             match first.wait() {
                 Exit::Code(0) => {}
@@ -54,21 +55,26 @@ impl Namespace {
                 _ => unsafe { libc::_exit(1) },
             }
         });
-        Self { maker, init }
+        let mut namespace = Self { maker, init };
+        while namespace.id() == 0 {
+            let ended = namespace.maker.try_wait();
+            assert!(
+                ended.is_none() || namespace.id() != 0,
+                "the namespace was not made"
+            );
+            std::thread::yield_now();
+        }
+        namespace
     }
 
     /// Kills the first process from outside, and with it the whole namespace; returns when all are dead.
     pub fn end(&mut self) {
-        while self.init.load(SeqCst) == 0 {
-            assert_eq!(self.maker.try_wait(), None, "the namespace was not made");
-            std::thread::yield_now();
-        }
         // SAFETY: the maker, which reaps it, has not ended; if it is about to, the ID is still that of the zombie, or free.
         unsafe { libc::kill(self.init.load(SeqCst), libc::SIGKILL) };
         self.maker.wait();
     }
 
-    /// The ID of the first process outside; 0 if it was not made yet.
+    /// The ID of the first process outside.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.init.load(SeqCst).cast_unsigned()

@@ -46,6 +46,7 @@ pub(super) fn attach(
     };
     let (identity, layout, status) = candidate.identity(trusts_any_owner)?;
     RegistryLock::prepare().map_err(system("mmap"))?;
+    crate::sys::namespaces::own();
     // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
     // other way round.
     let registry_lock = RegistryLock::lock();
@@ -183,15 +184,16 @@ impl Inner {
         header.sweep_lock.end_ownership();
         header.grow_lock.end_ownership();
         header.names_lock.end_ownership();
-        for slot in self.slots() {
+        let used = usize::from(self.slots_used());
+        for (index, slot) in self.slots().iter().enumerate() {
             // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
             slot.wait.standing.lock.end_ownership();
             slot.wait.lending.lock.end_ownership();
             slot.wait.clear_wait();
             slot.inbox.reset();
-            if slot.life() == Life::Free {
-                // The record is a cache, which the slot's next task would trust.
+            if slot.life() == Life::Free || index >= used {
+                // The record is a cache, which the slot's next task would trust. No sweep reaches it beyond the used slots.
                 slot.heap.reset();
             }
             if !self.heap.is_plausible(&slot.heap) {

@@ -287,6 +287,7 @@ impl RegionOptions {
         memory::lock_in_use(&file).map_err(system("flock"))?;
         let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         RegistryLock::prepare().map_err(system("mmap"))?;
+        crate::sys::namespaces::own();
         let lock = RegistryLock::lock();
         registry::unmap_retained(&lock);
         let mapping = self.map(&file, layout.total, &lock)?;

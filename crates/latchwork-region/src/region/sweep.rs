@@ -5,8 +5,8 @@
 //! 2. wait until the kernel has walked the task's whole robust list, and the other tasks that die with it have died,
 //!    too;
 //! 3. settle the task's heap: finish or undo its intent, free or keep its blocks, orphan its spans;
-//! 4. advance the generation;
-//! 5. set tail and life-word to 0: the slot is free.
+//! 4. mark the claim as swept, and advance the generation;
+//! 5. set tail and life-word to 0: the slot is free; end the claim.
 //!
 //! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of them, each of
 //! which is idempotent. (A generation may be skipped.)
@@ -182,12 +182,7 @@ impl Inner {
         };
         // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
         unsafe { self.heap.recover(self.owner_of(index), policy) };
-        slot.next_generation();
-        // Relaxed: published with the life-word.
-        slot.tail.word.store(0, Ordering::Relaxed);
-        // Release: pairs with `life`.
-        slot.life.word.store(0, Ordering::Release);
-        slot.end_claim();
+        slot.free_swept();
     }
 
     /// Releases the heap of a living task that leaves: the blocks that it allocated stay, since others may use them,

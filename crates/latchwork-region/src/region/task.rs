@@ -21,9 +21,15 @@ use crate::atomic::{Ordering, fence};
 use crate::sys::cancellation::Undisturbed;
 use crate::sys::futex::{self, Sharing};
 use crate::task::{Attachment, AttachmentParts, Me, NotATask, Regions};
+use crate::time::Deadline;
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
+use core::time::Duration;
 use std::sync::Arc;
+
+/// How long a thread waits for a slot of the reserve, and how often it looks.
+const RESERVE_WAIT: Duration = Duration::from_secs(1);
+const RESERVE_POLL: Duration = Duration::from_millis(1);
 
 /// The calling thread in its slot.
 #[derive(Clone, Copy)]
@@ -64,8 +70,13 @@ impl Inner {
     pub fn is_me(&self, owner: Owner) -> bool {
         let slot = &self.slots()[usize::from(owner.slot())];
         // The life-word decides (a thread that is known here has an ID other than 0).
-        Me::get().is_ok_and(|me| slot.life() == Life::Alive(me.tid()) && self.is_here(slot, me))
-            && self.is_alive(owner)
+        let is_its = |me: Me| {
+            // Also in a region of one namespace: a fork may have begun another.
+            let thread = self.claimant(me);
+            slot.life() == Life::Alive(me.tid())
+                && thread.is_ok_and(|thread| thread.namespace == slot.namespace())
+        };
+        Me::get().is_ok_and(is_its) && self.is_alive(owner)
     }
 
     /// Whether the task in a slot belongs to the PID namespace of the calling thread: then its thread ID and its process ID
@@ -84,9 +95,7 @@ impl Inner {
         let here = me.namespace();
         let region = self.identity.pid_namespace;
         let namespace = match here {
-            0 if self.spans_pid_namespaces() => return Err(NotATask::UnknownPidNamespace),
-            // It belongs to the region's: this was checked when the process attached the region.
-            0 => region as u32,
+            0 => return Err(NotATask::UnknownPidNamespace),
             _ if self.spans_pid_namespaces() || u64::from(here) == region => here,
             _ => {
                 return Err(NotATask::OtherPidNamespace {
@@ -182,24 +191,48 @@ impl Inner {
         if let Some(index) = self.claim_one(free, thread) {
             return Ok(self.begin(me, index, swept));
         }
-        let dead = || {
-            reserve
-                .iter()
-                .position(|slot| slot.claim_for(thread, Unused::Dead))
-        };
-        let index = self.claim_one(reserve, thread).or_else(dead).ok_or(full)?;
+        let index = self.claim_in_reserve(reserve, thread).ok_or(full)?;
         let visitor = self.begin(me, self.max_tasks() + index, swept);
         // It may have found what dead tasks left only after it took a slot.
         let index = self.claim_one(free, thread);
-        // SAFETY: this thread attached just now, and has not used the region.
-        unsafe {
-            let attachment = me
-                .attachments()
-                .find(|attachment| attachment.tag == visitor.owner.raw());
-            attachment
-                .inspect(|attachment| (attachment.detach)(attachment.context, attachment.slot));
-        }
+        self.leave_reserve(me, visitor.slot);
         Ok(self.begin(me, index.ok_or(full)?, swept))
+    }
+
+    /// Claims a slot of the reserve. Others leave it soon.
+    fn claim_in_reserve(&self, reserve: &[Slot], thread: Thread) -> Option<usize> {
+        let until = Deadline::after(RESERVE_WAIT);
+        loop {
+            let dead = || {
+                let mut slots = reserve.iter();
+                slots.position(|slot| slot.claim_for(thread, Unused::Dead))
+            };
+            let found = self.claim_one(reserve, thread).or_else(dead);
+            if found.is_some() || until.has_passed() {
+                return found;
+            }
+            crate::sys::thread::sleep_until(Deadline::after(RESERVE_POLL));
+        }
+    }
+
+    /// Leaves a slot of the reserve, as a task that has only swept. Whatever locks the thread holds without being a task, it
+    /// keeps them.
+    fn leave_reserve(&self, me: Me, slot: &Slot) {
+        let base = self.base().addr().get();
+        let mut attachments = me.attachments();
+        let Some(attachment) = attachments.find(|attachment| attachment.base == base) else {
+            return;
+        };
+        // SAFETY: the life-word is on the list until `vacate` below. This thread attached just now, and is in no operation
+        // that relies on the attachment. The context is what `begin` made with `Arc::into_raw`; the caller has the region.
+        unsafe {
+            me.forget(base);
+            drop(Arc::from_raw(
+                attachment.context.cast::<Self>().as_ptr().cast_const(),
+            ));
+            slot.vacate(me);
+        }
+        self.use_ends();
     }
 
     /// The number of tasks that the region is for. Further slots are a reserve.

@@ -23,7 +23,7 @@
 //! life of the other. So a thread links the two words only after it has claimed the slot, while they hold no ID, and
 //! announces neither: then the life-word is set, and the task begins, in one store. It leaves in the reverse order. A word
 //! with a thread's ID is on no list but that thread's. (The keeper announces both words when a slot passes to it, and so
-//! does the giver, which has ended then: see [`Slot::claim_for`].)
+//! does the giver: see [`Slot::claim_for`].)
 //!
 //! A thread that is killed while it joins or leaves leaves a claim without a life. Once the thread's ID does not exist any
 //! more, the kernel has finished with its list. A thread of the same PID namespace can see that, and takes the slot over
@@ -94,8 +94,8 @@ pub struct Slot {
     pub(super) attached_at: AtomicU64,
     /// The thread that uses the slot, or 0; and the number of changes of this pair.
     claim: AtomicPair,
-    /// The thread that used it before.
-    last_claim: AtomicU64,
+    /// The thread from which the slot passed to its process's keeper last, or 0. The keeper's ID is in the life-word's node.
+    kept_for: AtomicU64,
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had in the meantime, another task here.
@@ -149,6 +149,8 @@ impl Thread {
 
 /// A flag of a claim: its thread is about to clear what a dead task left in the slot's words.
 const CLEARING: u64 = 1 << 31;
+/// Another one: the slot's dead task is settled, and its words are about to be cleared.
+const SWEPT: u64 = 1 << 30;
 
 /// The meaning of a life-word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,8 +188,9 @@ impl Slot {
 
     /// Claims the slot for the calling thread, which is to [occupy](Self::occupy) it, if nobody uses it.
     ///
-    /// A thread whose ID is that of the slot's last user, in another PID namespace, gets another slot: if the slot of that
-    /// user passed to its process's keeper, and the process was killed, the kernel may still look for that ID here.
+    /// If the slot once passed to the keeper of a process, a thread of another PID namespace with the ID of that keeper, or of
+    /// the thread that gave it the slot, gets another slot: both announce the life-word meanwhile, and the kernel may still
+    /// look for their IDs here when it has marked the life as dead.
     pub(super) fn claim_for(&self, thread: Thread, which: Unused) -> bool {
         let claim = self.claim.load();
         // Pairs with the Release of `change_claim`: the words of the slot are read as they are under this claim.
@@ -195,7 +198,8 @@ impl Slot {
         let user = Thread::from_raw(claim[0]);
         let is_unlived = || self.life() == Life::Free || claim[0] & CLEARING != 0;
         let is_unused = match which {
-            Unused::Free => claim[0] == 0,
+            // By a sweep that was cut short, too.
+            Unused::Free => claim[0] == 0 || claim[0] & SWEPT != 0 && self.life() == Life::Free,
             // The life-word is read once more at the end: when no thread has the ID, the claim's thread begins no life any
             // more. If a thread with the same ID has claimed the slot since, the pair has changed.
             Unused::Abandoned => {
@@ -211,8 +215,11 @@ impl Slot {
             }
         };
         // Relaxed: whoever has used the slot since has changed the claim.
-        let last = Thread::from_raw(self.last_claim.load(Ordering::Relaxed));
-        let may_be_looked_for = last.id == thread.id && last.namespace != thread.namespace;
+        let giver = Thread::from_raw(self.kept_for.load(Ordering::Relaxed));
+        let keeper = self.life.extra.load(Ordering::Relaxed);
+        let may_be_looked_for = giver.id != 0
+            && [giver.id, keeper].contains(&thread.id)
+            && giver.namespace != thread.namespace;
         if !is_unused || may_be_looked_for {
             return false;
         }
@@ -228,7 +235,7 @@ impl Slot {
         clears
     }
 
-    /// Clears what a dead task of the reserve has left, for the thread that has claimed its slot.
+    /// Clears the words of a dead task's slot, for the thread that sweeps it, or has claimed it.
     fn clear_dead(&self) {
         self.next_generation();
         self.tail.word.store(0, Ordering::Relaxed);
@@ -241,6 +248,8 @@ impl Slot {
         if self.life() == Life::Dead {
             self.clear_dead();
         }
+        // Its processes have ended.
+        self.kept_for.store(0, Ordering::Relaxed);
         self.end_claim();
     }
 
@@ -251,12 +260,22 @@ impl Slot {
         !matches!(life_of(tail), Life::Alive(_))
     }
 
-    /// Ends the claim of a thread that uses the slot no more.
-    pub(super) fn end_claim(&self) {
-        let claim = self.claim.load();
-        self.last_claim.store(claim[0], Ordering::Relaxed);
+    /// Ends the claim of the calling thread, which has left the slot.
+    fn end_claim(&self) {
         // No other task changes a claim that is in use.
-        self.change_claim(claim, 0);
+        self.change_claim(self.claim.load(), 0);
+    }
+
+    /// Frees the slot of a dead task, which is settled. For the task that sweeps.
+    ///
+    /// The claim is marked first: if this task is killed before it has ended the claim, the slot is free nevertheless. Once
+    /// the life-word is free, another thread may claim the slot at once.
+    pub(super) fn free_swept(&self) {
+        let claim = self.claim.load();
+        let marked = claim[0] | SWEPT;
+        self.change_claim(claim, marked);
+        self.clear_dead();
+        self.change_claim([marked, claim[1].wrapping_add(1)], 0);
     }
 
     fn change_claim(&self, from: [u64; 2], to: u64) -> bool {
@@ -265,9 +284,10 @@ impl Slot {
         self.claim.compare_exchange(from, changed, Ordering::AcqRel)
     }
 
-    /// Whether a thread has claimed the slot.
+    /// Whether a thread uses the slot; a guess.
     pub(super) fn is_claimed(&self) -> bool {
-        self.claim.load()[0] != 0
+        let claim = self.claim.load()[0];
+        claim != 0 && (claim & SWEPT == 0 || self.life() != Life::Free)
     }
 
     /// The PID namespace of the slot's task. For a reader that has read its life-word.
@@ -301,6 +321,9 @@ impl Slot {
 
     /// The calling thread, which ends, leaves the slot to its process.
     pub(super) fn stay(&self) {
+        // Relaxed: whoever claims the slot later sees the end of this claim. The keeper adds its ID (`task/keeper.rs`).
+        let claimant = self.claim.load()[0];
+        self.kept_for.store(claimant, Ordering::Relaxed);
         self.life.set_at_end(AtEnd::KeepLife);
         self.tail.set_at_end(AtEnd::KeepTail);
     }

@@ -255,6 +255,11 @@ extern "C" fn keep(page: *mut c_void) -> *mut c_void {
                 }
             }
         };
+        if place == AtEnd::KeepLife as u32 {
+            // Before it is announced: who uses the slot later must know which IDs the kernel may look for here. (In a
+            // life-word, nothing else uses this field.)
+            node.extra.store(me, Ordering::Relaxed);
+        }
         adoption::take(head, node, page.giver.load(Ordering::Relaxed), me, link);
         page.desk.answer();
     }

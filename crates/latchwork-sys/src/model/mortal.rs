@@ -34,9 +34,12 @@ pub fn is_gone(identity: u64) -> bool {
     !same || life & 1 != 0
 }
 
-/// The calling task's life begins, in the next generation.
+/// The calling task's life begins, in the next generation; that of task 0 may have begun.
 fn begin_life() {
     let life = LIFE[number()].for_kernel();
+    if life.load(Ordering::Relaxed) & 1 == 0 {
+        return;
+    }
     // It is gone, so this makes the next generation. AcqRel and the fence: as in `region/task_table.rs` and `task.rs`.
     life.fetch_add(1, Ordering::AcqRel);
     fence(Ordering::Release);
@@ -47,7 +50,7 @@ fn end_life() {
     LIFE[number()].for_kernel().fetch_or(1, Ordering::SeqCst);
 }
 
-/// Runs `body` as the task of this number (1 to 3; each in one thread only), which dies after `life` steps.
+/// Runs `body` as the task of this number (0 to 3; each in one thread only), which dies after `life` steps.
 /// Returns whether it survived.
 pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool {
     become_task(number);

@@ -25,8 +25,9 @@ fn a_living_owner_in_an_unused_file_is_damage() {
 const FIRST_SLOT: usize = 4096;
 const SLOT_BYTES: usize = 1792;
 const DEAD: u32 = 0x4000_0000;
-/// In a slot: the generation, and the intent of the heap.
+/// In a slot: the generation, and the record of the heap, which ends with the intent.
 const GENERATION: usize = 40;
+const HEAP_RECORD: usize = 192;
 const INTENT: usize = 512;
 /// The count of slots that were ever used.
 const SLOTS_USED: usize = at::END + 8;
@@ -177,5 +178,23 @@ fn mutated_tables_are_refused_or_attached() {
             bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
         }
         attach_as("look", &Named::file("mutated", &bytes));
+    }
+}
+
+/// What a slot says of its task's heap is a cache, which its next task would trust: also if the slot is dead, and the file
+/// says that it was never used.
+#[test]
+fn no_slot_keeps_a_cache_of_the_heap() {
+    for (life, used) in [(0, 0_u32), (DEAD, 1), (DEAD, 0)] {
+        let mut bytes = region_bytes();
+        bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&u32::to_ne_bytes(life));
+        bytes[SLOTS_USED..SLOTS_USED + 4].copy_from_slice(&used.to_ne_bytes());
+        for place in (HEAP_RECORD..INTENT).step_by(4) {
+            let at = FIRST_SLOT + place;
+            bytes[at..at + 4].copy_from_slice(&0x0fff_ffff_u32.to_ne_bytes());
+        }
+        let said = attach(&Named::file("cache", &bytes));
+        let is_fine = said == "attached" || said.starts_with("Damaged");
+        assert!(is_fine, "life {life:#x}, {used} used: {said}");
     }
 }

@@ -434,11 +434,8 @@ impl InRegion {
     pub fn end_ownership(&self) {
         // Relaxed: no task uses the lock.
         let word = self.word.load(Ordering::Relaxed);
-        let state = if is_held(word) {
-            INCONSISTENT
-        } else {
-            word & (INCONSISTENT | NOT_RECOVERABLE)
-        };
+        // The library makes none of its locks not recoverable.
+        let state = if word == 0 { 0 } else { INCONSISTENT };
         self.word.store(state, Ordering::Relaxed);
     }
 }

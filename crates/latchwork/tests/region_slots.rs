@@ -1,0 +1,256 @@
+//! Slots of a region's task table: who gets one when the table is full, when threads of several PID namespaces have the same
+//! ID, and when those who free it are killed.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use latchwork::mutex::in_region::{LockError, NotATask};
+use latchwork::mutex::{InRegion, Mutex};
+use latchwork::queue::QueueOptions;
+use latchwork::queue::spsc::Spsc;
+use latchwork::region::{AttachError, Region, RegionOptions};
+use latchwork_testkit::{Child, Leftover, Namespace, Page, Trial, step};
+use std::thread;
+
+fn region(tasks: u16) -> Region {
+    let options = RegionOptions::new().max_bytes(1 << 20).max_tasks(tasks);
+    options
+        .any_pid_namespace(true)
+        .label("region_slots")
+        .create_anonymous()
+        .unwrap()
+}
+
+fn sleep_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+fn skips(test: &str) -> bool {
+    let refused = Namespace::may_be_made();
+    if let Err(error) = &refused {
+        println!("SKIPPED: {test}: PID namespaces with a /proc cannot be made here: {error}");
+    }
+    refused.is_err()
+}
+
+fn is_full(joined: Result<(), AttachError>) -> bool {
+    matches!(joined, Err(AttachError::TaskTableFull { .. }))
+}
+
+/// A thread that finds a region full leaves it as it was, and its other regions, too: there it has a task of the same slot and
+/// generation.
+#[test]
+fn a_thread_that_gets_no_slot_stays_a_task_of_other_regions() {
+    let (other, full) = (region(64), region(1));
+    let lock = other.object("lock", || Mutex::<u64, InRegion>::in_region(0));
+    let lock = lock.unwrap().get_ref();
+    full.join("main").unwrap();
+    for holds in [true, false] {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = lock.lock().unwrap();
+                let before = other.task_id().unwrap();
+                let _held = holds.then_some(guard);
+                for _ in 0..20 {
+                    assert!(is_full(full.join("second")));
+                }
+                assert_eq!(other.task_id().unwrap(), before);
+            });
+        });
+    }
+}
+
+/// A thread may hold a robust lock without being a task of its region.
+#[test]
+fn a_thread_that_gets_no_slot_keeps_none_for_its_locks() {
+    let trial = Trial::begin("a_thread_that_gets_no_slot_keeps_none_for_its_locks");
+    let options = RegionOptions::new().max_bytes(1 << 20).max_tasks(1);
+    let region = options.create_anonymous().unwrap();
+    let made = thread::scope(|scope| {
+        let made = scope.spawn(|| region.object("lock", || Mutex::robust(0_u64)).unwrap());
+        made.join().unwrap()
+    });
+    let joined = Page::<AtomicBool>::new();
+    let mut child = Child::fork(|| {
+        region.join("child").unwrap();
+        joined.store(true, SeqCst);
+        sleep_for_ever()
+    });
+    trial.wait_until(|| joined.load(SeqCst));
+    thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                let _guard = made.lock().unwrap();
+                for _ in 0..20 {
+                    assert!(is_full(region.join("second")));
+                }
+                child.kill();
+                region.join("second").unwrap();
+            })
+            .join()
+            .unwrap();
+        scope.spawn(|| region.join("third").unwrap());
+    });
+}
+
+#[test]
+fn the_only_slot_is_for_threads_of_all_namespaces() {
+    let name = "the_only_slot_is_for_threads_of_all_namespaces";
+    if skips(name) {
+        return;
+    }
+    let _trial = Trial::begin(name);
+    let region = region(1);
+    for _ in 0..3 {
+        Namespace::start(false, || region.join("process 1").unwrap()).succeed();
+    }
+}
+
+/// Each container is one process, which has the ID 1, and there are no more slots than containers.
+#[test]
+fn containers_that_restart_get_the_slots_of_those_that_ended() {
+    let name = "containers_that_restart_get_the_slots_of_those_that_ended";
+    if skips(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = region(3);
+    let joined = Page::<AtomicU32>::new();
+    let start = || {
+        let before = joined.load(SeqCst);
+        let namespace = Namespace::start(true, || {
+            region.join("container").unwrap();
+            joined.fetch_add(1, SeqCst);
+            sleep_for_ever()
+        });
+        trial.wait_until(|| joined.load(SeqCst) != before);
+        namespace
+    };
+    let mut containers: Vec<Namespace> = (0..3).map(|_| start()).collect();
+    for round in 0..6 {
+        containers[round % 3].end();
+        // Another namespace may get the number of the one that has ended.
+        let _other = (round % 2 == 0).then(|| Namespace::start(true, || sleep_for_ever()));
+        containers[round % 3] = start();
+    }
+}
+
+/// Process 1 of a namespace forks process 1 of a namespace below.
+#[test]
+fn a_fork_with_the_same_id_does_not_own_what_its_parent_owns() {
+    let name = "a_fork_with_the_same_id_does_not_own_what_its_parent_owns";
+    if skips(name) {
+        return;
+    }
+    let _trial = Trial::begin(name);
+    Namespace::start(true, || {
+        let options = RegionOptions::new().max_bytes(1 << 20).max_tasks(8);
+        let region = options.create_anonymous().unwrap();
+        let ring = Spsc::create(&region, "ring", &QueueOptions::new(4, 64)).unwrap();
+        let end = ring.sender().unwrap();
+        assert!(ring.sender().is_err());
+        Namespace::start(true, || {
+            // SAFETY: the fork has a copy of its own.
+            drop(unsafe { core::ptr::read(&end) });
+        })
+        .succeed();
+        assert!(
+            ring.sender().is_err(),
+            "the child has freed the parent's end"
+        );
+        drop(end);
+        assert!(ring.sender().is_ok());
+    })
+    .succeed();
+}
+
+/// A fork in another namespace cannot say in which one, if it sees no `/proc`. The process that attached the region still
+/// knows.
+#[test]
+fn a_process_without_proc_is_where_it_was() {
+    let name = "a_process_without_proc_is_where_it_was";
+    if skips(name) {
+        return;
+    }
+    let _trial = Trial::begin(name);
+    let folder = Leftover::folder("no-proc");
+    let mut path = folder.path().as_os_str().as_encoded_bytes().to_vec();
+    path.push(0);
+    let hide = || {
+        // SAFETY: the path ends with NUL.
+        let hidden = unsafe { libc::chroot(path.as_ptr().cast()) };
+        assert_eq!(hidden, 0, "{}", std::io::Error::last_os_error());
+    };
+    let options = RegionOptions::new().max_bytes(1 << 20).max_tasks(4);
+    let region = options.create_anonymous().unwrap();
+    let lock = region.object("lock", || Mutex::<u64, InRegion>::in_region(0));
+    let lock = lock.unwrap().get_ref();
+    Namespace::start(false, || {
+        hide();
+        let got = lock.lock();
+        let refused = matches!(
+            got,
+            Err(LockError::Unavailable(NotATask::UnknownPidNamespace))
+        );
+        assert!(refused, "{got:?}");
+    })
+    .succeed();
+    Namespace::start(false, || {
+        let own = options.clone().create_anonymous().unwrap();
+        hide();
+        thread::scope(|scope| {
+            scope.spawn(|| own.join("later").unwrap());
+        });
+    })
+    .succeed();
+}
+
+/// The dead task's namespace has ended: nobody there can find out what became of its slot.
+#[test]
+fn a_killed_sweeper_loses_no_slot() {
+    let name = "a_killed_sweeper_loses_no_slot";
+    if skips(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let world = || {
+        let region = region(2);
+        let joined = Page::<AtomicBool>::new();
+        let dead = Namespace::start(true, || {
+            region.join("dead").unwrap();
+            joined.store(true, SeqCst);
+            sleep_for_ever()
+        });
+        trial.wait_until(|| joined.load(SeqCst));
+        (region, dead, joined)
+    };
+    step::each_instruction(
+        &trial,
+        "sweep",
+        world,
+        |(region, dead, _), span| {
+            region.join("sweeper").unwrap();
+            // SAFETY: sends a signal. The process's parent, which reaps it, waits for its end.
+            unsafe { libc::kill(dead.id().cast_signed(), libc::SIGKILL) };
+            while std::fs::read_to_string(format!("/proc/{}/task", dead.id())).is_ok() {
+                thread::yield_now();
+            }
+            span.run(|| drop(region.sweep()));
+        },
+        |_| false,
+        |(region, mut dead, _), _| {
+            dead.end();
+            let barrier = std::sync::Barrier::new(2);
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        region.join("one of two").unwrap();
+                        barrier.wait();
+                    });
+                }
+            });
+        },
+    );
+}
