@@ -232,7 +232,8 @@ pub(super) fn after_owner_death(lock: usize) {
         if !inner.has_unswept() {
             inner.outlast_killed_tasks();
         }
-        // The slot is swept if possible; if not, no task could sweep it, and the heap aborts on misuse.
+        // A thread that can be no task (it runs its last destructors, for instance) cannot sweep. Then it cannot use the heap,
+        // either, and changes no word by which an intent is decided.
         let _ = inner.sweep();
     }
 }

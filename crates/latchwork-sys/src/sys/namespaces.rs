@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// As [`memory::pid_namespace`], remembered since this process asked first; 0 if it is not known. A process that has lost its `/proc`
-/// since still knows; the child of a fork, which may be in another namespace, asks again.
+/// As [`memory::pid_namespace`], remembered since this process asked first; 0 if it is not known. A process that has lost
+/// its `/proc` since then still knows; the child of a fork, which may be in another namespace, asks again.
 pub fn own() -> u32 {
     static KNOWN: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
     // Acquire: pairs with the Release below.

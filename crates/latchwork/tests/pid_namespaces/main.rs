@@ -7,14 +7,14 @@ use latchwork::event::EventSet;
 use latchwork::mutex::in_region::{LockError, NotATask, RegionGuard};
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::{Queue, QueueOptions};
-use latchwork::region::{self, AttachError, Region, RegionOptions};
+use latchwork::region::{AttachError, Region, RegionOptions};
 use latchwork_testkit::fastrand::Rng;
 use latchwork_testkit::{Child, Exit, Leftover, Namespace, Page, Trial, step};
 
 mod refused;
 mod world;
 
-use world::{Messages, Objects};
+use world::{Messages, OPERATIONS, Objects};
 
 const A: EventSet = EventSet::event(3);
 
@@ -374,8 +374,6 @@ fn check_all(region: &Region, objects: &Objects<'_>) {
     });
 }
 
-type Operation = fn(&Objects<'_>);
-
 /// A task of one namespace is killed at each instruction of an operation; a task of another one does the same then.
 #[test]
 fn an_operation_is_recoverable_from_another_namespace_at_every_instruction() {
@@ -384,28 +382,11 @@ fn an_operation_is_recoverable_from_another_namespace_at_every_instruction() {
         return;
     }
     let trial = Trial::begin(name);
-    let operations: [(&str, Operation); 5] = [
-        ("region lock", |objects| {
-            drop(repaired(objects.world.lock.lock()))
-        }),
-        ("send and receive", |objects| {
-            objects.queue.send(&u64::MAX.to_ne_bytes()).unwrap();
-            drop(objects.queue.receive_held().unwrap());
-        }),
-        ("counting semaphore", |objects| {
-            objects.count.release().unwrap();
-            objects.count.obtain().unwrap();
-        }),
-        ("binary semaphore", |objects| {
-            drop(objects.binary.obtain().unwrap())
-        }),
-        ("box", |objects| {
-            drop(region::Box::new_in([7_u64; 9], objects.region).unwrap());
-        }),
-    ];
-    let all = operations.into_iter().map(|operation| (operation, true));
-    // The last one makes the victim a task, too.
-    for ((what, operation), is_task) in all.chain([(operations[0], false)]) {
+    let all = OPERATIONS.into_iter().enumerate();
+    let all = all.map(|operation| (operation, true));
+    let first = (0, "region lock, as no task yet");
+    for ((operation, what), is_task) in all.chain([(first, false)]) {
+        let operate = |objects: &Objects<'_>| objects.operate(operation, &mut Rng::with_seed(7));
         let region = region();
         let messages = Messages::new();
         // 0: the victim's turn; 1: the other's.
@@ -414,7 +395,7 @@ fn an_operation_is_recoverable_from_another_namespace_at_every_instruction() {
             let objects = Objects::new(&region, &messages);
             loop {
                 if turn.load(SeqCst) == 1 {
-                    operation(&objects);
+                    operate(&objects);
                     // What those have sent who were killed before they received.
                     while objects.queue.try_receive_held().is_ok() {}
                     turn.store(0, SeqCst);
@@ -430,9 +411,9 @@ fn an_operation_is_recoverable_from_another_namespace_at_every_instruction() {
                 || (),
                 |(), span| {
                     if is_task {
-                        operation(&objects);
+                        operate(&objects);
                     }
-                    span.run(|| operation(&objects));
+                    span.run(|| operate(&objects));
                 },
                 |()| false,
                 |(), _| {

@@ -30,6 +30,20 @@ pub struct World {
     pub operations: AtomicU64,
 }
 
+/// The names of the operations.
+pub const OPERATIONS: [&str; 10] = [
+    "region lock",
+    "condition variable",
+    "queue",
+    "counting semaphore",
+    "binary semaphore",
+    "events",
+    "throughput lock",
+    "reader",
+    "writer",
+    "heap",
+];
+
 /// For each message: 1 if its send has returned, 2 if it was received.
 pub type Messages = Page<[AtomicU8; 1 << 20]>;
 
@@ -76,11 +90,16 @@ impl<'r> Objects<'r> {
         }
     }
 
-    /// One step; none waits for another task to begin anything.
+    /// One operation.
     pub fn step(&self, rng: &mut Rng) {
+        self.operate(rng.usize(..OPERATIONS.len()), rng);
+    }
+
+    /// The operation of this number; none waits for another task to begin anything.
+    pub fn operate(&self, operation: usize, rng: &mut Rng) {
         let world = self.world;
-        match rng.u32(..10) {
-            0..2 => {
+        match operation {
+            0 => {
                 let guard = match world.lock.lock() {
                     Ok(guard) => {
                         assert_eq!(world.inside.load(SeqCst), 0, "inside beside a task");
@@ -107,7 +126,7 @@ impl<'r> Objects<'r> {
                 world.inside.store(0, SeqCst);
                 drop(guard);
             }
-            2 => {
+            1 => {
                 *repaired(world.tokens.lock()) += 1;
                 world.some.notify_one();
                 let mut tokens = repaired(world.tokens.lock());
@@ -116,7 +135,7 @@ impl<'r> Objects<'r> {
                 }
                 *tokens -= 1;
             }
-            3 => {
+            2 => {
                 if self.queue.len() < 32 {
                     let number = world.next_message.fetch_add(1, SeqCst);
                     self.queue.send(&number.to_ne_bytes()).unwrap();
@@ -126,11 +145,11 @@ impl<'r> Objects<'r> {
                 }
                 self.receive(&self.queue.receive_held().unwrap());
             }
-            4 => {
+            3 => {
                 self.count.release().unwrap();
                 self.count.obtain().unwrap();
             }
-            5 => {
+            4 => {
                 let held = self.binary.obtain().unwrap();
                 if held.owner_died() {
                     world.inside_semaphore.store(0, SeqCst);
@@ -146,12 +165,12 @@ impl<'r> Objects<'r> {
                 world.inside_semaphore.store(0, SeqCst);
                 drop(held);
             }
-            6 => {
+            5 => {
                 let me = self.region.task_id().unwrap();
                 self.events.send(me, A).unwrap();
                 assert_eq!(self.events.receive_any(A).unwrap(), A);
             }
-            7 => {
+            6 => {
                 let fast = match world.fast.lock() {
                     Ok(fast) => fast,
                     Err(LockError::OwnerDied(died)) => died.make_consistent(),
@@ -159,7 +178,7 @@ impl<'r> Objects<'r> {
                 };
                 drop(fast);
             }
-            8 if rng.bool() => match world.table.read() {
+            7 => match world.table.read() {
                 Ok(pair) => assert_eq!(pair[0], pair[1], "torn without a report"),
                 Err(rwlock::LockError::OwnerDied(died)) => drop(died.replace([0; 2])),
                 Err(error) => panic!("{error}"),
