@@ -28,7 +28,8 @@
 //! A thread that is killed while it joins or leaves leaves a claim without a life. Once the thread's ID does not exist any
 //! more, the kernel has finished with its list. A thread of the same PID namespace can see that, and takes the slot over
 //! when no other is free. (If the whole namespace has ended, nobody can see it: the slot is lost until no process has the
-//! region.)
+//! region.) *Checked by:* `tests/slot_model.rs`, a model of all states that includes the kernel's walk; `region_slots.rs`,
+//! `pid_namespaces`.
 //!
 //! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
 //! as other tasks run: it finds the remaining locks through those that it has not reached yet. So everything on the
