@@ -283,7 +283,7 @@ impl Snapshot {
     }
 
     fn tasks(&self, used: u32) -> Result<Vec<TaskReport>, AttachError> {
-        let used = used.min(self.layout.heap_layout.slots) as u16;
+        let used = used.min(self.identity.max_tasks.into()) as u16;
         let visible = Threads::visible();
         (0..used)
             .filter_map(|index| self.confirmed_task(index, &visible).transpose())
