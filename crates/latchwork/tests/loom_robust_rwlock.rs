@@ -30,6 +30,6 @@ models_of! {
     twin_writer_whose_check_overtakes_its_gate_is_detected: RobustRwLockWriterUnordered, "Causality violation", a_reader_and_a_writer::<Robust>;
     twin_writer_that_does_not_record_that_it_is_inside_is_detected: RobustRwLockForgetsWriting, "nobody said so", |scene| at_every_step(scene, 2, Two::write, &[Two::read]);
     twin_death_that_is_hidden_is_detected: RobustRwLockHidesDeath, "nobody said so", |scene| at_every_step(scene, 2, Two::write, &[Two::write]);
-    twin_death_that_tore_nothing_and_is_reported_is_detected: RobustRwLockReportsAllDeaths, "told of a death that changed nothing", |scene| at_every_step(scene, 2, Two::write, &[Two::read]);
+    twin_death_that_tore_nothing_and_is_reported_is_detected: RobustRwLockReportsAllDeaths, "a report of a death that changed nothing", |scene| at_every_step(scene, 2, Two::write, &[Two::read]);
     twin_seat_without_announcement_is_detected: RobustNotAnnounced, "deadlock", |scene| at_every_step(scene, 2, Two::read, &[Two::write]);
 }

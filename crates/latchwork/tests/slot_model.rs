@@ -55,7 +55,7 @@ struct Thread {
     joins: u8,
 }
 
-/// The task that sweeps: it has another slot, and the next one begins anew if it is killed.
+/// The task that sweeps: it has another slot. If it is killed, the next one repeats all steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Sweeper {
     step: u8,

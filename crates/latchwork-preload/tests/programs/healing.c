@@ -275,11 +275,9 @@ static void *idle(void *unused) {
 }
 static int alone(const char *how, const char *call) {
     if (strcmp(how, "file") == 0) {
-        char path[] = "/tmp/healing-XXXXXX";
-        int file = mkstemp(path);
-        CHECK(file >= 0 && ftruncate(file, sizeof *shared) == 0);
-        unlink(path);
-        shared = map(file, sizeof *shared);
+        FILE *file = tmpfile();
+        CHECK(file != NULL && ftruncate(fileno(file), sizeof *shared) == 0);
+        shared = map(fileno(file), sizeof *shared);
     }
     CHECK(sem_init(&shared->semaphore, 1, 0) == 0);
     pid_t other = child();

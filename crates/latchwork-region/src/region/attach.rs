@@ -46,6 +46,7 @@ pub(super) fn attach(
     };
     let (identity, layout, status) = candidate.identity(trusts_any_owner)?;
     RegistryLock::prepare().map_err(system("mmap"))?;
+    // Threads that become tasks ask for it later, perhaps without a `/proc`.
     crate::sys::namespaces::own();
     // The registry's lock comes after the file lock: the holder of a file lock may wait for the registry's, never the
     // other way round.
@@ -178,7 +179,7 @@ impl Inner {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
         if self.slots().iter().any(Slot::is_alive) {
-            return damaged("a lock is held although no process has the region");
+            return damaged("a task is alive although no process has the region");
         }
         // No task lives. An attacker could have named one that is still to come as the owner of a lock.
         header.sweep_lock.end_ownership();

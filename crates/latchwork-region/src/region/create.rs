@@ -125,7 +125,7 @@ impl RegionOptions {
     /// Such a region has no locks that name a thread by its ID: [`Robust`](crate::mutex::Robust),
     /// [`Inherit`](crate::mutex::Inherit), [`Throughput`](crate::mutex::Throughput) and what contains one of them cannot be
     /// made in it. [`InRegion`](crate::mutex::InRegion) takes their place. A task of another namespace has no thread ID here:
-    /// its priority in the kernel cannot be changed, and its threads are not reported by ID.
+    /// its priority in the kernel cannot be changed, and the checker's reports leave it out.
     pub fn any_pid_namespace(mut self, any: bool) -> Self {
         self.any_pid_namespace = any;
         self
@@ -287,6 +287,7 @@ impl RegionOptions {
         memory::lock_in_use(&file).map_err(system("flock"))?;
         let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         RegistryLock::prepare().map_err(system("mmap"))?;
+        // Threads that become tasks ask for it later, perhaps without a `/proc`.
         crate::sys::namespaces::own();
         let lock = RegistryLock::lock();
         registry::unmap_retained(&lock);
@@ -310,7 +311,7 @@ impl RegionOptions {
             number: memory::random_number(),
         };
         // SAFETY: the first pages are committed, writable and zero, and no other process knows them yet. Zero is the
-        // valid initial state of all tables; only the robust node of the header needs initialisation.
+        // valid initial state of all tables and locks.
         unsafe {
             let header = base.cast::<Header>().as_ptr();
             (&raw mut (*header).identity).write(identity);

@@ -113,7 +113,7 @@ pub enum AttachError {
         /// This process's.
         here: u64,
     },
-    /// The region is for tasks of any PID namespace, and `/proc` does not say to which this process belongs.
+    /// `/proc` does not say to which PID namespace this process belongs.
     #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
     UnknownPidNamespace,
     /// This process has the maximum of 4096 regions mapped.

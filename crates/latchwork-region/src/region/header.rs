@@ -19,8 +19,8 @@
 //! | grow (`grow.rs`) | the size of the heap. A task allocates under all locks above |
 //! | sweep (`sweep.rs`) | the slots of dead tasks |
 //!
-//! All but the last are region locks: their words name tasks of the region, and a thread that takes one is a task of the
-//! region, or becomes one first. (A thread uses the heap and the directory as a task in any case.)
+//! All are region locks: their words name tasks of the region, and a thread that takes one is a task of the region, or
+//! becomes one first. (A thread uses the heap and the directory as a task in any case.)
 //!
 //! *A call that takes a region lock may sweep*, when it finds that the owner is gone, and when a death ends its sleep. It
 //! then holds what it held before: so the sweep lock is the last one. A sweep takes no other lock: it settles the heap from

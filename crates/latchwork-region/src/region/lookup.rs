@@ -51,8 +51,8 @@ pub fn join_at(address: usize) {
     }
 }
 
-/// The effective recorded priority of a thread of any process of this PID namespace, as a task of the regions that this process has mapped:
-/// the best one, 1 being the highest. `None` if the thread is a task of none of them.
+/// The effective recorded priority of a thread of any process of this PID namespace, as a task of the regions that this
+/// process has mapped: the best one, 1 being the highest. `None` if the thread is a task of none of them.
 pub fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
         let mut slots = region.used_slots().iter();

@@ -8,8 +8,8 @@
 //! 4. mark the claim as swept, and advance the generation;
 //! 5. set tail and life-word to 0: the slot is free; end the claim.
 //!
-//! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of them, each of
-//! which is idempotent. (A generation may be skipped.)
+//! A kill before the life-word is 0 leaves it at `OWNER_DIED`: the next sweep repeats all steps, each of which is idempotent.
+//! (A generation may be skipped.) After that, the marked claim says that the slot is free.
 //!
 //! *Why this wait?* What is on the list must stay unchanged until the walk is finished: see the [task
 //! table](super::task_table). Moreover, a SIGKILL ends the threads of a process one by one: a thread to which the dead

@@ -11,10 +11,13 @@
 //! | claim | life-word | tail | meaning | entered by |
 //! | --- | --- | --- | --- | --- |
 //! | 0 | 0 | 0 | the slot is free | leaving; the last step of a sweep |
+//! | thread, `SWEPT` | 0 | 0 | the slot is free: a sweep is about to end the claim, or was killed before | the sweep |
 //! | thread | 0 | any | the thread joins, or leaves: no task | joining: CAS 0→thread; leaving: see below |
 //! | thread | TID + `WAITERS` | TID | the task is alive | joining: one store, when both words are on the list |
 //! | thread | `OWNER_DIED` (+ `WAITERS`) | TID | the task runs no more; the kernel is walking its list | the kernel |
 //! | thread | `OWNER_DIED` (+ `WAITERS`) | `OWNER_DIED` | the kernel has finished walking its list; the slot is unswept | the kernel |
+//! | thread, `SWEPT` | `OWNER_DIED` (+ `WAITERS`) | any | what the task left is settled; the words are about to be cleared | the sweep |
+//! | thread, `CLEARING` | any | any | in the reserve: a thread takes the slot of a dead task over, and clears its words | joining: CAS |
 //!
 //! `WAITERS` is always set, so the kernel always wakes a sleeper, which need not announce itself.
 //!
@@ -340,6 +343,7 @@ impl Slot {
         // Release: pairs with `life` and the next `claim_for`. The kernel passes over both words from here on.
         self.life.word.store(0, Ordering::Release);
         self.tail.word.store(0, Ordering::Relaxed);
+        // The compiler moves no store past the system call: a kill before it finds both words on the list.
         futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
         // SAFETY: the list is used in this call alone; `occupy` has linked both, on this thread.
         unsafe {

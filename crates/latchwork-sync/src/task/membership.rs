@@ -60,7 +60,7 @@ pub enum NotATask {
         /// The number of this process's.
         here: u64,
     },
-    /// The region is for tasks of all PID namespaces, and `/proc` does not say to which this process belongs.
+    /// `/proc` does not say to which PID namespace this process belongs.
     #[error("the PID namespace of this process is not known: /proc/self/ns/pid cannot be read")]
     UnknownPidNamespace,
     /// The thread cannot own robust locks, and so not the word that decides whether it is alive.

@@ -68,7 +68,7 @@ impl Threads {
     /// a look.
     #[must_use]
     pub fn find(&self, namespace: u64, process: u32, thread: u32) -> Option<(u32, u32)> {
-        if namespace == self.direct {
+        if namespace == self.direct && namespace != 0 {
             return Some((process, thread));
         }
         let _undisturbed = Undisturbed::begin();

@@ -3,9 +3,8 @@
 //!
 //! In each model a victim dies before its n-th step, for every n, in every interleaving within the
 //! bound. Properties: every survivor gets in (a lost wake-up, or a lock that stays with the dead, ends
-//! as loom's deadlock), a writer is never inside with anybody else (loom watches the data), whoever
-//! finds the data torn was told, and nobody is told of a death that tore nothing. Each has a negative
-//! twin.
+//! as loom's deadlock), a writer is never inside with anybody else (loom watches the data), torn
+//! data comes with a report, and a death that tore nothing is not reported. Each has a negative twin.
 //!
 //! Left out: what the models of the robust mutexes leave out; polling; more than two tasks that are not
 //! the model's own, and more than two seats.
@@ -65,7 +64,7 @@ impl<const READERS: usize, K: Kind> Shared<READERS, K> {
     }
 
     fn repair(&self) {
-        assert!(self.begun.get(), "told of a death that changed nothing");
+        assert!(self.begun.get(), "a report of a death that changed nothing");
         self.set_torn(false);
         self.lock.mark_consistent();
     }
@@ -131,7 +130,7 @@ impl<const READERS: usize, K: Kind> Shared<READERS, K> {
         unsafe { self.lock.unlock_write() };
     }
 
-    /// A mistake of its own, which it is told.
+    /// A mistake of its own, which is reported to it.
     pub fn write_while_reading(&self) {
         let seat = self.lock.read(None).unwrap();
         assert_eq!(self.lock.write(None), Taken::Deadlock);
