@@ -17,28 +17,15 @@ use latchwork_testkit::{Child, Exit, Mapped, Trial, in_dying_thread};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
+mod region_form_support;
+use region_form_support::with_every_form;
+
 type Lock<P> = Mutex<u64, InRegion<P>>;
 
-macro_rules! with_every_form {
-    ($($name:ident)*) => {
-        mod wait_wake {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::WaitWake<super::Shared>>();
-            })*
-        }
-        mod throughput {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::Throughput<super::Shared>>();
-            })*
-        }
-    };
-}
 with_every_form!(
     it_is_free_when_zero
     a_lock_outside_a_region_is_refused
-    a_task_that_locks_again_is_told
+    a_task_that_locks_again_gets_a_deadlock
     waits_end_at_their_deadline
     a_dead_owner_is_reported_once
     a_successor_in_the_slot_is_not_taken_for_the_dead_owner
@@ -139,7 +126,7 @@ fn a_lock_outside_a_region_is_refused<P: RegionProtocol>() {
     );
 }
 
-fn a_task_that_locks_again_is_told<P: RegionProtocol>() {
+fn a_task_that_locks_again_gets_a_deadlock<P: RegionProtocol>() {
     let region = region();
     let lock = lock_in::<P>(&region);
     let guard = lock.lock().unwrap();

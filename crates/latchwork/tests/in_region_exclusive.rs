@@ -4,31 +4,17 @@
 use core::mem::forget;
 use core::pin::Pin;
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex, RegionProtocol, Throughput, WaitWake};
+use latchwork::mutex::{InRegion, Mutex, RegionProtocol};
 use latchwork::region::{self, Region, RegionOptions};
-use latchwork::sharing::Shared;
 use latchwork_testkit::{Child, Trial};
 use std::sync::mpsc;
 use std::thread;
 
+mod region_form_support;
+use region_form_support::with_every_form;
+
 type Lock<P> = Mutex<u64, InRegion<P>>;
 
-macro_rules! with_every_form {
-    ($($name:ident)*) => {
-        mod wait_wake {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::WaitWake<super::Shared>>();
-            })*
-        }
-        mod throughput {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::Throughput<super::Shared>>();
-            })*
-        }
-    };
-}
 with_every_form!(
     an_exclusive_reference_needs_no_lock
     torn_data_is_not_lent_where_nobody_knows_of_the_death

@@ -5,33 +5,19 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst};
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex, RegionProtocol, Throughput, WaitWake};
+use latchwork::mutex::{InRegion, Mutex, RegionProtocol};
 use latchwork::region::{DetachError, Region, RegionOptions};
-use latchwork::sharing::Shared;
 use latchwork_testkit::Trial;
 use std::process::abort;
 use std::thread;
 
 mod single_step;
 
+mod region_form_support;
+use region_form_support::with_every_form;
+
 type Lock<P> = Mutex<u64, InRegion<P>>;
 
-macro_rules! with_every_form {
-    ($($name:ident)*) => {
-        mod wait_wake {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::WaitWake<super::Shared>>();
-            })*
-        }
-        mod throughput {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::Throughput<super::Shared>>();
-            })*
-        }
-    };
-}
 with_every_form!(
     a_handler_takes_other_locks_at_any_instruction_and_the_count_stays_right
     a_fork_at_any_instruction_of_an_unlock_takes_the_lock_from_no_other_task

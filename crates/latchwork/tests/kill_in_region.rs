@@ -6,35 +6,21 @@ use core::mem::forget;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
-use latchwork::mutex::{InRegion, Mutex, RegionGuard, RegionProtocol, Throughput, WaitWake};
+use latchwork::mutex::{InRegion, Mutex, RegionGuard, RegionProtocol};
 use latchwork::region::{Region, RegionOptions, Shareable};
-use latchwork::sharing::Shared;
 use latchwork_testkit::bodies::kill::{Arena, Mortal};
 use latchwork_testkit::bodies::rwlock::Halves;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Trial};
+
+mod region_form_support;
+use region_form_support::with_every_form;
 
 type Lock<P> = Mutex<Halves, InRegion<P>>;
 
 trait Form: RegionProtocol + Shareable {}
 impl<P: RegionProtocol + Shareable> Form for P {}
 
-macro_rules! with_every_form {
-    ($($name:ident)*) => {
-        mod wait_wake {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::WaitWake<super::Shared>>();
-            })*
-        }
-        mod throughput {
-            $(#[test]
-            fn $name() {
-                super::$name::<super::Throughput<super::Shared>>();
-            })*
-        }
-    };
-}
 with_every_form!(
     every_survivor_makes_progress_after_each_kill
     many_waiters_survive_each_others_deaths
