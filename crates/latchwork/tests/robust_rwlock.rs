@@ -378,11 +378,9 @@ fn it_takes_a_cache_line_for_the_gate_and_one_for_each_reader() {
 }
 
 /// Who releases takes the lock again long before who was woken gets there, unless it was handed over.
-#[test]
-fn writers_do_not_pass_a_task_that_has_waited_for_long() {
-    let trial = Trial::begin("writers_do_not_pass_a_task_that_has_waited_for_long");
-    let lock = lock();
-    let lock = lock.pin();
+fn writers_do_not_pass_a_task_that_has_waited_for_long<K: Kind>(name: &'static str) {
+    let trial = Trial::begin(name);
+    let lock = K::lock();
     for writes in [false, true] {
         let (has_entered, id) = (AtomicU32::new(0), ThreadId::default());
         thread::scope(|scope| {
@@ -434,6 +432,7 @@ macro_rules! both {
     };
 }
 both! {
+    writers_do_not_pass_a_task_that_has_waited_for_long
     a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for
     a_dead_readers_seat_is_released_without_a_report
     a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not

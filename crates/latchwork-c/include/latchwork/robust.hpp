@@ -86,7 +86,7 @@ template <>
 struct robustness<lw_region_rwlock_t> : robust_rwlock_calls<lw_region_rwlock_t> {
 	static bool is_inconsistent(lw_region_rwlock_t &lock)
 	{
-		return robustness<lw_region_mutex_t>::is_inconsistent(lock.lw_lines[0].lw_lock);
+		return robustness<lw_region_tp_mutex_t>::is_inconsistent(lock.lw_gate);
 	}
 };
 

@@ -120,11 +120,13 @@ LW__ASSERT(sizeof(lw_robust_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_robus
 
 /* Its words name their owners as tasks of the region that the lock lies in. */
 typedef struct LW_CAPABILITY("rwlock") lw_region_rwlock {
+	lw_region_tp_mutex_t lw_gate;
+	uint32_t lw_writing;
+	uint32_t lw_unused[11];
 	struct {
 		lw_region_mutex_t lw_lock;
-		uint32_t lw_writing;
-		uint32_t lw_unused[13];
-	} lw_lines[1 + LW_ROBUST_READERS];
+		uint64_t lw_unused[7];
+	} lw_seats[LW_ROBUST_READERS];
 } __attribute__((aligned(64))) lw_region_rwlock_t;
 LW__ASSERT(sizeof(lw_region_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_region_rwlock is frozen");
 
@@ -254,7 +256,7 @@ enum {
 /* After how many microseconds a waiter gets the lock handed off, as for throughput mutexes; or LW_TP_NEVER. */
 #define LW_ROBUST_RWLOCK_HAND_OFF_INITIALIZER(microseconds) \
 	{{LW__LINE(LW__THRESHOLD(microseconds)), LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}
-#define LW_REGION_RWLOCK_INITIALIZER {{{{0}, 0, {0}}}}
+#define LW_REGION_RWLOCK_INITIALIZER {{0, 0}, 0, {0}, {{{0}, {0}}}}
 #define LW_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SHARED_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SEM_INITIALIZER(count) {(uint64_t)(count) << 32}

@@ -10,7 +10,7 @@
 //! | seats | gate | the owner of a part is | lock |
 //! | --- | --- | --- | --- |
 //! | [`Robust`] | [`Throughput`] | the thread with an ID; the kernel finds what a dead one held | [`RobustRwLock`], pinned |
-//! | [`InRegion`] | [`InRegion`] | the task with an identity; the region knows whether it is gone | [`RegionRwLock`], which may move while it is free |
+//! | [`InRegion`] | [`InRegion<Throughput>`](InRegion) | the task with an identity; the region knows whether it is gone | [`RegionRwLock`], which may move while it is free |
 //!
 //! | part | held by |
 //! | --- | --- |
@@ -55,8 +55,9 @@
 //!
 //! *Progress:* writers first: readers that come while a writer has the gate wait. All waiters, readers and
 //! writers, queue at the gate, and its first waiter gets it handed off within the threshold of 5 ms: no task
-//! starves (see [`Throughput`]). A gate that is a region lock hands nothing off: newcomers may pass a waiter there. The gate's owner then waits for the readers in the seats. It waits for no
-//! reader that comes later, except for the moment in which such a reader finds the gate locked. *All seats
+//! starves (see [`Throughput`]). (A gate that is reserved for that waiter has no owner, and is not open.) The gate's owner
+//! then waits for the readers in the seats. It waits for no reader that comes later, except for the moment in which such a
+//! reader finds the gate locked. *All seats
 //! taken:* one more reader acquires the gate and keeps it until there is a seat. It sleeps on its favourite
 //! seat, which its ID (in a region its slot) selects, and checks the others each millisecond.
 //!

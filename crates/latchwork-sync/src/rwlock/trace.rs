@@ -1,7 +1,7 @@
 //! What a call of a reader/writer lock reports of itself: how a task entered, what an unlock did for the tasks that wait,
 //! and, if wanted, how often each event happened.
 
-use crate::mutex::throughput::Countable;
+use crate::mutex::throughput::{self, Countable};
 
 /// How a task entered a reader/writer lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,17 @@ pub enum Released {
     Woke,
     /// A task had waited for too long: the unlock woke such tasks, and the lock keeps out those that came later.
     HandedOff,
+}
+
+/// What the gate of a robust lock says of its release.
+impl From<throughput::Released> for Released {
+    fn from(released: throughput::Released) -> Self {
+        match released {
+            throughput::Released::NoSleeper => Self::NoSleeper,
+            throughput::Released::Woke => Self::Woke,
+            throughput::Released::HandedOff => Self::HandedOff,
+        }
+    }
 }
 
 /// The events that a reader/writer lock counts.

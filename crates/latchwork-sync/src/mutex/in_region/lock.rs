@@ -107,6 +107,11 @@ impl<P: RegionProtocol> InRegion<P> {
         &self.word
     }
 
+    #[cfg(not(loom))]
+    pub(super) fn gate(&self) -> &P::Gate {
+        &self.gate
+    }
+
     #[inline(always)]
     pub(super) fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
@@ -142,6 +147,18 @@ impl<P: RegionProtocol> InRegion<P> {
         &self,
         wait_mode: WaitMode,
     ) -> Result<(Acquired, Member), RawError> {
+        self.acquire_by(wait_mode, |me| {
+            P::take(&self.word, &self.gate, me, wait_mode)
+        })
+    }
+
+    /// As [`Self::acquire_as_member`]. `take` takes a word that is not free.
+    #[inline]
+    pub(super) fn acquire_by(
+        &self,
+        wait_mode: WaitMode,
+        take: impl FnOnce(Member) -> Result<Acquired, RawError>,
+    ) -> Result<(Acquired, Member), RawError> {
         let me = Member::at(self.address()).map_err(RawError::Unavailable)?;
         // A thread's first lock call, and one in another region than its first, come here although the lock may be free.
         // Acquire: as in `acquire_free`.
@@ -156,8 +173,7 @@ impl<P: RegionProtocol> InRegion<P> {
         if !wait_mode.is_try() {
             slow_paths::acquisition();
         }
-        let acquired = P::take(&self.word, &self.gate, me, wait_mode)?;
-        Ok((acquired, me))
+        Ok((take(me)?, me))
     }
 
     /// Releases the lock of a guard that was made for `owner`. All but the usual case is outlined.
@@ -195,24 +211,27 @@ impl<P: RegionProtocol> InRegion<P> {
         me.released();
     }
 
-    /// Frees the word of a lock that this task holds, and wakes a sleeper if there may be one.
+    /// Frees the word of a lock that this task holds, and wakes a sleeper if there may be one. Returns what
+    /// [`Self::free_from`] does.
     #[cold]
     #[inline(never)]
-    pub(super) fn free(&self, owner: u64, word: u64) {
+    pub(super) fn free(&self, owner: u64, word: u64) -> u64 {
         let wakes = unless_fault!(RegionUnlockForgetsSleepers, 1, 0);
-        self.free_from(word, owner, 0, wakes);
+        self.free_from(word, owner, 0, wakes)
     }
 
-    /// Frees the word of a lock that this task holds, with these flags: the next owner reads them.
+    /// Frees the word of a lock that this task holds, with these flags: the next owner reads them. Returns what
+    /// [`Self::free_from`] does.
     #[cold]
-    pub(super) fn free_with(&self, owner: u64, flags: u64, wakes: u32) {
+    pub(super) fn free_with(&self, owner: u64, flags: u64, wakes: u32) -> u64 {
         // Relaxed: only the compare-and-swap counts.
-        self.free_from(self.word.load(Ordering::Relaxed), owner, flags, wakes);
+        self.free_from(self.word.load(Ordering::Relaxed), owner, flags, wakes)
     }
 
     /// Frees the word, which was `word` a moment ago, unless it names another task than `owner`: the child of a fork by a
-    /// signal handler may have gone on with this unlock, and another task may have the lock by now.
-    fn free_from(&self, mut word: u64, owner: u64, flags: u64, wakes: u32) {
+    /// signal handler may have gone on with this unlock, and another task may have the lock by now. Returns the word that was
+    /// freed; 0: none.
+    fn free_from(&self, mut word: u64, owner: u64, flags: u64, wakes: u32) -> u64 {
         let address = &raw const self.word;
         while owner_of(word) == owner {
             let (kept, wakes) = P::hand_on(word, flags, wakes);
@@ -226,12 +245,13 @@ impl<P: RegionProtocol> InRegion<P> {
             match freed {
                 Ok(_) if word & WAITERS != 0 => {
                     futex::wake_high(address, wakes, ANY, Sharing::Shared);
-                    return;
+                    return word;
                 }
-                Ok(_) => return,
+                Ok(_) => return word,
                 Err(now) => word = now,
             }
         }
+        0
     }
 
     /// Releases the lock of a guard that was made for `owner`, with whole data.
@@ -353,12 +373,12 @@ impl<P: RegionProtocol> InRegion<P> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn free_or_give_up(&self, owner: u64, word: u64) {
+    pub(super) fn free_or_give_up(&self, owner: u64, word: u64) -> u64 {
         // Only the owner, which this task is, changes that bit.
         if word & INCONSISTENT == 0 {
-            self.free(owner, word);
+            self.free(owner, word)
         } else {
-            self.free_with(owner, NOT_RECOVERABLE, u32::MAX);
+            self.free_with(owner, NOT_RECOVERABLE, u32::MAX)
         }
     }
 
@@ -382,7 +402,7 @@ impl<P: RegionProtocol> InRegion<P> {
     }
 
     /// The calling task, which holds the lock.
-    fn caller(&self) -> Member {
+    pub(super) fn caller(&self) -> Member {
         // Relaxed: this task is the owner.
         self.owner_of_guard(owner_of(self.word.load(Ordering::Relaxed)))
     }

@@ -86,6 +86,8 @@
 
 mod gate;
 mod top_waiter;
+#[cfg(not(loom))]
+mod traced;
 
 use self::gate::Gate;
 use super::forms::{RawError, RegionOps};
@@ -97,6 +99,7 @@ use crate::mutex::throughput::{change_steals, end_turn_if_due};
 use crate::mutex::{Acquired, Throughput, WaitMode};
 use crate::sharing::Shared;
 use crate::sys::futex_pi::is_real_time;
+use core::cell::Cell;
 
 /// Bit 35: beside an owner, a top waiter wants the lock handed off; without one, the lock is reserved for top waiters.
 pub(super) const REQUEST: u64 = 1 << 35;
@@ -115,12 +118,7 @@ unsafe impl RegionOps for Throughput<Shared> {
         me: Member,
         wait_mode: WaitMode,
     ) -> Result<Acquired, RawError> {
-        let lock = Lock { word, gate, me };
-        if wait_mode.is_try() {
-            lock.take_at_once()
-        } else {
-            lock.take(wait_mode)
-        }
+        Lock::new(word, gate, me).take_in(wait_mode)
     }
 
     /// A compare-and-swap that fails takes the cache line away from the owner.
@@ -150,9 +148,28 @@ struct Lock<'a> {
     word: &'a AtomicU64,
     gate: &'a Gate,
     me: Member,
+    /// The word that it took was reserved, and this task was a top waiter.
+    handed_off: Cell<bool>,
 }
 
-impl Lock<'_> {
+impl<'a> Lock<'a> {
+    fn new(word: &'a AtomicU64, gate: &'a Gate, me: Member) -> Self {
+        Self {
+            word,
+            gate,
+            me,
+            handed_off: Cell::new(false),
+        }
+    }
+
+    fn take_in(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+        if wait_mode.is_try() {
+            self.take_at_once()
+        } else {
+            self.take(wait_mode)
+        }
+    }
+
     fn take(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
         let ends_turn = end_turn_if_due() && self.gate.wake_another();
         if !ends_turn && let Some(ended) = self.steal_in_first_polls() {
@@ -287,6 +304,18 @@ impl Lock<'_> {
                 return Ok(taken);
             }
         }
+    }
+
+    /// As [`Self::take_free`], for a top waiter.
+    #[inline]
+    fn take_free_as_top_waiter(&self) -> Option<Result<Acquired, RawError>> {
+        // Relaxed: as above.
+        let word = self.word.load(Ordering::Relaxed);
+        let ended = (!is_held(word)).then(|| self.take_word(word)).flatten();
+        if let Some(Ok(_)) = ended {
+            self.handed_off.set(word & REQUEST != 0);
+        }
+        ended
     }
 
     /// Takes a word without an owner, and ends a reservation; `None`: it has changed.

@@ -56,19 +56,19 @@ impl ForeignSeat for InRegion {
         robust_status(is_torn, lock, blocking)
     }
 
-    fn me(gate: &Self) -> Option<u64> {
+    fn me(gate: &Self::Gate) -> Option<u64> {
         Self::known_caller(gate)
     }
 
-    fn is_inconsistent(gate: &Self) -> bool {
+    fn is_inconsistent(gate: &Self::Gate) -> bool {
         gate.is_inconsistent()
     }
 
-    fn entered(gate: &Self) {
+    fn entered(gate: &Self::Gate) {
         gate.count_as_plain();
     }
 
-    fn leaves(gate: &Self) {
+    fn leaves(gate: &Self::Gate) {
         gate.count_as_guarded();
     }
 }

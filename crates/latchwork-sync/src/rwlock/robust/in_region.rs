@@ -2,15 +2,15 @@
 //! through plain references.
 #![allow(unsafe_code)]
 
-#[cfg(not(loom))]
-use super::account::wakes;
 use super::acquire::{ReadResult, Traced, WriteResult};
 use super::guard::{RobustReadGuard, RobustWriteGuard};
 use super::lock::RobustRwLock;
 use super::parts::{Part, SeatOps};
 use super::raw::RawRobust;
 use crate::atomic::const_unless_loom;
-use crate::mutex::in_region::NotATask;
+#[cfg(not(loom))]
+use crate::mutex::Throughput;
+use crate::mutex::in_region::{NotATask, RegionProtocol};
 #[cfg(not(loom))]
 use crate::mutex::throughput::Counters;
 use crate::mutex::throughput::{Counting, Uncounted};
@@ -18,6 +18,8 @@ use crate::mutex::{Acquired, InRegion, RawError, WaitMode};
 #[cfg(not(loom))]
 use crate::rwlock::trace::Released;
 use crate::rwlock::trace::{Entry, Event};
+#[cfg(not(loom))]
+use crate::sharing::Shared;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -36,7 +38,8 @@ use core::ops::Deref;
 /// | [`read`](Movable::read), [`write`](Movable::write), [`try_read`](Movable::try_read), … | through `&RegionRwLock<T>`, if `T` is `Unpin` |
 /// | the same names | through `Pin<&RegionRwLock<T>>`, for any `T`, such as a container of the region |
 ///
-/// Its gate is a region lock, too: it lets newcomers pass, and hands nothing off, so a wait has no bound.
+/// Its gate is a region lock in the throughput form: it is handed off to a task that has waited there for 5 ms as the first
+/// in the queue, so a wait is bounded as that of [`RobustRwLock`] is. That time is fixed.
 ///
 /// A thread that ends inside leaves the lock to its process: a writer's death is reported when that dies. In the child of a
 /// fork no lock is held; dropping an inherited guard there aborts. Zero is unlocked. A lock that is moved while tasks are
@@ -59,8 +62,14 @@ use core::ops::Deref;
 /// ```
 pub type RegionRwLock<T, const READERS: usize = 16> = RobustRwLock<T, READERS, Uncounted, InRegion>;
 
+/// Models use a gate with fewer states and the same guarantees.
+#[cfg(not(loom))]
+type Gate = InRegion<Throughput<Shared>>;
+#[cfg(loom)]
+type Gate = InRegion;
+
 // SAFETY: a robust mutex.
-unsafe impl Part for InRegion {
+unsafe impl<P: RegionProtocol> Part for InRegion<P> {
     type Owner = u64;
     type Fault = NotATask;
 
@@ -125,25 +134,25 @@ unsafe impl Part for InRegion {
 
 // SAFETY: an identity names one task of the region, and gate and seats lie in the same region.
 unsafe impl SeatOps for InRegion {
-    type Gate = Self;
+    type Gate = Gate;
 
     #[inline]
-    fn caller(gate: &Self) -> Result<u64, RawError<NotATask>> {
+    fn caller(gate: &Gate) -> Result<u64, RawError<NotATask>> {
         gate.join().map_err(RawError::Refused)
     }
 
     #[inline]
-    fn caller_with_room(gate: &Self) -> Result<u64, RawError<NotATask>> {
+    fn caller_with_room(gate: &Gate) -> Result<u64, RawError<NotATask>> {
         Self::caller(gate)
     }
 
     #[inline(always)]
-    fn known_caller(gate: &Self) -> Option<u64> {
+    fn known_caller(gate: &Gate) -> Option<u64> {
         gate.own_identity()
     }
 
     #[inline]
-    fn assert_owner(gate: &Self, owner: u64) {
+    fn assert_owner(gate: &Gate, owner: u64) {
         if gate.own_identity() != Some(owner) {
             gate.owner_of_guard(owner);
         }
@@ -161,32 +170,30 @@ unsafe impl SeatOps for InRegion {
     }
 
     unsafe fn take_gate(
-        gate: &Self,
+        gate: &Gate,
         wait_mode: WaitMode,
         entry: &mut Entry,
     ) -> Result<Acquired, RawError<NotATask>> {
-        // In a region that is not the thread's first, a free gate is acquired here.
-        let at_once = gate.acquire_slowly(WaitMode::TRY);
-        let taken = match at_once.map_err(RawError::from) {
-            Err(RawError::WouldBlock) if !wait_mode.is_try() => {
-                *entry = Entry::Polled;
-                gate.acquire_slowly(wait_mode)?
+        #[cfg(loom)]
+        {
+            let _ = entry;
+            Ok(gate.acquire_slowly(wait_mode)?.0)
+        }
+        #[cfg(not(loom))]
+        {
+            let (taken, handed_off) =
+                gate.acquire_slowly_traced(wait_mode, || *entry = Entry::Polled)?;
+            if handed_off {
+                *entry = Entry::HandedOff;
             }
-            taken => taken?,
-        };
-        Ok(taken.0)
+            Ok(taken)
+        }
     }
 
     #[cfg(not(loom))]
-    unsafe fn unlock_gate_traced(gate: &Self, is_whole: bool) -> Released {
+    unsafe fn unlock_gate_traced(gate: &Gate, is_whole: bool) -> Released {
         // SAFETY: the same contract.
-        wakes(|| unsafe {
-            if is_whole {
-                gate.unlock_raw();
-            } else {
-                gate.unlock_raw_inconsistent();
-            }
-        })
+        unsafe { gate.unlock_raw_traced(is_whole) }.into()
     }
 }
 

@@ -254,10 +254,6 @@ unsafe impl SeatOps for Robust {
                 gate.unlock_inconsistent_traced()
             }
         };
-        match released {
-            throughput::Released::NoSleeper => Released::NoSleeper,
-            throughput::Released::Woke => Released::Woke,
-            throughput::Released::HandedOff => Released::HandedOff,
-        }
+        released.into()
     }
 }

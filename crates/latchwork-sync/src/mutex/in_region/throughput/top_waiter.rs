@@ -99,7 +99,7 @@ impl Lock<'_> {
         wait_mode: WaitMode,
     ) -> Option<Result<Acquired, RawError>> {
         for _ in 0..FIRST_POLLS {
-            if let Some(ended) = self.take_free() {
+            if let Some(ended) = self.take_free_as_top_waiter() {
                 return Some(ended);
             }
             spin_hint();
@@ -112,7 +112,7 @@ impl Lock<'_> {
         loop {
             let mut round = 0;
             loop {
-                if let Some(ended) = self.take_free() {
+                if let Some(ended) = self.take_free_as_top_waiter() {
                     budget.made(made.saturating_add(round), true);
                     return Some(ended);
                 }
