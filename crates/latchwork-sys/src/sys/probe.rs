@@ -7,7 +7,7 @@
 
 use super::errno::{self, answer};
 use core::ffi::{c_int, c_ulong};
-use core::ptr::{self, NonNull};
+use core::ptr;
 use rustix::fs::{Access, AtFlags, CWD, MemfdFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -43,28 +43,6 @@ pub fn futex_waitv() -> Result<()> {
     refused_with(Errno::INVAL, answer(returned))
 }
 
-/// The commands of `membarrier`, as bits.
-pub fn membarrier_commands() -> Result<u32> {
-    // SAFETY: command 0 is a query.
-    answer(unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) }).map(|bits| bits as u32)
-}
-
-/// Whether the kernel has restartable sequences.
-pub fn rseq() -> Result<()> {
-    // SAFETY: the kernel refuses an area of 0 bytes, whether or not the thread has one.
-    let returned = unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) };
-    refused_with(Errno::INVAL, answer(returned))
-}
-
-/// The size of the area that libc registered for every thread; 0 if it did not.
-pub fn rseq_bytes_of_libc() -> u32 {
-    // SAFETY: glibc exports this 4-byte constant since 2.35; other C libraries have no such symbol.
-    unsafe {
-        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
-        NonNull::new(size.cast::<u32>()).map_or(0, |size| *size.as_ref())
-    }
-}
-
 /// Linux 6.16: the slots of this process's own hash table of futexes, 0 while it uses the shared one.
 pub fn futex_hash_slots() -> Result<u32> {
     const PR_FUTEX_HASH: c_int = 78;
@@ -93,13 +71,6 @@ pub fn memory_file_noexec() -> Result<()> {
     rustix::fs::memfd_create("latchwork-probe", flags).map(drop)
 }
 
-/// Linux 6.10.
-pub fn mseal() -> Result<()> {
-    // SAFETY: no flag is defined, so the kernel refuses these.
-    let returned = unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) };
-    refused_with(Errno::INVAL, answer(returned))
-}
-
 /// Whether a mapping at a requested address can be refused if the address is in use (Linux 4.17).
 pub fn map_fixed_noreplace() -> Result<()> {
     let bytes = rustix::param::page_size();
@@ -117,27 +88,6 @@ pub fn map_fixed_noreplace() -> Result<()> {
         };
         let _ = munmap(taken, bytes);
         result
-    }
-}
-
-/// Whether a child can start in a given control group (Linux 5.7).
-pub fn clone_into_cgroup() -> Result<()> {
-    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-    // A valid form, but beyond any limit on open files: the kernel fails before it creates a child.
-    const CGROUP: u64 = i32::MAX as u64;
-    // The first and the last field of `struct clone_args`: the flags, and the group's descriptor.
-    let arguments = [CLONE_INTO_CGROUP, 0, 0, 0, 0, 0, 0, 0, 0, 0, CGROUP];
-    let (at, bytes) = (arguments.as_ptr(), size_of_val(&arguments));
-    // SAFETY: the arguments have the size that is passed.
-    let returned = unsafe { libc::syscall(libc::SYS_clone3, at, bytes) };
-    if returned == 0 {
-        // SAFETY: ends an unexpected child at once, without the parent's handlers.
-        unsafe { libc::_exit(0) };
-    }
-    match answer(returned) {
-        // The kernel has clone3 but not this flag.
-        Err(Errno::INVAL) => Err(Errno::NOSYS),
-        result => refused_with(Errno::BADF, result),
     }
 }
 

@@ -27,7 +27,6 @@ pub(super) fn ask(feature: Feature) -> Answer {
         Feature::PublishUnnamed => plain(sys::publish_unnamed(directory)),
         Feature::MapFixedNoReplace => plain(sys::map_fixed_noreplace()),
         Feature::MemoryFileNoExec => plain(sys::memory_file_noexec().map_err(unknown_flag)),
-        Feature::MemorySeal => plain(sys::mseal()),
         Feature::FutexLockPi2 => plain(sys::futex_operation(
             libc::FUTEX_LOCK_PI2 | libc::FUTEX_PRIVATE_FLAG,
         )),
@@ -39,13 +38,6 @@ pub(super) fn ask(feature: Feature) -> Answer {
                 slots => format!("{slots} slots"),
             },
         ),
-        Feature::FutexRobustUnlock => {
-            const FUTEX_ROBUST_UNLOCK: i32 = 512;
-            plain(sys::futex_operation(libc::FUTEX_WAKE | FUTEX_ROBUST_UNLOCK))
-        }
-        Feature::Membarrier => membarrier(),
-        Feature::Rseq => rseq(),
-        Feature::CloneIntoCgroup => plain(sys::clone_into_cgroup()),
         Feature::PidFd => plain(sys::pidfd().map_err(unknown_flag)),
         Feature::TidAddress => plain(sys::tid_address().map_err(unknown_flag)),
         Feature::RealTime => plain(sys::real_time()),
@@ -146,25 +138,6 @@ fn robust_list() -> Answer {
         Err(crate::TaskError::RobustList(error)) => answer::<()>(Err(error), |()| String::new()),
         Err(error @ crate::TaskError::ForeignLayout(_)) => (Status::Missing, error.to_string()),
         Err(error) => (Status::Unknown, error.to_string()),
-    }
-}
-
-fn membarrier() -> Answer {
-    const PRIVATE_EXPEDITED: u32 = 1 << 3;
-    match sys::membarrier_commands() {
-        Ok(commands) if commands & PRIVATE_EXPEDITED == 0 => {
-            (Status::Missing, "without the expedited form".into())
-        }
-        result => plain(result.map(drop)),
-    }
-}
-
-fn rseq() -> Answer {
-    match (sys::rseq(), sys::rseq_bytes_of_libc()) {
-        (Ok(()), 0) => (Status::Missing, "the C library does not register it".into()),
-        (result, size) => answer(result, |()| {
-            format!("{size} bytes, registered by the C library")
-        }),
     }
 }
 

@@ -119,9 +119,6 @@ features! {
         MemoryFileNoExec, "MFD_NOEXEC_SEAL", Some((6, 3)),
             "the memory of an anonymous region can never be executed",
             "a process that has the descriptor of an anonymous region could execute its memory";
-        MemorySeal, "mseal", Some((6, 10)),
-            "could keep a program from unmapping a region by mistake; no part of Latchwork uses it yet",
-            "nothing changes: no part of Latchwork uses it yet";
         FutexLockPi2, "FUTEX_LOCK_PI2", Some((5, 14)),
             "deadlines of priority-inheriting locks do not move when the clock is set",
             "deadlines of priority-inheriting locks follow the real-time clock, and move with it";
@@ -131,18 +128,6 @@ features! {
         FutexPrivateHash, "private futex hash", Some((6, 16)),
             "waits on private locks do not collide with those of other programs",
             "waits of all programs share one hash table: collisions can delay a wake-up";
-        FutexRobustUnlock, "FUTEX_ROBUST_UNLOCK", Some((7, 2)),
-            "could complete an unlock in one step in the kernel; no part of Latchwork uses it yet",
-            "nothing changes: no part of Latchwork uses it yet";
-        Membarrier, "membarrier", Some((4, 14)),
-            "could replace memory barriers on fast paths; no part of Latchwork uses it yet",
-            "nothing changes: no part of Latchwork uses it yet";
-        Rseq, "rseq", Some((4, 18)),
-            "could show a waiter, without a system call, that the owner is preempted; no part of Latchwork uses it yet",
-            "waiters spin for a bounded time, whether the owner runs or not";
-        CloneIntoCgroup, "CLONE_INTO_CGROUP", Some((5, 7)),
-            "could start a coproc inside its control group; no part of Latchwork uses it yet",
-            "nothing changes: a coproc moves itself into its control group before its function runs";
         PidFd, "pidfd, waitid(P_PIDFD)", Some((5, 4)),
             "joins and signals reach the right coproc even if a process ID is used again",
             "coprocs cannot be started";
