@@ -26,7 +26,7 @@ typedef struct lw_region lw_region_t;
 struct lw_region_options {
 	/* The largest size of the heap in bytes, 1 MiB to 1 TiB: 256 MiB. Memory is taken as it is needed. */
 	uint64_t max_bytes;
-	/* The largest number of tasks at a time, 1 to 4096: 256; and of names, 1 to 65,536: 1024. */
+	/* The largest number of tasks at a time, 1 to 16,384: 256; and of names, 1 to 1,048,576: 1024. */
 	uint32_t max_tasks, max_names;
 	/* The permission bits of a named region's file: 0600. */
 	uint32_t mode;

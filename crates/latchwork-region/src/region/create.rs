@@ -80,13 +80,13 @@ impl RegionOptions {
         self
     }
 
-    /// The maximum number of tasks (threads of all processes together) at a time, 1 to 4096.
+    /// The maximum number of tasks (threads of all processes together) at a time, 1 to 16,384.
     pub fn max_tasks(mut self, tasks: u16) -> Self {
         self.max_tasks = tasks;
         self
     }
 
-    /// The maximum number of named objects, 1 to 65,536.
+    /// The maximum number of named objects, 1 to 1,048,576. A directory that is fuller than four fifths is searched more slowly.
     pub fn max_names(mut self, names: u32) -> Self {
         self.max_names = names;
         self

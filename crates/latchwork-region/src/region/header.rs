@@ -31,6 +31,7 @@
 #![allow(unsafe_code)]
 
 use super::heap::{HeapLayout, SPAN_BYTES};
+use super::lookout::Lookout;
 use super::names::{Entry, LISTS};
 use super::task_table::Slot;
 use super::{AttachError, shareable::fingerprint};
@@ -39,14 +40,14 @@ use crate::mutex::InRegion;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// To be incremented with every change of the meaning of a region's bytes that sizes do not show.
-pub(super) const VERSION: u32 = 8;
+pub(super) const VERSION: u32 = 9;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.
 pub(super) const MIN_BYTES: u64 = 1 << 20;
 pub(super) const MAX_BYTES: u64 = 1 << 40;
-pub(super) const MAX_TASKS: u16 = 4096;
-pub(super) const MAX_NAMES: u32 = 1 << 16;
+pub(super) const MAX_TASKS: u16 = 1 << 14;
+pub(super) const MAX_NAMES: u32 = 1 << 20;
 
 /// The part that is fixed at creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,9 @@ pub(super) struct Header {
     pub(super) spares: [AtomicUsize; LISTS],
     /// The number of detected deaths, for inspection.
     pub(super) died: AtomicU32,
+    pub(super) lookout: Lookout,
+    /// How many entries after its home (`names.rs`) an object's entry lies at most. It only grows, under `names_lock`.
+    pub(super) names_reach: AtomicU32,
 }
 
 /// The offsets of a region's parts from its base, in bytes.

@@ -36,7 +36,7 @@ pub use wait::TaskWait;
 use super::error::system;
 use super::header::{FLAG_ANY_PID_NAMESPACE, Header, Identity, Layout};
 use super::heap::Owner;
-use super::names::{Entry, READY};
+use super::names::{self, Entry, READY};
 use super::task_table::{Life, Slot, life_of};
 use super::wait_record::BUSY;
 use super::{AttachError, header};
@@ -366,7 +366,8 @@ impl Snapshot {
 
     /// The object of this name. A task may change the entry while it is read: so it must be the same twice.
     pub(super) fn object(&self, name: &str) -> Result<Option<ObjectReport>, AttachError> {
-        for index in 0..self.identity.max_names as usize {
+        let reach = self.read::<Header>(0)?.names_reach.load(Ordering::Relaxed);
+        for index in names::places(name, self.identity.max_names as usize, reach) {
             while let Some(found) = self.entry(index)?
                 && found.name == name
             {

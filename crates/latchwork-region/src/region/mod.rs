@@ -55,6 +55,7 @@ pub mod inspect;
 pub mod leftovers;
 mod lifetime;
 mod list;
+mod lookout;
 mod lookup;
 mod names;
 mod object;

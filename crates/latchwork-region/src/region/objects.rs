@@ -1,7 +1,7 @@
 //! Named objects of a region: made once, found by every task.
 #![allow(unsafe_code)]
 
-use super::names::{CLAIMED, Entry, FREE, MOVING, NAME_BYTES, READY, REMOVING, SpareKind};
+use super::names::{self, CLAIMED, Entry, FREE, MOVING, NAME_BYTES, READY, REMOVING, SpareKind};
 use super::word::{OnDrop, commit, pointer, read};
 use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
 use crate::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ impl Region {
         if let Some(found) = directory.find(name, fingerprint)? {
             return Ok(found);
         }
-        let entry = directory.free_entry()?;
+        let entry = directory.free_entry(name)?;
         let block = directory.make(layout, make)?;
         entry.claim(name, fingerprint, layout.size() as u64);
         // SAFETY: the block was made just now, by this task.
@@ -71,7 +71,7 @@ impl Region {
         if let Some(found) = directory.find(name, T::FINGERPRINT)? {
             return begin(reused_in(found)?);
         }
-        let entry = directory.free_entry()?;
+        let entry = directory.free_entry(name)?;
         let bytes = size_of::<T>();
         entry.claim(name, T::FINGERPRINT, bytes as u64);
         let is_usable = |address| {
@@ -293,12 +293,18 @@ impl<'r> Directory<'r> {
         self.region.header().names_lock.assert_held();
     }
 
-    fn free_entry(&self) -> Result<&'r Entry, ObjectError> {
+    /// The entry for a new object of this name.
+    fn free_entry(&self, name: &str) -> Result<&'r Entry, ObjectError> {
         let entries = self.region.entries();
         let names = entries.len();
-        let mut entries = entries.iter();
-        let free = entries.find(|entry| entry.state.load(Ordering::Relaxed) == FREE);
-        free.ok_or(ObjectError::DirectoryFull { names })
+        let is_free = |place: &usize| entries[*place].state.load(Ordering::Relaxed) == FREE;
+        let mut places = names::places(name, names, u32::MAX).enumerate();
+        let free = places.find(|(_, place)| is_free(place));
+        let (steps, place) = free.ok_or(ObjectError::DirectoryFull { names })?;
+        // Before the claim, in program order: a kill in between leaves the reach too large.
+        let reach = &self.region.header().names_reach;
+        reach.fetch_max(steps as u32, Ordering::Relaxed);
+        Ok(&entries[place])
     }
 
     /// A block that is private to the task, with an object that `make` has written.
@@ -447,7 +453,10 @@ impl<'r> Directory<'r> {
     }
 
     fn entry(&self, name: &str, fingerprint: u64) -> Result<Option<&'r Entry>, ObjectError> {
-        let mut entries = self.region.entries().iter();
+        let entries = self.region.entries();
+        // Relaxed: the directory's lock is held.
+        let reach = self.region.header().names_reach.load(Ordering::Relaxed);
+        let mut entries = names::places(name, entries.len(), reach).map(|place| &entries[place]);
         match entries.find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name)) {
             Some(entry) if entry.fingerprint.load(Ordering::Relaxed) != fingerprint => {
                 Err(ObjectError::OtherType)

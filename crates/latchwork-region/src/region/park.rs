@@ -5,15 +5,15 @@
 //! other tasks, and the count of used slots (the life-word of a task that joins later is not among those it knows).
 //!
 //! *Why no death is missed.* Let T die while other tasks sleep. The kernel changes T's life-word and wakes one
-//! sleeper S. Even if something else woke S at the same time, S checks all life-words before it continues (`park` ends
-//! with that check), detects T's death, and sweeps: it wakes all watchers of T's life-word, and counts the death. If S
+//! sleeper S. Even if something else woke S at the same time, S checks the life-words that it watched before it continues
+//! (`park` ends with that check), detects T's death, and sweeps: it wakes all watchers of T's life-word, and counts the death. If S
 //! is killed before that, *its* life-word wakes another sleeper, which detects S and T. A task that is about to sleep
 //! has read T's life-word before: if T was alive then and is dead now, the kernel refuses the sleep. If a sweep ran in
 //! between and set the word to 0, the count of deaths differs from the one that the caller passed, which it read before
 //! it last read its object.
 //!
-//! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the tasks that follow
-//! it cyclically in the table, and checks all tasks every [`RECHECK`].
+//! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
+//! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
 //!
 //! # Cancelled waits
 //!
@@ -29,6 +29,7 @@
 //! Not cancelled: a spinning wait for a MrsP semaphore, and waits outside directives.
 #![allow(unsafe_code)]
 
+use super::lookout::{NEIGHBOURS, Post, Then};
 use super::task_table::{Life, life_of};
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
@@ -38,11 +39,7 @@ use crate::sys::each_thread::each_thread;
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::cell::Cell;
-use core::time::Duration;
 use std::sync::Arc;
-
-/// The maximum duration of one sleep of a task that cannot watch all others.
-const RECHECK: Duration = Duration::from_millis(100);
 
 impl Inner {
     /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
@@ -62,47 +59,91 @@ impl Inner {
         deadline: Option<Deadline>,
     ) -> (Parked, bool) {
         debug_assert!(words.len() <= 8);
+        let mut post = Post::new(self.header(), task.owner().slot());
+        loop {
+            if let Some(ended) = self.park_once(task, words, deaths, deadline, &mut post) {
+                return ended;
+            }
+        }
+    }
+
+    /// One sleep; `None`: the task sleeps on.
+    fn park_once<'r>(
+        &'r self,
+        task: Task<'_>,
+        words: &[(&AtomicU32, u32)],
+        deaths: u32,
+        deadline: Option<Deadline>,
+        post: &mut Post<'r>,
+    ) -> Option<(Parked, bool)> {
         let mut waits = [const { futex::WaitWord::new() }; futex::WAIT_MANY_MAX];
         let mut count = 0;
-        let mut watch = |word: &AtomicU32, value: u32| {
-            waits[count] = futex::shared_word(word, value);
+        let mut watch = |word| {
+            waits[count] = word;
             count += 1;
         };
-        for (word, value) in words {
-            watch(word, *value);
-        }
         // Acquire: pairs with the Release of `use_slot`.
-        let used = self.header().slots_used.load(Ordering::Acquire);
-        watch(&self.header().slots_used, used);
+        let seen = self.header().slots_used.load(Ordering::Acquire);
         // A malicious file may claim more slots than exist.
-        let used = (used as usize).min(self.max_tasks());
-        let room = futex::WAIT_MANY_MAX - words.len() - 1;
-        let others =
-            (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
-        for slot in others.take(room) {
+        let used = (seen as usize).min(self.max_tasks());
+        // Its own life-word it does not watch, but the number of slots.
+        let watches_all = used + words.len() <= futex::WAIT_MANY_MAX;
+        if !watches_all {
+            post.assume(&self.slots()[..used]);
+        }
+        let holder = post.watched().map(|(word, slot)| {
+            watch(word);
+            slot
+        });
+        for (word, value) in words {
+            watch(futex::shared_word(word, *value));
+        }
+        watch(futex::shared_word(&self.header().slots_used, seen));
+        let neighbours = if watches_all { used } else { NEIGHBOURS };
+        let neighbours = (1..used)
+            .map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used])
+            .take(neighbours);
+        let watched = || neighbours.clone().chain(holder);
+        for slot in watched() {
             // Acquire: a task that sees a word that a sweep has reset sees the deaths that it counted.
             let word = slot.life.word.load(Ordering::Acquire);
             if life_of(word) == Life::Dead {
                 let _ = self.sweep();
-                return (Parked::Again, false);
+                return Some((Parked::Again, false));
             }
-            watch(&slot.life.word, word);
+            watch(futex::shared_word(&slot.life.word, word));
         }
         if self.deaths() != deaths {
-            return (Parked::Again, false);
+            return Some((Parked::Again, false));
         }
-        let limit = (used > room + 1).then(|| Deadline::after(RECHECK));
+        let limit = (!watches_all).then(|| Deadline::after(post.limit(used)));
         let until = limit.into_iter().chain(deadline).min();
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
+        let is_over = ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed);
+        let by_limit = ended == Wait::TimedOut && limit.is_some_and(Deadline::has_passed);
+        let checks_all = by_limit && post.limit_has_passed() == Then::CheckAll;
         // For whichever reason this thread woke, it may also have consumed the kernel's only wake-up for a death.
-        if self.has_unswept() {
+        let finds_dead = if checks_all {
+            self.has_unswept()
+        } else {
+            watched().any(|slot| slot.life() == Life::Dead)
+        };
+        if finds_dead {
             let _ = self.sweep();
-            return (Parked::Again, woken);
+            return Some((Parked::Again, woken.is_some()));
         }
-        if ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed) {
-            return (Parked::TimedOut, woken);
+        if checks_all {
+            post.round_ends();
         }
-        (Parked::Again, woken)
+        if is_over {
+            return Some((Parked::TimedOut, woken.is_some()));
+        }
+        if holder.is_some() && woken == Some(0) {
+            post.is_offered();
+            return None;
+        }
+        let sleeps_on = by_limit;
+        (!sleeps_on).then_some((Parked::Again, woken.is_some()))
     }
 
     /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.

@@ -182,6 +182,7 @@ impl Inner {
         };
         // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
         unsafe { self.heap.recover(self.owner_of(index), policy) };
+        self.header().lookout.leaves(index);
         slot.free_swept();
     }
 

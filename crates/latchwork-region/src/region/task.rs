@@ -31,6 +31,9 @@ use std::sync::Arc;
 const RESERVE_WAIT: Duration = Duration::from_secs(1);
 const RESERVE_POLL: Duration = Duration::from_millis(1);
 
+/// In how many slots beyond those that one sleep can watch a newcomer still wakes all sleepers.
+const KILLED_HERE: usize = 16;
+
 /// The calling thread in its slot.
 #[derive(Clone, Copy)]
 #[doc(hidden)]
@@ -302,8 +305,10 @@ impl Inner {
     /// task that is killed in its first instructions is detected, too.
     fn use_slot(&self, slot: &Slot) {
         let used = (self.index_of(slot) + 1).min(self.max_tasks()) as u32;
-        // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
-        if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
+        // Release: pairs with the Acquire in `park`. Sleepers that watch all tasks did not watch this slot so far. (In a table of
+        // more slots than one sleep can watch there are none of these; a few slots more, in case tasks were killed here.)
+        let before = self.header().slots_used.fetch_max(used, Ordering::Release);
+        if before < used && before as usize <= futex::WAIT_MANY_MAX + KILLED_HERE {
             let used = &raw const self.header().slots_used;
             futex::wake(used, u32::MAX, Sharing::Shared);
         }
@@ -447,6 +452,7 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     // Otherwise the keeper gets the slot, or the kernel ends this life. The memory that the kernel's walk reaches is still
     // mapped then: the life-word is on a list, which the registry checks before it unmaps anything.
     if !holds {
+        inner.header().lookout.leaves(inner.index_of(slot) as u16);
         // SAFETY: the calling thread occupies the slot, and has forgotten the attachment.
         unsafe { slot.vacate(me) };
     }

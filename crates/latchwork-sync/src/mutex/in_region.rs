@@ -86,7 +86,7 @@
 //!
 //! *Hostile events:* stop and continue: the owner stays alive. exec and the end of a process are deaths; a
 //! thread that ends by the bare system call `exit` dies alone. The limits of a region's life-words hold here, too (see
-//! there: more than 126 sleeping tasks are watched in turn; exec by a thread that is not the first). A word that a
+//! there: a death among more than some 120 tasks may be noticed 100 ms late; exec by a thread that is not the first). A word that a
 //! hostile task has filled with rubbish names a task that is gone, or a living one: the lock is reported as its dead
 //! owner's, or stays locked.
 //!

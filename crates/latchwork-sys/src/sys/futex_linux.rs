@@ -220,13 +220,13 @@ pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
     wait_many_woken(words, deadline).0
 }
 
-/// As [`wait_many`]. Also returns whether there was a wake-up on one of the words.
-pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
+/// As [`wait_many`]. Also returns the index of a word on which there was a wake-up; of several, the highest.
+pub fn wait_many_woken(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, Option<usize>) {
     slow_paths::sleep();
     let timeout = deadline.map(timespec);
     let (flags, clock) = (sys::WaitvFlags::empty(), sys::ClockId::Monotonic);
     let ended = sys::waitv(words, flags, timeout.as_ref(), clock);
-    (outcome(ended), ended.is_ok())
+    (outcome(ended), ended.ok())
 }
 
 #[cfg(test)]

@@ -1,0 +1,190 @@
+//! Regions with more tasks than one sleep can watch, and with many names: who notices a death, and that each call still ends.
+#![cfg(not(loom))]
+
+use core::time::Duration;
+use latchwork::mutex::in_region::LockError;
+use latchwork::mutex::{InRegion, Mutex};
+use latchwork::region::{ObjectError, Region, RegionOptions};
+use latchwork_testkit::{Child, Trial};
+use std::sync::Barrier;
+use std::thread;
+
+type Lock = Mutex<u64, InRegion>;
+
+/// More slots than one sleep can watch, and as many neighbours as a sleeper watches.
+const MANY: usize = 200;
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(64 << 20)
+        .max_tasks(1024)
+        .label("region_scale")
+        .create_anonymous()
+        .unwrap()
+}
+
+fn lock_in<'r>(region: &'r Region, name: &str) -> &'r Lock {
+    let lock = region.object(name, || Mutex::in_region(0));
+    lock.unwrap().get_ref()
+}
+
+/// A region in which so many slots were used.
+fn used_region() -> Region {
+    let region = region();
+    let all_joined = Barrier::new(MANY);
+    thread::scope(|scope| {
+        for _ in 0..MANY {
+            scope.spawn(|| {
+                region.join("early").unwrap();
+                all_joined.wait();
+            });
+        }
+    });
+    region
+}
+
+/// A process that has the lock until it is killed. It takes a slot before all that are forked later.
+fn owner_of(trial: &Trial, lock: &'static Lock) -> Child {
+    let owner = Child::fork(|| {
+        let _held = lock.lock().unwrap();
+        loop {
+            thread::park();
+        }
+    });
+    trial.wait_until(|| lock.try_lock().is_err());
+    owner
+}
+
+/// Waits for a lock whose owner dies.
+fn outlive_owner(lock: &'static Lock) -> Child {
+    Child::fork(|| match lock.lock() {
+        Err(LockError::OwnerDied(died)) => *died.make_consistent() += 1,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// Until a task sleeps, most likely: beyond its first sleep, which is a short one.
+fn wait_for_sleep(trial: &Trial, task: &Child) {
+    trial.wait_until(|| task.is_in_futex());
+    thread::sleep(Duration::from_millis(20));
+    trial.wait_until(|| task.is_in_futex());
+}
+
+#[derive(Clone, Copy, Debug)]
+enum First {
+    /// The waiter is the only sleeper.
+    Nobody,
+    Sleeps,
+    IsStopped,
+    IsKilled,
+}
+
+/// The sleeper's neighbours are the tasks that joined after it, so it does not watch the owner.
+#[test]
+fn a_death_is_noticed_whatever_became_of_the_first_sleeper() {
+    let trial = Trial::begin("a_death_is_noticed_whatever_became_of_the_first_sleeper");
+    let region: &'static Region = Box::leak(Box::new(used_region()));
+    let (lock, other) = (lock_in(region, "lock"), lock_in(region, "other"));
+    for first in [
+        First::Nobody,
+        First::Sleeps,
+        First::IsStopped,
+        First::IsKilled,
+    ] {
+        let held = other.lock().unwrap();
+        let mut owner = owner_of(&trial, lock);
+        let mut sleeper = match first {
+            First::Nobody => None,
+            _ => Some(Child::fork(|| drop(other.lock().unwrap()))),
+        };
+        if let Some(sleeper) = &sleeper {
+            wait_for_sleep(&trial, sleeper);
+        }
+        let waiter = outlive_owner(lock);
+        wait_for_sleep(&trial, &waiter);
+        if let (First::IsStopped, Some(sleeper)) = (first, &sleeper) {
+            sleeper.signal(libc::SIGSTOP);
+            trial.wait_until(|| sleeper.is_stopped());
+        }
+        if let (First::IsKilled, Some(sleeper)) = (first, &mut sleeper) {
+            sleeper.kill();
+        }
+        owner.kill();
+        waiter.succeed();
+        drop(held);
+        if let Some(sleeper) = sleeper
+            && !matches!(first, First::IsKilled)
+        {
+            sleeper.signal(libc::SIGCONT);
+            sleeper.succeed();
+        }
+    }
+    assert_eq!(*lock.lock().unwrap(), 4);
+}
+
+#[test]
+fn hundreds_of_waiters_in_two_processes_get_the_lock_of_a_dead_owner_although_one_process_is_killed()
+ {
+    let trial = Trial::begin("hundreds of waiters");
+    let region: &'static Region = Box::leak(Box::new(region()));
+    let lock = lock_in(region, "lock");
+    let joined = lock_in(region, "joined");
+    let mut owner = owner_of(&trial, lock);
+    let wait_for_lock = || {
+        *joined.lock().unwrap() += 1;
+        match lock.lock() {
+            Ok(mut count) => *count += 1,
+            Err(LockError::OwnerDied(died)) => *died.make_consistent() += 1,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let all_wait = |count: u64| trial.wait_until(|| *joined.lock().unwrap() == count);
+    let in_threads = || {
+        thread::scope(|scope| {
+            for _ in 0..300 {
+                scope.spawn(wait_for_lock);
+            }
+        });
+    };
+    let mut others = Child::fork(in_threads);
+    all_wait(300);
+    thread::scope(|scope| {
+        scope.spawn(in_threads);
+        all_wait(600);
+        others.kill();
+        owner.kill();
+    });
+    assert_eq!(*lock.lock().unwrap(), 300);
+}
+
+#[test]
+fn names_are_found_in_a_full_directory_and_after_others_were_removed() {
+    const NAMES: u64 = 2000;
+    let region = RegionOptions::new()
+        .max_bytes(64 << 20)
+        .max_names(NAMES as u32)
+        .label("region_scale")
+        .create_anonymous()
+        .unwrap();
+    let name = |number: u64| format!("object {number}");
+    let make = |number| region.object(&name(number), || number);
+    let finds = |number| match region.find::<u64>(&name(number)) {
+        Ok(found) => *found == number,
+        Err(ObjectError::NotFound) => false,
+        Err(error) => panic!("{error}"),
+    };
+    (0..NAMES).for_each(|number| assert_eq!(*make(number).unwrap(), number));
+    assert!(matches!(
+        make(NAMES),
+        Err(ObjectError::DirectoryFull { .. })
+    ));
+    assert!((0..NAMES).all(finds) && !finds(NAMES));
+    for number in (0..NAMES).step_by(3) {
+        // SAFETY: no task uses the object.
+        #[allow(unsafe_code)]
+        unsafe { region.remove::<u64>(&name(number)) }.unwrap();
+    }
+    assert!((0..NAMES).all(|number| finds(number) == (number % 3 != 0)));
+    (NAMES..NAMES + NAMES / 3).for_each(|number| assert_eq!(*make(number).unwrap(), number));
+    assert!((NAMES..NAMES + NAMES / 3).all(finds));
+}
