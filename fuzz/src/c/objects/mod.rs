@@ -193,7 +193,8 @@ unsafe fn act(state: &mut State, step: Step) {
                 };
                 let fd = if own { lw_region_fd(region) } else { fd };
                 if check(lw_region_attach_fd(&raw mut made, fd, &raw const options)) == 0 {
-                    assert_eq!(lw_region_base(made), lw_region_base(region));
+                    // Another number may be that of another region of this process.
+                    assert!(!own || lw_region_base(made) == lw_region_base(region));
                     check(lw_region_detach(made));
                 }
             }
