@@ -12,6 +12,7 @@ use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError};
 use latchwork::sharing::Shared;
 use latchwork::spin::Spin;
 use latchwork::time::Deadline;
+use latchwork_testkit::priority::may_use_priorities;
 use latchwork_testkit::{Child, Exit, Leftover, Page, Trial};
 use std::fs::File;
 
@@ -60,6 +61,15 @@ fn a_lock_that_is_not_robust_stays_locked_when_its_owner_dies() {
     kill_after(&trial, || throughput.lock());
     assert!(throughput.try_lock().is_none());
     assert!(throughput.lock_for(SHORT).is_none());
+
+    // Without the privilege to be at a ceiling nobody can have the lock.
+    if may_use_priorities("a_lock_that_is_not_robust_stays_locked_when_its_owner_dies") {
+        let protect = region
+            .object("protect", || Mutex::protect_shared(1, 0))
+            .unwrap();
+        kill_after(&trial, || protect.lock().unwrap());
+        assert!(protect.try_lock().unwrap().is_none());
+    }
 
     let spin = region
         .object("spin", || Mutex::from_raw(Spin::new(), 0))
