@@ -84,7 +84,7 @@ wait "$mixed" "$full"
 
 {
     printf '# Soak\n\n'
-    printf '%s minutes, seed %s, %s processors, Linux %s, release build.\n\n' "$minutes" "$first" "$(nproc)" "$(uname -r)"
+    printf '%s minutes, seed %s, %s processors, Linux %s, release build.\n\n' "$minutes" "$first" "$(nproc)" "$(uname -r | sed 's/-.*//')"
     printf '| program | runs without a fault |\n| --- | --- |\n'
     sort "$scratch/passed" | uniq -c | while read -r count name; do
         printf '| %s | %s |\n' "$name" "$count"
@@ -95,7 +95,7 @@ wait "$mixed" "$full"
     done
     for log in "$scratch"/*.log; do
         case $log in *kill_mixed* | *kill_full* | *build.log) continue ;; esac
-        sed -n 's/^test .*\.\.\. //; /LATCHWORK_SEED=/d; /[0-9] kills/p' "$log" | tail -n 3
+        sed -n 's/^test .*\.\.\. //; /LATCHWORK_SEED=/d; /[0-9] kills/p' "$log" | tail -n 3 | uniq
     done
     printf '```\n\n'
     if [ -s "$scratch/failed" ]; then
