@@ -314,6 +314,9 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
         let _guard = self.table.guard();
+        if additional == 0 {
+            return Ok(());
+        }
         self.make_room(additional).map(|_| ())
     }
 

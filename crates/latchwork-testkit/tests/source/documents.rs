@@ -4,8 +4,9 @@ use super::tree;
 use std::{fs, path::Path};
 
 /// The documents that name files. The changelog names files as they were.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "ARCHITECTURE.md",
+    "CONTRACT.md",
     "CONTRIBUTING.md",
     "DESIGN.md",
     "README.md",

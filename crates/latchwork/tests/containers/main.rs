@@ -95,6 +95,19 @@ fn shrinking_returns_unneeded_memory() {
 }
 
 #[test]
+fn room_for_no_more_elements_takes_no_memory() {
+    let region = region();
+    Vec::<u64>::new_in(&region).reserve(0).unwrap();
+    String::new_in(&region).reserve(0).unwrap();
+    let mut map = HashMap::<u64, u64>::new_in(&region);
+    map.reserve(0).unwrap();
+    assert_eq!(region.heap_stats().allocated_bytes, 0);
+    map.insert(1, 2).unwrap();
+    map.reserve(0).unwrap();
+    assert_eq!(map.get(&1), Some(&2));
+}
+
+#[test]
 fn an_element_that_does_not_fit_is_returned() {
     let region = region();
     let before = region.heap_stats().allocated_bytes;

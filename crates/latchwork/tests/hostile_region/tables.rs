@@ -198,3 +198,37 @@ fn no_slot_keeps_a_cache_of_the_heap() {
         assert!(is_fine, "life {life:#x}, {used} used: {said}");
     }
 }
+
+/// An attach knows no types: it cannot tell the words of a container from numbers. (A process that then used the container
+/// would follow the address.)
+#[test]
+fn what_a_container_holds_is_not_validated() {
+    let named = Named::new("container");
+    let region = make_region(&named);
+    let vec = region
+        .object("vec", || {
+            let mut vec = latchwork::region::Vec::new_in(&region);
+            vec.push(1u64).unwrap();
+            Mutex::in_region(vec)
+        })
+        .unwrap();
+    let bytes = std::fs::read(named.path()).unwrap();
+    let start = core::ptr::from_ref(&*vec).addr() - region.base().addr();
+    let base = region.base().addr() as u64;
+    let heap = base..base + bytes.len() as u64;
+    let places: Vec<_> = (start..start + size_of_val(&*vec))
+        .step_by(8)
+        .filter(|place| heap.contains(&word_at(&bytes, *place)))
+        .collect();
+    region.detach().unwrap();
+    // The address of its region, and that of its buffer.
+    assert!(!places.is_empty());
+    for place in places {
+        let mut bytes = std::fs::read(named.path()).unwrap();
+        put(&mut bytes, place, &[0x1234_5678]);
+        assert_eq!(
+            attach_as("look", &Named::file("elsewhere", &bytes)),
+            "attached"
+        );
+    }
+}

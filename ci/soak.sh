@@ -1,0 +1,109 @@
+#!/bin/sh
+# Runs for some minutes what kills tasks at random moments, several programs at once: `ci/soak.sh [MINUTES]` (5). Three
+# run side by side:
+#   - `kill_mixed`: all kinds of locks, used by threads and coprocs that are killed, stopped, signalled, and given other
+#     priorities and processors;
+#   - `kill_full`: a region that is nearly always full, with forks, kills, stops, and a process that takes memory from the
+#     system and gives it back;
+#   - the storms of kills of the other tests, one after the other, again and again.
+# Each checks its invariants as it goes, and at its end. The result is a table in `results/soak/latest.md`.
+# LATCHWORK_SEED repeats the random decisions of a run; the moments of kills remain the system's.
+. "$(dirname "$0")/lib.sh"
+minutes=${1:-5}
+seconds=$((minutes * 60))
+target=${CARGO_TARGET_DIR:-target}
+case $target in /*) ;; *) target=$PWD/$target ;; esac
+results=results/soak
+scratch=$target/soak
+mkdir -p "$results" "$scratch"
+rm -f "$scratch"/*
+say "soak, $minutes minutes"
+names="kill_mixed kill_full kill_queue kill_semaphore kill_heap kill_robust kill_rwlock kill_in_region kill_containers kill_condvar \
+kill_meetings kill_event kill_recovery pid_namespaces"
+arguments=
+for name in $names; do arguments="$arguments --test $name"; done
+# shellcheck disable=SC2086 # one word for each argument
+cargo test --release --locked --no-run --target-dir "$target" -p latchwork $arguments 2>&1 | tee "$scratch/build.log"
+program() {
+    sed -n "s/.*Executable tests\/$1[./].*(\(.*\))$/\1/p" "$scratch/build.log"
+}
+# The seed of this run: each program and each repetition has one of its own that follows from it.
+first=$((${LATCHWORK_SEED:-$(od -An -N4 -tu4 /dev/urandom)}))
+export LATCHWORK_STRESS_SECONDS=$seconds LATCHWORK_WATCHDOG="${LATCHWORK_WATCHDOG:-600}"
+end=$(($(date +%s) + seconds))
+
+# run PROGRAM SEED [FILTER]: what it says goes to a file of its own. Tests find files by the folder of their crate.
+run() {
+    file=$(program "$1")
+    case $file in /*) ;; *) file=$PWD/$file ;; esac
+    log=$scratch/$1${3:+-$3}.log
+    echo "seed $2" >>"$log"
+    if (cd crates/latchwork && LATCHWORK_SEED=$2 "$file" ${3:+"$3"} --nocapture --test-threads 1) >>"$log" 2>&1; then
+        echo "$1${3:+: $3}" >>"$scratch/passed"
+    else
+        echo "$1${3:+: $3}, LATCHWORK_SEED=$2" >>"$scratch/failed"
+    fi
+}
+
+storms() {
+    number=$first
+    while [ "$(date +%s)" -lt "$end" ]; do
+        while read -r name filter; do
+            [ "$(date +%s)" -lt "$end" ] || break
+            number=$((number + 1))
+            run "$name" "$number" "$filter"
+        done <<LIST
+kill_queue of_many_messages
+kill_queue held_messages
+kill_queue killing_tasks_that_recover
+kill_semaphore killed_owners
+kill_semaphore killed_users
+kill_heap nothing_that_dead
+kill_heap killing_sweepers
+kill_robust every_survivor
+kill_rwlock every_survivor
+kill_in_region every_survivor
+kill_in_region recoverers_may
+kill_containers what_was_committed
+kill_condvar killed_waiters
+kill_condvar killing_tasks
+kill_meetings killed_completers
+kill_event killed_senders
+kill_recovery the_recoverers
+pid_namespaces all_objects_hold
+LIST
+    done
+}
+
+run kill_mixed "$first" all_kinds &
+mixed=$!
+run kill_full "$first" &
+full=$!
+storms
+wait "$mixed" "$full"
+
+{
+    printf '# Soak\n\n'
+    printf '%s minutes, seed %s, %s processors, Linux %s, release build.\n\n' "$minutes" "$first" "$(nproc)" "$(uname -r | sed 's/-.*//')"
+    printf '| program | runs without a fault |\n| --- | --- |\n'
+    sort "$scratch/passed" | uniq -c | while read -r count name; do
+        printf '| %s | %s |\n' "$name" "$count"
+    done
+    printf '\nWhat they say of themselves (the last run of each):\n\n```text\n'
+    for log in "$scratch"/kill_mixed*.log "$scratch"/kill_full*.log; do
+        sed -n 's/^test .*\.\.\. //; /LATCHWORK_SEED=/d; / kills/p; /longest wait for all/p; / done/p' "$log"
+    done
+    for log in "$scratch"/*.log; do
+        case $log in *kill_mixed* | *kill_full* | *build.log) continue ;; esac
+        sed -n 's/^test .*\.\.\. //; /LATCHWORK_SEED=/d; /[0-9] kills/p' "$log" | tail -n 3 | uniq
+    done
+    printf '```\n\n'
+    if [ -s "$scratch/failed" ]; then
+        printf 'Failed:\n\n'
+        sed 's/^/- /' "$scratch/failed"
+    else
+        printf 'No run failed.\n'
+    fi
+} >"$results/latest.md"
+cat "$results/latest.md"
+[ ! -s "$scratch/failed" ]
