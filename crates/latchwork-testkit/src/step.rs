@@ -9,12 +9,15 @@
 //! own ("asleep").
 #![allow(unsafe_code)]
 
+mod outcome;
 mod point;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
 use core::fmt;
 use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
+use outcome::Outcomes;
+pub use outcome::{Outcome, reported};
 pub use point::{Point, Span};
 use tracee::{Seen, Stop, Tracee, wait};
 
@@ -42,22 +45,23 @@ pub struct Covered {
 /// In each round, `before` makes the shared state, in this process. `child` runs in a fork, and calls [`Span::run`]
 /// once. `unblock` is called, in this process, when the operation sleeps in a system call; it returns whether it will
 /// wake the operation (if not, the child is killed asleep, and the operation counts as ended). `check` is called, in
-/// this process, with the state and the place of the kill.
+/// this process, with the state and the place of the kill. What it returns is the round's [`Outcome`].
 ///
 /// Prints a line and returns `None` if tracing is forbidden.
 ///
 /// # Panics
 /// If the child panics, or does not reach the operation's end.
-pub fn each_instruction<W>(
+pub fn each_instruction<W, O: Outcome>(
     trial: &Trial,
     name: &str,
     mut before: impl FnMut() -> W,
     child: impl Fn(&W, Span),
     mut unblock: impl FnMut(&W) -> bool,
-    mut check: impl FnMut(W, Point),
+    mut check: impl FnMut(W, Point) -> O,
 ) -> Option<Covered> {
     let _pinned = Pinned::new();
     let mut covered = Covered::default();
+    let mut outcomes = Outcomes::default();
     let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
         let world = before();
         let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
@@ -71,7 +75,7 @@ pub fn each_instruction<W>(
         } else {
             tracee.kill();
         }
-        check(world, point);
+        outcomes.add(check(world, point));
         Some(point)
     };
     let mut recording = Recording::new(VISITS);
@@ -109,6 +113,7 @@ pub fn each_instruction<W>(
         "{}: {name}: killed at {killed_at} of {points} points ({instructions} instructions){asleep}",
         trial.name()
     );
+    outcomes.report(trial, name, &covered);
     Some(covered)
 }
 

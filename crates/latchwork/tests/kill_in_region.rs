@@ -126,6 +126,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
             let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
             drop(arena.lock.0.try_lock().unwrap());
+            step::reported(dead)
         },
     );
     println!("{covered:?}");
@@ -235,6 +236,7 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
             arena.change();
             let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
+            step::reported(dead)
         },
     );
 }
@@ -265,8 +267,11 @@ fn giving_up_is_never_half_done<P: Form>() {
         |_| false,
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => drop(died),
-            Err(LockError::NotRecoverable) => {}
+            Err(LockError::OwnerDied(died)) => {
+                drop(died);
+                step::reported(1)
+            }
+            Err(LockError::NotRecoverable) => "not recoverable",
             Err(error) => panic!("{error}"),
         },
     );
@@ -292,7 +297,9 @@ fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
         |(), _| {
             let before = arena.deaths();
             arena.change();
-            assert!(arena.deaths() - before <= 1);
+            let dead = arena.deaths() - before;
+            assert!(dead <= 1);
+            step::reported(dead)
         },
     );
 }
