@@ -28,6 +28,7 @@ with_every_form!(
     lock_and_unlock_are_recoverable_at_every_instruction
     a_first_lock_call_is_recoverable_at_every_instruction
     a_wait_is_recoverable_at_every_instruction
+    a_timed_wait_is_recoverable_at_every_instruction
     an_unlock_with_a_sleeper_is_recoverable_at_every_instruction
     a_takeover_is_recoverable_at_every_instruction
     giving_up_is_never_half_done
@@ -178,6 +179,37 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
         },
     );
     println!("{covered:?}");
+}
+
+/// A task that waits for a limited time, in vain, and is killed; with another one asleep, which must get in.
+fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
+    let trial = Trial::begin("a_timed_wait_is_recoverable_at_every_instruction");
+    let region = region();
+    let arena = &arena::<P>(&region);
+    step::each_instruction(
+        &trial,
+        "timed lock, in vain",
+        || {
+            let held = arena.enter();
+            let waiter = Child::fork(|| arena.change());
+            trial.wait_until(|| waiter.is_in_futex());
+            (held, waiter)
+        },
+        |_, span| {
+            region.join("victim").unwrap();
+            let taken = span.run(|| arena.lock.acquire(Some(Duration::from_millis(3)), |_| ()));
+            assert!(taken.is_none());
+        },
+        // The limit ends each of its sleeps.
+        |_| true,
+        |(held, waiter), _| {
+            let before = arena.deaths();
+            drop(held);
+            waiter.succeed();
+            arena.change();
+            assert_eq!(arena.deaths(), before, "no owner died");
+        },
+    );
 }
 
 /// An unlock that has a sleeper to wake.
