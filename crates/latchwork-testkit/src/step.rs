@@ -17,7 +17,7 @@ use crate::{Child, Exit, Trial};
 use core::fmt;
 use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
 use outcome::Outcomes;
-pub use outcome::{Outcome, reported};
+pub use outcome::{Covered, Outcome, reported};
 pub use point::{Point, Span};
 use tracee::{Seen, Stop, Tracee, wait};
 
@@ -26,19 +26,6 @@ const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
 const BUDGET: u64 = 300;
-
-/// The coverage of an operation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Covered {
-    /// Instructions that an undisturbed run of the operation executes.
-    pub instructions: u64,
-    /// How many of them are points.
-    pub points: u64,
-    /// At how many points it was killed.
-    pub killed_at: u64,
-    /// How many times it was killed asleep.
-    pub asleep: u64,
-}
 
 /// Kills an operation at its instructions, one in each round.
 ///

@@ -1,6 +1,5 @@
 //! What checks found after kills, and the report on it.
 
-use super::Covered;
 use crate::Trial;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -9,6 +8,19 @@ use std::io::Write;
 
 /// The file to which each test appends what it has tried.
 const FILE: &str = "LATCHWORK_KILL_REPORT";
+
+/// The coverage of an operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Covered {
+    /// Instructions that an undisturbed run of the operation executes.
+    pub instructions: u64,
+    /// How many of them are points.
+    pub points: u64,
+    /// At how many points it was killed.
+    pub killed_at: u64,
+    /// How many times it was killed asleep.
+    pub asleep: u64,
+}
 
 /// What a check found, if it did not panic.
 ///
