@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::crashtest::Error as Untested;
 use crate::order::Unreadable;
 use crate::run;
 
@@ -20,6 +21,8 @@ pub(crate) enum Failure {
     Tour(Box<dyn std::error::Error>),
     #[error(transparent)]
     Bench(#[from] latchwork_bench::Error),
+    #[error(transparent)]
+    Crashtest(#[from] Untested),
     #[error(transparent)]
     Run(#[from] run::Error),
 }

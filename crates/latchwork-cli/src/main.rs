@@ -4,6 +4,7 @@
 //! and output errors.
 
 mod bench;
+mod crashtest;
 mod doctor;
 mod failure;
 mod gc;
@@ -77,6 +78,23 @@ enum Verb {
     Gc(gc::Args),
     /// Run an unmodified program with this library's mutexes, or under this library's checker
     Run(run::Args),
+    /// Kill an operation of a program at each of its instructions, and have the program check what is left
+    ///
+    /// A point is an instruction of the operation; the operation is killed before it. An instruction that is executed
+    /// several times is as many points. A system call that sleeps is one more. In each round the program is started anew,
+    /// with an empty folder, whose path is the value of LATCHWORK_CRASHTEST_DIR, and with LATCHWORK_CRASHTEST=run. The
+    /// program says where its operation begins and ends, by lw_crashtest_begin() and lw_crashtest_end() of crashtest.h.
+    /// The process that comes to these marks first is killed at the point, by SIGKILL. Then the invariant is checked:
+    ///
+    /// If the killed process was the program's first one, its other processes are killed, too, and the program is started
+    /// again, with LATCHWORK_CRASHTEST=check.
+    ///
+    /// If it was a child, the first process goes on, and its own end is the check.
+    ///
+    /// The check must end with status 0 within the time limit. The last line that it writes to standard output is a part
+    /// of the outcome. If only some points are chosen, the points before, in and after system calls are always among
+    /// them, and the first and the last point. The exit status is 0 if all checks held, and 1 if one did not.
+    Crashtest(crashtest::Args),
     /// Print a report with source lines; the checker starts this subcommand
     #[command(hide = true)]
     Symbolise(symbolise::Args),
@@ -105,6 +123,7 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "latchwork: {}", lines.join("\n"));
             match failure {
                 Failure::Run(error) => error.code(),
+                Failure::Crashtest(error) => error.code(),
                 _ => ExitCode::FAILURE,
             }
         }
@@ -119,6 +138,7 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Top(args)) => top::run(&args, out),
         Some(Verb::Gc(args)) => gc::run(&args, out),
         Some(Verb::Run(args)) => Ok(run::run(&args)?),
+        Some(Verb::Crashtest(args)) => crashtest::run(&args, out),
         Some(Verb::Symbolise(args)) => Ok(symbolise::run(&args)),
         Some(Verb::Order(args)) => order::run(&args, out),
         Some(Verb::Bench(args)) => bench::run(&args),

@@ -22,6 +22,7 @@
 //! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;
 //! `LATCHWORK_STRESS_SECONDS` is how long the mixed stress test goes on, 3 by default, 600 in the long run;
 //! `LATCHWORK_MESSAGES` is how many messages `kill_queue` counts, 100,000 by default;
+//! `LATCHWORK_KILL_REPORT` names a file to which [`step`] appends what it has tried, as JSON;
 //! `LATCHWORK_CONFORMANCE` names a file to which the conformance report goes, as JSON;
 //! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
 //!

@@ -9,73 +9,67 @@
 //! own ("asleep").
 #![allow(unsafe_code)]
 
+mod outcome;
 mod point;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
 use core::fmt;
+use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
+use outcome::Outcomes;
+pub use outcome::{Covered, Outcome, reported};
 pub use point::{Point, Span};
-use tracee::{Execution, Pinned, Recording, Seen, Tracee, request, wait};
+use tracee::{Seen, Stop, Tracee, wait};
+
+/// How many executions of an instruction are points.
+const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
 const BUDGET: u64 = 300;
-
-/// The coverage of an operation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Covered {
-    /// Instructions that an undisturbed run of the operation executes.
-    pub instructions: u64,
-    /// How many of them are points.
-    pub points: u64,
-    /// At how many points it was killed.
-    pub killed_at: u64,
-    /// How many times it was killed asleep.
-    pub asleep: u64,
-}
 
 /// Kills an operation at its instructions, one in each round.
 ///
 /// In each round, `before` makes the shared state, in this process. `child` runs in a fork, and calls [`Span::run`]
 /// once. `unblock` is called, in this process, when the operation sleeps in a system call; it returns whether it will
 /// wake the operation (if not, the child is killed asleep, and the operation counts as ended). `check` is called, in
-/// this process, with the state and the place of the kill.
+/// this process, with the state and the place of the kill. What it returns is the round's [`Outcome`].
 ///
 /// Prints a line and returns `None` if tracing is forbidden.
 ///
 /// # Panics
 /// If the child panics, or does not reach the operation's end.
-pub fn each_instruction<W>(
+pub fn each_instruction<W, O: Outcome>(
     trial: &Trial,
     name: &str,
     mut before: impl FnMut() -> W,
     child: impl Fn(&W, Span),
     mut unblock: impl FnMut(&W) -> bool,
-    mut check: impl FnMut(W, Point),
+    mut check: impl FnMut(W, Point) -> O,
 ) -> Option<Covered> {
     let _pinned = Pinned::new();
     let mut covered = Covered::default();
-    let mut round = |run: &mut dyn FnMut(&mut Tracee, &mut dyn FnMut() -> bool) -> Point| {
+    let mut outcomes = Outcomes::default();
+    let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
         let world = before();
-        let Some(mut tracee) = Tracee::start(|span| child(&world, span)) else {
+        let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
             println!("SKIPPED: {name}: ptrace is forbidden here");
             return None;
         };
-        let point = run(&mut tracee, &mut || unblock(&world));
+        let point = run(&mut Stop::new(&tracee, &mut || unblock(&world)));
         trial.progress();
         if point == Point::Finished {
             tracee.finish();
         } else {
             tracee.kill();
         }
-        check(world, point);
+        outcomes.add(check(world, point));
         Some(point)
     };
-    let mut recording = Recording::default();
-    let end =
-        round(&mut |tracee, unblock| tracee.step(unblock, &mut |address| recording.add(address)))?;
+    let mut recording = Recording::new(VISITS);
+    let end = round(&mut |stop| stop.record(&mut recording))?;
     let Recording {
         instructions,
-        points,
+        places: points,
         ..
     } = recording;
     covered.instructions = instructions;
@@ -84,7 +78,7 @@ pub fn each_instruction<W>(
     let stride = covered.points.div_ceil(trial.times(BUDGET)).max(1) as usize;
     let first = trial.seed().rng(covered.instructions).usize(..stride);
     for place in points.into_iter().skip(first).step_by(stride) {
-        match round(&mut |tracee, unblock| tracee.run_to(place, unblock))? {
+        match round(&mut |stop| stop.run_to(place))? {
             Point::Instruction(_) => covered.killed_at += 1,
             Point::Asleep(_) => covered.asleep += 1,
             // The operation took another path this time, and did not reach the point.
@@ -106,6 +100,7 @@ pub fn each_instruction<W>(
         "{}: {name}: killed at {killed_at} of {points} points ({instructions} instructions){asleep}",
         trial.name()
     );
+    outcomes.report(trial, name, &covered);
     Some(covered)
 }
 
@@ -126,29 +121,30 @@ pub fn each_standstill<W>(
     mut check: impl FnMut(W, Point),
 ) {
     let _pinned = Pinned::new();
-    let mut round = |run: &mut dyn FnMut(&mut Tracee) -> Point| {
+    let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
         let mut world = before();
-        let Some(mut tracee) = Tracee::start(|span| child(&world, span)) else {
+        let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
             println!("SKIPPED: {name}: ptrace is forbidden here");
             return false;
         };
-        let point = run(&mut tracee);
+        let mut unblock = || true;
+        let mut stop = Stop::new(&tracee, &mut unblock);
+        let point = run(&mut stop);
         trial.progress();
         if point != Point::Finished {
             meanwhile(&mut world);
-            request(libc::PTRACE_CONT, tracee.child.pid());
-            let end = tracee.next(0, &mut || true);
-            assert_eq!(end, Some(Point::Finished), "stopped at {point:?}");
+            let end = stop.go(Resume::Run, 0).expect_err("a trap");
+            assert_eq!(end.0, Point::Finished, "stopped at {point:?}");
         }
         check(world, point);
         tracee.finish();
         true
     };
-    let mut recording = Recording::default();
-    if !round(&mut |tracee| tracee.step(&mut || true, &mut |address| recording.add(address))) {
+    let mut recording = Recording::new(VISITS);
+    if !round(&mut |stop| stop.record(&mut recording)) {
         return;
     }
-    let points = recording.points;
+    let points = recording.places;
     // A round needs several context switches.
     let stride = points
         .len()
@@ -157,8 +153,8 @@ pub fn each_standstill<W>(
     let first = trial.seed().rng(recording.instructions).usize(..stride);
     let mut stopped = 0_u64;
     for place in points.iter().skip(first).step_by(stride) {
-        round(&mut |tracee| {
-            let point = tracee.run_to(*place, &mut || true);
+        round(&mut |stop| {
+            let point = stop.run_to(*place);
             stopped += u64::from(point != Point::Finished);
             point
         });
@@ -173,7 +169,7 @@ pub fn each_standstill<W>(
 /// The places in an operation, for victims that are killed at a random one of them.
 #[derive(Debug)]
 pub struct Places {
-    points: Vec<Execution>,
+    points: Vec<Place>,
 }
 
 impl Places {
@@ -183,13 +179,13 @@ impl Places {
     /// If the operation sleeps.
     #[must_use]
     pub fn record(child: impl FnOnce(Span)) -> Option<Self> {
-        let mut tracee = Tracee::start(child)?;
-        let mut recording = Recording::default();
-        let end = tracee.step(&mut || false, &mut |address| recording.add(address));
+        let tracee = Tracee::start(child)?;
+        let mut recording = Recording::new(VISITS);
+        let end = Stop::new(&tracee, &mut || false).record(&mut recording);
         assert_eq!(end, Point::Finished);
         tracee.finish();
         Some(Self {
-            points: recording.points,
+            points: recording.places,
         })
     }
 
@@ -199,8 +195,8 @@ impl Places {
     /// If the operation sleeps, or tracing has become forbidden.
     pub fn kill(&self, rng: &mut fastrand::Rng, child: impl FnOnce(Span)) {
         let place = self.points[rng.usize(..self.points.len())];
-        let mut tracee = Tracee::start(child).expect("a child that may be traced");
-        tracee.run_to(place, &mut || false);
+        let tracee = Tracee::start(child).expect("a child that may be traced");
+        Stop::new(&tracee, &mut || false).run_to(place);
         tracee.kill();
     }
 }
@@ -234,7 +230,7 @@ impl Frozen {
         };
         // Each PTRACE_SYSCALL stops at the next entry into, or exit from, a system call.
         loop {
-            request(libc::PTRACE_SYSCALL, tracee.child.pid());
+            tracee.resume(Resume::ToCall);
             match tracee.wait_or_asleep() {
                 None => {
                     return Some(Self {
@@ -267,7 +263,8 @@ impl Frozen {
     #[must_use]
     pub fn thaw(self) -> Child {
         assert!(self.woken, "it is not stopped");
-        request(libc::PTRACE_DETACH, self.child.pid());
+        let detached = Task(self.child.pid()).detach();
+        detached.expect("a child that is stopped");
         self.child
     }
 

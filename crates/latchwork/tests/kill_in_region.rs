@@ -28,6 +28,7 @@ with_every_form!(
     lock_and_unlock_are_recoverable_at_every_instruction
     a_first_lock_call_is_recoverable_at_every_instruction
     a_wait_is_recoverable_at_every_instruction
+    a_timed_wait_is_recoverable_at_every_instruction
     an_unlock_with_a_sleeper_is_recoverable_at_every_instruction
     a_takeover_is_recoverable_at_every_instruction
     giving_up_is_never_half_done
@@ -126,6 +127,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
             let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
             drop(arena.lock.0.try_lock().unwrap());
+            step::reported(dead)
         },
     );
     println!("{covered:?}");
@@ -177,6 +179,37 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
         },
     );
     println!("{covered:?}");
+}
+
+/// A task that waits for a limited time, in vain, and is killed; with another one asleep, which must get in.
+fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
+    let trial = Trial::begin("a_timed_wait_is_recoverable_at_every_instruction");
+    let region = region();
+    let arena = &arena::<P>(&region);
+    step::each_instruction(
+        &trial,
+        "timed lock, in vain",
+        || {
+            let held = arena.enter();
+            let waiter = Child::fork(|| arena.change());
+            trial.wait_until(|| waiter.is_in_futex());
+            (held, waiter)
+        },
+        |_, span| {
+            region.join("victim").unwrap();
+            let taken = span.run(|| arena.lock.acquire(Some(Duration::from_millis(3)), |_| ()));
+            assert!(taken.is_none());
+        },
+        // The limit ends each of its sleeps.
+        |_| true,
+        |(held, waiter), _| {
+            let before = arena.deaths();
+            drop(held);
+            waiter.succeed();
+            arena.change();
+            assert_eq!(arena.deaths(), before, "no owner died");
+        },
+    );
 }
 
 /// An unlock that has a sleeper to wake.
@@ -235,6 +268,7 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
             arena.change();
             let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
+            step::reported(dead)
         },
     );
 }
@@ -265,8 +299,11 @@ fn giving_up_is_never_half_done<P: Form>() {
         |_| false,
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => drop(died),
-            Err(LockError::NotRecoverable) => {}
+            Err(LockError::OwnerDied(died)) => {
+                drop(died);
+                step::reported(1)
+            }
+            Err(LockError::NotRecoverable) => "not recoverable",
             Err(error) => panic!("{error}"),
         },
     );
@@ -292,7 +329,9 @@ fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
         |(), _| {
             let before = arena.deaths();
             arena.change();
-            assert!(arena.deaths() - before <= 1);
+            let dead = arena.deaths() - before;
+            assert!(dead <= 1);
+            step::reported(dead)
         },
     );
 }

@@ -240,8 +240,11 @@ fn becoming_not_recoverable_is_atomic() {
         |_| false,
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => drop(died),
-            Err(LockError::NotRecoverable) => {}
+            Err(LockError::OwnerDied(died)) => {
+                drop(died);
+                step::reported(1)
+            }
+            Err(LockError::NotRecoverable) => "not recoverable",
             Err(error) => panic!("{error}"),
         },
     );
@@ -270,6 +273,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
             let dead = arena.deaths() - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
             died += dead;
+            step::reported(dead)
         },
     );
     assert!(died > 0 || trial.name().is_empty(), "no kill hit a holder");

@@ -288,6 +288,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<K: Kind + Shareable>(
             let dead = arena.marks.died.load(SeqCst) - before;
             assert!(dead <= 1 && (point != Point::Finished || dead == 0));
             died += dead;
+            step::reported(dead)
         },
     );
     assert!(died > 0 || covered.is_none(), "no kill hit a holder");
@@ -367,8 +368,10 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
         },
         |()| false,
         |(), _| {
+            let before = arena.marks.died.load(SeqCst);
             arena.section();
             drop(arena.lock.try_lock().unwrap());
+            step::reported(arena.marks.died.load(SeqCst) - before)
         },
     );
 }
@@ -401,8 +404,11 @@ fn becoming_not_recoverable_is_atomic<K: Kind + Shareable>(trial: &Trial, arena:
         |_| false,
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => drop(died),
-            Err(LockError::NotRecoverable) => {}
+            Err(LockError::OwnerDied(died)) => {
+                drop(died);
+                step::reported(1)
+            }
+            Err(LockError::NotRecoverable) => "not recoverable",
             Err(error) => panic!("{error}"),
         },
     );

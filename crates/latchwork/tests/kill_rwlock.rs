@@ -181,6 +181,7 @@ fn free_lock_killed_at_every_instruction<K: Kind>(
             let readers: Vec<_> = (0..READERS).map(|_| arena.read()).collect();
             drop(readers);
             drop(arena.lock.0.try_write().unwrap());
+            step::reported(dead)
         },
     );
 }
@@ -300,8 +301,11 @@ fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
         |_| false,
         |lock, _| match lock.write() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
-            Err(LockError::OwnerDied(died)) => drop(died),
-            Err(LockError::NotRecoverable) => {}
+            Err(LockError::OwnerDied(died)) => {
+                drop(died);
+                step::reported(1)
+            }
+            Err(LockError::NotRecoverable) => "not recoverable",
             Err(error) => panic!("{error}"),
         },
     );

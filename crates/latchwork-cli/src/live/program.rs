@@ -117,7 +117,7 @@ impl Program {
     }
 
     /// The source line at an address of the process, or at least the function.
-    pub(super) fn find_line(&mut self, module: &Module, address: u64) -> Option<String> {
+    pub(crate) fn find_line(&mut self, module: &Module, address: u64) -> Option<String> {
         let wanted = self.in_file(module, address)?;
         let code = self.code()?;
         if let Some(lines) = &code.lines
