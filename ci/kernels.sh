@@ -125,7 +125,7 @@ for kernel in $kernels; do
         say "$kernel, $count processors"
         logs=$cache/logs
         mkdir -p "$logs"
-        log=$logs/$kernel-$count.log
+        log=$logs/$kernel-$count${quick:+-quick}${fault:+-$fault}.log
         status=0
         ci/kernels/boot.sh x86_64 "$image" "$count" "$machine_limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
         report=$work/$kernel-$count.txt
