@@ -1,6 +1,7 @@
 //! The traced child: single steps, breakpoints, and what it has executed.
 #![allow(unsafe_code)]
 
+use super::sequence::exits;
 use super::{Point, Span};
 use crate::child::state_of;
 use crate::{Child, Exit};
@@ -105,13 +106,41 @@ impl Tracee {
         let pid = self.child.pid();
         for steps in 0..ENDLESS {
             watch(registers(pid).0);
-            request(libc::PTRACE_SINGLESTEP, pid);
-            match self.next(steps, unblock) {
-                None => {}
-                Some(end) => return end,
+            if let Some(end) = self.advance(steps, unblock) {
+                return end;
             }
         }
         panic!("no end after {ENDLESS} instructions")
+    }
+
+    /// Executes one instruction, or one sequence that cannot be stepped; `Some` if the operation ends in it.
+    fn advance(&mut self, at: u64, unblock: &mut dyn FnMut() -> bool) -> Option<Point> {
+        let pid = self.child.pid();
+        let exits = if cfg!(target_arch = "aarch64") {
+            exits(registers(pid).0, |address| peek(pid, address) as u32)
+        } else {
+            Vec::new()
+        };
+        // Exits may be neighbours, whose words overlap: removed in reverse order, each leaves what it found.
+        let mut originals = Vec::new();
+        for exit in exits {
+            let original = peek(pid, exit);
+            originals.push((exit, original));
+            poke(pid, exit, break_into(original));
+        }
+        request(
+            if originals.is_empty() {
+                libc::PTRACE_SINGLESTEP
+            } else {
+                libc::PTRACE_CONT
+            },
+            pid,
+        );
+        let end = self.next(at, unblock);
+        for (exit, original) in originals.into_iter().rev() {
+            poke(pid, exit, original);
+        }
+        end
     }
 
     /// Runs to a place by a breakpoint.
@@ -127,8 +156,7 @@ impl Tracee {
         let mut visits = u8::from(registers(pid).0 == address);
         if visits <= visit {
             if visits == 1 {
-                request(libc::PTRACE_SINGLESTEP, pid);
-                if let Some(end) = self.next(at, unblock) {
+                if let Some(end) = self.advance(at, unblock) {
                     return end;
                 }
             }
@@ -147,15 +175,13 @@ impl Tracee {
                 if visits > visit {
                     break;
                 }
-                request(libc::PTRACE_SINGLESTEP, pid);
-                if let Some(end) = self.next(at, unblock) {
+                if let Some(end) = self.advance(at, unblock) {
                     return end;
                 }
             }
         }
         for _ in 0..round {
-            request(libc::PTRACE_SINGLESTEP, pid);
-            if let Some(end) = self.next(at, unblock) {
+            if let Some(end) = self.advance(at, unblock) {
                 return end;
             }
         }
