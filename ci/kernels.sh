@@ -1,0 +1,150 @@
+#!/bin/sh
+# ci/kernels.sh [OPTION…] [KERNEL…]: runs test programs on other kernels, each in a machine under QEMU (without KVM, so
+# that it works in a container; times inside mean nothing, order and correctness do). KERNEL is a name of
+# kernels/list.txt; without one, all of them. Kernels are fetched as Debian packages into a cache, and nothing is
+# installed. Results go to results/kernels/DATE, and docs/platforms.md has a table of the newest (kernels/table.sh).
+#
+#   --quick            two kernels, two processors, the tests that kernels/tests.txt calls quick; no download, no file of
+#                      results, and status 0 with a message where the machine lacks what this needs
+#   --processors LIST  the machines of each kernel by their processors ("2 8")
+#   --only PATTERN     only the test programs whose name matches this basic regular expression; no file of results
+#   --fault NAME       with the fault of kernels/faults/NAME.patch in the code: the tests that the patch names must fail
+#   --results FOLDER   another folder for the results
+#
+# Variables: LATCHWORK_KERNELS, the cache (~/.cache/latchwork-kernels); LATCHWORK_KERNELS_LIMIT, the seconds that a
+# machine may run (7200; quick 300) and LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after which it counts as
+# hung (600); LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and
+# LATCHWORK_SEED, which the tests in the machine see.
+. "$(dirname "$0")/lib.sh"
+
+quick='' processors='' only='' fault='' results='' kernels=''
+while [ $# != 0 ]; do
+    case $1 in
+        --quick) quick=1 ;;
+        --processors) processors=$2; shift ;;
+        --only) only=$2; shift ;;
+        --fault) fault=$2; shift ;;
+        --results) results=$2; shift ;;
+        -*) echo "ci/kernels.sh: $1 is not an option" >&2; exit 2 ;;
+        *) kernels="$kernels $1" ;;
+    esac
+    shift
+done
+say "other kernels"
+
+# What is missing: with --quick a message, otherwise an error.
+missing() {
+    [ -z "$quick" ] || { echo "skipped: $*"; exit 0; }
+    echo "ci/kernels.sh: $*" >&2
+    exit 1
+}
+for tool in qemu-system-x86_64 busybox cpio readelf strip cc; do
+    command -v "$tool" >/dev/null || missing "$tool is not installed"
+done
+[ "$(uname -m)" = x86_64 ] || missing "the tests of this processor ($(uname -m)) have no machine yet"
+cache=${LATCHWORK_KERNELS:-${XDG_CACHE_HOME:-$HOME/.cache}/latchwork-kernels}
+if [ -n "$quick" ]; then
+    kernels=${kernels:- 7.2 7.2-rt} processors=${processors:-2}
+    for kernel in $kernels; do
+        [ -f "$cache/amd64/$kernel/image" ] || missing "kernel $kernel is not in $cache (ci/kernels.sh $kernel fetches it)"
+    done
+else
+    for tool in apt-get dpkg-deb; do command -v $tool >/dev/null || missing "$tool is not installed"; done
+    kernels=${kernels:-$(sed '/^#/d; s/ .*//' ci/kernels/list.txt)} processors=${processors:-2 8}
+fi
+machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 300 || echo 7200)}
+test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-600}
+date=$(date -u +%F)
+commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno)" ] || echo +)
+record=
+if [ -z "$quick$only$fault" ]; then record=1; fi
+results=${results:-results/kernels/$date}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+list=$PWD/ci/kernels/tests.txt
+ask='\(quick\|run\)'
+[ -z "$quick" ] || ask=quick
+sed '/^#/d; /^$/d' "$list" >"$work/list"
+
+say "building the tests"
+source=$PWD
+if [ -n "$fault" ]; then
+    # The code with the fault is a copy of the last commit, with a target directory of its own.
+    patch=$PWD/ci/kernels/faults/$fault.patch
+    [ -f "$patch" ] || { echo "ci/kernels.sh: there is no fault $fault" >&2; exit 2; }
+    source=$cache/fault
+    rm -rf "$source"
+    mkdir -p "$source"
+    git archive HEAD | tar -x -C "$source"
+    cp -r ci/kernels "$source/ci/"
+    (cd "$source" && git init -q . && git apply "$patch" && git add -A)
+    only=$(sed -n 's/^Tests: //p' "$patch")
+    package=$(sed -n 's/^Build: //p' "$patch")
+    export CARGO_TARGET_DIR="$cache/target"
+    # shellcheck disable=SC2086 # arguments of cargo
+    set -- $package -p latchwork-cli --bin latchwork
+else
+    set -- --workspace
+fi
+(cd "$source" && cargo test "$@" --locked --no-run --message-format=json) >"$work/messages"
+"$source/ci/kernels/programs.sh" <"$work/messages" | sort -u >"$work/programs"
+
+# The tests of this run: what the list says of each program that was built.
+grep -v -e '^- ' -e ':loom_' "$work/programs" | while read -r name program; do
+    line=$(grep "^$name " "$work/list") || { echo "ci/kernels/tests.txt does not name $name" >&2; exit 1; }
+    if [ -n "$only" ]; then echo "$name" | grep -q "$only" || continue; fi
+    echo "$line" | grep -q "^$name $ask" || continue
+    echo "$line" | sed "s|^\([^ ]*\) [a-z]*|\1 $test_limit $program|"
+done >"$work/found"
+# They run in the list's order.
+cut -d' ' -f1 "$work/list" | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
+[ -s "$work/chosen" ] || { echo "ci/kernels.sh: no test program was chosen" >&2; exit 2; }
+say "$(wc -l <"$work/chosen") test programs"
+sed 's/$/ --test-threads=2 --show-output/' "$work/chosen" >"$work/run.list"
+latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs")
+{
+    echo "LATCHWORK=$latchwork CRATES=$source/crates"
+    echo "export LATCHWORK_KILLS=${LATCHWORK_KILLS:-0.05} LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
+    echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
+    [ -z "${LATCHWORK_SEED:-}" ] || echo "export LATCHWORK_SEED=$LATCHWORK_SEED"
+} >"$work/run.conf"
+(cd "$work" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/run.cpio"
+{ cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } |
+    "$source/ci/kernels/initramfs.sh" x86_64 "$work" "$work/base.cpio"
+say "the machines' memory file has $(du -m "$work/base.cpio" | cut -f1) MiB"
+
+bad=0
+for kernel in $kernels; do
+    image=$(ci/kernels/fetch.sh amd64 "$cache" "$kernel") || { echo "not run: kernel $kernel could not be fetched"; bad=1; continue; }
+    for count in $processors; do
+        say "$kernel, $count processors"
+        logs=$cache/logs
+        mkdir -p "$logs"
+        log=$logs/$kernel-$count.log
+        status=0
+        ci/kernels/boot.sh x86_64 "$image" "$count" "$machine_limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
+        report=$work/$kernel-$count.txt
+        {
+            echo "kernel $kernel"
+            echo "arch x86_64"
+            echo "date $date"
+            echo "commit $commit"
+            sed 's/ .*//' "$work/chosen" | ci/kernels/collect.sh "$log" "$status"
+        } >"$report"
+        cat "$report"
+        echo "(console: $log)"
+        grep -q '^outcome passed' "$report" || bad=1
+        if [ -n "$record" ]; then
+            mkdir -p "$results"
+            cp "$report" "$results/$kernel-$count.txt"
+        fi
+    done
+done
+if [ -n "$fault" ]; then
+    [ $bad = 1 ] || { echo "the fault $fault was not found"; exit 1; }
+    echo "the fault $fault was found"
+    exit 0
+fi
+[ -z "$record" ] || [ "$results" != "results/kernels/$date" ] || ci/kernels/table.sh write
+exit $bad
