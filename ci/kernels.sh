@@ -10,7 +10,7 @@
 #   --cpu MODEL        a model of QEMU's processors (max); aarch64's cortex-a57, for one, has no atomic instructions but
 #                      exclusive loads and stores
 #   --processors LIST  the machines of each kernel by their processors ("2 8")
-#   --only PATTERN     only the test programs whose name matches this basic regular expression; no file of results
+#   --only PATTERN     only the test programs whose name matches this basic regular expression
 #   --fault NAME       with the fault of kernels/faults/NAME.patch in the code: the tests that the patch names must fail
 #   --results FOLDER   another folder for the results
 #
@@ -67,8 +67,11 @@ machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 300 || echo 7
 test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-600}
 date=$(date -u +%F)
 commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno)" ] || echo +)
+# What identifies the library and its tests.
+tree=$(git rev-parse --short HEAD:crates)$([ -z "$(git status --porcelain -uno crates)" ] || echo +)
+kills=${LATCHWORK_KILLS:-0.05}
 record=
-if [ -z "$quick$only$fault" ]; then record=1; fi
+if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
 
 work=$(mktemp -d)
@@ -85,6 +88,7 @@ if [ -n "$fault" ]; then
     patch=$PWD/ci/kernels/faults/$fault.patch
     [ -f "$patch" ] || { echo "ci/kernels.sh: there is no fault $fault" >&2; exit 2; }
     source=$cache/fault
+    export CARGO_TARGET_DIR="$cache/target"
     rm -rf "$source"
     mkdir -p "$source"
     git archive HEAD | tar -x -C "$source"
@@ -92,9 +96,8 @@ if [ -n "$fault" ]; then
     (cd "$source" && git init -q . && git apply "$patch" && git add -A)
     only=$(sed -n 's/^Tests: //p' "$patch")
     package=$(sed -n 's/^Build: //p' "$patch")
-    export CARGO_TARGET_DIR="$cache/target"
     # shellcheck disable=SC2086 # arguments of cargo
-    set -- $package -p latchwork-cli --bin latchwork
+    set -- $package
 else
     set -- --workspace
 fi
@@ -113,15 +116,16 @@ grep -v -e '^- ' -e ':loom_' "$work/programs" | while read -r name program; do
     echo "$line" | grep -q "^$name $ask" || continue
     echo "$line" | sed "s|^\([^ ]*\) [a-z]*|\1 $test_limit $program|"
 done >"$work/found"
-# They run in the list's order.
-cut -d' ' -f1 "$work/list" | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
+# They run in the list's order, but the quick ones first: a machine may have too little time for all.
+{ grep '^[^ ]* quick' "$work/list"; grep -v '^[^ ]* quick' "$work/list"; } | cut -d' ' -f1 | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
 [ -s "$work/chosen" ] || { echo "ci/kernels.sh: no test program was chosen" >&2; exit 2; }
 say "$(wc -l <"$work/chosen") test programs"
 sed 's/$/ --test-threads=2 --show-output/' "$work/chosen" >"$work/run.list"
-latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs")
+latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
 {
+    # (A fault's build has no command.)
     echo "LATCHWORK=$latchwork CRATES=$source/crates"
-    echo "export LATCHWORK_KILLS=${LATCHWORK_KILLS:-0.05} LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
+    echo "export LATCHWORK_KILLS=$kills LATCHWORK_MESSAGES=${LATCHWORK_MESSAGES:-2000}"
     echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
     [ -z "${LATCHWORK_SEED:-}" ] || echo "export LATCHWORK_SEED=$LATCHWORK_SEED"
 } >"$work/run.conf"
@@ -150,15 +154,15 @@ for kernel in $kernels; do
             [ "$cpu" = max ] || echo "cpu $cpu"
             echo "date $date"
             echo "commit $commit"
+            echo "tree $tree"
+            echo "kills $kills"
             sed 's/ .*//' "$work/chosen" | ci/kernels/collect.sh "$log" "$status"
         } >"$report"
         cat "$report"
-        echo "(console: $log)"
-        grep -q '^outcome passed' "$report" || bad=1
-        if [ -n "$record" ]; then
-            mkdir -p "$results"
-            cp "$report" "$results/$machine.txt"
-        fi
+        outcome=$(ci/kernels/outcome.sh "$report")
+        say "$machine: $outcome (console: $log)"
+        case $outcome in passed* | refused*) ;; *) bad=1 ;; esac
+        [ -z "$record" ] || ci/kernels/record.sh "$report" "$results/$machine.txt"
     done
 done
 if [ -n "$fault" ]; then
