@@ -144,7 +144,7 @@ for kernel in $kernels; do
         machine=$kernel-$count
         [ "$arch" = x86_64 ] || machine=$arch-$machine
         [ "$cpu" = max ] || machine=$machine-$cpu
-        log=$logs/$machine.log
+        log=$logs/$machine${quick:+-quick}${fault:+-$fault}.log
         status=0
         CPU=$cpu ci/kernels/boot.sh "$arch" "$image" "$count" "$machine_limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
         report=$work/$machine.txt
