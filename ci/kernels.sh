@@ -6,6 +6,9 @@
 #
 #   --quick            two kernels, two processors, the tests that kernels/tests.txt calls quick; no download, no file of
 #                      results, and status 0 with a message where the machine lacks what this needs
+#   --arch aarch64     machines of another processor (x86_64): kernels/build-aarch64.sh builds for it
+#   --cpu MODEL        a model of QEMU's processors (max); aarch64's cortex-a57, for one, has no atomic instructions but
+#                      exclusive loads and stores
 #   --processors LIST  the machines of each kernel by their processors ("2 8")
 #   --only PATTERN     only the test programs whose name matches this basic regular expression
 #   --fault NAME       with the fault of kernels/faults/NAME.patch in the code: the tests that the patch names must fail
@@ -17,10 +20,12 @@
 # LATCHWORK_SEED, which the tests in the machine see.
 . "$(dirname "$0")/lib.sh"
 
-quick='' processors='' only='' fault='' results='' kernels=''
+quick='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
 while [ $# != 0 ]; do
     case $1 in
         --quick) quick=1 ;;
+        --arch) arch=$2; shift ;;
+        --cpu) cpu=$2; shift ;;
         --processors) processors=$2; shift ;;
         --only) only=$2; shift ;;
         --fault) fault=$2; shift ;;
@@ -38,19 +43,25 @@ missing() {
     echo "ci/kernels.sh: $*" >&2
     exit 1
 }
-for tool in qemu-system-x86_64 busybox cpio readelf strip cc; do
+case $arch in
+    x86_64) debian=amd64 tools="busybox strip cc" ;;
+    aarch64) debian=arm64 tools="mmdebstrap" ;;
+    *) missing "the tests have no machine for $arch" ;;
+esac
+for tool in qemu-system-$arch cpio readelf $tools; do
     command -v "$tool" >/dev/null || missing "$tool is not installed"
 done
 [ "$(uname -m)" = x86_64 ] || missing "the tests of this processor ($(uname -m)) have no machine yet"
+[ "$arch" = x86_64 ] || [ -z "$quick$fault" ] || missing "--quick and --fault are for x86_64"
 cache=${LATCHWORK_KERNELS:-${XDG_CACHE_HOME:-$HOME/.cache}/latchwork-kernels}
 if [ -n "$quick" ]; then
     kernels=${kernels:- 7.2 7.2-rt} processors=${processors:-2}
     for kernel in $kernels; do
-        [ -f "$cache/amd64/$kernel/image" ] || missing "kernel $kernel is not in $cache (ci/kernels.sh $kernel fetches it)"
+        [ -f "$cache/$debian/$kernel/image" ] || missing "kernel $kernel is not in $cache (ci/kernels.sh $kernel fetches it)"
     done
 else
     for tool in apt-get dpkg-deb; do command -v $tool >/dev/null || missing "$tool is not installed"; done
-    kernels=${kernels:-$(sed '/^#/d; s/ .*//' ci/kernels/list.txt)} processors=${processors:-2 8}
+    kernels=${kernels:-$(sed "/^#/d; /ARCH\|$debian/!d; s/ .*//" ci/kernels/list.txt)} processors=${processors:-2 8}
 fi
 machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 300 || echo 7200)}
 test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-600}
@@ -90,7 +101,12 @@ if [ -n "$fault" ]; then
 else
     set -- --workspace
 fi
-(cd "$source" && cargo test "$@" --locked --no-run --message-format=json) >"$work/messages"
+if [ "$arch" = aarch64 ]; then
+    ci/kernels/build-aarch64.sh "$cache/aarch64" >"$work/messages"
+    . "$cache/aarch64/settings"
+else
+    (cd "$source" && cargo test "$@" --locked --no-run --message-format=json) >"$work/messages"
+fi
 "$source/ci/kernels/programs.sh" <"$work/messages" | sort -u >"$work/programs"
 
 # The tests of this run: what the list says of each program that was built.
@@ -115,23 +131,27 @@ latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
 } >"$work/run.conf"
 (cd "$work" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/run.cpio"
 { cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } |
-    "$source/ci/kernels/initramfs.sh" x86_64 "$work" "$work/base.cpio"
+    "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio"
 say "the machines' memory file has $(du -m "$work/base.cpio" | cut -f1) MiB"
 
 bad=0
 for kernel in $kernels; do
-    image=$(ci/kernels/fetch.sh amd64 "$cache" "$kernel") || { echo "not run: kernel $kernel could not be fetched"; bad=1; continue; }
+    image=$(ci/kernels/fetch.sh "$debian" "$cache" "$kernel") || { echo "not run: kernel $kernel could not be fetched"; bad=1; continue; }
     for count in $processors; do
         say "$kernel, $count processors"
         logs=$cache/logs
         mkdir -p "$logs"
-        log=$logs/$kernel-$count${quick:+-quick}${fault:+-$fault}.log
+        machine=$kernel-$count
+        [ "$arch" = x86_64 ] || machine=$arch-$machine
+        [ "$cpu" = max ] || machine=$machine-$cpu
+        log=$logs/$machine${quick:+-quick}${fault:+-$fault}.log
         status=0
-        ci/kernels/boot.sh x86_64 "$image" "$count" "$machine_limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
-        report=$work/$kernel-$count.txt
+        CPU=$cpu ci/kernels/boot.sh "$arch" "$image" "$count" "$machine_limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
+        report=$work/$machine.txt
         {
             echo "kernel $kernel"
-            echo "arch x86_64"
+            echo "arch $arch"
+            [ "$cpu" = max ] || echo "cpu $cpu"
             echo "date $date"
             echo "commit $commit"
             echo "tree $tree"
@@ -140,9 +160,9 @@ for kernel in $kernels; do
         } >"$report"
         cat "$report"
         outcome=$(ci/kernels/outcome.sh "$report")
-        say "$kernel, $count processors: $outcome (console: $log)"
+        say "$machine: $outcome (console: $log)"
         case $outcome in passed* | refused*) ;; *) bad=1 ;; esac
-        [ -z "$record" ] || ci/kernels/record.sh "$report" "$results/$kernel-$count.txt"
+        [ -z "$record" ] || ci/kernels/record.sh "$report" "$results/$machine.txt"
     done
 done
 if [ -n "$fault" ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # boot.sh ARCH IMAGE PROCESSORS LIMIT INITRAMFS…: runs a machine under QEMU, without KVM, until it switches itself off, and
 # at most for LIMIT seconds. Its console is standard output. ARCH is what `uname -m` says. The archives of INITRAMFS are
-# one after another, and the later ones win. MEMORY is the machine's memory (3G).
+# one after another, and the later ones win. MEMORY is the machine's memory (3G), CPU the model of its processors (max).
 set -eu
 arch=$1 image=$2 processors=$3 limit=$4
 shift 4
@@ -14,7 +14,7 @@ case $arch in
     *) echo "no machine for $arch" >&2; exit 2 ;;
 esac
 status=0
-timeout -k 5 "$limit" "qemu-system-$arch" -machine "$machine" -accel tcg,thread=multi -cpu max -smp "$processors" \
+timeout -k 5 "$limit" "qemu-system-$arch" -machine "$machine" -accel tcg,thread=multi -cpu "${CPU:-max}" -smp "$processors" \
     -m "${MEMORY:-3G}" -nographic -nodefaults -serial stdio -no-reboot -kernel "$image" -initrd "$joined" \
     -append "console=$console panic=-1 loglevel=4 mitigations=off random.trust_cpu=on" </dev/null || status=$?
 [ "$status" != 124 ] || printf '\n@@ late\n'

@@ -23,9 +23,7 @@ fi
 apt=$cache/apt/$arch-$suite
 mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$apt/packages"
 # The keyring has the keys of all suites, so the suites need no keys of their own.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v -e security -e updates |
-    sort -u | grep '/debian/$' | head -n 1)
-[ -n "$mirror" ] || { echo "apt's configuration names no Debian mirror" >&2; exit 1; }
+mirror=$("$here/mirror.sh")
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 {
     echo "deb [arch=$arch signed-by=$keyring] $mirror $suite main"

@@ -11,11 +11,13 @@
 //! How a task's stops are awaited is up to the caller ([`Stepped`]): the tests of the library know the one child that
 //! they have forked, and `latchwork crashtest` has a program of any number of processes and threads.
 //!
-//! A kill inside a system call has the effect of a kill before or after it, unless the call sleeps.
+//! A kill inside a system call has the effect of a kill before or after it, unless the call sleeps. On aarch64 the
+//! instructions from a load-exclusive to its store-exclusive are one point (`sequence.rs`).
 
 mod mark;
 mod pinned;
 mod place;
+mod sequence;
 mod task;
 mod walk;
 

@@ -1,5 +1,6 @@
 //! A walk through an operation, or to a place in it.
 
+use crate::sequence::exits;
 use crate::task::break_into;
 use crate::{Place, Resume, Task};
 use std::io;
@@ -23,6 +24,38 @@ pub trait Stepped {
     fn go(&mut self, how: Resume, at: u64) -> Result<(), Self::End>;
 }
 
+/// Executes one instruction, or one sequence that cannot be stepped.
+fn advance<S: Stepped>(stepped: &mut S, at: u64) -> Result<(), S::End> {
+    let task = stepped.task();
+    let exits = if cfg!(target_arch = "aarch64") {
+        // What cannot be read is no sequence.
+        exits(task.address()?, |address| {
+            task.code(address).map_or(0, |code| code as u32)
+        })
+    } else {
+        Vec::new()
+    };
+    if exits.is_empty() {
+        return stepped.go(Resume::Step, at);
+    }
+    // Exits may be neighbours, whose words overlap: removed in reverse order, each leaves what it found.
+    let mut originals = Vec::new();
+    for exit in exits {
+        let original = task.code(exit)?;
+        originals.push((exit, original));
+        task.set_code(exit, break_into(original))?;
+    }
+    let ended = stepped.go(Resume::Run, at);
+    for (exit, original) in originals.into_iter().rev() {
+        // A task that has ended cannot be changed.
+        let removed = task.set_code(exit, original);
+        if ended.is_ok() {
+            removed?;
+        }
+    }
+    ended
+}
+
 /// Steps to the operation's end; `watch` is called with the address of each instruction before it is executed.
 ///
 /// `None` if the operation executes more than [`ENDLESS`] instructions.
@@ -30,7 +63,7 @@ pub fn step_through<S: Stepped>(stepped: &mut S, watch: &mut dyn FnMut(u64)) -> 
     for at in 0..ENDLESS {
         let step = |stepped: &mut S, watch: &mut dyn FnMut(u64)| {
             watch(stepped.task().address()?);
-            stepped.go(Resume::Step, at)
+            advance(stepped, at)
         };
         if let Err(end) = step(stepped, watch) {
             return Some(end);
@@ -55,7 +88,7 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
     let mut visits = u32::from(task.address()? == address);
     if visits <= visit {
         if visits == 1 {
-            stepped.go(Resume::Step, at)?;
+            advance(stepped, at)?;
         }
         loop {
             task.set_code(address, break_into(original))?;
@@ -70,11 +103,11 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
             if visits > visit {
                 break;
             }
-            stepped.go(Resume::Step, at)?;
+            advance(stepped, at)?;
         }
     }
     for _ in 0..round {
-        stepped.go(Resume::Step, at)?;
+        advance(stepped, at)?;
     }
     Ok(())
 }
@@ -85,7 +118,7 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
 /// If the operation ends before.
 pub fn step_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
     for at in 0..place.at {
-        stepped.go(Resume::Step, at)?;
+        advance(stepped, at)?;
     }
     Ok(())
 }

@@ -6,7 +6,8 @@
 //! budget allows, every *s*-th is used, beginning with a random one: other runs cover other points.
 //!
 //! A kill inside a system call has the effect of a kill before or after it; a system call that sleeps is a point of its
-//! own ("asleep").
+//! own ("asleep"). On aarch64 the instructions from a load-exclusive to its store-exclusive are one point: see
+//! `sequence.rs`.
 #![allow(unsafe_code)]
 
 mod outcome;

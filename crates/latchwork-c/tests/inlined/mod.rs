@@ -5,7 +5,6 @@ use std::process::Command;
 
 /// The instructions of a function up to its first return: those of a free lock, for what is not likely stands
 /// behind.
-#[cfg(target_arch = "x86_64")]
 fn straight(assembly: &str, function: &str) -> Vec<String> {
     let label = format!("{function}:");
     let lines = assembly
@@ -29,8 +28,7 @@ fn straight(assembly: &str, function: &str) -> Vec<String> {
     panic!("{function} does not return")
 }
 
-/// Each kind's pair, with the most instructions that it may have.
-#[cfg(target_arch = "x86_64")]
+/// Each kind's pair, with the most instructions that it may have on x86-64.
 const PAIRS: [(&str, usize, usize); 12] = [
     ("lw_mutex", 10, 14),
     ("lw_shared_mutex", 10, 14),
@@ -78,6 +76,54 @@ fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
                     "{name}: {path:#?}"
                 );
                 assert!(path.len() <= most, "{name} has {}: {path:#?}", path.len());
+            }
+        }
+    }
+}
+
+/// The kinds' pairs for aarch64, by a cross compiler on other processors: with the atomic instructions of Armv8.1, and
+/// with exclusive loads and stores.
+#[test]
+fn a_free_pair_is_inlined_on_aarch64_with_one_acquiring_and_one_releasing_operation() {
+    const LSE: &[&str] = &["-std=c11", "-O2", "-march=armv8.1-a"];
+    const EXCLUSIVE: &[&str] = &["-std=c11", "-O2", "-march=armv8-a", "-mno-outline-atomics"];
+    let gcc = if cfg!(target_arch = "aarch64") {
+        "gcc"
+    } else {
+        "aarch64-linux-gnu-gcc"
+    };
+    // What begins an operation that acquires, and one that releases.
+    let ways: [(_, &[&str], &[&str]); 2] = [
+        (by(gcc, LSE), &["casa"], &["swpl", "casl", "ldaddl"]),
+        (by(gcc, EXCLUSIVE), &["ldaxr"], &["stlxr"]),
+    ];
+    for (how, acquiring, releasing) in ways {
+        if !how.is_there() {
+            continue;
+        }
+        let mut command = compiler(how);
+        command.args(["-S", "-o", "-"]).arg(source("fast.c"));
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let assembly = String::from_utf8(output.stdout).unwrap();
+        for (kind, _, _) in PAIRS {
+            for (function, names) in [("lock", acquiring), ("unlock", releasing)] {
+                let name = format!("{kind}_pair_{function}");
+                let path = straight(&assembly, &name);
+                let names = if name == "lw_spin_pair_unlock" {
+                    &["stlr"]
+                } else {
+                    names
+                };
+                let starts = |line: &String, name: &str| line.split('\t').next() == Some(name);
+                let ordered = |line: &&String| names.iter().any(|name| starts(line, name));
+                assert_eq!(path.iter().filter(ordered).count(), 1, "{name}: {path:#?}");
+                assert!(
+                    !path.iter().any(|line| starts(line, "bl")),
+                    "{name}: {path:#?}"
+                );
+                assert!(path.len() <= 40, "{name} has {}: {path:#?}", path.len());
             }
         }
     }

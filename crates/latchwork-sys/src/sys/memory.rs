@@ -283,14 +283,20 @@ pub fn pid_namespace() -> Result<u64> {
 
 /// The address range for regions: high enough to be free, low enough to exist.
 ///
-/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 48 bits the range is
-/// 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits it is 128 GiB to 256 GiB.
+/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 47 bits or more the
+/// range is 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 42 bits (which some kernels with pages of
+/// 64 KiB have) it is 1 TiB to 2 TiB, and with 39 bits 128 GiB to 256 GiB.
 pub fn address_window() -> core::ops::Range<usize> {
     let on_stack = 0u8;
-    if (&raw const on_stack).addr() >> 40 != 0 {
-        0x2000_0000_0000..0x4000_0000_0000
-    } else {
-        0x20_0000_0000..0x40_0000_0000
+    window_of((&raw const on_stack).addr())
+}
+
+/// The range in an address space with a stack at this address, near its end.
+fn window_of(stack: usize) -> core::ops::Range<usize> {
+    match usize::BITS - stack.leading_zeros() {
+        46.. => 0x2000_0000_0000..0x4000_0000_0000,
+        41.. => 0x100_0000_0000..0x200_0000_0000,
+        _ => 0x20_0000_0000..0x40_0000_0000,
     }
 }
 
@@ -302,4 +308,26 @@ pub fn page_bytes() -> usize {
 /// Releases this open file description's file lock.
 pub fn release(file: impl AsFd) -> Result<()> {
     rustix::fs::flock(file, FlockOperation::Unlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::window_of;
+
+    #[test]
+    fn regions_lie_in_the_upper_middle_of_each_address_space() {
+        for (bits, stack) in [
+            (39, 0x7f_ffff_f000),
+            (42, 0x3ff_ffff_f000),
+            (47, 0x7fff_ffff_f000),
+            (48, 0xffff_ffff_f000_usize),
+        ] {
+            let window = window_of(stack);
+            assert!(window.end <= 1 << (bits - 1), "{bits} bits");
+            assert!(window.start >= 1 << 37 && window.end == 2 * window.start);
+        }
+        // A stack inside of a region, or in a heap, is in the same space.
+        assert_eq!(window_of(0x2000_0000_1000), window_of(0x7fff_ffff_f000));
+        assert_eq!(window_of(0x5555_5555_5000), window_of(0x7fff_ffff_f000));
+    }
 }

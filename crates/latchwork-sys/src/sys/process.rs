@@ -100,14 +100,21 @@ pub unsafe fn clone(
 }
 
 /// The address where the C library stores the calling thread's ID, or null if that is unknown.
+///
+/// The kernel knows the word that it clears when the thread ends. In older versions of glibc that is the ID; in 2.43 it
+/// is another word, the state by which threads are joined, and the ID has to be searched.
 fn tid_address() -> *mut u32 {
     let mut address: *mut u32 = ptr::null_mut();
     // SAFETY: the kernel writes only `address`.
     let answer = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address, 0, 0, 0) };
-    if answer == 0 { address } else { search_tid() }
+    let is_id = answer == 0
+        && !address.is_null()
+        // SAFETY: the kernel will write this word of the C library's when the thread ends, so it is mapped and aligned.
+        && unsafe { address.read_volatile() } == super::thread::thread_id();
+    if is_id { address } else { search_tid() }
 }
 
-/// Finds the ID in the C library's thread descriptor, for a kernel without checkpoint support.
+/// Finds the ID in the C library's thread descriptor, where the kernel does not know its address.
 fn search_tid() -> *mut u32 {
     const SEARCHED: usize = 1024;
     let tid = super::thread::thread_id();
@@ -358,5 +365,8 @@ mod tests {
     fn the_tid_is_found_without_the_kernels_help() {
         let found = search_tid();
         assert_eq!(found, tid_address());
+        // SAFETY: a word of the calling thread's descriptor.
+        let id = unsafe { found.as_ref() }.copied();
+        assert_eq!(id, Some(super::super::thread::thread_id()));
     }
 }

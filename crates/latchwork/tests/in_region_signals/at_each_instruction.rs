@@ -1,5 +1,4 @@
 //! Region locks in signal handlers that interrupt the taking and releasing of others, and forks in such handlers.
-#![cfg(all(not(loom), target_arch = "x86_64"))]
 #![allow(unsafe_code)]
 
 use core::hint::spin_loop;
@@ -11,10 +10,8 @@ use latchwork_testkit::Trial;
 use std::process::abort;
 use std::thread;
 
-mod single_step;
-
-mod region_form_support;
-use region_form_support::with_every_form;
+use crate::region_form_support::with_every_form;
+use crate::single_step;
 
 type Lock<P> = Mutex<u64, InRegion<P>>;
 
