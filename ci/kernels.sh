@@ -68,7 +68,8 @@ test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-600}
 date=$(date -u +%F)
 commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno)" ] || echo +)
 # What identifies the library and its tests.
-tree=$(git rev-parse --short HEAD:crates)$([ -z "$(git status --porcelain -uno crates)" ] || echo +)
+tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git hash-object --stdin | cut -c1-12)
+[ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
 kills=${LATCHWORK_KILLS:-0.05}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
