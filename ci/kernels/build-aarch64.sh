@@ -8,8 +8,7 @@
 # the chroot as outside, since paths are compiled into tests. The crates come from cargo's own registry, fetched
 # before, and the build makes no connection.
 #
-# OUT/settings then has the variables that initramfs.sh needs. After the build the machine code of the fast paths is
-# checked (crates/latchwork/tests/fast_path.rs).
+# OUT/settings then has the variables that initramfs.sh needs.
 set -eu
 out=$1
 here=$(cd "$(dirname "$0")" && pwd)

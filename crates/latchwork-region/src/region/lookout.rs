@@ -32,7 +32,6 @@
 //! *Orderings:* the post orders nothing. What a check reads are life-words, which have orderings of their own.
 #![allow(unsafe_code)]
 
-use super::header::Header;
 use super::task_table::{Life, Slot};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sys::futex::{self, Sharing, WaitWord};
@@ -112,9 +111,9 @@ pub(super) enum Then {
 
 impl<'r> Post<'r> {
     /// For the task in slot `me`.
-    pub(super) fn new(header: &'r Header, me: u16) -> Self {
+    pub(super) fn new(lookout: &'r Lookout, me: u16) -> Self {
         Self {
-            lookout: &header.lookout,
+            lookout,
             mine: u32::from(me) + 1,
             role: Role::None,
         }

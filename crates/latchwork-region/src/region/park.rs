@@ -59,7 +59,7 @@ impl Inner {
         deadline: Option<Deadline>,
     ) -> (Parked, bool) {
         debug_assert!(words.len() <= 8);
-        let mut post = Post::new(self.header(), task.owner().slot());
+        let mut post = Post::new(&self.header().lookout, task.owner().slot());
         loop {
             if let Some(ended) = self.park_once(task, words, deaths, deadline, &mut post) {
                 return ended;

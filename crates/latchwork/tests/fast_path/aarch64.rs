@@ -104,7 +104,7 @@ fn halves<'a, 'b>(path: &'b [&'a str]) -> (&'b [&'a str], &'b [&'a str]) {
     });
     let add = add.expect("the data is changed");
     let is_load = |line: &&str| line.starts_with("ldr\tx");
-    let load = path[..add].iter().rposition(|line| is_load(line));
+    let load = path[..add].iter().rposition(is_load);
     let store = path[add..]
         .iter()
         .position(|line| line.starts_with("str\tx"));
