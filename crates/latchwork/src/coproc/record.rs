@@ -21,7 +21,8 @@
 //! 4. A record is freed by its creator. If the creator is dead, the zygote frees all records in the runtime's
 //!    [`Chain`]. A coproc whose record is in no chain (its runtime has been dropped) then frees its own record when its
 //!    function has ended. (So a record leaks if creator *and* zygote are killed, or the creator and a coproc whose
-//!    runtime has been dropped.)
+//!    runtime has been dropped; and if the creator is killed between the record's allocation and its link in the chain, or
+//!    between its unlinking and its release.)
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
