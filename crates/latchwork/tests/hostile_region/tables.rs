@@ -33,18 +33,28 @@ const INTENT: usize = 512;
 const SLOTS_USED: usize = at::END + 8;
 /// For 8 tasks and 8 names: the directory, the heap's tables (states, descriptors), and the heap.
 const NAMES: usize = 32768;
+const ENTRY_BYTES: usize = 104;
 const STATES: usize = 36864 + 128;
 const DESCRIPTORS: usize = STATES + 128 * 8;
 const HEAP: usize = 65536;
 const SPAN: usize = 65536;
+
+/// The directory's only entry with an object: its name says where.
+fn entry_in(bytes: &[u8]) -> usize {
+    const READY: u32 = 2;
+    let mut entries = (NAMES..NAMES + 8 * ENTRY_BYTES).step_by(ENTRY_BYTES);
+    let is_ready = |at: &usize| word_at(bytes, *at) as u32 == READY;
+    entries.find(is_ready).expect("an object")
+}
 
 #[test]
 fn the_changed_offsets_are_those_of_the_tables() {
     let bytes = region_bytes();
     let base = word_at(&bytes, at::BASE);
     assert_eq!(word_at(&bytes, SLOTS_USED) as u32, 1);
-    assert_eq!(word_at(&bytes, NAMES + 24), 512, "the object's size");
-    let object = word_at(&bytes, NAMES + 16) - base;
+    let entry = entry_in(&bytes);
+    assert_eq!(word_at(&bytes, entry + 24), 512, "the object's size");
+    let object = word_at(&bytes, entry + 16) - base;
     assert!((HEAP..HEAP + SPAN).contains(&(object as usize)));
     assert_eq!(word_at(&bytes, STATES) & 15, 2, "a span of small blocks");
     assert_eq!(word_at(&bytes, DESCRIPTORS) >> 32, 1, "with one block");
@@ -129,7 +139,8 @@ fn a_name_that_leads_to_no_object_is_damage() {
     let bytes = region_bytes();
     let base = word_at(&bytes, at::BASE);
     let end = base + bytes.len() as u64 - 8;
-    let said = attach(&Named::file("name", &with(NAMES + 16, &end.to_ne_bytes())));
+    let entry = entry_in(&bytes);
+    let said = attach(&Named::file("name", &with(entry + 16, &end.to_ne_bytes())));
     assert!(said.starts_with("Damaged"), "{said}");
 
     // Others have it, so that it is not looked at closely.
@@ -141,7 +152,7 @@ fn a_name_that_leads_to_no_object_is_damage() {
         .unwrap();
     let base = region.base().addr() as u64;
     let end = base + file.metadata().unwrap().len() - 8;
-    file.write_all_at(&end.to_ne_bytes(), NAMES as u64 + 16)
+    file.write_all_at(&end.to_ne_bytes(), entry as u64 + 16)
         .unwrap();
     assert_eq!(attach_as("find", &named), "Err(Damaged)");
 }
