@@ -79,7 +79,7 @@ done
 
 # Where tests look for the sources.
 mkdir -p "$tree$repository"
-git -C "$repository" ls-files crates examples Cargo.toml |
+git -C "$repository" ls-files crates examples install Cargo.toml |
     (cd "$repository" && cpio -pdm --quiet "$tree$repository")
 
 # The compiler: what its packages consist of, but for what links whole programs anew and for sanitizers.
