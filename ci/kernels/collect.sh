@@ -2,7 +2,7 @@
 # collect.sh LOG STATUS < NAMES: makes the lines of a result from a machine's console (see init) and the status of
 # boot.sh. Standard input has the names of the test programs that the machine was to run. The lines are
 #   release, version, processors   what the machine says of itself
-#   doctor                         the status of `latchwork doctor`, and if it is not 0 the features that are missing
+#   doctor                         the status of `latchwork doctor`, and if it is not 0 the required features that are missing
 #   test NAME OUTCOME …            passed, failed, hung or "not run: REASON"; how many of its tests passed and failed
 #   skip NAME REASON               what a test says that it skipped
 #   fault NAME TEST                a test that failed
@@ -13,8 +13,13 @@ trap 'rm -f "$names"' EXIT
 cat >"$names"
 tr -d '\r' <"$log" | awk -v status="$status" '
     FNR == NR { order[++tests] = $1; next }
-    $1 != "@@" { if (in_doctor && $1 == "no") lacks = lacks " " $2; next }
-    { in_doctor = 0 }
+    # Only what is required counts: the first part of the report.
+    $1 != "@@" {
+        if (in_doctor && /^[A-Z]/) required = $1 == "Required"
+        if (in_doctor && required && ($1 == "no" || $1 == "denied")) lacks = lacks " " $2
+        next
+    }
+    { in_doctor = required = 0 }
     $2 == "kernel" { release = $3 }
     $2 == "version" { version = $0; sub(/^@@ version /, "", version) }
     $2 == "processors" { processors = $3 }

@@ -79,7 +79,7 @@ done
 
 # Where tests look for the sources.
 mkdir -p "$tree$repository"
-git -C "$repository" ls-files crates examples Cargo.toml |
+git -C "$repository" ls-files crates examples install man Cargo.toml |
     (cd "$repository" && cpio -pdm --quiet "$tree$repository")
 
 # The compiler: what its packages consist of, but for what links whole programs anew and for sanitizers.
@@ -91,6 +91,11 @@ if [ -z "${COMPILER+set}" ]; then
     fi
 fi
 if [ -n "$compiler" ]; then
+    # (busybox need not have the program by which the C library is installed.)
+    if [ -e "$sysroot/usr/bin/install" ]; then
+        add_once /usr/bin/install
+        libraries_of "$sysroot/usr/bin/install"
+    fi
     while read -r file; do add_once "$file"; done <"$compiler"
     sed -n 's/^\(.*\/\(cc1\|cc1plus\|collect2\|as\|ld\|ld.bfd\|gcc\|g++\)\)$/\1/p' "$compiler" |
         while read -r file; do libraries_of "$sysroot$file"; done

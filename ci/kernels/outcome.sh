@@ -7,11 +7,11 @@ awk '
     $1 == "doctor" { doctor = $2; lacks = $0; sub(/^doctor [^ ]* ?/, "", lacks) }
     $1 == "test" && $3 == "passed" { good++; split($4, number, "="); tests += number[2] }
     $1 == "test" && $3 ~ /^(failed|hung)/ { bad++; names = names " " $2 }
-    $1 == "test" { programs++ }
+    $1 == "test" && $3 $4 == "notrun:" { left++ }
     END {
         if (release == "?") print "failed: the machine did not start"
         else if (doctor != "0" && doctor != "") print "refused: " lacks
         else if (bad) print "failed:" names
-        else if (good) print "passed: " good " programs, " tests " tests"
+        else if (good) print "passed: " good " programs, " tests " tests" (left ? "; " left " not run" : "")
         else print "not run"
     }' "$1"

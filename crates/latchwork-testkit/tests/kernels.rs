@@ -136,10 +136,9 @@ fn a_program_that_had_no_time_was_not_run_and_a_refused_kernel_has_not_failed() 
     );
     assert_eq!(
         outcome(folder.path(), &result),
-        "passed: 1 programs, 3 tests"
+        "passed: 1 programs, 3 tests; 2 not run"
     );
-    let refused =
-        "@@ kernel 5.10\n@@ doctor 1\n  no   futex_waitv  what for\n@@ shown doctor\n@@ all\n";
+    let refused = "@@ kernel 5.10\n@@ doctor 1\nRequired\n  no   futex_waitv  what for\n  yes  robust list  x\nOptional\n  no   mseal  y\n@@ shown doctor\n@@ all\n";
     let result = collected(folder.path(), refused, "0");
     assert!(
         result.contains("test one not run: the kernel is refused"),
@@ -180,7 +179,7 @@ fn a_second_run_adds_to_a_result_of_the_same_sources_and_replaces_another() {
     let other = record("b", &[START, TWO, late]);
     assert_eq!(
         outcome(folder.path(), &other),
-        "passed: 1 programs, 4 tests"
+        "passed: 1 programs, 4 tests; 2 not run"
     );
 }
 
