@@ -1,6 +1,6 @@
 #!/bin/sh
 # compiler.sh: prints the paths of the files that the C and C++ compilers of this machine consist of, as far as Debian's
-# packages say: without documents, sanitizers, and what links whole programs anew.
+# packages say: without documents, sanitizers, and what recompiles whole programs at link time.
 set -eu
 gcc=$(realpath "$(command -v cc)")
 version=$(basename "$gcc" | sed 's/.*-//')

@@ -82,7 +82,7 @@ mkdir -p "$tree$repository"
 git -C "$repository" ls-files crates examples install man Cargo.toml |
     (cd "$repository" && cpio -pdm --quiet "$tree$repository")
 
-# The compiler: what its packages consist of, but for what links whole programs anew and for sanitizers.
+# The compiler: what its packages consist of, but for what recompiles whole programs at link time and for sanitizers.
 compiler=${COMPILER-$folder/compiler}
 if [ -z "${COMPILER+set}" ]; then
     : >"$compiler"

@@ -210,7 +210,7 @@ static TALLY: Tally<8> = Tally::new([
     "address taken",
 ]);
 
-/// The named file of the process: each run writes it anew.
+/// The named file of the process: each run rewrites it.
 struct Named {
     name: String,
     path: std::path::PathBuf,

@@ -81,7 +81,7 @@ enum Verb {
     /// Kill an operation of a program at each of its instructions, and have the program check what is left
     ///
     /// A point is an instruction of the operation; the operation is killed before it. An instruction that is executed
-    /// several times is as many points. A system call that sleeps is one more. In each round the program is started anew,
+    /// several times is as many points. A system call that sleeps is one more. In each round the program is started again,
     /// with an empty folder, whose path is the value of LATCHWORK_CRASHTEST_DIR, and with LATCHWORK_CRASHTEST=run. The
     /// program says where its operation begins and ends, by lw_crashtest_begin() and lw_crashtest_end() of crashtest.h.
     /// The process that comes to these marks first is killed at the point, by SIGKILL. Then the invariant is checked:

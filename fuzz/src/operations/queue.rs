@@ -138,7 +138,7 @@ pub fn run(region: &Region, in_order: bool, steps: Vec<Step>) {
     }
     Queue::create(region, "queue", &options)
         .unwrap()
-        .try_send(b"anew")
+        .try_send(b"after")
         .unwrap();
 }
 

@@ -2,7 +2,7 @@
 //! left.
 //!
 //! The program says by two marks where its operation begins and ends (`crashtest.h`). The first round records the
-//! operation: each of its instructions is a point. Each further round runs the program anew, kills the operation at one
+//! operation: each of its instructions is a point. Each further round runs the program again, kills the operation at one
 //! point, and checks.
 //!
 //! | file | what |

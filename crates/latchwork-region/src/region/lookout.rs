@@ -24,7 +24,8 @@
 //! *The lookout dies.* All sleepers watch its life-word as well. The kernel wakes one of them, which sweeps, and the sweep
 //! wakes all who watch that word. Each sees the dead task, or the free slot, before it sleeps again.
 //!
-//! *What remains:* a lookout that is stopped, or runs a signal handler; a task that is killed after it was woken to take the
+//! *What remains:* lookouts that all wake before their first round, where all sleeps are short; a lookout that is stopped, or
+//! runs a signal handler; a task that is killed after it was woken to take the
 //! post, and before it has it; a thread that was cancelled in its sleep. Therefore each sleeper checks after [`PER_TASK`] for each
 //! task of the table whether there was a round since it went to sleep. If not, it checks all tasks itself and takes the post. Two
 //! lookouts at a time do no harm.

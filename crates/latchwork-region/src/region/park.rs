@@ -88,13 +88,16 @@ impl Inner {
         let used = (seen as usize).min(self.max_tasks());
         // Its own life-word it does not watch, but the number of slots.
         let watches_all = used + words.len() <= futex::WAIT_MANY_MAX;
-        if !watches_all {
+        // Not otherwise: there is no room for further words, should a malicious task have lowered the number of slots.
+        let holder = if watches_all {
+            None
+        } else {
             post.assume(&self.slots()[..used]);
-        }
-        let holder = post.watched().map(|(word, slot)| {
-            watch(word);
-            slot
-        });
+            post.watched().map(|(word, slot)| {
+                watch(word);
+                slot
+            })
+        };
         for (word, value) in words {
             watch(futex::shared_word(word, *value));
         }
@@ -142,8 +145,8 @@ impl Inner {
             post.is_offered();
             return None;
         }
-        let sleeps_on = by_limit;
-        (!sleeps_on).then_some((Parked::Again, woken.is_some()))
+        // By the limit alone it ends no wait.
+        (!by_limit).then_some((Parked::Again, woken.is_some()))
     }
 
     /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
