@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::program;
 use latchwork_step::Pinned;
 use launch::Launch;
-use points::{Choice, Random};
+use points::Choice;
 use report::{Kill, Report, Sources, Summary, Sweep};
 use round::Rounds;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -104,7 +104,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 struct Test<'a> {
     args: &'a Args,
     rounds: Rounds,
-    random: Random,
+    random: fastrand::Rng,
     sources: Sources,
 }
 
@@ -131,14 +131,14 @@ fn test(args: &Args) -> Result<Report, Error> {
     let _ticks = session::Ticks::new();
     let _pinned = (!args.all_processors).then(Pinned::new);
     let launch = Launch::new(path, args.program.clone(), args.check.clone(), args.timeout)?;
-    let seed = args.seed.unwrap_or_else(new_seed);
+    let seed = args.seed.unwrap_or_else(|| fastrand::u32(..).into());
     let mut test = Test {
         args,
         rounds: Rounds {
             launch,
             interrupted,
         },
-        random: Random::new(seed),
+        random: fastrand::Rng::with_seed(seed),
         sources: Sources::default(),
     };
     let operation = test.rounds.record()?;
@@ -242,14 +242,6 @@ impl Test<'_> {
             }
         }
     }
-}
-
-/// A number that differs from run to run.
-fn new_seed() -> u64 {
-    let mut bytes = [0; 4];
-    // If the system has no random bytes, each run makes the same choices.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u32::from_ne_bytes(bytes).into()
 }
 
 /// How far the rounds are, on a terminal.

@@ -1,6 +1,7 @@
 //! The points of an operation, and which of them are tried.
 
 use super::walk::{Operation, Point};
+use fastrand::Rng;
 use std::collections::BTreeSet;
 
 /// All points of an operation, in the order in which it comes to them. Their numbers, from 1 on, are those of reports.
@@ -33,7 +34,7 @@ pub(super) fn choose(
     points: &[Point],
     operation: &Operation,
     choice: Choice<'_>,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> Vec<usize> {
     let mut chosen: BTreeSet<usize> = match choice {
         Choice::These(numbers) => return numbers.iter().map(|number| number - 1).collect(),
@@ -51,33 +52,6 @@ pub(super) fn choose(
     });
     chosen.extend(beside_call.map(|(index, _)| index));
     chosen.into_iter().collect()
-}
-
-/// Random decisions that a seed repeats (the generator is SplitMix64).
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below a positive bound.
-    fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    pub(super) fn shuffle<T>(&mut self, list: &mut [T]) {
-        for last in (1..list.len()).rev() {
-            list.swap(last, self.below(last + 1));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -118,14 +92,19 @@ mod tests {
     fn the_edges_of_system_calls_are_always_chosen() {
         let operation = operation(100, &[40, 41], &[]);
         let points = all(&operation);
-        let every = choose(&points, &operation, Choice::Every(30), &mut Random::new(1));
+        let every = choose(
+            &points,
+            &operation,
+            Choice::Every(30),
+            &mut Rng::with_seed(1),
+        );
         assert_eq!(every, [0, 30, 40, 41, 42, 60, 90, 100]);
         let chosen = |seed| {
             choose(
                 &points,
                 &operation,
                 Choice::Random(10),
-                &mut Random::new(seed),
+                &mut Rng::with_seed(seed),
             )
         };
         assert_eq!(chosen(7), chosen(7));
@@ -135,10 +114,15 @@ mod tests {
             &points,
             &operation,
             Choice::These(&[3, 1]),
-            &mut Random::new(1),
+            &mut Rng::with_seed(1),
         );
         assert_eq!(these, [2, 0]);
-        let all = choose(&points, &operation, Choice::Every(1), &mut Random::new(1));
+        let all = choose(
+            &points,
+            &operation,
+            Choice::Every(1),
+            &mut Rng::with_seed(1),
+        );
         assert_eq!(all.len(), 101);
     }
 }
