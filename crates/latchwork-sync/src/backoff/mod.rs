@@ -30,6 +30,8 @@ mod budget;
 #[cfg(not(loom))]
 mod exponential;
 #[cfg(not(loom))]
+mod learned;
+#[cfg(not(loom))]
 mod rest;
 #[cfg(not(loom))]
 mod speed;
@@ -56,19 +58,24 @@ mod of_models {
     pub struct Budget;
 
     impl Budget {
-        pub fn at(_: usize, _: u32) -> Self {
+        pub fn at(_: usize) -> Self {
             Self
         }
-        pub fn most(&self) -> u32 {
+        pub fn most(&self, _: u32) -> u32 {
             0
         }
         pub fn is_spent(&self) -> bool {
             true
         }
-        pub fn made(&self, _: u32, _: bool) {}
+        pub fn sleeps(&self) {}
+        pub fn polls_again(&self) {}
     }
 
-    pub fn rest_if_contended(_: u32) {}
+    pub struct Collision;
+
+    pub fn rest_if_contended(_: u32) -> Collision {
+        Collision
+    }
 
     pub fn note_interval(_: bool) {}
 

@@ -28,6 +28,8 @@ use crate::sys::slow_paths::SlowPaths;
 
 /// Collisions of a phase.
 const COLLISIONS: u32 = 128;
+/// Microseconds of a wait that count at most.
+const LONGEST_WAIT: u32 = 10;
 /// Rests that fit between two collisions, at most, for a thread that rests: it loses a twentieth of its time at worst.
 const MOST_RESTS: u64 = 20;
 /// Quarters of a rest from one collision to the next, at least, if rests pay.
@@ -35,10 +37,17 @@ const LEAST_QUARTERS: u64 = 5;
 /// The longest phase in which a thread declines rests is so many times doubled.
 const MOST_DOUBT: u32 = 8;
 
+/// One collision: a wait for a lock that could not be taken, until it is dropped.
+#[must_use = "the wait ends when this is dropped"]
+pub struct Collision {
+    /// The tick at which it began, if the thread counts.
+    began: Option<u64>,
+}
+
 /// To be called before a wait for a lock that could not be taken. Passes some `microseconds` (normally one) without a
 /// poll, if such rests pay for this thread.
 #[inline]
-pub fn rest_if_contended(microseconds: u32) {
+pub fn rest_if_contended(microseconds: u32) -> Collision {
     with_habits(|mine| {
         let left = mine.crowd.left.get();
         mine.crowd.left.set(left.wrapping_sub(1));
@@ -53,7 +62,24 @@ pub fn rest_if_contended(microseconds: u32) {
         if left == 0 {
             begin_next_phase(&mine.crowd, microseconds);
         }
-    });
+        Collision {
+            began: (mine.crowd.phase.get() == Phase::Counts).then(ticks),
+        }
+    })
+}
+
+impl Drop for Collision {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(began) = self.began {
+            let waited = ticks().saturating_sub(began);
+            with_habits(|mine| {
+                // A longer wait slept, or its thread was preempted.
+                let counted = waited.min(ticks_in(LONGEST_WAIT));
+                mine.crowd.waited.set(mine.crowd.waited.get() + counted);
+            });
+        }
+    }
 }
 
 /// To be called after each interval between two polls; `yielded`: it ended with a yield. A wait that ends without
@@ -72,6 +98,7 @@ fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
         crowd.phase.get(),
         crowd.doubt.get(),
         passed / u64::from(COLLISIONS),
+        crowd.waited.take() / u64::from(COLLISIONS),
         ticks_in(microseconds),
         u64::from(crowd.by_yield.take())
             // A signal handler may undo some of the counted sleeps.
@@ -89,8 +116,16 @@ fn begin_next_phase(crowd: &Crowd, microseconds: u32) {
 }
 
 /// The phase that follows, and how often in a row rests did not pay. `apart`: the average time from one collision to the
-/// next, and `rest`: that of a rest; `left_cpu`: how many waits ended with a yield, and how often the thread slept.
-fn next_phase(phase: Phase, doubt: u32, apart: u64, rest: u64, left_cpu: u64) -> (Phase, u32) {
+/// next, `wait`: that of a wait, if the thread counted, and `rest`: that of a rest; `left_cpu`: how many waits ended with a
+/// yield, and how often the thread slept.
+fn next_phase(
+    phase: Phase,
+    doubt: u32,
+    apart: u64,
+    wait: u64,
+    rest: u64,
+    left_cpu: u64,
+) -> (Phase, u32) {
     let leaves_cpu = left_cpu > u64::from(COLLISIONS) / 2;
     // Without a time counter of the processor, both times are 0, and no thread rests.
     let are_frequent = rest != 0 && apart <= MOST_RESTS * rest && !leaves_cpu;
@@ -99,7 +134,8 @@ fn next_phase(phase: Phase, doubt: u32, apart: u64, rest: u64, left_cpu: u64) ->
             (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1))
         }
         Phase::Rests if are_frequent => (Phase::Rests, 0),
-        Phase::Counts if are_frequent => (Phase::Rests, doubt),
+        Phase::Counts if are_frequent && 2 * wait >= apart => (Phase::Rests, doubt),
+        Phase::Counts if are_frequent => (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1)),
         _ => (Phase::Counts, doubt),
     }
 }

@@ -68,8 +68,8 @@ impl AdaptiveSpin {
         let address = self.address;
         let budget = self
             .budget
-            .get_or_insert_with(|| Budget::at(address, BEFORE_QUEUE));
-        if self.polls >= max.min(budget.most().max(FIRST_POLLS)) {
+            .get_or_insert_with(|| Budget::at(address));
+        if self.polls >= max.min(budget.most(BEFORE_QUEUE).max(FIRST_POLLS)) {
             return false;
         }
         #[cfg(not(loom))]
@@ -90,7 +90,9 @@ impl AdaptiveSpin {
     /// Records the end of the polling, and whether it got the semaphore.
     pub(crate) fn finish(&self, success: bool) {
         if let Some(budget) = &self.budget {
-            budget.made(self.polls, success);
+            if !success {
+                budget.sleeps();
+            }
         }
     }
 }
@@ -168,16 +170,14 @@ pub(super) fn wait<T: TaskTable>(
     #[cfg(not(loom))]
     let mut sleeps_alone = !core.form().kind().has_owner() && caller.priority() >= LOWEST;
     // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
-    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, IN_QUEUE);
+    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4);
+    let most = budget.most(IN_QUEUE);
     loop {
         // Read before the poll: see `park`.
         let deaths = tasks.deaths();
         let word = match wait_outcome(caller) {
             ControlFlow::Continue(word) => word,
             ControlFlow::Break(end) => {
-                if polls < budget.most() {
-                    budget.made(polls, true);
-                }
                 return end;
             }
         };
@@ -188,14 +188,12 @@ pub(super) fn wait<T: TaskTable>(
             priority::refresh(tasks, caller.task, true);
             continue;
         }
-        if polls < budget.most() {
+        if polls < most {
             polls += 1;
             crate::atomic::spin_hint();
-            if polls == budget.most() {
-                budget.made(polls, false);
-            }
             continue;
         }
+        budget.sleeps();
         #[cfg(not(loom))]
         if sleeps_alone {
             sleeps_alone = false;

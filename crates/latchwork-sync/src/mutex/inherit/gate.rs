@@ -115,16 +115,16 @@ pub(in crate::mutex) fn lock_slowly<S: Sharing, const ROBUST: bool>(
     if futex_pi::is_real_time() {
         return word.sleep::<S>(deadline);
     }
-    let budget = Budget::at(core::ptr::from_ref(word.0).addr(), HAND_OVER);
+    let budget = Budget::at(core::ptr::from_ref(word.0).addr());
     let mut polls = 0;
     // A newcomer polls also while a task sleeps on the word: the kernel passes the word on once, and then it is free.
     let taken = !budget.is_spent()
         && (word.poll(me, FIRST_POLLS..HAND_OVER, 0, &mut polls)?
             || yield_and_poll(word, me, deadline, &mut polls)?);
-    budget.made(polls, taken);
     if taken {
         return Ok(true);
     }
+    budget.sleeps();
     wait_behind_gate::<S, ROBUST>(word, gate, me, deadline)
 }
 
