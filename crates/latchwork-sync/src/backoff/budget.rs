@@ -6,7 +6,7 @@ use crate::sys::clock::ticks;
 use crate::sys::own_record::{Account, PLACES, with_habits};
 use core::cell::Cell;
 
-/// Waits that poll are added to what the process has learned so many at a time: that moves a cache line.
+/// Waits are added to what the process has learned so many at a time, but in trials: that moves a cache line.
 const AT_A_TIME: u32 = 16;
 
 /// One wait, from the end of its [`FIRST_POLLS`](super::FIRST_POLLS) on, until it is dropped: as it has got the lock, or
@@ -99,7 +99,7 @@ impl Drop for Budget {
                 add(&account.lost, u64::from(sleeps) * ticks_in(SLEEP));
             }
             account.ended.set(now);
-            if account.waits.get() >= AT_A_TIME || sleeps > 0 {
+            if account.waits.get() >= AT_A_TIME || self.state.mode().is_trial() {
                 self.learned.add(self.state, take_sums(account), now);
             }
         });
@@ -118,5 +118,39 @@ fn take_sums(account: &Account) -> Sums {
         without_sleep: account.without_sleep.take(),
         worked: account.worked.take(),
         lost: account.lost.take(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock that no other test uses.
+    const LOCK: usize = 0x7000;
+
+    /// The thread loses all its time to polls, and then to sleeps.
+    #[test]
+    fn waits_are_added_to_what_the_process_has_learned() {
+        std::thread::spawn(|| {
+            let mode = || Learned::about(LOCK).state().mode();
+            assert!(mode().polls());
+            for _ in 0..1000 {
+                if !mode().polls() {
+                    break;
+                }
+                let budget = Budget::at(LOCK);
+                assert_eq!((budget.most(7), budget.is_spent()), (7, false));
+                (0..200).for_each(|_| core::hint::spin_loop());
+            }
+            assert!(!mode().polls(), "no sleeps were tried");
+            let budget = Budget::at(LOCK);
+            assert_eq!((budget.most(7), budget.is_spent()), (0, true));
+            budget.sleeps();
+            assert_eq!(budget.polls_since.get(), None);
+            budget.polls_again();
+            assert!(budget.polls_since.get().is_some());
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -19,12 +19,6 @@ pub(super) fn ticks_in(microseconds: u32) -> u64 {
     u64::from(microseconds) * u64::from(TICKS.load(Ordering::Relaxed)) / 16
 }
 
-/// Ticks of the processor's counter in so many polls.
-pub(super) fn ticks_of(number: u32) -> u64 {
-    let polls = u64::from(polls());
-    u64::from(number) * u64::from(TICKS.load(Ordering::Relaxed)) / polls
-}
-
 fn polls() -> u32 {
     // Relaxed, here and elsewhere: no other memory depends on the numbers.
     let polls = POLLS.load(Ordering::Relaxed);

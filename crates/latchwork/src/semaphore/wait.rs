@@ -66,9 +66,7 @@ impl AdaptiveSpin {
     /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls.
     pub(crate) fn poll_again(&mut self, max: u32) -> bool {
         let address = self.address;
-        let budget = self
-            .budget
-            .get_or_insert_with(|| Budget::at(address));
+        let budget = self.budget.get_or_insert_with(|| Budget::at(address));
         if self.polls >= max.min(budget.most(BEFORE_QUEUE).max(FIRST_POLLS)) {
             return false;
         }
