@@ -1,6 +1,6 @@
 //! Budgets: how long one wait polls.
 
-use super::learned::{Learned, MOST, SLEEP, State, Sums};
+use super::learned::{Learned, MOST, State, Sums};
 use super::speed::ticks_in;
 use crate::sys::clock::ticks;
 use crate::sys::own_record::{Account, PLACES, with_habits};
@@ -16,6 +16,8 @@ pub struct Budget {
     learned: &'static Learned,
     state: State,
     place: usize,
+    /// Microseconds that a sleep costs.
+    sleep: u32,
     sleeps: Cell<u32>,
     /// Ticks of polls before the latest sleep.
     polled: Cell<u64>,
@@ -24,9 +26,9 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For the lock at this address.
+    /// For the lock at this address, whose waiters lose `sleep` microseconds by a sleep.
     #[inline]
-    pub fn at(address: usize) -> Self {
+    pub fn at(address: usize, sleep: u32) -> Self {
         let learned = Learned::about(address);
         let state = learned.state();
         let place = (address >> 2 ^ address >> 6 ^ address >> 12) % PLACES;
@@ -42,6 +44,7 @@ impl Budget {
             learned,
             state,
             place,
+            sleep,
             sleeps: Cell::new(0),
             polled: Cell::new(0),
             polls_since: Cell::new(Some(now)),
@@ -96,7 +99,7 @@ impl Drop for Budget {
             account.without_sleep.set(without_sleep);
             add(&account.lost, self.polled.get());
             if sleeps > 0 {
-                add(&account.lost, u64::from(sleeps) * ticks_in(SLEEP));
+                add(&account.lost, u64::from(sleeps) * ticks_in(self.sleep));
             }
             account.ended.set(now);
             if account.waits.get() >= AT_A_TIME || self.state.mode().is_trial() {
@@ -124,6 +127,7 @@ fn take_sums(account: &Account) -> Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::SLEEP;
 
     /// A lock that no other test uses.
     const LOCK: usize = 0x7000;
@@ -138,12 +142,12 @@ mod tests {
                 if !mode().polls() {
                     break;
                 }
-                let budget = Budget::at(LOCK);
+                let budget = Budget::at(LOCK, SLEEP);
                 assert_eq!((budget.most(7), budget.is_spent()), (7, false));
                 (0..200).for_each(|_| core::hint::spin_loop());
             }
             assert!(!mode().polls(), "no sleeps were tried");
-            let budget = Budget::at(LOCK);
+            let budget = Budget::at(LOCK, SLEEP);
             assert_eq!((budget.most(7), budget.is_spent()), (0, true));
             budget.sleeps();
             assert_eq!(budget.polls_since.get(), None);

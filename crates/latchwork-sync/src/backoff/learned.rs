@@ -1,7 +1,7 @@
 //! What a process has learned about a lock: whether its waiters poll or sleep.
 //!
 //! *What is compared.* The users of a lock work for a share of their time: from the end of one wait to the beginning of
-//! the next. The rest is lost to waits: the time of polls, and [`SLEEP`] for each sleep. (The time asleep is not lost,
+//! the next. The rest is lost to waits: the time of polls, and the [cost](super::SLEEP) of each sleep. (The time asleep is not lost,
 //! since other tasks have the processor.) The users poll or sleep, whichever leaves them the larger share of work. There
 //! is one exception: where polls succeed and cost no more than [`LOST_TO_POLLS`] of the time, users poll. Two of them
 //! together then do more work than one alone.
@@ -18,8 +18,9 @@
 //! | [`Sleep`](Mode::Sleep) | after [`TRIAL`] waits, if a trial is due, or sleeps lose more than polls did | `TryPoll` |
 //! | [`TryPoll`](Mode::TryPoll) | after [`TRIAL_TIME`] and [`TRIAL`] waits; earlier if polls are worse | `Sleep` if sleeps are better, else `Poll` |
 //!
-//! The next trial is due when [`APART`] times the time has passed that was lost in the last one. So trials cost less than
-//! a thousandth of the time.
+//! The next trial is due when a multiple of the time has passed that was lost in the last one: first [`APART`] times that
+//! time, since a trial may fail by chance, and twice as many after each failure in a row. So in the end trials cost a
+//! thousandth of the time.
 //!
 //! *Races.* All accesses are relaxed. A thread may add its waits to the sums of a window that has just begun, or that
 //! another thread clears. The sums are then a little wrong, and a later window corrects the decision. A mode changes by
@@ -28,13 +29,9 @@
 use super::speed::ticks_in;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
-/// on both processors, and the time in which no task has the lock. (With 3 here, two tasks that pass three throughput
-/// locks round on two processors take 4.1 to 9.4 µs for a hand-over, and 0.45 with 10.)
-pub(super) const SLEEP: u32 = 10;
 /// Microseconds that count at most, of one time of work or of polls: a thread may be preempted in it, and the clock of the
 /// thread itself costs a system call.
-pub(super) const MOST: u32 = 8 * SLEEP;
+pub(super) const MOST: u32 = 80;
 /// Waits after which the users of a lock that poll are judged.
 const WINDOW: u32 = 128;
 /// Waits of a trial, and waits after which users that sleep are judged.
@@ -47,8 +44,10 @@ const FEW: u32 = 8;
 /// Microseconds of a trial that succeeds. The scheduler needs one of its time slices until only as many threads are awake
 /// as the lock keeps busy, and polls meet no other polls before sleepers have woken up.
 const TRIAL_TIME: u32 = 4_000;
-/// From one trial to the next passes so many times the time that was lost in the first.
-const APART: u64 = 1024;
+/// From one trial to the next passes so many times the time that was lost in the first; twice as many after each further
+/// trial that fails, up to [`MOST_DOUBT`] times.
+const APART: u64 = 32;
+const MOST_DOUBT: u32 = 5;
 /// The whole, of which shares are parts.
 const WHOLE: u32 = 256;
 /// The share of time that may be lost to polls that succeed.
@@ -102,14 +101,16 @@ impl Sums {
     }
 }
 
-/// A mode, the share of work in the mode before it, and a number that changes with the mode.
+/// A mode, the share of work in the mode before it, how many trials in a row have failed, and a number that changes with
+/// the mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State(pub(super) u32);
 
 impl State {
     const MODE: u32 = 3;
     const SHARE: u32 = 2;
-    const NUMBER: u32 = 1 << 10;
+    const DOUBT: u32 = 10;
+    const NUMBER: u32 = 1 << 13;
 
     pub(super) fn mode(self) -> Mode {
         [Mode::Poll, Mode::TrySleep, Mode::Sleep, Mode::TryPoll][(self.0 & Self::MODE) as usize]
@@ -120,9 +121,21 @@ impl State {
         self.0 >> Self::SHARE & (WHOLE - 1)
     }
 
+    /// How many trials in a row have failed, up to [`MOST_DOUBT`].
+    fn doubt(self) -> u32 {
+        (self.0 % Self::NUMBER) >> Self::DOUBT
+    }
+
     fn next(self, mode: Mode, share: u32) -> Self {
+        let doubt = match (self.mode(), mode) {
+            (Mode::TrySleep, Mode::Poll) | (Mode::TryPoll, Mode::Sleep) => {
+                (self.doubt() + 1).min(MOST_DOUBT)
+            }
+            (Mode::TrySleep | Mode::TryPoll, _) => 0,
+            _ => self.doubt(),
+        };
         let number = (self.0 & !(Self::NUMBER - 1)).wrapping_add(Self::NUMBER);
-        Self(number | share << Self::SHARE | mode as u32)
+        Self(number | doubt << Self::DOUBT | share << Self::SHARE | mode as u32)
     }
 
     /// The state after some waits; `None`: the mode goes on. `long`: [`TRIAL_TIME`] has passed since the mode began;
@@ -157,7 +170,7 @@ impl State {
         match (self.mode(), next.mode()) {
             (Mode::Poll | Mode::Sleep, _) => None,
             (Mode::TryPoll, Mode::Poll) => Some(0),
-            _ => Some(APART),
+            _ => Some(APART << next.doubt()),
         }
     }
 }
@@ -335,21 +348,25 @@ mod tests {
     fn a_trial_that_fails_defers_the_next_one() {
         let state = trial_of_sleeps();
         let [poll, sleep] = [Mode::Poll, Mode::Sleep].map(|mode| state.next(mode, 0));
-        assert_eq!(
-            [poll, sleep].map(|next| state.apart(next)),
-            [Some(APART); 2]
-        );
+        assert_eq!(state.apart(poll), Some(2 * APART));
+        assert_eq!(state.apart(sleep), Some(APART));
         let trial = sleep.next(Mode::TryPoll, 0);
-        assert_eq!(trial.apart(trial.next(Mode::Sleep, 0)), Some(APART));
+        assert_eq!(trial.apart(trial.next(Mode::Sleep, 0)), Some(2 * APART));
         assert_eq!(trial.apart(trial.next(Mode::Poll, 0)), Some(0));
         assert_eq!(poll.apart(state), None);
+        let mut state = POLL;
+        for failures in 1..20 {
+            let trial = state.next(Mode::TrySleep, 0);
+            state = trial.next(Mode::Poll, 0);
+            assert_eq!(trial.apart(state), Some(APART << failures.min(MOST_DOUBT)));
+        }
     }
 
-    /// Each change gives a state that differs from all of the last million, so that no thread adds old waits to it.
+    /// Each change gives a state that differs from all of the last half a million, so that no thread adds old waits to it.
     #[test]
     fn a_state_does_not_come_back_soon() {
         let mut state = POLL;
-        for number in 0..1_000_000 {
+        for number in 0..500_000 {
             state = state.next(
                 if number % 2 == 0 {
                     Mode::TrySleep
@@ -359,7 +376,7 @@ mod tests {
                 255,
             );
             assert_ne!(state, POLL);
-            assert_eq!((state.share_before(), state.0 >> 10), (255, number + 1));
+            assert_eq!((state.share_before(), state.0 >> 13), (255, number + 1));
         }
     }
 
@@ -378,7 +395,7 @@ mod tests {
         assert_eq!(learned.state().mode(), Mode::Poll);
         assert_eq!(
             learned.due.load(Relaxed),
-            3 + APART * 1000 * u64::from(TRIAL)
+            3 + 2 * APART * 1000 * u64::from(TRIAL)
         );
         learned.add(learned.state(), sums(WINDOW, WINDOW, 0, 1000), 4);
         assert_eq!(learned.state().mode(), Mode::Poll, "no trial is due");

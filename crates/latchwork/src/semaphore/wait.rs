@@ -21,7 +21,7 @@ use super::object::QUEUED;
 use super::{Access, Caller, Core, Locked, Refusal, TaskTable, priority};
 use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause_once};
+use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, SLEEP, pause_once};
 use crate::region::Parked;
 #[cfg(not(loom))]
 use crate::region::wait_record::LOWEST;
@@ -66,7 +66,9 @@ impl AdaptiveSpin {
     /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls.
     pub(crate) fn poll_again(&mut self, max: u32) -> bool {
         let address = self.address;
-        let budget = self.budget.get_or_insert_with(|| Budget::at(address));
+        let budget = self
+            .budget
+            .get_or_insert_with(|| Budget::at(address, SLEEP));
         if self.polls >= max.min(budget.most(BEFORE_QUEUE).max(FIRST_POLLS)) {
             return false;
         }
@@ -168,7 +170,7 @@ pub(super) fn wait<T: TaskTable>(
     #[cfg(not(loom))]
     let mut sleeps_alone = !core.form().kind().has_owner() && caller.priority() >= LOWEST;
     // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
-    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4);
+    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, SLEEP);
     let most = budget.most(IN_QUEUE);
     loop {
         // Read before the poll: see `park`.

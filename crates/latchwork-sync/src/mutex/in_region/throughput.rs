@@ -94,7 +94,7 @@ use super::forms::{RawError, RegionOps};
 use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, spin_hint, unless_fault};
-use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
+use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, SLEEP, pause, rest_if_contended};
 use crate::mutex::throughput::{change_steals, end_turn_if_due};
 use crate::mutex::{Acquired, Throughput, WaitMode};
 use crate::sharing::Shared;
@@ -186,7 +186,7 @@ impl<'a> Lock<'a> {
         if owner_of(self.word.load(Ordering::Relaxed)) == self.me.identity() {
             return Err(RawError::Deadlock);
         }
-        let budget = Budget::at(core::ptr::from_ref(self.word).addr());
+        let budget = Budget::at(core::ptr::from_ref(self.word).addr(), SLEEP);
         if !ends_turn && let Some(ended) = self.steal_by_polling(&budget) {
             return ended;
         }

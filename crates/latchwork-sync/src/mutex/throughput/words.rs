@@ -4,7 +4,7 @@
 use super::gate::Gate;
 use super::trace::{Counting, Foreign, Released};
 use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
-use crate::backoff::Budget;
+use crate::backoff::{Budget, SLEEP};
 use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
@@ -155,7 +155,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     pub(super) fn polls(&self) -> Polls<'_> {
         match self.counts.foreign() {
             Some(learned) => Polls::OfLock(learned),
-            None => Polls::OfWait(Budget::at(core::ptr::from_ref(self.word).addr())),
+            None => Polls::OfWait(Budget::at(core::ptr::from_ref(self.word).addr(), SLEEP)),
         }
     }
 }
