@@ -10,7 +10,7 @@
 //! | spin | every wait; alone: events, and a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls, ever more of them ([`FIRST_POLLS`], [`pause`]) |
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
 //! | burst | spinlocks, the checking interposer | a fixed number of polls, without a yield ([`Burst`]) |
-//! | budget | throughput, priority-inheritance locks, semaphores | a thread learns for each lock whether polls pay ([`Budget`]) |
+//! | budget | throughput, priority-inheritance locks, semaphores, waiters for a writer that runs | a process learns for each lock whether polls pay ([`Budget`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond before the first one, where tasks collide often and it pays ([`rest_if_contended`]) |
 //! | exponential | message queues | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`ExponentialBackoff`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline ([`poll_briefly`]) |
@@ -19,8 +19,8 @@
 //! policies; the lock keeps none of their data. Real-time tasks: a yield reaches tasks of the same priority only. Locks
 //! that order their waiters by priority let a real-time task poll [`FIRST_POLLS`] times and then sleep in order.
 //!
-//! A thread keeps what it learns in its own memory ([`Habits`](crate::sys::own_record::Habits)): a lock needs no room
-//! for it, and no cache line moves. Bounds on polls count pauses, of which an interval may have several: the time is
+//! A thread keeps most of what it learns in its own memory ([`Habits`](crate::sys::own_record::Habits)), and adds what
+//! concerns a lock to the process's memory now and then: a lock needs no room for it, and cache lines seldom move. Bounds on polls count pauses, of which an interval may have several: the time is
 //! bounded, and the line moves less often. A pause takes 4 to 60 ns, depending on the processor. The counts of polls below are
 //! therefore upper bounds; where polls are compared with the cost of a sleep, their speed is measured once per process
 //! (`speed.rs`). Models do not poll.

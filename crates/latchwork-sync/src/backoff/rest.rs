@@ -11,7 +11,7 @@
 //!
 //! | phase | ends after | next phase |
 //! | --- | --- | --- |
-//! | counts | 128 collisions | rests, if two collisions are at most 20 rests apart on average, no more than half of the waits ended with a yield or slept, and waits take half of the time or more; declines, if only the last of these fails; else counts |
+//! | counts | 128 collisions | rests, if two collisions are at most 20 rests apart on average, no more than half of the waits ended with a yield or slept, and waits take a third of the time or more; declines for 128 collisions, if only the last of these fails; else counts |
 //! | rests | 128 collisions | declines, if collisions are less than 5/4 of a rest apart, so that they follow the rests at once, or if more than half of the waits ended with a yield or slept; else rests or counts, as above |
 //! | declines | 128 collisions, and twice as many each time, up to 32,768; 128 again after rests that paid | counts |
 //!
@@ -20,10 +20,11 @@
 //!
 //! Measured on two processors: collisions that follow rests at once are 1.1 rests apart, others at least 1.4.
 //!
-//! *Half of the time.* Two tasks that pass a lock to each other work at the same time between their critical sections. That
-//! pays if what lies between takes longer than the lock's way to the other processor, and then they wait for less than half
-//! of the time. A task that rests gives that up. (On two processors, with 5 pauses in the critical section and 10 after it,
-//! tasks that rest do 0.7 of the work of those that do not; with 1 and 2 pauses they do twice as much.)
+//! *A third of the time.* Two tasks that pass a lock to each other work at the same time between their critical sections.
+//! That pays if what lies between takes longer than the lock's way to the other processor; they then wait for a small
+//! part of the time. A task that rests gives it up. (On two processors, with 5 pauses in the critical section and 10 after
+//! it, tasks wait for a sixth of the time, and do 0.7 of the work if they rest; with 1 and 2 pauses they wait for two
+//! thirds, and do twice the work if they rest.)
 
 use super::speed::{polls_in, ticks_in};
 use crate::atomic::spin_hint;
@@ -33,6 +34,8 @@ use crate::sys::slow_paths::SlowPaths;
 
 /// Collisions of a phase.
 const COLLISIONS: u32 = 128;
+/// Waits take a part of the time of at least one in so many, if rests may pay.
+const LEAST_WAIT: u64 = 3;
 /// Microseconds of a wait that count at most.
 const LONGEST_WAIT: u32 = 10;
 /// Rests that fit between two collisions, at most, for a thread that rests: it loses a twentieth of its time at worst.
@@ -139,8 +142,8 @@ fn next_phase(
             (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1))
         }
         Phase::Rests if are_frequent => (Phase::Rests, 0),
-        Phase::Counts if are_frequent && 2 * wait >= apart => (Phase::Rests, doubt),
-        Phase::Counts if are_frequent => (Phase::Declines, (doubt + 1).min(MOST_DOUBT + 1)),
+        Phase::Counts if are_frequent && LEAST_WAIT * wait >= apart => (Phase::Rests, doubt),
+        Phase::Counts if are_frequent => (Phase::Declines, doubt.max(1)),
         _ => (Phase::Counts, doubt),
     }
 }
@@ -176,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_declines_rests_where_it_waits_for_less_than_half_of_the_time() {
+    fn a_thread_declines_rests_where_it_waits_for_a_small_part_of_the_time() {
         let next = |wait| next_phase(Phase::Counts, 0, 250, wait, 100, 0);
-        assert_eq!(next(124), (Phase::Declines, 1));
-        assert_eq!(next(125), (Phase::Rests, 0));
+        assert_eq!(next(83), (Phase::Declines, 1));
+        assert_eq!(next(84), (Phase::Rests, 0));
     }
 
     #[test]
