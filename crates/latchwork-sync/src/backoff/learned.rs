@@ -52,8 +52,13 @@ const MOST_DOUBT: u32 = 5;
 const WHOLE: u32 = 256;
 /// The share of time that may be lost to polls that succeed.
 const LOST_TO_POLLS: u32 = WHOLE * 45 / 100;
-/// A mode is better if its share of work is larger by more than this.
-const MARGIN: u32 = WHOLE / 16;
+/// A mode is better if less than this part of the time is lost for the same work, in eighths.
+const MARGIN: u32 = 7;
+
+/// Whether less time is lost for the same work where the share of work is `share` than where it is `other`.
+fn is_better(share: u32, other: u32) -> bool {
+    8 * (WHOLE - share) * other < MARGIN * (WHOLE - other) * share
+}
 
 /// How the waiters for a lock wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,17 +152,17 @@ impl State {
             Mode::Poll => (sums.waits >= WINDOW && due && !sums.polls_succeed_cheaply())
                 .then(|| self.next(Mode::TrySleep, share)),
             Mode::TrySleep => {
-                let is_better = share > before + MARGIN;
+                let is_better = is_better(share, before);
                 let is_worse = share < before;
                 let ends = sums.waits >= if is_worse { FAILED_TRIAL } else { TRIAL } && !is_better
                     || long && sums.waits >= FEW;
                 let mode = if is_better { Mode::Sleep } else { Mode::Poll };
                 ends.then(|| self.next(mode, before))
             }
-            Mode::Sleep => (sums.waits >= TRIAL && (due || share + MARGIN < before))
+            Mode::Sleep => (sums.waits >= TRIAL && (due || is_better(before, share)))
                 .then(|| self.next(Mode::TryPoll, share)),
             Mode::TryPoll => {
-                let is_worse = share + MARGIN < before && !sums.polls_succeed_cheaply();
+                let is_worse = is_better(before, share) && !sums.polls_succeed_cheaply();
                 let mode = if is_worse { Mode::Sleep } else { Mode::Poll };
                 (sums.waits >= TRIAL && (is_worse || long)).then(|| self.next(mode, share))
             }

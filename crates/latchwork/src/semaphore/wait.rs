@@ -63,13 +63,15 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls.
-    pub(crate) fn poll_again(&mut self, max: u32) -> bool {
+    /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls. `queued`:
+    /// no unit can come before others have got theirs.
+    pub(crate) fn poll_again(&mut self, max: u32, queued: bool) -> bool {
         let address = self.address;
         let budget = self
             .budget
             .get_or_insert_with(|| Budget::at(address, SLEEP));
-        if self.polls >= max.min(budget.most(BEFORE_QUEUE).max(FIRST_POLLS)) {
+        let first = if queued { 0 } else { FIRST_POLLS };
+        if self.polls >= max.min(budget.most(BEFORE_QUEUE).max(first)) {
             return false;
         }
         #[cfg(not(loom))]
