@@ -236,24 +236,26 @@ impl Learned {
         let passed = now.saturating_sub(self.began.load(Relaxed));
         let long = passed >= ticks_in(TRIAL_TIME);
         let due = now >= self.due.load(Relaxed);
-        match state.after(sums, long, due) {
-            Some(next) => {
-                if self
-                    .state
-                    .compare_exchange(state.0, next.0, Relaxed, Relaxed)
-                    .is_ok()
-                {
-                    if let Some(apart) = state.apart(next) {
-                        self.due
-                            .store(now.saturating_add(apart * u64::from(sums.lost)), Relaxed);
-                    }
-                    self.began.store(now, Relaxed);
-                    self.clear();
-                }
+        let next = state.after(sums, long, due);
+        let changes = |next: State| {
+            let changed = self
+                .state
+                .compare_exchange(state.0, next.0, Relaxed, Relaxed);
+            changed.is_ok()
+        };
+        if let Some(next) = next
+            && changes(next)
+        {
+            if let Some(apart) = state.apart(next) {
+                self.due
+                    .store(now.saturating_add(apart * u64::from(sums.lost)), Relaxed);
             }
-            // The latest waits count more than those before.
-            None if sums.waits >= WINDOW => self.clear(),
-            None => {}
+            self.began.store(now, Relaxed);
+            self.clear();
+        }
+        // The latest waits count more than those before.
+        if next.is_none() && sums.waits >= WINDOW {
+            self.clear();
         }
     }
 

@@ -91,10 +91,8 @@ impl AdaptiveSpin {
 
     /// Records the end of the polling, and whether it got the semaphore.
     pub(crate) fn finish(&self, success: bool) {
-        if let Some(budget) = &self.budget {
-            if !success {
-                budget.sleeps();
-            }
+        if !success && let Some(budget) = &self.budget {
+            budget.sleeps();
         }
     }
 }
