@@ -2,6 +2,7 @@
 # The crates as they would be published: Cargo builds each from its package, with the others as packages. Then the
 # command is installed from the packages, in a directory outside of the repository, and used.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 : "${out:?ci/release.sh calls this script}" "${work:?}" "${version:?}"
 rm -rf "$out/crates"
 mkdir -p "$out/crates"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The Debian packages, with what `install/debian` says of them, built in an export of the repository; and lintian.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 : "${out:?ci/release.sh calls this script}" "${work:?}"
 [ -f "$out/THIRD-PARTY" ] || ci/release/third-party.sh "$out/THIRD-PARTY"
 rm -rf "$out/debian" "$work/debian"

@@ -2,6 +2,7 @@
 # All licences against the list in deny.toml, and the file THIRD-PARTY: who wrote which crate of the programs and
 # libraries, under which licence.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 : "${out:?ci/release.sh calls this script}" "${work:?}"
 ci/deps.sh
 ci/release/third-party.sh "$out/THIRD-PARTY"

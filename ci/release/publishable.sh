@@ -1,6 +1,7 @@
 #!/bin/sh
 # publishable.sh VERSION: fails, and says why, if the last commit is not yet a version to publish.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 version=$1 reasons=
 because() { reasons="$reasons
   $*"; }

@@ -2,6 +2,7 @@
 # The Debian packages in two fresh Debians, without network: a minimal one, which shows that the dependencies suffice, and
 # one with compilers. In each the packages are installed, used, and removed, and the files before and after are compared.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 : "${out:?ci/release.sh calls this script}" "${work:?}" "${version:?}"
 ls "$out"/debian/*.deb > /dev/null || { echo "no packages in $out/debian: run the step debian first" >&2; exit 1; }
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:?}")

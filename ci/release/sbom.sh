@@ -1,6 +1,7 @@
 #!/bin/sh
 # The list of components (SBOM) of the command and of the C library, as CycloneDX's JSON.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 : "${out:?ci/release.sh calls this script}" "${work:?}" "${version:?}"
 rm -rf "$out/sbom"
 mkdir -p "$out/sbom"

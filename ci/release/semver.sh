@@ -2,6 +2,7 @@
 # The public interfaces of the libraries against those of an earlier version: BASELINE, a git revision; by default the
 # last tag v…. A change that breaks programs needs a new minor version (0.x), or a new major version.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 baseline=${BASELINE:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD^ 2> /dev/null || true)}
 if [ -z "$baseline" ]; then
     echo "skipped: no baseline: no tag v… before this commit (BASELINE names a git revision)"

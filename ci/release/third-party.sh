@@ -1,6 +1,7 @@
 #!/bin/sh
 # third-party.sh FILE: writes the licences of the crates that the command and the C library contain.
 . "$(dirname "$0")/../lib.sh"
+cd ..
 config=$(mktemp -d)
 trap 'rm -rf "$config"' EXIT
 {
@@ -9,8 +10,8 @@ trap 'rm -rf "$config"' EXIT
     echo 'ignore-dev-dependencies = true'
     echo 'ignore-build-dependencies = true'
     echo 'targets = ["x86_64-unknown-linux-gnu"]'
-    # The texts that the crates themselves contain, without a service.
-    echo 'no-clearly-defined = true'
 } > "$config/about.toml"
-cargo about generate --locked --fail -c "$config/about.toml" --manifest-path crates/latchwork-cli/Cargo.toml \
+# Offline it takes the texts that the crates themselves contain, and asks no service.
+cargo fetch --locked --quiet
+cargo about generate --frozen --fail -c "$config/about.toml" --manifest-path crates/latchwork-cli/Cargo.toml \
     -o "$1" ci/release/third-party.hbs
