@@ -10,7 +10,9 @@ cargo cyclonedx --manifest-path "$work/source/Cargo.toml" --format json --spec-v
     --target x86_64-unknown-linux-gnu --no-build-deps
 for package in latchwork-cli latchwork-c latchwork; do
     bom=$out/sbom/$package-$version.cdx.json
-    cp "$work/source/crates/$package/$package.cdx.json" "$bom"
+    # Without the directory of this machine.
+    sed "s|$work/source/||g" "$work/source/crates/$package/$package.cdx.json" > "$bom"
+    if grep -F "$work" "$bom"; then exit 1; fi
     # The same components as Cargo links, each with a licence.
     jq -r '.components[] | .name + " " + .version' "$bom" | sort -u > "$work/listed"
     cargo tree --locked -p "$package" -e normal,no-proc-macro --target x86_64-unknown-linux-gnu --prefix none --format '{p}' \
