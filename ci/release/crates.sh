@@ -21,8 +21,8 @@ for package in "$out"/crates/*.crate; do
 done
 (
     cd "$elsewhere"
-    # Its words have no spaces. (The lock file of a package has the other crates' checksums, which they get when they are
-    # published: so the newest compatible versions are taken, as `cargo install` does without --locked.)
+    # Not --locked: in the package's lock file the other crates of Latchwork come from a registry, where they are not yet.
+    # The words of $packages have no spaces.
     # shellcheck disable=SC2086
     cargo install --path "latchwork-cli-$version" --root "$elsewhere/installed" $packages
     rm -rf ./*"-$version"
