@@ -4,6 +4,8 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$1"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 patterns() { # list
     if [ -x "$1" ]; then "$1"; else cat "$1"; fi
 }
@@ -23,8 +25,8 @@ for list in "$here"/*.install "$here/not-installed"; do
         [ -z "$(names "$patterns" "${file#/}")" ] || echo "$file $package"
     done
 done | sort | awk '{ if ($1 != file) { if (NR > 1) print line; file = $1; line = $1 } line = line " " $2 } END { print line }' \
-    > debian/owned
-cat debian/owned
+    > "$scratch/owned"
+cat "$scratch/owned"
 # Those that no list names.
-echo "$files" | sort > debian/files
-cut -d ' ' -f 1 debian/owned | comm -13 - debian/files
+echo "$files" | sort > "$scratch/files"
+cut -d ' ' -f 1 "$scratch/owned" | comm -13 - "$scratch/files"
