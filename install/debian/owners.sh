@@ -4,29 +4,26 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$1"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-patterns() { # list
-    if [ -x "$1" ]; then "$1"; else cat "$1"; fi
-}
-names() { # list of patterns, file
-    echo "$1" | while read -r pattern; do
-        # A directory stands for what is in it. shellcheck disable=SC2254
-        case $2 in
-            $pattern | $pattern/*) echo yes; break ;;
-        esac
+{
+    for list in "$here"/*.install "$here/not-installed"; do
+        echo "list $(basename "$list" .install)"
+        # As debhelper does: a list that is a program prints the list.
+        if [ -x "$list" ]; then "$list"; else cat "$list"; fi
     done
+    echo files
+    cat debian/tmp/usr/share/latchwork/installed*
+    find debian/tmp/usr/share/latchwork -type f | sed 's|^debian/tmp||'
+} | awk '
+$1 == "list" { list = $2; next }
+$1 == "files" { list = ""; next }
+list != "" {
+    # A pattern of the shell as a regular expression. A directory stands for what is in it.
+    gsub(/[.]/, "[.]"); gsub(/[*]/, ".*")
+    count++; pattern[count] = "^/" $0 "(/.*)?$"; owner[count] = list
+    next
 }
-files=$(cat debian/tmp/usr/share/latchwork/installed* && cd debian/tmp && find usr/share/latchwork -type f | sed 's|^|/|')
-for list in "$here"/*.install "$here/not-installed"; do
-    patterns=$(patterns "$list")
-    package=$(basename "$list" .install)
-    echo "$files" | while read -r file; do
-        [ -z "$(names "$patterns" "${file#/}")" ] || echo "$file $package"
-    done
-done | sort | awk '{ if ($1 != file) { if (NR > 1) print line; file = $1; line = $1 } line = line " " $2 } END { print line }' \
-    > "$scratch/owned"
-cat "$scratch/owned"
-# Those that no list names.
-echo "$files" | sort > "$scratch/files"
-cut -d ' ' -f 1 "$scratch/owned" | comm -13 - "$scratch/files"
+{
+    line = $0
+    for (at = 1; at <= count; at++) if ($0 ~ pattern[at]) line = line " " owner[at]
+    print line
+}'
