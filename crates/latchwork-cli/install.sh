@@ -2,14 +2,13 @@
 # Installs the command with the libraries that `latchwork run` loads into programs, which `cargo install` does not install.
 #
 #     crates/latchwork-cli/install.sh [--prefix DIR] [--destdir DIR] [--built DIR] [--no-man]
-#                                    [--keep-debug]
+#                                    [--keep-debug]     # debug information stays in the files
 #     crates/latchwork-cli/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
 # The command goes to PREFIX/bin, the libraries to PREFIX/lib/latchwork, where the command searches them, and the debug
-# information of each to `.debug` in the same directory; with --keep-debug it stays in the file. (So a command from
-# `cargo install` finds them if PREFIX is ~/.cargo.) PREFIX is /usr/local by default. --built names a directory such as
-# target/release; without it, all is built with `cargo build --release`. At the end the script prints the settings that a
-# PREFIX outside the search paths needs.
+# information of each to `.debug` in the same directory. (So a command from `cargo install` finds them if PREFIX is
+# ~/.cargo.) PREFIX is /usr/local by default. --built names a directory such as target/release; without it, all is built
+# with `cargo build --release`. At the end the script prints the settings that a PREFIX outside the search paths needs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/usr/local destdir= built= uninstall= man=yes keep_debug=
@@ -21,7 +20,7 @@ while [ $# -gt 0 ]; do
         --no-man) man=; shift ;;
         --keep-debug) keep_debug=yes; shift ;;
         --uninstall) uninstall=yes; shift ;;
-        *) sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+        *) sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
     esac
 done
 case $prefix in

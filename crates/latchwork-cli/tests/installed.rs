@@ -183,6 +183,41 @@ fn the_scripts_instructions_suffice_to_find_the_command_and_its_manual() {
     assert_eq!(prefix.install(&staged), "");
 }
 
+/// The program's symbols and lines are in a file beside it.
+#[test]
+fn locks_of_a_stripped_program_have_their_names_and_lines() {
+    if !has("objcopy") {
+        return;
+    }
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/stripped.c");
+    let options = ["-Wl,--build-id"];
+    let Some((program, folder)) = latchwork_testkit::compile(source.as_ref(), "stripped", &options)
+    else {
+        return;
+    };
+    let split = "mkdir \"$FOLDER/.debug\"; cd \"$FOLDER\"
+        objcopy --only-keep-debug stripped .debug/stripped.debug
+        objcopy --strip-all --add-gnu-debuglink=.debug/stripped.debug stripped";
+    let mut command = Command::new("sh");
+    command
+        .args(["-e", "-c", split])
+        .env("FOLDER", folder.path());
+    assert!(command.status().unwrap().success());
+    let mut command = Command::new(program);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let watchdog = latchwork_testkit::Watchdog::start("its threads never wait".into());
+    let text = loop {
+        let text = common::stdout(&common::run(&["locks", "--pid", &pid]));
+        if text.contains("mutex") {
+            break text;
+        }
+    };
+    drop((watchdog, child.stdin.take()));
+    assert!(child.wait().unwrap().success());
+    assert!(text.contains("stripped:hidden_lock"), "{text}");
+}
+
 /// The Debian packages and `install.sh` have one list.
 #[test]
 fn each_installed_file_of_the_command_is_in_one_debian_package() {
@@ -227,39 +262,4 @@ fn each_installed_file_of_the_command_is_in_one_debian_package() {
         owners.lines().any(|line| line == "/usr/lib/planted"),
         "{owners}"
     );
-}
-
-/// The program's symbols and lines are in a file beside it.
-#[test]
-fn locks_of_a_stripped_program_have_their_names_and_lines() {
-    if !has("objcopy") {
-        return;
-    }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/stripped.c");
-    let options = ["-Wl,--build-id"];
-    let Some((program, folder)) = latchwork_testkit::compile(source.as_ref(), "stripped", &options)
-    else {
-        return;
-    };
-    let split = "mkdir \"$FOLDER/.debug\"; cd \"$FOLDER\"
-        objcopy --only-keep-debug stripped .debug/stripped.debug
-        objcopy --strip-all --add-gnu-debuglink=.debug/stripped.debug stripped";
-    let mut command = Command::new("sh");
-    command
-        .args(["-e", "-c", split])
-        .env("FOLDER", folder.path());
-    assert!(command.status().unwrap().success());
-    let mut command = Command::new(program);
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let pid = child.id().to_string();
-    let watchdog = latchwork_testkit::Watchdog::start("its threads never wait".into());
-    let text = loop {
-        let text = common::stdout(&common::run(&["locks", "--pid", &pid]));
-        if text.contains("mutex") {
-            break text;
-        }
-    };
-    drop((watchdog, child.stdin.take()));
-    assert!(child.wait().unwrap().success());
-    assert!(text.contains("stripped:hidden_lock"), "{text}");
 }
