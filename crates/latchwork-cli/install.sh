@@ -2,6 +2,7 @@
 # Installs the command with the libraries that `latchwork run` loads into programs, which `cargo install` does not install.
 #
 #     crates/latchwork-cli/install.sh [--prefix DIR] [--destdir DIR] [--built DIR] [--no-man]
+#                                    [--keep-debug]     # debug information stays in the files
 #     crates/latchwork-cli/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
 # The command goes to PREFIX/bin, the libraries to PREFIX/lib/latchwork, where the command searches them, and the debug
@@ -10,15 +11,16 @@
 # with `cargo build --release`. At the end the script prints the settings that a PREFIX outside the search paths needs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-prefix=/usr/local destdir= built= uninstall= man=yes
+prefix=/usr/local destdir= built= uninstall= man=yes keep_debug=
 while [ $# -gt 0 ]; do
     case $1 in
         --prefix) prefix=$2; shift 2 ;;
         --destdir) destdir=$2; shift 2 ;;
         --built) built=$2; shift 2 ;;
         --no-man) man=; shift ;;
+        --keep-debug) keep_debug=yes; shift ;;
         --uninstall) uninstall=yes; shift ;;
-        *) sed -n '2,10p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+        *) sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
     esac
 done
 case $prefix in
