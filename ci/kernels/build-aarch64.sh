@@ -55,7 +55,7 @@ EOF
 
 # A command in the chroot, in the repository.
 inside() {
-    PROFILE=${CARGO_PROFILE_DEV_DEBUG:+CARGO_PROFILE_DEV_DEBUG=$CARGO_PROFILE_DEV_DEBUG} \
+    PROFILE="$(env | grep '^CARGO_PROFILE_DEV_\(DEBUG\|OPT_LEVEL\)=[a-z0-9-]*$' | tr '\n' ' ')" \
         ROOT=$out/chroot REPOSITORY=$repository TARGET=${CARGO_TARGET_DIR:-$out/target} \
         REGISTRY=${CARGO_HOME:-$HOME/.cargo}/registry unshare -m sh -euc '
         mkdir -p "$TARGET" "$ROOT$TARGET" "$ROOT$REPOSITORY" "$ROOT/cargo/registry"
