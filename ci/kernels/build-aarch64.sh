@@ -1,5 +1,6 @@
 #!/bin/sh
-# build-aarch64.sh OUT: builds the command and all test programs for aarch64, and prints cargo's messages as JSON.
+# build-aarch64.sh OUT [ARGUMENT…]: builds the command and all test programs for aarch64, or what the arguments for
+# `cargo test` name, and prints cargo's messages as JSON.
 #
 # The compiler, the standard library for aarch64 and the linker are those of Debian's suite sid: the packages have one
 # version, and no other toolchain is needed. They lie in OUT/chroot, from a mirror of this machine's apt configuration;
@@ -11,6 +12,8 @@
 # OUT/settings then has the variables that initramfs.sh needs.
 set -eu
 out=$1
+shift
+[ $# != 0 ] || set -- --workspace
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../.." && pwd)
 target=aarch64-unknown-linux-gnu
@@ -78,4 +81,4 @@ EOF
 chmod +x "$out/strip"
 
 (cd "$repository" && cargo fetch --locked >&2)
-inside cargo test --workspace --locked --no-run --message-format=json --target "$target"
+inside cargo test "$@" --locked --no-run --message-format=json --target "$target"
