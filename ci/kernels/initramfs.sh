@@ -96,7 +96,11 @@ if [ -n "$compiler" ]; then
         add_once /usr/bin/install
         libraries_of "$sysroot/usr/bin/install"
     fi
-    while read -r file; do add_once "$file"; done <"$compiler"
+    # Links one by one, since what they point to is added, too; all others at once, which takes seconds, not minutes.
+    while read -r file; do
+        if [ -L "$sysroot$file" ]; then add_once "$file"; elif [ -f "$sysroot$file" ]; then echo "${file#/}"; fi
+    done <"$compiler" >"$folder/plain"
+    tar -c -C "$sysroot/" -T "$folder/plain" --transform 's,^\(s\{0,1\}bin\|lib[^/]*\)/,usr/\1/,' | tar -x -C "$tree"
     sed -n 's/^\(.*\/\(cc1\|cc1plus\|collect2\|as\|ld\|ld.bfd\|gcc\|g++\)\)$/\1/p' "$compiler" |
         while read -r file; do libraries_of "$sysroot$file"; done
 fi
