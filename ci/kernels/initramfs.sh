@@ -100,7 +100,7 @@ if [ -n "$compiler" ]; then
     while read -r file; do
         if [ -L "$sysroot$file" ]; then add_once "$file"; elif [ -f "$sysroot$file" ]; then echo "${file#/}"; fi
     done <"$compiler" >"$folder/plain"
-    tar -c -C "$sysroot/" -T "$folder/plain" --transform 's,^\(s\{0,1\}bin\|lib[^/]*\)/,usr/\1/,' | tar -x -C "$tree"
+    tar -c -C "$sysroot/" -T "$folder/plain" --transform 's#^\(bin\|sbin\|lib[^/]*\)/#usr/\1/#' | tar -x -C "$tree"
     sed -n 's/^\(.*\/\(cc1\|cc1plus\|collect2\|as\|ld\|ld.bfd\|gcc\|g++\)\)$/\1/p' "$compiler" |
         while read -r file; do libraries_of "$sysroot$file"; done
 fi
