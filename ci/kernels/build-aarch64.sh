@@ -43,7 +43,7 @@ system chroot --variant=apt --architectures="$(dpkg --print-architecture),arm64"
     --include=rustc,cargo,gcc,libc6-dev,gcc-aarch64-linux-gnu,g++-aarch64-linux-gnu,libstd-rust-dev:arm64
 # Its programs are not run here: they are unpacked, and not configured.
 system sysroot --variant=extract --architectures=arm64 \
-    --include=base-files,dash,busybox-static,gcc,g++,libc6-dev,libc-bin
+    --include=base-files,dash,busybox-static,util-linux,gcc,g++,libc6-dev,libc-bin
 ln -sf gcc "$out/sysroot/usr/bin/cc"
 ln -sf g++ "$out/sysroot/usr/bin/c++"
 

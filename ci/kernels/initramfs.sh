@@ -77,6 +77,12 @@ while read -r program; do
     libraries_of "$program"
 done
 
+# Gives the kernel's threads priorities (see init).
+if [ -e "$sysroot/usr/bin/chrt" ]; then
+    add_once /usr/bin/chrt
+    libraries_of "$sysroot/usr/bin/chrt"
+fi
+
 # Where tests look for the sources.
 mkdir -p "$tree$repository"
 git -C "$repository" ls-files crates examples install man Cargo.toml |
