@@ -110,7 +110,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
 }
 
 fn name_report(report: &Report, out: &mut impl Write) -> Result<(), Error> {
-    writeln!(out, "report: {}", report.path().display()).map_err(Error::Output)
+    writeln!(out, "report: {}", report.page().display()).map_err(Error::Output)
 }
 
 /// Writes the report in `directory` again, from the results there.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::super::beside::{about, exact};
 use super::super::tests::{Scratch, files_in, result, row};
 use super::super::{Report, read_results};
 use super::*;
