@@ -9,7 +9,7 @@ use super::super::{Report, read_results};
 use super::*;
 use crate::Error;
 use crate::published::{GENERIC_MUTEX, NPTL};
-use crate::result::{Run, Variant};
+use crate::result::{Run, Unit, Variant};
 
 /// A row of `inversion`.
 fn interval(contestant: &str, case: Variant, milliseconds: f64) -> Row {
@@ -37,6 +37,7 @@ fn inversion() -> ScenarioResult {
             class: "SCHED_OTHER".into(),
             quick: true,
             virtual_machine: true,
+            seconds: None,
         }),
         ..result("glibc normal", rows)
     }
