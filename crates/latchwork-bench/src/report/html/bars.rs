@@ -7,9 +7,10 @@ use super::scale::{Axis, brief};
 use super::tables;
 use crate::report::layout::{self, Line, Side};
 use crate::result::{Better, Row, ScenarioResult, Spread};
+use crate::table::short;
 
-/// So many groups are shown at once; the others open at a touch.
-const OPEN: usize = 1;
+/// So many closed groups are listed; the others open at a touch, together.
+const LISTED: usize = 7;
 
 /// The rows of a scenario that are compared with one another.
 struct Group<'a> {
@@ -19,18 +20,56 @@ struct Group<'a> {
 
 /// The bars of a result.
 pub(super) fn bars(result: &ScenarioResult) -> Markup {
-    let groups = groups(result);
+    let mut groups = groups(result);
+    // The one in which most is to be seen comes first, and is open.
+    if let Some(index) = widest(&groups, result) {
+        groups[..=index].rotate_right(1);
+    }
+    let (first, rest) = groups.split_at(groups.len().min(1));
+    let (listed, more) = rest.split_at(rest.len().min(LISTED));
+    let closed = |group: &Group<'_>| {
+        html! { details.group { (summary(group, result)) (figure(group, result)) } }
+    };
     html! {
-        @for (index, group) in groups.iter().enumerate() {
-            @if groups.len() == 1 {
+        @for group in first {
+            @if rest.is_empty() {
                 (figure(group, result))
-            } @else if index < OPEN {
-                details.group open="open" { (summary(group, result)) (figure(group, result)) }
             } @else {
-                details.group { (summary(group, result)) (figure(group, result)) }
+                details.group open="open" { (summary(group, result)) (figure(group, result)) }
+            }
+        }
+        @for group in listed { (closed(group)) }
+        @if !more.is_empty() {
+            details.more { summary { (more.len()) " more cases" }
+                @for group in more { (closed(group)) }
             }
         }
     }
+}
+
+/// The group whose sound rows differ most from one another.
+fn widest(groups: &[Group<'_>], result: &ScenarioResult) -> Option<usize> {
+    let width = |group: &Group<'_>| {
+        let sound = group
+            .rows
+            .iter()
+            .filter(|(.., row)| !row.is_disturbed(result.rounds));
+        let medians = sound
+            .map(|(.., row)| row.figure.median)
+            .filter(|median| *median > 0.0);
+        let ends = medians.fold((f64::INFINITY, 0.0_f64), |(least, most), one| {
+            (least.min(one), most.max(one))
+        });
+        if ends.0.is_finite() {
+            ends.1 / ends.0
+        } else {
+            0.0
+        }
+    };
+    let widths = groups.iter().map(width).enumerate();
+    // The first one, of several.
+    let most = widths.reduce(|one, other| if other.1 > one.1 { other } else { one });
+    most.map(|(index, _)| index)
 }
 
 fn groups(result: &ScenarioResult) -> Vec<Group<'_>> {
@@ -121,8 +160,8 @@ fn figure(group: &Group<'_>, result: &ScenarioResult) -> Markup {
         .iter()
         .any(|(.., row)| tables::work_per_cpu(row).is_some());
     let better = match sound.first().map(|(.., row)| row.better) {
-        Some(Better::Higher) => "longer bars are better",
-        _ => "shorter bars are better",
+        Some(Better::Higher) => "more is better",
+        _ => "less is better",
     };
     let what = match (ratios, sound.first()) {
         (true, _) => format!("ratio to {}", result.base),
@@ -156,6 +195,13 @@ fn figure(group: &Group<'_>, result: &ScenarioResult) -> Markup {
 
 fn bar(label: &str, side: Side, row: &Row, spread: Spread, (axis, ratios): (Axis, bool)) -> Markup {
     let [from, to] = [axis.place(spread.min), axis.place(spread.max)];
+    // A logarithmic axis has no zero: a ratio then begins at 1.
+    let begin = if ratios && axis.is_logarithmic {
+        axis.place(1.0)
+    } else {
+        0.0
+    };
+    let end = axis.place(spread.median);
     html! {
         div.bar.(class(side)) {
             span.name { (label) }
@@ -163,11 +209,11 @@ fn bar(label: &str, side: Side, row: &Row, spread: Spread, (axis, ratios): (Axis
                 @if ratios {
                     i.one style=(format!("left:{:.2}%", axis.place(1.0))) {}
                 }
-                i.fill style=(format!("width:{:.2}%", axis.place(spread.median))) {}
+                i.fill style=(format!("left:{:.2}%;width:{:.2}%", begin.min(end), (end - begin).abs())) {}
                 i.whisker style=(format!("left:{from:.2}%;width:{:.2}%", to - from)) {}
             }
             span.figure { (brief(row.figure.median)) " " (tables::unit(row.unit)) }
-            span.ratio { @if let Some(ratio) = row.ratio { "× " (brief(ratio.median)) } }
+            span.ratio { @if let Some(ratio) = row.ratio { "× " (short(ratio.median)) } }
             @if let Some((work, name)) = tables::work_per_cpu(row) {
                 span.work { (brief(work)) " " (name) }
             }

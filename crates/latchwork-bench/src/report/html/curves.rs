@@ -7,13 +7,16 @@ use maud::{Markup, html};
 
 use super::scale::{Axis, brief};
 use super::tables;
-use crate::report::layout::{Side, is_base};
+use crate::report::layout::{Side, is_base, is_ours};
 use crate::result::{Better, Row, ScenarioResult, Spread};
 use crate::table::{PARAMS, Param};
 
+/// The number of tasks, as a parameter and as an axis.
+pub(super) const TASKS: &str = "tasks";
+
 /// The parameters that a curve may follow, and what its axis says.
 const ALONG: [(&str, &str); 8] = [
-    ("tasks", "tasks"),
+    (TASKS, TASKS),
     ("objects", "objects"),
     ("regions", "regions"),
     ("parent MiB", "resident memory of the parent, MiB"),
@@ -41,23 +44,23 @@ const OF_CURVES: [(&str, &str); 2] = [("context-switch", "kind"), ("spawn", "cas
 /// In this scenario the parameter follows from the others.
 const DERIVED: [(&str, &str); 2] = [("fine-grained", "placement"), ("fine-grained", "sched")];
 
-struct Panel<'a> {
-    heading: String,
-    axis: &'static str,
-    measure: Measure,
-    curves: Vec<Curve<'a>>,
+pub(super) struct Panel<'a> {
+    pub(super) heading: String,
+    pub(super) axis: &'static str,
+    pub(super) measure: Measure,
+    pub(super) curves: Vec<Curve<'a>>,
     /// Curves beyond [`MOST`]; the tables below have them.
     left_out: usize,
 }
 
-struct Curve<'a> {
-    name: String,
-    side: Side,
-    points: Vec<(f64, &'a Row)>,
+pub(super) struct Curve<'a> {
+    pub(super) name: String,
+    pub(super) side: Side,
+    pub(super) points: Vec<(f64, &'a Row)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Measure {
+pub(super) enum Measure {
     Figure,
     WorkPerCpu,
 }
@@ -105,7 +108,8 @@ pub(super) fn curves(result: &ScenarioResult) -> Markup {
     }
 }
 
-fn panels(result: &ScenarioResult) -> Vec<Panel<'_>> {
+/// The plots of a result, those with the most points first.
+pub(super) fn panels(result: &ScenarioResult) -> Vec<Panel<'_>> {
     let mut panels = Vec::new();
     for (parameter, axis) in ALONG {
         let Some(along) = PARAMS.iter().find(|(name, _)| *name == parameter) else {
@@ -224,6 +228,16 @@ fn panels_along<'a>(
     panels.filter(|panel| !panel.curves.is_empty()).collect()
 }
 
+/// The side of a curve. Where ratios are to the smallest size, the base is a point of the curve.
+fn side_of(row: &Row, result: &ScenarioResult) -> Side {
+    let is_bases = row.contestant == result.base && (row.ratio.is_none() || is_base(row, result));
+    match (is_ours(row), is_bases) {
+        (true, _) => Side::Ours,
+        (_, true) => Side::Base,
+        _ => Side::of(row, result),
+    }
+}
+
 /// A parameter in a heading: words alone, numbers with the parameter's name.
 fn words(name: &str, value: &str) -> String {
     match value.parse::<f64>() {
@@ -251,13 +265,7 @@ impl<'a> Panel<'a> {
         let index = index.unwrap_or_else(|| {
             self.curves.push(Curve {
                 name,
-                // A row without a ratio, too.
-                side: match row.contestant == result.base
-                    && (row.ratio.is_none() || is_base(row, result))
-                {
-                    true => Side::Base,
-                    false => Side::of(row, result),
-                },
+                side: side_of(row, result),
                 points: Vec::new(),
             });
             self.curves.len() - 1

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::bars::class;
 use super::scale::{Axis, brief, duration};
-use crate::report::layout::{Side, described};
+use crate::report::layout::{Side, described, is_base};
 use crate::report::panels;
 use crate::result::{Distribution, Row, ScenarioResult};
 
@@ -58,14 +58,26 @@ fn choose(result: &ScenarioResult) -> Vec<Shown<'_>> {
         .iter()
         .filter(|row| !row.is_disturbed(result.rounds));
     let timed = sound.filter_map(|row| Some((row, row.durations.as_ref()?)));
-    let mut timed: Vec<Shown<'_>> = timed
+    let timed: Vec<Shown<'_>> = timed
         .filter(|(_, durations)| !durations.bins.is_empty())
         .collect();
-    // The base and ours first, in the case with the longest durations.
-    timed.sort_by_key(|(row, durations)| {
-        let others = matches!(Side::of(row, result), Side::Other | Side::Floor);
-        (others, std::cmp::Reverse(durations.longest_ns))
-    });
+    // First the case in which the base's durations are longest, the base and ours before the others.
+    let of_base = |row: &Row| {
+        let bases = timed.iter().filter(|(base, _)| is_base(base, result));
+        let same = bases.filter(|(base, _)| base.params == row.params);
+        same.map(|(_, durations)| durations.longest_ns).max()
+    };
+    let key = |(row, durations): &Shown<'_>| {
+        let side = match Side::of(row, result) {
+            Side::Base => 0,
+            Side::Ours => 1,
+            Side::Other | Side::Floor => 2,
+        };
+        (std::cmp::Reverse(of_base(row)), side, durations.longest_ns)
+    };
+    let mut timed: Vec<_> = timed.iter().map(|one| (key(one), *one)).collect();
+    timed.sort_by_key(|(key, _)| *key);
+    let timed: Vec<Shown<'_>> = timed.into_iter().map(|(_, one)| one).collect();
     timed
 }
 

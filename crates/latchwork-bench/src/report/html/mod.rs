@@ -10,6 +10,7 @@ mod curves;
 mod histograms;
 mod questions;
 mod scale;
+mod scaling;
 mod summary;
 mod tables;
 #[cfg(test)]
@@ -64,9 +65,11 @@ pub(super) fn page(results: &[ScenarioResult]) -> String {
                     (summary::table(&verdicts, results))
                     nav aria-label="Scenarios" {
                         @for (scenario, _) in &known { a href=(format!("#{}", scenario.name())) { (scenario.name()) } }
+                        a href="#scale" { "scale" }
                         a href="#published" { "published figures" }
                     }
                     @for (scenario, result) in &known { (section(*scenario, result)) }
+                    (scaling::section(results))
                     section id="published" {
                         h2 { "Beside the published figures" }
                         p.note {

@@ -499,7 +499,7 @@ pub(super) static QUESTIONS: &[Question] = &[
     ),
     question(
         "busy",
-        "beside spinning programs: 99 of 100 operations",
+        "busy machine: 99th percentile of an operation",
         Who::Ours,
         Who::Others,
         any,
@@ -507,7 +507,7 @@ pub(super) static QUESTIONS: &[Question] = &[
     by(
         question(
             "busy",
-            "beside spinning programs: operations per CPU second",
+            "busy machine: operations per CPU second",
             Who::Ours,
             Who::Others,
             any,

@@ -72,28 +72,23 @@ impl Axis {
 
     /// About so many numbers for the axis, or fewer.
     pub(super) fn ticks(&self, most: usize) -> Vec<f64> {
-        let mut ticks = match self.is_logarithmic {
-            true => self.powers(),
-            false => self.steps(most),
-        };
-        while ticks.len() > most {
-            let keep = ticks.iter().copied().step_by(2).collect();
-            ticks = keep;
+        if !self.is_logarithmic {
+            return self.steps(most);
         }
-        ticks
-    }
-
-    fn powers(&self) -> Vec<f64> {
-        let first = self.from.log10().floor() as i32;
-        let last = self.to.log10().ceil() as i32;
-        let steps: &[f64] = match self.to / self.from {
-            wide if wide > 300.0 => &[1.0],
-            _ => &[1.0, 2.0, 5.0],
+        let of = |steps: &[f64]| -> Vec<f64> {
+            let first = self.from.log10().floor() as i32;
+            let last = self.to.log10().ceil() as i32;
+            let all = (first..=last)
+                .flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
+            all.filter(|tick| (self.from..=self.to).contains(tick))
+                .collect()
         };
-        let all = (first..=last)
-            .flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
-        all.filter(|tick| (self.from..=self.to).contains(tick))
-            .collect()
+        let mut ticks = of(&[1.0, 2.0, 5.0]);
+        if ticks.len() > most {
+            ticks = of(&[1.0]);
+        }
+        let step = ticks.len().div_ceil(most.max(1)).max(1);
+        ticks.into_iter().step_by(step).collect()
     }
 
     fn steps(&self, most: usize) -> Vec<f64> {

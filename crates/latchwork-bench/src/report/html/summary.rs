@@ -6,7 +6,8 @@ use super::questions::Role;
 use super::scale::brief;
 use super::tables;
 use super::verdict::{Duel, Outcome, Verdict};
-use crate::result::{Row, ScenarioResult, Spread};
+use crate::result::{Params, Row, ScenarioResult, Spread};
+use crate::table::PARAMS;
 
 /// So many lines in each card.
 const LINES: usize = 4;
@@ -113,9 +114,9 @@ fn with_figure(row: &Row) -> String {
     format!("{} {} {unit}", row.contestant, brief(row.figure.median))
 }
 
-/// The contestants of a duel, and the parameters.
+/// The contestants of a duel, and the parameters that say most.
 fn against(duel: &Duel<'_>) -> String {
-    let params = duel.ours.params.to_string();
+    let params = in_few_words(&duel.ours.params);
     let comma = if params.is_empty() { "" } else { ", " };
     format!(
         "{} against {}{comma}{params}",
@@ -123,8 +124,36 @@ fn against(duel: &Duel<'_>) -> String {
     )
 }
 
+/// Parameters without those that are the rule.
+fn in_few_words(params: &Params) -> String {
+    let usual = [
+        ("kind", "threads"),
+        ("placement", "free"),
+        ("sched", "other"),
+        ("sleeps/1024", "0"),
+    ];
+    let words = PARAMS.iter().filter_map(|(name, value)| {
+        let value = value(params)?;
+        let is_usual = usual.contains(&(*name, value.as_str()));
+        let said = match (*name, value.parse::<f64>().is_ok()) {
+            ("tasks", _) if value == "1" => "1 task".to_owned(),
+            ("tasks", _) => format!("{value} tasks"),
+            ("size", _) => format!("{value} B"),
+            ("parent MiB", _) => format!("parent of {value} MiB"),
+            (name, true) => format!("{name} {value}"),
+            (_, false) => value,
+        };
+        (!is_usual).then_some(said)
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
 fn price(duel: &Duel<'_>) -> String {
-    format!("{}, {}", with_figure(duel.ours), with_figure(duel.theirs))
+    format!(
+        "{} against {}",
+        with_figure(duel.ours),
+        with_figure(duel.theirs)
+    )
 }
 
 fn cases(verdict: &Verdict<'_>) -> String {
@@ -155,7 +184,8 @@ pub(super) fn table(verdicts: &[Verdict<'_>], results: &[ScenarioResult]) -> Mar
                 (count(Outcome::Worse)) ", better or worse by the case in " (count(Outcome::Mixed)) ", and even in "
                 (count(Outcome::Even)) ". The advantage says how many times better our best contestant is than the best \
                  rival (below 1: worse), in the case in the middle, with the range of its rounds. A case counts as decided \
-                 only if that range lies on one side of 1."
+                 only if that range lies on one side of 1 (of work per CPU time, which has no range, if it differs by more than \
+                 10 %); a comparison, by most of its cases."
             }
             table.verdicts {
                 thead { tr {
@@ -189,7 +219,7 @@ fn row(verdict: &Verdict<'_>, results: &[ScenarioResult]) -> Markup {
             }
             td { span.(format!("pill {class}")) { (word) } }
             td.number data-label="advantage" { b.(class) { (times(median)) } }
-            td.number data-label="rounds" { @if min < max { (format!("{min:.2} – {max:.2}")) } @else { "–" } }
+            td.number data-label="rounds" { @if min < max && verdict.question.extra.is_none() { (format!("{min:.2} – {max:.2}")) } @else { "–" } }
             td.number data-label="all cases" {
                 @if verdict.duels.len() > 1 { (format!("{least:.2} – {most:.2}")) } @else { "–" }
             }

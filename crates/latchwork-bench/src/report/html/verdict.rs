@@ -4,11 +4,15 @@
 //! meets the best of the others; floors are no rivals. The *advantage* is how many times better ours is: above 1 it
 //! wins, below 1 it loses. Its range takes our worst round against their best one, and the reverse, where possible as
 //! ratios to the base of the same round. A case is decided only if this range lies on one side of 1: otherwise it is
-//! even. Rows that other programs disturbed take no part.
+//! even. A counter has no range, so it needs a difference of [`TOLERATED`]. A question is answered by most of its cases.
+//! Rows that other programs disturbed take no part.
 
 use super::questions::{QUESTIONS, Question, Who};
 use crate::report::layout::Side;
 use crate::result::{Better, Params, Row, ScenarioResult, Spread};
+
+/// How far two counters may lie apart that count as even.
+pub(super) const TOLERATED: f64 = 0.1;
 
 /// Ours against theirs, under one set of parameters.
 #[derive(Debug, Clone)]
@@ -53,10 +57,12 @@ impl<'a> Verdict<'a> {
     }
 
     pub(super) fn outcome(&self) -> Outcome {
-        match (self.count(Outcome::Better), self.count(Outcome::Worse)) {
-            (0, 0) => Outcome::Even,
-            (_, 0) => Outcome::Better,
-            (0, _) => Outcome::Worse,
+        let (better, worse) = (self.count(Outcome::Better), self.count(Outcome::Worse));
+        let is_most = |count: usize| 2 * count > self.duels.len();
+        match (better, worse) {
+            (_, 0) if is_most(better) => Outcome::Better,
+            (0, _) if is_most(worse) => Outcome::Worse,
+            (_, 0) | (0, _) => Outcome::Even,
             _ => Outcome::Mixed,
         }
     }
@@ -169,8 +175,13 @@ fn advantage(question: &Question, ours: &Row, theirs: &Row) -> Option<Spread> {
             max: above.max / below.min,
         })
     };
-    match better(question, ours) {
+    let mut advantage = match better(question, ours) {
         Better::Lower => divide(theirs_is, ours_is),
         Better::Higher => divide(ours_is, theirs_is),
+    }?;
+    if question.extra.is_some() {
+        advantage.min /= 1.0 + TOLERATED;
+        advantage.max *= 1.0 + TOLERATED;
     }
+    Some(advantage)
 }
