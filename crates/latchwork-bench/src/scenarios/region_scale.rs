@@ -18,15 +18,12 @@
 
 mod world;
 
-use std::io;
-use std::time::Duration;
-
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
-use crate::measure::{Case, Sampler};
+use crate::measure::Case;
 use crate::plan::Plan;
 use crate::published::Source;
-use crate::result::{Kind, Params, Unit, Variant, Warning};
+use crate::result::{Kind, Params, Unit, Variant};
 
 pub(super) struct RegionScale;
 
@@ -50,9 +47,7 @@ enum Along {
     Regions,
 }
 
-type Make = fn(u32, Duration) -> io::Result<Sampler>;
-
-const CASES: [(Variant, Along, Unit, Make); 9] = [
+const CASES: [(Variant, Along, Unit, world::Make); 9] = [
     (
         Variant::JoinAndLeave,
         Along::Tasks,
@@ -134,20 +129,15 @@ impl Scenario for RegionScale {
                     regions: params.regions.map(|_| sizes[0]),
                     ..group
                 };
-                match make(*size, plan.sample) {
-                    Ok(sampler) => prepared.cases.push(Case {
-                        contestant: REGION,
-                        group,
-                        is_base: *size == sizes[0],
-                        params,
-                        unit,
-                        further: Vec::new(),
-                        sampler,
-                    }),
-                    Err(error) => prepared.warnings.push(Warning::Skipped {
-                        text: format!("{REGION} skipped ({params}): {error}"),
-                    }),
-                }
+                prepared.cases.push(Case {
+                    contestant: REGION,
+                    group,
+                    is_base: *size == sizes[0],
+                    params,
+                    unit,
+                    further: Vec::new(),
+                    sampler: make(*size, plan.sample),
+                });
             }
         }
         prepared

@@ -110,7 +110,7 @@ fn a_scenario_that_cannot_run_is_listed_with_its_reason_and_ends_no_other() {
         let why = why_without_rows(&result);
         assert_eq!(why, Some((name.to_owned(), reason.to_owned())));
     }
-    let result = measure_in_turn(find("footprint").unwrap(), &Plan::tiny(), Turn::ONLY);
+    let result = measure_in_turn(find("heap").unwrap(), &Plan::tiny(), Turn::ONLY);
     assert_eq!(why_without_rows(&result), None);
     assert!(result.run.unwrap().seconds.is_some());
 }
@@ -119,7 +119,7 @@ fn a_scenario_that_cannot_run_is_listed_with_its_reason_and_ends_no_other() {
 fn a_run_of_several_writes_one_page() {
     let scratch = Scratch::new("several");
     let line = format!(
-        "bench footprint footprint --quick --report {}",
+        "bench heap heap --quick --rounds 1 --tasks 1 --only malloc --report {}",
         scratch.0.display()
     );
     let mut out = Vec::new();
@@ -129,7 +129,7 @@ fn a_run_of_several_writes_one_page() {
         text.ends_with(&format!("report: {}/report.html\n", scratch.0.display())),
         "{text}"
     );
-    assert!(scratch.read("report.html").contains("id=\"footprint\""));
+    assert!(scratch.read("report.html").contains("id=\"heap\""));
 }
 
 #[test]

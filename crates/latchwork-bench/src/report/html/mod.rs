@@ -171,7 +171,7 @@ fn section(scenario: &dyn Scenario, result: &ScenarioResult) -> Markup {
             h2 { (result.scenario) }
             p { (inline(scenario.about())) "." }
             p.note {
-                "It " (origin(source.as_deref())) ". " (meaning(result)) ". " (headline(result)) "."
+                "It " (inline(&origin(source.as_deref()))) ". " (meaning(result)) ". " (headline(result)) "."
                 @if let Some(run) = &result.run {
                     " Measured on " (run.date) ": " code { (run.command) }
                 }

@@ -118,10 +118,20 @@ fn with_figure(row: &Row) -> String {
 fn against(duel: &Duel<'_>) -> String {
     let params = in_few_words(&duel.ours.params);
     let comma = if params.is_empty() { "" } else { ", " };
-    format!(
-        "{} against {}{comma}{params}",
-        duel.ours.contestant, duel.theirs.contestant
-    )
+    let (ours, theirs) = (name(duel.ours, duel.theirs), name(duel.theirs, duel.ours));
+    format!("{ours} against {theirs}{comma}{params}")
+}
+
+/// A contestant, by its kind of tasks where both sides have the same one.
+fn name(row: &Row, other: &Row) -> String {
+    match row
+        .params
+        .kind
+        .filter(|_| row.contestant == other.contestant)
+    {
+        Some(kind) => format!("{} of {kind}", row.contestant),
+        None => row.contestant.clone(),
+    }
 }
 
 /// Parameters without those that are the rule.
@@ -219,12 +229,19 @@ fn row(verdict: &Verdict<'_>, results: &[ScenarioResult]) -> Markup {
             }
             td { span.(format!("pill {class}")) { (word) } }
             td.number data-label="advantage" { b.(class) { (times(median)) } }
-            td.number data-label="rounds" { @if min < max && verdict.question.extra.is_none() { (format!("{min:.2} – {max:.2}")) } @else { "–" } }
-            td.number data-label="all cases" {
-                @if verdict.duels.len() > 1 { (format!("{least:.2} – {most:.2}")) } @else { "–" }
-            }
+            (range("rounds", (min, max), min < max && verdict.question.extra.is_none()))
+            (range("all cases", (least, most), verdict.duels.len() > 1))
             td.number data-label="better · even · worse" { (counts.join(" · ")) }
             td.case { (against(duel)) }
+        }
+    }
+}
+
+/// A cell with a range, if there is one.
+fn range(label: &str, (from, to): (f64, f64), is_there: bool) -> Markup {
+    html! {
+        td.number.empty[!is_there] data-label=(label) {
+            @if is_there { (format!("{from:.2} – {to:.2}")) } @else { "–" }
         }
     }
 }

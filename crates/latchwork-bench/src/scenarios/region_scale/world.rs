@@ -1,6 +1,6 @@
 //! Regions with many tasks or objects, many regions, and what is measured in them.
 //!
-//! Each is made at the first sample of its case, and kept for the others.
+//! Each is made for a sample and ends with it: `survey` finds all regions, and would find those of the other sizes.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -90,110 +90,101 @@ fn region(bytes: u64, tasks: u16, names: u32) -> io::Result<Region> {
         .map_err(io::Error::other)
 }
 
-/// Runs `measure` with what `make` has made at the first sample.
-fn lazily<W: 'static>(
-    make: impl Fn() -> io::Result<W> + 'static,
-    mut measure: impl FnMut(&W) -> io::Result<f64> + 'static,
-) -> io::Result<Sampler> {
-    let mut world = None;
-    Ok(Box::new(move || {
-        let world = match &world {
-            Some(world) => world,
-            None => world.insert(make()?),
-        };
-        Ok(Sample::from(measure(world)?))
-    }))
+/// How a case is measured: at this size, in samples of this length.
+pub(super) type Make = fn(u32, Duration) -> Sampler;
+
+fn sampler(mut measure: impl FnMut() -> io::Result<f64> + 'static) -> Sampler {
+    Box::new(move || Ok(Sample::from(measure()?)))
 }
 
-pub(super) fn join_and_leave(tasks: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn join_and_leave(tasks: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
-    lazily(
-        move || Crowd::new(tasks),
-        move |crowd| {
-            pace.ns_per_call(|| {
-                crowd.region.join("visitor").map_err(io::Error::other)?;
-                crowd.region.clone().detach().map_err(io::Error::other)
-            })
-        },
-    )
+    sampler(move || {
+        let crowd = Crowd::new(tasks)?;
+        pace.ns_per_call(|| {
+            crowd.region.join("visitor").map_err(io::Error::other)?;
+            crowd.region.clone().detach().map_err(io::Error::other)
+        })
+    })
 }
 
-pub(super) fn sweep(tasks: u32, _: Duration) -> io::Result<Sampler> {
-    lazily(
-        move || Crowd::new(tasks),
-        |crowd| {
-            mean(|| {
-                let child = joined_child(&crowd.region, || Ok(()))?;
-                child.kill();
-                drop(child);
-                let begun = Instant::now();
-                let swept = crowd.region.sweep().map_err(io::Error::other)?;
-                let elapsed = begun.elapsed();
-                match swept.dead.len() {
-                    1 => Ok(elapsed),
-                    dead => Err(io::Error::other(format!(
-                        "a sweep settled {dead} deaths, not 1"
-                    ))),
+pub(super) fn sweep(tasks: u32, _: Duration) -> Sampler {
+    sampler(move || {
+        let crowd = Crowd::new(tasks)?;
+        // This thread joins first: joining sweeps, too.
+        crowd.region.join("sweeper").map_err(io::Error::other)?;
+        mean(|| {
+            let child = joined_child(&crowd.region, || Ok(()))?;
+            child.kill();
+            drop(child);
+            let begun = Instant::now();
+            let swept = crowd.region.sweep().map_err(io::Error::other)?;
+            let elapsed = begun.elapsed();
+            match swept.dead.len() {
+                1 => Ok(elapsed),
+                dead => Err(io::Error::other(format!(
+                    "a sweep settled {dead} deaths, not 1"
+                ))),
+            }
+        })
+    })
+}
+
+pub(super) fn recovery(tasks: u32, _: Duration) -> Sampler {
+    sampler(move || {
+        let crowd = Crowd::new(tasks)?;
+        let lock = crowd.region.object("lock", || Mutex::in_region(0_u64));
+        let lock: &Mutex<u64, InRegion> = lock.map_err(io::Error::other)?.get_ref();
+        mean(|| {
+            let child = joined_child(&crowd.region, || match lock.lock() {
+                Ok(guard) => {
+                    core::mem::forget(guard);
+                    Ok(())
                 }
+                Err(error) => Err(io::Error::other(error.to_string())),
+            })?;
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| wait_for_dead_owner(lock));
+                thread::sleep(SETTLING);
+                let begun = Instant::now();
+                child.kill();
+                let ended = waiter.join();
+                let ended =
+                    ended.unwrap_or_else(|_| Err(io::Error::other("the waiter panicked")))?;
+                Ok(ended.duration_since(begun))
             })
-        },
-    )
+        })
+    })
 }
 
-pub(super) fn recovery(tasks: u32, _: Duration) -> io::Result<Sampler> {
-    lazily(
-        move || {
-            let crowd = Crowd::new(tasks)?;
-            let lock = crowd.region.object("lock", || Mutex::in_region(0_u64));
-            lock.map_err(io::Error::other)?;
-            Ok(crowd)
-        },
-        |crowd| {
-            let lock: Pin<&Mutex<u64, InRegion>> =
-                crowd.region.find("lock").map_err(io::Error::other)?;
-            let lock = lock.get_ref();
-            mean(|| {
-                let child = joined_child(&crowd.region, || match lock.lock() {
-                    Ok(guard) => {
-                        core::mem::forget(guard);
-                        Ok(())
-                    }
-                    Err(error) => Err(io::Error::other(error.to_string())),
-                })?;
-                thread::scope(|scope| {
-                    let waiter = scope.spawn(|| {
-                        let result = lock.lock();
-                        let at = Instant::now();
-                        match result {
-                            Err(LockError::OwnerDied(died)) => {
-                                *died.make_consistent() += 1;
-                                Ok(at)
-                            }
-                            Ok(_) => Err(io::Error::other("the owner's death was not reported")),
-                            Err(error) => Err(io::Error::other(error.to_string())),
-                        }
-                    });
-                    thread::sleep(SETTLING);
-                    let begun = Instant::now();
-                    child.kill();
-                    let ended = waiter
-                        .join()
-                        .unwrap_or_else(|_| Err(io::Error::other("the waiter panicked")))?;
-                    Ok(ended.duration_since(begun))
-                })
-            })
-        },
-    )
+/// Returns when it had the lock.
+fn wait_for_dead_owner(lock: &Mutex<u64, InRegion>) -> io::Result<Instant> {
+    let result = lock.lock();
+    let at = Instant::now();
+    match result {
+        Err(LockError::OwnerDied(died)) => {
+            *died.make_consistent() += 1;
+            Ok(at)
+        }
+        Ok(_) => Err(io::Error::other("the owner's death was not reported")),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
 }
 
-pub(super) fn survey_tasks(tasks: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn survey_tasks(tasks: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
-    lazily(move || Crowd::new(tasks), move |_| survey(&mut pace))
+    sampler(move || {
+        let _crowd = Crowd::new(tasks)?;
+        survey(&mut pace)
+    })
 }
 
-pub(super) fn survey_objects(objects: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn survey_objects(objects: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
-    lazily(move || full_region(objects), move |_| survey(&mut pace))
+    sampler(move || {
+        let _region = full_region(objects)?;
+        survey(&mut pace)
+    })
 }
 
 /// In microseconds.
@@ -205,67 +196,58 @@ fn survey(pace: &mut Pace) -> io::Result<f64> {
     Ok(nanoseconds / 1000.0)
 }
 
-pub(super) fn find(objects: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn find(objects: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
     let mut number = 0;
-    lazily(
-        move || full_region(objects),
-        move |region| {
-            pace.ns_per_call(|| {
-                number = (number + 7919) % objects;
-                let found: Pin<&u64> = region.find(&name(number)).map_err(io::Error::other)?;
-                match *found == u64::from(number) {
-                    true => Ok(()),
-                    false => Err(io::Error::other("a name led to another object")),
-                }
-            })
-        },
-    )
+    sampler(move || {
+        let region = full_region(objects)?;
+        pace.ns_per_call(|| {
+            // A prime, so that all are looked up, in no order.
+            number = (number + 7919) % objects;
+            let found: Pin<&u64> = region.find(&name(number)).map_err(io::Error::other)?;
+            match *found == u64::from(number) {
+                true => Ok(()),
+                false => Err(io::Error::other("a name led to another object")),
+            }
+        })
+    })
 }
 
-pub(super) fn make_and_remove(objects: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn make_and_remove(objects: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
-    lazily(
-        move || full_region(objects),
-        move |region| {
-            pace.ns_per_call(|| {
-                region
-                    .object("one more", || 0_u64)
-                    .map_err(io::Error::other)?;
-                // SAFETY: no other thread knows the object.
-                unsafe { region.remove::<u64>("one more") }.map_err(io::Error::other)
-            })
-        },
-    )
+    sampler(move || {
+        let region = full_region(objects)?;
+        pace.ns_per_call(|| {
+            let made = region.object("one more", || 0_u64);
+            made.map_err(io::Error::other)?;
+            // SAFETY: no other thread knows the object.
+            unsafe { region.remove::<u64>("one more") }.map_err(io::Error::other)
+        })
+    })
 }
 
-pub(super) fn make_semaphore(objects: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn make_semaphore(objects: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
-    lazily(
-        move || full_region(objects),
-        move |region| {
-            pace.ns_per_call(|| {
-                let semaphore = CountingSemaphore::create(region, "one more", 1, Discipline::Fifo);
-                let deleted = semaphore.map_err(io::Error::other)?.delete();
-                deleted.map_err(io::Error::other)
-            })
-        },
-    )
+    sampler(move || {
+        let region = full_region(objects)?;
+        pace.ns_per_call(|| {
+            let semaphore = CountingSemaphore::create(&region, "one more", 1, Discipline::Fifo);
+            let deleted = semaphore.map_err(io::Error::other)?.delete();
+            deleted.map_err(io::Error::other)
+        })
+    })
 }
 
-pub(super) fn make_region(regions: u32, length: Duration) -> io::Result<Sampler> {
+pub(super) fn make_region(regions: u32, length: Duration) -> Sampler {
     let mut pace = Pace::new(length);
-    lazily(
-        move || {
-            (0..regions)
-                .map(|_| region(1 << 20, 8, 8))
-                .collect::<io::Result<Vec<Region>>>()
-        },
-        move |_| {
-            let nanoseconds = pace.ns_per_call(|| region(1 << 20, 8, 8).map(drop))?;
-            Ok(nanoseconds / 1000.0)
-        },
-    )
+    sampler(move || {
+        let small = || region(1 << 20, 8, 8);
+        let _others = (0..regions)
+            .map(|_| small())
+            .collect::<io::Result<Vec<Region>>>()?;
+        let nanoseconds = pace.ns_per_call(|| small().map(drop))?;
+        Ok(nanoseconds / 1000.0)
+    })
 }
 
 fn name(number: u32) -> String {
