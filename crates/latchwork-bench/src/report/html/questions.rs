@@ -1,5 +1,6 @@
 //! What the verdicts compare: which of our contestants, with which of the others, in which cases.
 
+mod contestants;
 mod list;
 
 pub(super) use list::QUESTIONS;

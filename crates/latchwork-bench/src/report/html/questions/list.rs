@@ -1,5 +1,9 @@
 //! All comparisons. A new scenario gets its own here; `tests.rs` checks that their contestants exist.
 
+use super::contestants::{
+    GLIBC_PI, GLIBC_ROBUST, INHERIT, OTHER_PLAIN, OTHER_QUEUES, PLAIN, PROGRAM, PROTOCOLS, QUEUES,
+    REGION, ROBUST, WAIT_WAKE,
+};
 use super::{Question, Role, Who};
 use crate::result::{Better, Kind, Mode, Params, Placement, Variant};
 
@@ -10,40 +14,6 @@ fn any(_: &Params) -> bool {
 fn same(params: &Params) -> Params {
     params.clone()
 }
-
-const PLAIN: Who = Who::Named(&["latchwork wait-wake", "latchwork throughput"]);
-const OTHER_PLAIN: Who = Who::Named(&[
-    "glibc normal",
-    "glibc adaptive",
-    "std",
-    "parking_lot",
-    "nsync",
-    "absl",
-]);
-const WAIT_WAKE: Who = Who::Named(&["latchwork wait-wake"]);
-const INHERIT: Who = Who::Named(&["latchwork inherit", "latchwork inherit-plain"]);
-const GLIBC_PI: Who = Who::Named(&["glibc PI"]);
-const ROBUST: Who = Who::Named(&["latchwork robust", "latchwork robust-throughput"]);
-const REGION: Who = Who::Named(&["latchwork in-region", "latchwork in-region-throughput"]);
-const GLIBC_ROBUST: Who = Who::Named(&["glibc robust"]);
-const QUEUES: Who = Who::Named(&["latchwork queue", "latchwork queue-in-c"]);
-const OTHER_QUEUES: Who = Who::Named(&[
-    "posix-mq",
-    "mutex+cond",
-    "mutex+sem",
-    "pipe",
-    "unix-seqpacket",
-    "boost-queue",
-]);
-const PROTOCOLS: Who = Who::Named(&[
-    "latchwork inherit",
-    "latchwork protect",
-    "latchwork semaphore-inherit-mirrored",
-    "latchwork semaphore-ceiling-mirrored",
-    "latchwork semaphore-mrsp-mirrored",
-]);
-
-const PROGRAM: Who = Who::Named(&["program as it is"]);
 
 /// A comparison of ours with others, of the rows' own figures, in all cases.
 const fn question(
