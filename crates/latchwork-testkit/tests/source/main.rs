@@ -4,6 +4,7 @@
 //!
 //! A rule that nobody has seen fail proves nothing: each has a test in which a planted source breaks it.
 
+mod blocks;
 mod contract;
 mod documents;
 mod imports;
