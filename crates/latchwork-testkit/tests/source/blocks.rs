@@ -136,6 +136,36 @@ fn each_code_block_is_compiled_or_run() {
     assert!(count > 20, "only {count} blocks were found");
 }
 
+/// The messages in the tables of a text: the first cells below the heading `message`, without their backticks.
+fn messages(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut in_table = false;
+    for line in text.lines() {
+        in_table = line.starts_with("| message |") || in_table && line.starts_with('|');
+        let cell = line.split(" | ").next().unwrap_or_default();
+        let cell = cell.trim_start_matches("| ").trim();
+        if let (true, Some(message)) = (in_table, cell.strip_prefix('`')) {
+            found.push(message.trim_end_matches('`'));
+        }
+    }
+    found
+}
+
+#[test]
+fn each_message_in_the_guide_to_failures_is_in_a_source() {
+    let sources = Sources::read();
+    let guide = fs::read_to_string(tree::root().join("docs/when-it-hangs.md")).unwrap();
+    let messages = messages(&guide);
+    assert!(messages.len() > 20, "{messages:?}");
+    let is_unknown = |message: &&&str| !sources.has_message(message);
+    let unknown: Vec<_> = messages.iter().filter(is_unknown).collect();
+    assert!(
+        unknown.is_empty(),
+        "no source has these messages: {unknown:#?}"
+    );
+    assert!(!sources.has_message("the region is on holiday: …"));
+}
+
 #[test]
 fn a_block_that_nothing_covers_is_found() {
     let sources = Sources {

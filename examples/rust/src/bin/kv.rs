@@ -20,7 +20,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type AnyError = Box<dyn Error + Send + Sync>;
 type Map = HashMap<SharedString, SharedString>;
@@ -29,6 +29,7 @@ type Store = RegionRwLock<Map>;
 const KEYS: usize = 150;
 const CLIENTS: usize = 3;
 const KILLS: usize = 10;
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn region_name(name: &str) -> String {
     format!("kv-{name}")
@@ -110,13 +111,28 @@ fn worker(region: &Region, (): ()) -> i32 {
     1
 }
 
+/// The socket. The workers of a server that was killed may still have it for a moment.
+fn listen(name: &str) -> io::Result<UnixListener> {
+    let begin = Instant::now();
+    loop {
+        match UnixListener::bind_addr(&address(name)?) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
 /// The map and its workers, which the next call of the supervisor starts.
 fn server(name: &str, workers: usize) -> Result<Supervisor, AnyError> {
     let region = RegionOptions::new()
         .max_bytes(64 << 20)
         .attach_or_create(&region_name(name))?;
     region.object("store", || Store::in_region(Map::new_in(&region)))?;
-    let listener = UnixListener::bind_addr(&address(name)?)?;
+    let listener = listen(name)?;
     // SAFETY: no static owns a descriptor, or anything in a region.
     let mut supervisor = Supervisor::new(unsafe { Coprocs::new(&region)? });
     for number in 0..workers {
