@@ -159,3 +159,42 @@ fn the_names_of_c_in_guides_are_declared() {
         ["lw_b"]
     );
 }
+
+/// The numbers in the rows of a table that begins with this heading.
+fn figures<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let lines = text.lines().skip_while(|line| !line.starts_with(heading));
+    let rows = lines.skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.flat_map(|row| row.split('|').skip(2));
+    let words = cells.flat_map(|cell| cell.split([' ', ';']));
+    let words = words.map(|word| word.trim_end_matches(','));
+    words
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+        .collect()
+}
+
+#[test]
+fn the_figures_of_the_readme_are_those_of_the_results() {
+    let read = |name| fs::read_to_string(tree::root().join(name)).unwrap();
+    let (readme, results) = (read("README.md"), read("docs/results.md"));
+    let results: Vec<_> = results
+        .split(|c: char| !(c.is_ascii_digit() || ".,".contains(c)))
+        .collect();
+    let is_measured = |figure: &str| {
+        // The baseline of ratios.
+        figure == "1"
+            || results
+                .iter()
+                .any(|word| word.trim_end_matches(['.', ',']) == figure)
+    };
+    let figures = figures(&readme, "| measured");
+    assert!(figures.len() > 10, "{figures:?}");
+    for figure in figures {
+        assert!(
+            is_measured(figure),
+            "docs/results.md does not have {figure}"
+        );
+    }
+    assert!(!is_measured("19.17"));
+    let planted = "| measured | a |\n| --- | --- |\n| 1 GiB | x 2.5, y 3,000; 4 |\n\n| 5 |\n";
+    assert_eq!(self::figures(planted, "| measured"), ["2.5", "3,000", "4"]);
+}

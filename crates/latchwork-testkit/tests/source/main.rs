@@ -7,6 +7,8 @@
 mod blocks;
 mod contract;
 mod documents;
+mod examples;
 mod imports;
+mod links;
 mod rules;
 mod tree;
