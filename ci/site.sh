@@ -26,6 +26,7 @@ listed() { awk -v page="$1" '$1 == page { found = 1 } END { exit !found }' ci/si
 
 # A list of links for a page whose way to the root is $1.
 navigation() { # root
+    local line page target title
     while IFS= read -r line; do
         case $line in
             '#'* | '') ;;
@@ -33,23 +34,25 @@ navigation() { # root
                 page=${line%% *}
                 target=${page%.md}.html
                 [ "$page" != README.md ] || target=index.html
-                echo "<li><a href=\"$1$target\">$(echo "${line#* }" | sed 's/^ *//')</a></li>"
+                title=${line#* }
+                echo "<li><a href=\"$1$target\">${title#"${title%%[! ]*}"}</a></li>"
                 ;;
             *) echo "</ul><p>$line</p><ul>" ;;
         esac
     done < "$work/pages.txt"
 }
 
-# The navigation as text of the template; the page's way to the root.
 render() { # from format, file, page below $out, title, options
     local from=$1 file=$2 page=$3 title=$4 root='' part
     shift 4
     part=$(dirname "$page")
     while [ "$part" != . ]; do root=../$root part=$(dirname "$part"); done
     mkdir -p "$out/$(dirname "$page")"
-    navigation "$root" | sed '1s,^</ul>,,; $s,$,</ul>,' > "$work/nav.html"
+    local nav
+    nav=$(navigation "$root")
+    nav="${nav#"</ul>"}</ul>"
     pandoc --from "$from" --to html5 --template ci/site/template.html --lua-filter ci/site/links.lua \
-        --metadata pagetitle="$title" --variable root="$root" --variable nav="$(cat "$work/nav.html")" \
+        --metadata pagetitle="$title" --variable root="$root" --variable nav="$nav" \
         --output "$out/$page" "$@" "$file"
 }
 
@@ -75,8 +78,8 @@ for page in "$out"/*/README.html "$out"/*/*/README.html; do
     [ ! -f "$page" ] || cp "$page" "$(dirname "$page")/index.html"
 done
 
-# Pictures, licences, and what the documents link to as source.
-git ls-files docs | grep '\.svg$' | while read -r picture; do cp "$picture" "$out/$picture"; done
+# Pictures, results, licences, and what the documents link to as source.
+git ls-files docs | grep -E '\.(svg|json)$' | while read -r picture; do cp "$picture" "$out/$picture"; done
 for licence in LICENSE-*; do
     { echo '```'; cat "$licence"; echo '```'; } > "$work/text.md"
     render gfm "$work/text.md" "$licence.html" "$licence"
@@ -111,9 +114,10 @@ if command -v mandoc > /dev/null; then
     for page in man/*.[0-9]; do
         name=$(basename "$page")
         mandoc -T html -O fragment "$page" > "$work/page.html"
-        { echo '<div class="manual-text">'; cat "$work/page.html"; echo '</div>'; } > "$work/text.html"
-        mkdir -p "$out/man"
-        render html+raw_html-native_divs-native_spans "$work/text.html" "man/$name.html" "$name"
+        # As it is: pandoc would drop the places that links lead to.
+        { echo '```{=html}'; echo '<div class="manual-text">'; cat "$work/page.html"; echo '</div>'; echo '```'; } \
+            > "$work/text.md"
+        render markdown "$work/text.md" "man/$name.html" "$name"
         about=$(awk '/^\.SH "?NAME/ { getline; sub(/^.*\\- */, ""); print; exit }' "$page")
         echo "| [$name]($name.md) | ${about//|/} |" >> "$work/index.md"
     done

@@ -1,7 +1,7 @@
 -- Links between documents of the repository become links between pages of the site: x.md is x.html, a source file has a
 -- page with ".html" behind its name, and a folder has an index.
 
-local kinds = { rs = true, c = true, cpp = true, h = true, hpp = true, sh = true, toml = true, txt = true, json = true }
+local kinds = { rs = true, c = true, cpp = true, h = true, hpp = true, sh = true, toml = true, txt = true }
 
 function Link(link)
   local target, fragment = link.target:match("^([^#]*)(#?.*)$")
