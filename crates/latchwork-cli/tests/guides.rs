@@ -119,9 +119,7 @@ struct Shell {
 }
 
 impl Shell {
-    fn start() -> Self {
-        let turn = turn();
-        build_examples();
+    fn start(turn: UnixListener) -> Self {
         let folder = Leftover::folder("guide");
         let path = |below: &str| folder.path().join(below);
         for below in ["root/target", "bin", "home/.local"] {
@@ -251,14 +249,18 @@ fn follow(guide: &str) {
             return;
         }
     }
-    let _watchdog = Watchdog::start(format!("the guide {guide}"));
+    // Neither has a limit: the other tests' turns, and Cargo on a busy machine.
+    let turn = turn();
+    build_examples();
+    let watchdog = Watchdog::start(format!("the guide {guide}"));
     let text = fs::read_to_string(guides::root().join(guide)).unwrap();
-    let mut shell = Shell::start();
+    let mut shell = Shell::start(turn);
     let mut count = 0;
     for block in guides::blocks(&text) {
         if block.language() == "console" && block.not_run.is_none() {
             for command in block.commands() {
                 shell.run(guide, &command);
+                watchdog.progress();
                 count += 1;
             }
         }
