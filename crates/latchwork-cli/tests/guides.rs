@@ -109,6 +109,17 @@ fn turn() -> UnixListener {
     }
 }
 
+/// Installs the C library that was built with this test.
+fn install_c(prefix: &Path) {
+    let mut install = Command::new(guides::root().join("crates/latchwork-c/install.sh"));
+    install.arg("--prefix").arg(prefix);
+    install.arg("--static-library").arg(static_library());
+    let install = install.stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = output_of(install.spawn().unwrap());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "install.sh: {errors}");
+}
+
 /// A shell, and the folder that it is in.
 struct Shell {
     shell: Child,
@@ -119,7 +130,7 @@ struct Shell {
 }
 
 impl Shell {
-    fn start(turn: UnixListener) -> Self {
+    fn start(turn: UnixListener, with_c: bool) -> Self {
         let folder = Leftover::folder("guide");
         let path = |below: &str| folder.path().join(below);
         for below in ["root/target", "bin", "home/.local"] {
@@ -139,14 +150,9 @@ impl Shell {
         fs::set_permissions(path("bin/cargo"), PermissionsExt::from_mode(0o755)).unwrap();
         symlink(env!("CARGO_BIN_EXE_latchwork"), path("bin/latchwork")).unwrap();
 
-        let mut install = Command::new(guides::root().join("crates/latchwork-c/install.sh"));
-        install.arg("--prefix").arg(path("home/.local"));
-        install.arg("--static-library").arg(static_library());
-        let install = install.stdout(Stdio::null()).stderr(Stdio::piped());
-        let output = output_of(install.spawn().unwrap());
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "install.sh: {errors}");
-
+        if with_c {
+            install_c(&path("home/.local"));
+        }
         let paths = std::env::var_os("PATH").unwrap_or_default();
         let paths = std::env::split_paths(&paths);
         let paths = std::env::join_paths([path("bin")].into_iter().chain(paths)).unwrap();
@@ -254,7 +260,7 @@ fn follow(guide: &str) {
     build_examples();
     let watchdog = Watchdog::start(format!("the guide {guide}"));
     let text = fs::read_to_string(guides::root().join(guide)).unwrap();
-    let mut shell = Shell::start(turn);
+    let mut shell = Shell::start(turn, text.contains("pkg-config"));
     let mut count = 0;
     for block in guides::blocks(&text) {
         if block.language() == "console" && block.not_run.is_none() {
