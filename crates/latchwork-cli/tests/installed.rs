@@ -183,6 +183,36 @@ fn the_scripts_instructions_suffice_to_find_the_command_and_its_manual() {
     assert_eq!(prefix.install(&staged), "");
 }
 
+#[test]
+fn shells_complete_the_subcommands_by_the_installed_scripts() {
+    let (prefix, _) = Prefix::installed();
+    let subcommands = |shell: &str, script: &str, said: &str| {
+        let found = prefix.sh(&format!("{shell} -c '{script}'"));
+        assert!(found.contains(said), "{shell}: {found}");
+        assert!(!found.contains("symbolise"), "{shell}: {found}");
+    };
+    if has("bash") {
+        let script = "COMP_WORDS=(latchwork \"\"); COMP_CWORD=1
+            . \"$PREFIX/share/bash-completion/completions/latchwork\"
+            _latchwork latchwork \"\" latchwork; echo \"${COMPREPLY[@]}\"";
+        subcommands(
+            "bash",
+            script,
+            " ps locks top gc run crashtest order bench completions",
+        );
+    }
+    if has("fish") {
+        let script = "source \"$PREFIX/share/fish/vendor_completions.d/latchwork.fish\"
+            complete -C \"latchwork cr\"";
+        subcommands("fish", script, "crashtest\tKill an operation");
+    }
+    if has("zsh") {
+        let script = "fpath+=(\"$PREFIX/share/zsh/site-functions\"); autoload -U compinit
+            compinit -u -D; echo $_comps[latchwork]; autoload +X _latchwork && functions _latchwork_commands";
+        subcommands("zsh", script, "crashtest:Kill an operation");
+    }
+}
+
 /// The program's symbols and lines are in a file beside it.
 #[test]
 fn locks_of_a_stripped_program_have_their_names_and_lines() {

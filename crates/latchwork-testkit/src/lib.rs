@@ -16,6 +16,7 @@
 //! | [`Mapped`] | any value in memory that forks share |
 //! | [`ThreadId`] | a thread, as others see it |
 //! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
+//! | [`guides`] | the code blocks of README and the guides |
 //! | [`Leftover`] | a file or folder that is removed when the test ends, however it ends |
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
@@ -38,6 +39,7 @@ mod child;
 mod compile;
 pub mod conformance;
 mod dying_thread;
+pub mod guides;
 mod leftover;
 mod mapped;
 mod namespace;
