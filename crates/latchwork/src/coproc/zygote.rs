@@ -222,6 +222,10 @@ fn serve(context: &ServerContext<'_>) -> ! {
 
 /// Frees all records of a dead parent, each when its process is gone.
 fn free_all(control: &Ref) {
+    // The parent may have died in the middle of a change of the chain, which its task's sweep finishes or undoes.
+    if control.region.inner().sweep().is_err() {
+        return;
+    }
     let mut next = control.next();
     // SAFETY: the links are those of the dead parent's chain, which no process changes any more.
     while let Some(record) = unsafe { Ref::at(&control.region, next) } {
