@@ -140,7 +140,7 @@ impl Inner {
         } else {
             watched().any(|slot| slot.life() == Life::Dead)
         };
-        if finds_dead {
+        if crate::atomic::unless_disabled!(SleeperSweepsWhenWoken, finds_dead, false) {
             let _ = self.sweep();
             return Some((Parked::Again, woken.is_some()));
         }

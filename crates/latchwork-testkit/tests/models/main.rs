@@ -6,6 +6,7 @@
 //! `LATCHWORK_MODEL_STATES=200000000 cargo test --release -p latchwork-testkit --test models -- --test-threads=1` visits the
 //! states of larger bounds (`ci/models.sh` keeps how many they are in `results/models`).
 
+mod lookout;
 mod region_lock;
 mod robust;
 

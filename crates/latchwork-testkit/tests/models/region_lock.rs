@@ -643,7 +643,7 @@ fn each_fault_of_a_region_lock_is_found() {
         let twin = RegionLock {
             fault,
             kills,
-            outsiders: fault == Fault::WatchBeginsLate,
+            outsiders: matches!(fault, Fault::WatchBeginsLate | Fault::SweepCountsNothing),
             bystander: matches!(fault, Fault::SweepWakesNobody | Fault::WokenLooksAtNothing),
             successors,
             ..SMALL
