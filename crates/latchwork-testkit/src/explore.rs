@@ -31,6 +31,12 @@ pub trait Model {
     /// The state at the beginning.
     fn initial(&self) -> Self::State;
 
+    /// All states at the beginning: one for each number of kills, for instance. (A task that waits for ever may still be
+    /// killed, as long as there are kills left, so that a model with two kills does not show all that one with one does.)
+    fn beginnings(&self) -> Vec<Self::State> {
+        vec![self.initial()]
+    }
+
     /// Adds each state that may follow by one step.
     fn steps(&self, state: &Self::State, steps: &mut Steps<Self::State>);
 
@@ -40,6 +46,8 @@ pub trait Model {
     /// Whether everything may rest in this state.
     fn is_end(&self, state: &Self::State) -> bool;
 }
+
+const BEGINS: Step = (0, "begins");
 
 /// The states that follow one state.
 #[derive(Debug)]
@@ -89,10 +97,10 @@ pub const ENDLESS: &str = "no end can be reached";
 pub fn explore<M: Model>(model: &M) -> Explored {
     let begun = Instant::now();
     let mut known = Numbers::default();
-    known.insert(model.initial(), 0_u32);
-    let mut states = vec![model.initial()];
-    let mut came_from: Vec<(u32, Step)> = vec![(0, (0, "begins"))];
-    let mut depth_of = vec![0_u32];
+    let mut states = model.beginnings();
+    known.extend(states.iter().cloned().zip(0_u32..));
+    let mut came_from: Vec<(u32, Step)> = (0..states.len() as u32).map(|at| (at, BEGINS)).collect();
+    let mut depth_of = vec![0_u32; states.len()];
     let mut edges: Vec<(u32, u32)> = Vec::new();
     let mut ends = Vec::new();
     let mut steps = Steps(Vec::new());
@@ -168,7 +176,7 @@ fn hopeless(states: usize, edges: &[(u32, u32)], ends: Vec<u32>) -> Option<usize
 
 fn print_way<S: Debug>(states: &[S], came_from: &[(u32, Step)], at: usize) {
     let mut way = vec![at];
-    while let Some(last) = way.last().filter(|last| **last != 0) {
+    while let Some(last) = way.last().filter(|last| came_from[**last].1 != BEGINS) {
         way.push(came_from[*last].0 as usize);
     }
     for state in way.into_iter().rev() {
@@ -181,8 +189,10 @@ fn print_way<S: Debug>(states: &[S], came_from: &[(u32, Step)], at: usize) {
 pub fn explore_large<M: Model>(model: &M, most: usize) -> Option<Explored> {
     let begun = Instant::now();
     let mut seen = Hashes::new();
-    seen.insert(hash_of(&model.initial()));
-    let mut level = VecDeque::from([model.initial()]);
+    let mut level = VecDeque::from(model.beginnings());
+    for state in &level {
+        seen.insert(hash_of(state));
+    }
     let (mut depth, mut count, mut trouble) = (0, 0, None);
     let mut steps = Steps(Vec::new());
     'levels: while !level.is_empty() {

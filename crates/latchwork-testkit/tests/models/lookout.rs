@@ -4,7 +4,7 @@
 //! of the last check of all tasks is in the region's header: a lookout checks all tasks if that is at least [`RECHECK`] ago,
 //! when it takes the post and when it wakes; and of Linux the wake-up of one sleeper on a dead task's life-word.
 //!
-//! *Abstraction.* Four tasks, each of which watches one neighbour and the lookout. Time passes in ticks, and only when no task
+//! *Abstraction.* Three tasks (four with large bounds), each of which watches one neighbour and the lookout. Time passes in ticks, and only when no task
 //! that runs is in the middle of a sleep's begin or end: these take far less than a tick, unless the task is stopped. A task
 //! that is awake may sleep at any time, and its sleep may end at any time. The begin of a sleep up to the system call is one step, as is
 //! its end; a sweep is two, and needs no lock here. A
@@ -65,6 +65,8 @@ struct Task {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct State {
+    /// How many tasks there are.
+    count: u8,
     tasks: [Task; TASKS],
     lives: [Life; TASKS],
     post: u8,
@@ -98,6 +100,7 @@ enum Fault {
 
 #[derive(Clone, Copy)]
 struct Lookout {
+    tasks: usize,
     kills: u8,
     stops: u8,
     successors: u8,
@@ -114,7 +117,9 @@ impl State {
         let read = self.tasks[who].read;
         let holder = usize::from(read).checked_sub(1);
         let holder = holder.filter(|holder| *holder != who && fault != Fault::IgnoresLookout);
-        [Some((who + 1) % TASKS), holder].into_iter().flatten()
+        [Some((who + 1) % usize::from(self.count)), holder]
+            .into_iter()
+            .flatten()
     }
 
     fn sees_dead(&self, who: usize, fault: Fault) -> bool {
@@ -294,9 +299,22 @@ impl Model for Lookout {
             queued: false,
             stopped: false,
         };
+        let is_there = |who: usize| who < self.tasks;
+        let task = |who| Task {
+            at: if is_there(who) { At::Awake } else { At::Gone },
+            ..task
+        };
+        let life = |who| {
+            if is_there(who) {
+                Life::Alive
+            } else {
+                Life::Free
+            }
+        };
         State {
-            tasks: [task; TASKS],
-            lives: [Life::Alive; TASKS],
+            count: self.tasks as u8,
+            tasks: std::array::from_fn(task),
+            lives: std::array::from_fn(life),
             post: 0,
             since_check: 0,
             unseen: 0,
@@ -309,10 +327,13 @@ impl Model for Lookout {
 
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
         let mut is_quiet = true;
-        for (who, me) in state.tasks.iter().enumerate() {
+        for (who, me) in state.tasks.iter().enumerate().take(self.tasks) {
             let rests = match me.at {
                 At::Awake | At::Gone => true,
-                At::Asleep => me.timer > 0 || self.fault == Fault::SleepsForEver && me.queued,
+                At::Asleep if me.timer == 0 && !me.stopped => {
+                    self.fault == Fault::SleepsForEver && me.queued
+                }
+                At::Asleep => true,
                 _ => me.stopped,
             };
             is_quiet &= rests;
@@ -408,6 +429,7 @@ impl Model for Lookout {
 const UNSEEN: &str = "a death is not noticed in time";
 
 const SMALL: Lookout = Lookout {
+    tasks: 3,
     kills: 1,
     stops: 0,
     successors: 0,
@@ -416,26 +438,33 @@ const SMALL: Lookout = Lookout {
 
 #[test]
 fn each_death_is_noticed_in_time() {
-    let large = Lookout {
+    let large = Lookout { tasks: 4, ..SMALL };
+    explore::prove("lookout", &SMALL, &large);
+}
+
+#[test]
+fn each_death_is_noticed_in_time_beside_a_stopped_task_and_successors() {
+    let small = Lookout {
         kills: 2,
         stops: 1,
         successors: 1,
         ..SMALL
     };
-    explore::prove("lookout", &SMALL, &large);
+    explore::prove("lookout, stopped tasks and successors", &small, &small);
 }
 
 #[test]
 fn each_fault_of_a_lookout_is_found() {
-    for (fault, kills, successors) in [
-        (Fault::QuitsInSilence, 1, 0),
-        (Fault::IgnoresFreePost, 1, 0),
-        (Fault::ChecksLate, 1, 0),
-        (Fault::IgnoresLookout, 1, 0),
-        (Fault::SweepKeepsPost, 2, 1),
-        (Fault::SleepsForEver, 1, 0),
+    for (fault, tasks, kills, successors) in [
+        (Fault::QuitsInSilence, 4, 1, 0),
+        (Fault::IgnoresFreePost, 4, 1, 0),
+        (Fault::ChecksLate, 3, 1, 0),
+        (Fault::IgnoresLookout, 4, 1, 0),
+        (Fault::SweepKeepsPost, 3, 2, 1),
+        (Fault::SleepsForEver, 3, 1, 0),
     ] {
         let twin = Lookout {
+            tasks,
             fault,
             kills,
             successors,

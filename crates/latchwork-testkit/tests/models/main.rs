@@ -9,5 +9,6 @@
 mod lookout;
 mod region_lock;
 mod robust;
+mod zygote;
 
 use latchwork_testkit::explore;

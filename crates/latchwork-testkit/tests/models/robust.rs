@@ -14,7 +14,9 @@
 //! release and the wake-up of an unlock, or after it was woken, while a newcomer had taken the lock: the two deaths of
 //! which the source says that they need the naps.
 
-use crate::explore::{self, Model, Steps};
+mod tests;
+
+use crate::explore::{Model, Steps};
 
 const MOST: usize = 4;
 
@@ -343,6 +345,14 @@ impl Model for Robust {
         }
     }
 
+    fn beginnings(&self) -> Vec<State> {
+        let begin = |kills| State {
+            kills,
+            ..self.initial()
+        };
+        (0..=self.kills).map(begin).collect()
+    }
+
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
         for who in 0..self.tasks {
             let me = state.tasks[who];
@@ -434,78 +444,3 @@ impl Model for Robust {
 
 pub const TWO: &str = "two tasks have the lock";
 pub const TORN: &str = "torn data is taken for whole";
-
-const SMALL: Robust = Robust {
-    tasks: 3,
-    rounds: 1,
-    kills: 2,
-    naps: true,
-    is_old: false,
-    fault: Fault::None,
-};
-const LARGE: Robust = Robust {
-    rounds: 2,
-    kills: 3,
-    ..SMALL
-};
-
-#[test]
-fn each_wait_for_a_robust_mutex_ends() {
-    explore::prove("robust mutex", &SMALL, &LARGE);
-}
-
-#[test]
-fn each_wait_ends_on_kernels_that_pass_on_fewer_wake_ups() {
-    let old = |model| Robust {
-        is_old: true,
-        ..model
-    };
-    explore::prove("robust mutex, Linux before 6.2", &old(SMALL), &old(LARGE));
-}
-
-#[test]
-fn naps_are_needed_for_two_deaths_only() {
-    let sleeps = |model| Robust {
-        naps: false,
-        ..model
-    };
-    explore::prove("robust mutex without naps", &sleeps(SMALL), &sleeps(LARGE));
-}
-
-#[test]
-fn each_fault_of_a_robust_mutex_is_found() {
-    let twin = Robust {
-        naps: false,
-        ..SMALL
-    };
-    for (fault, trouble) in [
-        (Fault::LockUnannounced, explore::STUCK),
-        (Fault::UnlockUnannounced, explore::STUCK),
-        (Fault::SettlesBeforeWake, explore::STUCK),
-        (Fault::TakerForgetsSleepers, explore::STUCK),
-        (Fault::UnlockForgetsSleepers, explore::STUCK),
-        (Fault::HidesDeath, TORN),
-        (Fault::KernelSwallowsWake, explore::STUCK),
-        (Fault::KernelForgetsSleepers, explore::STUCK),
-        (Fault::NoExcuse, explore::STUCK),
-    ] {
-        let name = format!("robust mutex, {fault:?}");
-        explore::expect(&name, &Robust { fault, ..twin }, trouble);
-    }
-    // A lock that no list names stays its dead owner's, however often its waiters look.
-    let naps = Robust {
-        naps: true,
-        fault: Fault::LockUnannounced,
-        ..twin
-    };
-    explore::expect("robust mutex, unannounced, naps", &naps, explore::ENDLESS);
-    let old = Robust {
-        is_old: true,
-        ..twin
-    };
-    explore::expect(
-        "robust mutex, before 6.2 without naps",
-        &old,
-        explore::STUCK,
-    );
-}
