@@ -107,7 +107,7 @@ pub(crate) fn take(
 #[cold]
 #[inline(never)]
 pub(crate) fn poll(looks_free: impl Fn() -> bool, attempt: impl Fn() -> c_int) -> c_int {
-    rest_if_contended(REPORTED_REST);
+    let _collision = rest_if_contended(REPORTED_REST);
     let polled = Burst::REPORTED.poll(|| {
         let tried = if looks_free() { attempt() } else { libc::EBUSY };
         (tried != libc::EBUSY).then_some(tried)

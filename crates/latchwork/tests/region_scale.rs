@@ -5,6 +5,7 @@ use core::time::Duration;
 use latchwork::mutex::in_region::LockError;
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::region::{ObjectError, Region, RegionOptions};
+use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError};
 use latchwork_testkit::{Child, Trial};
 use std::sync::Barrier;
 use std::thread;
@@ -120,6 +121,33 @@ fn a_death_is_noticed_whatever_became_of_the_first_sleeper() {
         }
     }
     assert_eq!(*lock.lock().unwrap(), 4);
+}
+
+/// The only sleeper never sleeps for as long as lies between two checks of all tasks, and does not watch the dead one.
+#[test]
+fn short_sleeps_together_notice_a_death() {
+    let trial = Trial::begin("short_sleeps_together_notice_a_death");
+    let region: &'static Region = Box::leak(Box::new(used_region()));
+    let empty = CountingSemaphore::create(region, "empty", 0, Discipline::Fifo).unwrap();
+    let [lock, joined, dead] = ["lock", "joined", "dead"].map(|name| lock_in(region, name));
+    let mut owner = owner_of(&trial, lock);
+    let not_dead = dead.lock().unwrap();
+    let sleeper = Child::fork(|| {
+        let _joined = joined.lock().unwrap();
+        while dead.try_lock().is_err() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        for _ in 0..20 {
+            let ended = empty.obtain_for(Duration::from_millis(30));
+            assert!(matches!(ended, Err(ObtainError::TimedOut)));
+        }
+        // A sweep that finds the death now would be the first that does.
+        assert_eq!(region.sweep().unwrap().dead, [""; 0]);
+    });
+    trial.wait_until(|| joined.try_lock().is_err());
+    owner.kill();
+    drop(not_dead);
+    sleeper.succeed();
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl<P: Checkable, A: Answer> Checked<P, A> {
         // that lends priority, since its holder must be lent the waiter's priority at once; and not for a lock that the
         // task holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !observer::holds(me) {
-            rest_if_contended(REST);
+            let _collision = rest_if_contended(REST);
             let mut polls = 0;
             while polls < HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Refused::Fault)? {

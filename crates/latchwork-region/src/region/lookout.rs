@@ -2,9 +2,11 @@
 //!
 //! A sleep takes at most 128 words, so in a region of more tasks a sleeper cannot watch the life-words of all others. It
 //! watches those of its [`NEIGHBOURS`], the tasks that follow it in the table. A death that no sleeping neighbour sees
-//! would stay unseen if all other tasks slept. So one of the sleepers, the lookout, checks all life-words every
-//! [`RECHECK`], and counts its *rounds*. All others sleep until something happens: a region of sleepers costs one
-//! wake-up per [`RECHECK`], and one per [`PER_TASK`] for the check below, however many they are.
+//! would stay unseen if all other tasks slept. So one of the sleepers, the lookout, checks all life-words when
+//! [`RECHECK`] has passed since the last such check, whose time is in the header. All others sleep until something
+//! happens: a region of sleepers costs one wake-up per [`RECHECK`], and one per [`PER_TASK`] for the check below, however
+//! many they are. Since the time outlives the lookout, short sleeps take turns as the lookout, and the first one that
+//! begins after [`RECHECK`] checks at once.
 //!
 //! The word `lookout` of the header is 0, or the lookout's slot and 1.
 //!
@@ -24,27 +26,30 @@
 //! *The lookout dies.* All sleepers watch its life-word as well. The kernel wakes one of them, which sweeps, and the sweep
 //! wakes all who watch that word. Each sees the dead task, or the free slot, before it sleeps again.
 //!
-//! *What remains:* lookouts that all wake before their first round, where all sleeps are short; a lookout that is stopped, or
-//! runs a signal handler; a task that is killed after it was woken to take the
-//! post, and before it has it; a thread that was cancelled in its sleep. Therefore each sleeper checks after [`PER_TASK`] for each
-//! task of the table whether there was a round since it went to sleep. If not, it checks all tasks itself and takes the post. Two
-//! lookouts at a time do no harm.
+//! *What remains:* a lookout that is stopped, or runs a signal handler; a task that is killed after it was woken to take the
+//! post, and before it has it; a thread that was cancelled in its sleep. Therefore each sleeper asks after [`PER_TASK`] for
+//! each task of the table whether all tasks were checked since it went to sleep. If not, it checks them itself and takes the
+//! post. Two lookouts at a time do no harm.
 //!
-//! *Orderings:* the post orders nothing. What a check reads are life-words, which have orderings of their own.
+//! *The time* is that of the monotonic clock, in milliseconds of 32 bits. Only differences count: after 49 days without a
+//! check one may come 100 ms late, and where time namespaces give tasks different clocks, checks come too often.
+//!
+//! *Orderings:* the post and the time order nothing. What a check reads are life-words, which have orderings of their own.
 #![allow(unsafe_code)]
 
 use super::task_table::{Life, Slot};
 use crate::atomic::{AtomicU32, Ordering};
+use crate::sys::clock::coarse;
 use crate::sys::futex::{self, Sharing, WaitWord};
 use core::time::Duration;
 
 /// The number of tasks that a sleeper watches in a region with more tasks than one sleep can watch.
 pub(super) const NEIGHBOURS: usize = 16;
 
-/// The time between two rounds of the lookout.
+/// The time between two checks of all tasks.
 const RECHECK: Duration = Duration::from_millis(100);
 
-/// For each task of the table: the time after which a sleeper asks whether there was a round. (With a constant in place of it,
+/// For each task of the table: the time after which a sleeper asks whether all were checked. (With a constant in place of it,
 /// the number of wake-ups would grow with the number of sleepers.)
 const PER_TASK: Duration = Duration::from_millis(4);
 
@@ -54,8 +59,8 @@ const PER_TASK: Duration = Duration::from_millis(4);
 pub(super) struct Lookout {
     /// The lookout's slot and 1; 0: none. Sleepers watch this word.
     slot: AtomicU32,
-    /// A sequence number of the lookout's checks.
-    rounds: AtomicU32,
+    /// When all tasks were checked last, in milliseconds.
+    checked: AtomicU32,
 }
 
 impl Lookout {
@@ -76,9 +81,21 @@ impl Lookout {
         }
     }
 
+    /// How long ago all tasks were checked.
+    fn age(&self) -> Duration {
+        // Relaxed: the time orders nothing.
+        let checked = self.checked.load(Ordering::Relaxed);
+        Duration::from_millis(now().wrapping_sub(checked).into())
+    }
+
     fn wake_successor(&self) {
         futex::wake(&raw const self.slot, 1, Sharing::Shared);
     }
+}
+
+/// Milliseconds of the monotonic clock.
+fn now() -> u32 {
+    (coarse() / 1_000_000) as u32
 }
 
 /// The part of a sleeping task in the lookout of its region, for one sleep. Ends when it is dropped.
@@ -93,11 +110,12 @@ enum Role<'r> {
     None,
     /// The task is the lookout.
     Lookout,
-    /// The task watches the lookout, which has this word, and the life-word of its slot. So many rounds had been made.
+    /// The task watches the lookout, which has this word, and the life-word of its slot. All tasks had been checked at
+    /// this time.
     Watches {
         word: u32,
         slot: &'r Slot,
-        rounds: u32,
+        checked: u32,
     },
 }
 
@@ -127,12 +145,16 @@ impl<'r> Post<'r> {
         let mut word = self.lookout.slot.load(Ordering::Relaxed);
         while word != self.mine {
             // Before the check of the life-word.
-            let rounds = self.lookout.rounds.load(Ordering::Relaxed);
+            let checked = self.lookout.checked.load(Ordering::Relaxed);
             let index = (word as usize).checked_sub(1);
             // A malicious file may name a slot that does not exist.
             let holder = index.and_then(|index| slots.get(index));
             if let Some(slot) = holder.filter(|slot| slot.life() != Life::Free) {
-                self.role = Role::Watches { word, slot, rounds };
+                self.role = Role::Watches {
+                    word,
+                    slot,
+                    checked,
+                };
                 return;
             }
             match self.replace(word) {
@@ -153,19 +175,19 @@ impl<'r> Post<'r> {
         }
     }
 
-    /// How long a sleep lasts, in a table of so many slots.
+    /// How long a sleep lasts, in a table of so many slots: not at all, if the task has to check all others now.
     pub(super) fn limit(&self, slots: usize) -> Duration {
         match self.role {
             Role::Watches { .. } => PER_TASK * u32::try_from(slots).unwrap_or(u32::MAX),
-            Role::None | Role::Lookout => RECHECK,
+            Role::None | Role::Lookout => RECHECK.saturating_sub(self.lookout.age()),
         }
     }
 
     /// A sleep has ended by its limit.
     pub(super) fn limit_has_passed(&mut self) -> Then {
         match self.role {
-            Role::Watches { rounds, .. }
-                if self.lookout.rounds.load(Ordering::Relaxed) != rounds =>
+            Role::Watches { checked, .. }
+                if self.lookout.checked.load(Ordering::Relaxed) != checked =>
             {
                 Then::SleepOn
             }
@@ -181,10 +203,8 @@ impl<'r> Post<'r> {
     }
 
     /// The task has checked all tasks, and none is dead.
-    pub(super) fn round_ends(&self) {
-        if let Role::Lookout = self.role {
-            self.lookout.rounds.fetch_add(1, Ordering::Relaxed);
-        }
+    pub(super) fn all_are_alive(&self) {
+        self.lookout.checked.store(now(), Ordering::Relaxed);
     }
 
     /// A wake-up on the word of the post has ended the sleep: the post may be free.

@@ -145,7 +145,7 @@ impl Inner {
             return Some((Parked::Again, woken.is_some()));
         }
         if checks_all {
-            post.round_ends();
+            post.all_are_alive();
         }
         if is_over {
             return Some((Parked::TimedOut, woken.is_some()));

@@ -1,132 +1,160 @@
-//! Budgets: a thread learns for each lock whether polls pay.
+//! Budgets: how long one wait polls.
 
-use super::speed::polls_in;
-use crate::sys::own_record::{PLACES, with_habits};
+use super::learned::{Learned, MOST, State, Sums};
+use super::speed::ticks_in;
+use crate::sys::clock::ticks;
+use crate::sys::own_record::{Account, PLACES, with_habits};
+use core::cell::Cell;
 
-/// Microseconds of polls that cost as much as a sleep. The cost of a sleep is the time of a futex wait and its wake-up
-/// on both processors, and the time in which no task has the lock. (With 3 here, two tasks that pass three throughput
-/// locks round on two processors take 4.1 to 9.4 µs for a hand-over, and 0.45 with 10.)
-const SLEEP: u32 = 10;
-/// Where polls do not pay, one wait in so many polls nevertheless, for at most twice [`SLEEP`], to learn whether polls
-/// pay again.
-const PROBE: u8 = 16;
-/// The average is over about so many waits.
-const WEIGHT: u32 = 8;
-/// The highest cost of one wait that is counted, so that the sum does not overflow.
-const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
+/// Waits are added to what the process has learned so many at a time, but in trials: that moves a cache line.
+const AT_A_TIME: u32 = 16;
 
-/// How long one wait goes on polling after its [`FIRST_POLLS`](super::FIRST_POLLS), before it sleeps.
-///
-/// A thread keeps, for each lock, the average cost of its latest waits of this kind: their polls, and a sleep if the
-/// polls were in vain. If the average is more than a sleep costs, the thread sleeps at once: others can use the
-/// processor. Long yields do not count, since others had the processor meanwhile.
+/// One wait, from the end of its [`FIRST_POLLS`](super::FIRST_POLLS) on, until it is dropped: as it has got the lock, or
+/// given up. It says whether to poll or to sleep at once, by what the process [has learned](super::learned) about the
+/// lock, and adds to that.
 pub struct Budget {
+    learned: &'static Learned,
+    state: State,
     place: usize,
-    most: u32,
+    /// Microseconds that a sleep costs.
+    sleep: u32,
+    sleeps: Cell<u32>,
+    /// Ticks of polls before the latest sleep.
+    polled: Cell<u64>,
+    /// The tick at which the polls began that go on.
+    polls_since: Cell<Option<u64>>,
 }
 
 impl Budget {
-    /// At most `most` polls for the lock, or the part of a lock, at this address.
+    /// For the lock at this address, whose waiters lose `sleep` microseconds by a sleep.
     #[inline]
-    pub fn at(address: usize, most: u32) -> Self {
+    pub fn at(address: usize, sleep: u32) -> Self {
+        let learned = Learned::about(address);
+        let state = learned.state();
         let place = (address >> 2 ^ address >> 6 ^ address >> 12) % PLACES;
-        let most = with_habits(|mine| {
-            if u32::from(mine.costs[place].get()) / WEIGHT < polls_in(SLEEP) {
-                return most;
+        let now = ticks();
+        with_habits(|mine| {
+            let account = &mine.accounts[place];
+            if account.state.replace(state.0) != state.0 {
+                let _ = take_sums(account);
             }
-            // Counted for each place, so that a thread that alternates between locks probes all of them.
-            let waits = mine.dear_waits[place].get().wrapping_add(1);
-            mine.dear_waits[place].set(waits);
-            if waits.is_multiple_of(PROBE) {
-                most.min(polls_in(2 * SLEEP))
-            } else {
-                0
-            }
+            add(&account.worked, now.saturating_sub(account.ended.get()));
         });
-        Self { place, most }
+        Self {
+            learned,
+            state,
+            place,
+            sleep,
+            sleeps: Cell::new(0),
+            polled: Cell::new(0),
+            polls_since: Cell::new(Some(now)),
+        }
     }
 
-    /// How many polls this wait may make.
+    /// How many polls this wait may make, `most` at most.
     #[inline]
-    pub fn most(&self) -> u32 {
-        self.most
+    pub fn most(&self, most: u32) -> u32 {
+        if self.is_spent() { 0 } else { most }
     }
 
-    /// Whether polls do not pay, and this wait is no probe.
+    /// Whether polls do not pay.
     #[inline]
     pub fn is_spent(&self) -> bool {
-        self.most == 0
+        !self.state.mode().polls()
     }
 
-    /// To be called after the wait has made so many polls; `success`: it got the lock by them.
+    /// To be called before a sleep.
     #[inline]
-    pub fn made(&self, polls: u32, success: bool) {
-        if !self.is_spent() {
-            let cost = polls + if success { 0 } else { polls_in(SLEEP) };
-            with_habits(|mine| {
-                let sum = u32::from(mine.costs[self.place].get());
-                let sum = sum - sum / WEIGHT + cost.min(MOST_COUNTED);
-                mine.costs[self.place].set(sum as u16);
-            });
+    pub fn sleeps(&self) {
+        self.end_polls(ticks());
+        self.sleeps.set(self.sleeps.get().saturating_add(1));
+    }
+
+    /// To be called before polls that follow a sleep.
+    #[inline]
+    pub fn polls_again(&self) {
+        if self.polls_since.get().is_none() {
+            self.polls_since.set(Some(ticks()));
         }
+    }
+
+    fn end_polls(&self, now: u64) {
+        if let Some(since) = self.polls_since.take() {
+            self.polled
+                .set(self.polled.get() + now.saturating_sub(since));
+        }
+    }
+}
+
+impl Drop for Budget {
+    #[inline]
+    fn drop(&mut self) {
+        let now = ticks();
+        self.end_polls(now);
+        let sleeps = self.sleeps.get();
+        with_habits(|mine| {
+            let account = &mine.accounts[self.place];
+            account.waits.set(account.waits.get() + 1);
+            let without_sleep = account.without_sleep.get() + u32::from(sleeps == 0);
+            account.without_sleep.set(without_sleep);
+            add(&account.lost, self.polled.get());
+            if sleeps > 0 {
+                add(&account.lost, u64::from(sleeps) * ticks_in(self.sleep));
+            }
+            account.ended.set(now);
+            if account.waits.get() >= AT_A_TIME || self.state.mode().is_trial() {
+                self.learned.add(self.state, take_sums(account), now);
+            }
+        });
+    }
+}
+
+/// Adds some ticks, of those that count.
+fn add(sum: &Cell<u32>, ticks: u64) {
+    let counted = ticks.min(ticks_in(MOST)) as u32;
+    sum.set(sum.get().saturating_add(counted));
+}
+
+fn take_sums(account: &Account) -> Sums {
+    Sums {
+        waits: account.waits.take(),
+        without_sleep: account.without_sleep.take(),
+        worked: account.worked.take(),
+        lost: account.lost.take(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::SLEEP;
 
-    const LOCK: usize = 0x1000;
+    /// A lock that no other test uses.
+    const LOCK: usize = 0x7000;
 
-    fn on_a_thread(test: impl FnOnce() + Send + 'static) {
-        std::thread::spawn(test).join().unwrap();
-    }
-
-    /// One wait, with at most so many polls. Returns whether it could poll.
-    fn wait(polls: u32, success: bool) -> bool {
-        let budget = Budget::at(LOCK, 100);
-        budget.made(budget.most().min(polls), success);
-        !budget.is_spent()
-    }
-
+    /// The thread loses all its time to polls, and then to sleeps.
     #[test]
-    fn futile_polls_stop_and_one_wait_in_sixteen_probes() {
-        on_a_thread(|| {
-            (0..4 * WEIGHT).for_each(|_| _ = wait(100, false));
-            assert_eq!((0..16 * 10).filter(|_| wait(100, false)).count(), 10);
-            // After probes that succeed at once the thread polls again.
-            (0..16 * 4 * WEIGHT).for_each(|_| _ = wait(1, true));
-            assert!((0..16).all(|_| !Budget::at(LOCK, 100).is_spent()));
-        });
-    }
-
-    #[test]
-    fn polls_that_succeed_cheaply_go_on() {
-        on_a_thread(|| {
+    fn waits_are_added_to_what_the_process_has_learned() {
+        std::thread::spawn(|| {
+            let mode = || Learned::about(LOCK).state().mode();
+            assert!(mode().polls());
             for _ in 0..1000 {
-                assert_eq!(Budget::at(LOCK, 100).most(), 100);
-                assert!(wait(1, true));
+                if !mode().polls() {
+                    break;
+                }
+                let budget = Budget::at(LOCK, SLEEP);
+                assert_eq!((budget.most(7), budget.is_spent()), (7, false));
+                (0..200).for_each(|_| core::hint::spin_loop());
             }
-        });
-    }
-
-    /// One wait in ten that polls in vain is outweighed by nine that take one poll.
-    #[test]
-    fn a_few_futile_polls_do_not_stop_polling() {
-        on_a_thread(|| {
-            for number in 0..1000 {
-                let success = number % 10 != 0;
-                let polled = wait(if success { 1 } else { 100 }, success);
-                assert!(polled || !success);
-            }
-        });
-    }
-
-    #[test]
-    fn locks_have_separate_budgets() {
-        on_a_thread(|| {
-            (0..4 * WEIGHT).for_each(|_| _ = wait(100, false));
-            assert_eq!(Budget::at(LOCK + 4, 100).most(), 100);
-        });
+            assert!(!mode().polls(), "no sleeps were tried");
+            let budget = Budget::at(LOCK, SLEEP);
+            assert_eq!((budget.most(7), budget.is_spent()), (0, true));
+            budget.sleeps();
+            assert_eq!(budget.polls_since.get(), None);
+            budget.polls_again();
+            assert!(budget.polls_since.get().is_some());
+        })
+        .join()
+        .unwrap();
     }
 }

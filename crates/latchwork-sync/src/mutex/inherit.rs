@@ -31,7 +31,7 @@
 //!
 //! *A lock:* CAS 0→TID. If that fails:
 //! 1. Some 200 polls; then up to 16 yields to tasks of the same priority, in at most a millisecond, with some polls
-//!    between them. (If this thread's recent waits for this lock have polled for longer than a sleep costs: 20 polls
+//!    between them. (Where the process has learned that polls for this lock do not pay: 20 polls
 //!    instead.)
 //! 2. Enter the gate, or sleep on the gate until the kernel passes it on.
 //! 3. Some 200 polls, until a task sleeps on the word. Then sleep on the word, and release the gate.

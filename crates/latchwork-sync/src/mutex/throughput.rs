@@ -70,11 +70,11 @@
 //! 1. CAS 0→TID. If it succeeds, that is all.
 //! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks collide often, it rests
 //!    first: `backoff/rest.rs`.)
-//! 3. It polls for up to 1,000 pauses more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
+//! 3. It polls for up to 1,000 pauses more, unless the process has learned that polls for this lock do not pay (`backoff/learned.rs`).
 //! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. A sleep that the
 //!    kernel refuses, since the gate has changed, does not count: the task tries again. (A real-time task does not
 //!    enter the gate, free or held: it becomes a top waiter at once.)
-//! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it goes on, 500 pauses
+//! 5. As a top waiter, it polls the word 20 times. If polls pay, it goes on, 500 pauses
 //!    between two checks whether the owner runs, until the owner does not run, or the threshold or the deadline has
 //!    passed.
 //! 6. It sets `WAITERS` in a word that has a TID, sleeps on the word, and goes back to step 5 when it wakes up, at the

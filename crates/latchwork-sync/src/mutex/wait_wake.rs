@@ -110,7 +110,7 @@ impl<S: Sharing> WaitWake<S> {
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         slow_paths::acquisition();
-        rest_if_contended(REST);
+        let _collision = rest_if_contended(REST);
         let mut word = self.spin();
         // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {

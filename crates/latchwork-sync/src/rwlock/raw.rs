@@ -75,7 +75,7 @@
 //! had to wait for a private lock leaves its ID in the bits that count readers at other times, in the same step in which it enters. So where
 //! writers collide, most of them are known. The ID is a guess by which no task decides whether to enter: a task that
 //! enters, leaves or sleeps goes by `WRITER`, and bits 0–23 count readers only if that is clear. (A waiter's polls are
-//! bounded by the threshold of its preference. If such polls have not paid its thread lately, one wait in 16 makes them.) A waiter polls on
+//! bounded by the threshold of its preference. Where the process has learned that such polls do not pay, waits do without them.) A waiter polls on
 //! only while it would be the first to sleep, so no release takes its slow path longer than without; and a real-time task
 //! does not, since sleepers are woken in the order of their priorities. The writers of locks that
 //! processes share are not observed: the clock of another process's thread cannot be read, and its ID may be that of a

@@ -23,10 +23,23 @@ pub struct Habits {
     pub steals: Cell<u32>,
     /// Yields to skip, since one has lasted long.
     pub yields_left_out: Cell<u32>,
-    /// For locks by their addresses: the number of waits while polls do not pay.
-    pub dear_waits: [Cell<u8>; PLACES],
-    /// For locks by their addresses: eight times the average cost of a wait, in polls.
-    pub costs: [Cell<u16>; PLACES],
+    /// For locks by their addresses.
+    pub accounts: [Account; PLACES],
+}
+
+/// The latest waits for the locks of one place that are not yet added to what the process has learned.
+pub struct Account {
+    /// How the waits were made; see `backoff/learned.rs`.
+    pub state: Cell<u32>,
+    pub waits: Cell<u32>,
+    /// Waits without a sleep.
+    pub without_sleep: Cell<u32>,
+    /// Ticks from the end of a wait to the beginning of the next.
+    pub worked: Cell<u32>,
+    /// Ticks lost to polls and sleeps.
+    pub lost: Cell<u32>,
+    /// The processor's time counter at the end of the latest wait.
+    pub ended: Cell<u64>,
 }
 
 /// How often a thread finds its locks held by others (a collision), and what it does then.
@@ -44,6 +57,8 @@ pub struct Crowd {
     pub doubt: Cell<u32>,
     /// The processor's time counter at the beginning of the phase.
     pub began: Cell<u64>,
+    /// Ticks of waits in the phase.
+    pub waited: Cell<u64>,
 }
 
 /// What a thread does at a collision, before it waits.
@@ -61,7 +76,7 @@ pub enum Phase {
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), accounts: [const { Account { state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.

@@ -69,8 +69,11 @@ pub(crate) fn obtain<T: TaskTable>(
         }
         match limit {
             WaitLimit::Try => return Err(Refusal::WouldBlock),
-            WaitLimit::Until(_) if spin.poll_again(caller.polls_before_queue()) => {}
-            WaitLimit::Until(_) => break,
+            WaitLimit::Until(_) => {
+                if !spin.poll_again(caller.polls_before_queue(), word & QUEUED != 0) {
+                    break;
+                }
+            }
         }
     }
     spin.finish(false);

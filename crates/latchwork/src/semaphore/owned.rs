@@ -165,7 +165,7 @@ fn acquire<T: TaskTable>(access: &Access<'_, T>, limit: WaitLimit) -> Result<Obt
             WaitLimit::Until(_) if priority::outranks_owner(access, owner) => FIRST_POLLS,
             WaitLimit::Until(_) => caller.polls_before_queue(),
         };
-        if !spin.poll_again(polls) {
+        if !spin.poll_again(polls, false) {
             break;
         }
     }

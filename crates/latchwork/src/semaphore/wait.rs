@@ -21,7 +21,7 @@ use super::object::QUEUED;
 use super::{Access, Caller, Core, Locked, Refusal, TaskTable, priority};
 use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause_once};
+use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, SLEEP, pause_once};
 use crate::region::Parked;
 #[cfg(not(loom))]
 use crate::region::wait_record::LOWEST;
@@ -63,13 +63,15 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls.
-    pub(crate) fn poll_again(&mut self, max: u32) -> bool {
+    /// Passes the time until the next poll; returns false at the end of the polling, after at most `max` polls. `queued`:
+    /// no unit can come before others have got theirs.
+    pub(crate) fn poll_again(&mut self, max: u32, queued: bool) -> bool {
         let address = self.address;
         let budget = self
             .budget
-            .get_or_insert_with(|| Budget::at(address, BEFORE_QUEUE));
-        if self.polls >= max.min(budget.most().max(FIRST_POLLS)) {
+            .get_or_insert_with(|| Budget::at(address, SLEEP));
+        let first = if queued { 0 } else { FIRST_POLLS };
+        if self.polls >= max.min(budget.most(BEFORE_QUEUE).max(first)) {
             return false;
         }
         #[cfg(not(loom))]
@@ -89,8 +91,8 @@ impl AdaptiveSpin {
 
     /// Records the end of the polling, and whether it got the semaphore.
     pub(crate) fn finish(&self, success: bool) {
-        if let Some(budget) = &self.budget {
-            budget.made(self.polls, success);
+        if !success && let Some(budget) = &self.budget {
+            budget.sleeps();
         }
     }
 }
@@ -168,16 +170,14 @@ pub(super) fn wait<T: TaskTable>(
     #[cfg(not(loom))]
     let mut sleeps_alone = !core.form().kind().has_owner() && caller.priority() >= LOWEST;
     // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
-    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, IN_QUEUE);
+    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, SLEEP);
+    let most = budget.most(IN_QUEUE);
     loop {
         // Read before the poll: see `park`.
         let deaths = tasks.deaths();
         let word = match wait_outcome(caller) {
             ControlFlow::Continue(word) => word,
             ControlFlow::Break(end) => {
-                if polls < budget.most() {
-                    budget.made(polls, true);
-                }
                 return end;
             }
         };
@@ -188,14 +188,12 @@ pub(super) fn wait<T: TaskTable>(
             priority::refresh(tasks, caller.task, true);
             continue;
         }
-        if polls < budget.most() {
+        if polls < most {
             polls += 1;
             crate::atomic::spin_hint();
-            if polls == budget.most() {
-                budget.made(polls, false);
-            }
             continue;
         }
+        budget.sleeps();
         #[cfg(not(loom))]
         if sleeps_alone {
             sleeps_alone = false;

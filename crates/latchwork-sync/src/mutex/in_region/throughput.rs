@@ -94,7 +94,7 @@ use super::forms::{RawError, RegionOps};
 use super::lock::{INCONSISTENT, NOT_RECOVERABLE, WAITERS, is_held, owner_of};
 use super::membership::Member;
 use crate::atomic::{AtomicU64, Ordering, fence, spin_hint, unless_fault};
-use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
+use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, SLEEP, pause, rest_if_contended};
 use crate::mutex::throughput::{change_steals, end_turn_if_due};
 use crate::mutex::{Acquired, Throughput, WaitMode};
 use crate::sharing::Shared;
@@ -171,6 +171,7 @@ impl<'a> Lock<'a> {
     }
 
     fn take(&self, wait_mode: WaitMode) -> Result<Acquired, RawError> {
+        let _collision = rest_if_contended(REST);
         let ends_turn = end_turn_if_due() && self.gate.wake_another();
         if !ends_turn && let Some(ended) = self.steal_in_first_polls() {
             return ended;
@@ -185,7 +186,8 @@ impl<'a> Lock<'a> {
         if owner_of(self.word.load(Ordering::Relaxed)) == self.me.identity() {
             return Err(RawError::Deadlock);
         }
-        if !ends_turn && let Some(ended) = self.steal_by_polling() {
+        let budget = Budget::at(core::ptr::from_ref(self.word).addr(), SLEEP);
+        if !ends_turn && let Some(ended) = self.steal_by_polling(&budget) {
             return ended;
         }
         let me = self.me.identity();
@@ -197,6 +199,7 @@ impl<'a> Lock<'a> {
         } else {
             let is_gone = |top_waiter| self.is_gone_task(top_waiter);
             let before_sleep = || {
+                budget.sleeps();
                 change_steals(|_| 0);
             };
             self.gate
@@ -204,7 +207,7 @@ impl<'a> Lock<'a> {
                 .map_err(RawError::from)
         };
         let ended = ended.and_then(|()| {
-            let ended = self.wait_as_top_waiter(is_real_time, wait_mode);
+            let ended = self.wait_as_top_waiter(is_real_time, wait_mode, &budget);
             unless_fault!(RegionGateIsKept, self.gate.leave(me), ());
             ended
         });
@@ -223,7 +226,6 @@ impl<'a> Lock<'a> {
     /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
     fn steal_in_first_polls(&self) -> Option<Result<Acquired, RawError>> {
-        rest_if_contended(REST);
         for _ in 0..FIRST_POLLS {
             if let Some(ended) = self.try_steal() {
                 return Some(ended);
@@ -234,17 +236,14 @@ impl<'a> Lock<'a> {
     }
 
     /// Polls for a short time.
-    fn steal_by_polling(&self) -> Option<Result<Acquired, RawError>> {
-        let budget = Budget::at(core::ptr::from_ref(self.word).addr(), NEWCOMER);
-        let most = budget.most();
+    fn steal_by_polling(&self, budget: &Budget) -> Option<Result<Acquired, RawError>> {
+        let most = budget.most(NEWCOMER);
         let mut made = 0;
         loop {
             if let Some(ended) = self.try_steal() {
-                budget.made(made, true);
                 return Some(ended);
             }
             if made >= most {
-                budget.made(made, false);
                 return None;
             }
             made += pause(made);

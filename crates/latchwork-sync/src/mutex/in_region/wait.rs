@@ -58,9 +58,7 @@ impl<'a> Word<'a> {
 
     /// Takes the word for the calling task.
     fn take(&self, me: Member, wait_mode: WaitMode) -> Result<Acquired, RawError> {
-        if !wait_mode.is_try() {
-            rest_if_contended(REST);
-        }
+        let _collision = (!wait_mode.is_try()).then(|| rest_if_contended(REST));
         // Relaxed: only a compare-and-swap acquires the lock.
         let mut word = self.word().load(Ordering::Relaxed);
         let mut spins = HAND_OVER;

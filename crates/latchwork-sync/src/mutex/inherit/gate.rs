@@ -5,7 +5,7 @@
 
 use super::word::{InheritFault, NAP, Taken, Word};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::backoff::{Budget, FIRST_POLLS, HAND_OVER, yield_if_brief};
+use crate::backoff::{Budget, FIRST_POLLS, HAND_OVER, INHERIT_SLEEP, yield_if_brief};
 use crate::mutex::throughput::is_not_in_process;
 use crate::mutex::wait_mode::{end_of_nap, is_over};
 use crate::mutex::{TID_MASK, WAITERS};
@@ -115,16 +115,16 @@ pub(in crate::mutex) fn lock_slowly<S: Sharing, const ROBUST: bool>(
     if futex_pi::is_real_time() {
         return word.sleep::<S>(deadline);
     }
-    let budget = Budget::at(core::ptr::from_ref(word.0).addr(), HAND_OVER);
+    let budget = Budget::at(core::ptr::from_ref(word.0).addr(), INHERIT_SLEEP);
     let mut polls = 0;
     // A newcomer polls also while a task sleeps on the word: the kernel passes the word on once, and then it is free.
     let taken = !budget.is_spent()
         && (word.poll(me, FIRST_POLLS..HAND_OVER, 0, &mut polls)?
             || yield_and_poll(word, me, deadline, &mut polls)?);
-    budget.made(polls, taken);
     if taken {
         return Ok(true);
     }
+    budget.sleeps();
     wait_behind_gate::<S, ROBUST>(word, gate, me, deadline)
 }
 

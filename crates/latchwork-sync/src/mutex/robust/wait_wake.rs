@@ -67,9 +67,7 @@ pub(super) fn take_by<F>(
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
     // Relaxed: only a compare-and-swap acquires the lock.
-    if !wait_mode.is_try() {
-        rest_if_contended(REST);
-    }
+    let _collision = (!wait_mode.is_try()).then(|| rest_if_contended(REST));
     let mut word = node.word.load(Ordering::Relaxed);
     let mut spins = HAND_OVER;
     // By invariant 3: the bit that a task which has slept adds to the word as it takes it.

@@ -2,7 +2,7 @@
 //! [the parent](super).
 
 use super::trace::{Acquisition, Counting, Entry, Event};
-use super::words::{Words, is_not_in_process, no_such_task, take};
+use super::words::{Polls, Words, is_not_in_process, no_such_task, take};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{FIRST_POLLS, NEWCOMER, REST, pause, rest_if_contended};
 use crate::mutex::{TID_MASK, Unfinished, WaitMode};
@@ -41,6 +41,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         wait_mode: WaitMode,
     ) -> Result<Acquisition, Unfinished> {
         let mut sleeps = 0_u32;
+        let _collision = rest_if_contended(REST);
         let ends_turn = !C::FOREIGN && end_turn_if_due() && self.gate.wake_another::<S>();
         let entered = if !ends_turn && self.steal_in_first_polls(me) {
             Ok(Entry::Stolen)
@@ -66,7 +67,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         wait_mode: WaitMode,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
-        if !ends_turn && self.steal_by_polling(me) {
+        let polls = self.polls();
+        if !ends_turn && self.steal_by_polling(me, &polls) {
             return Ok(Entry::Stolen);
         }
         if !ROBUST && !C::FOREIGN {
@@ -80,7 +82,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             !self.gate.is_free() && is_real_time()
         );
         if is_real_time {
-            let entered = self.wait_as_top_waiter(me, true, wait_mode, sleeps);
+            let entered = self.wait_as_top_waiter(me, true, wait_mode, &polls, sleeps);
             self.gate.leave::<S>(me);
             return entered;
         }
@@ -97,6 +99,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 change_steals(|_| 0);
             }
             self.counts.count(Event::QueueSleep);
+            polls.sleeps();
             *sleeps = sleeps.saturating_add(1);
         };
         let at_gate = self
@@ -106,7 +109,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             // The word may be reserved for a top waiter that is dead: if all waits are short, no nap ends.
             return self.try_lock(me).then_some(Entry::Stolen).ok_or(unfinished);
         }
-        let entered = self.wait_as_top_waiter(me, false, wait_mode, sleeps);
+        let entered = self.wait_as_top_waiter(me, false, wait_mode, &polls, sleeps);
         if unless_fault!(ThroughputKeepsGate, true, false) {
             self.gate.leave::<S>(me);
         }
@@ -116,7 +119,6 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
     fn steal_in_first_polls(&self, me: u32) -> bool {
-        rest_if_contended(REST);
         for _ in 0..FIRST_POLLS {
             if self.try_steal(me) {
                 return true;
@@ -140,17 +142,16 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 
     /// Polls for a short time.
-    fn steal_by_polling(&self, me: u32) -> bool {
-        let polls = self.polls(core::ptr::from_ref(self.word).addr(), NEWCOMER);
-        let most = polls.most();
+    fn steal_by_polling(&self, me: u32, polls: &Polls<'_>) -> bool {
+        let most = polls.most(NEWCOMER);
         let mut made = 0;
         loop {
             if self.try_steal(me) {
-                polls.made(made, true);
+                polls.end(true);
                 return true;
             }
             if made >= most {
-                polls.made(made, false);
+                polls.end(false);
                 return false;
             }
             made += pause(made);

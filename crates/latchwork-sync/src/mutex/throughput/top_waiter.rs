@@ -33,6 +33,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         me: u32,
         at_once: bool,
         wait_mode: WaitMode,
+        polls: &Polls<'_>,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         let threshold = micros(*self.threshold);
@@ -44,7 +45,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         });
         let mut nap = None;
         loop {
-            if let Some(entry) = self.poll_while_owner_runs(me, &timing, wait_mode) {
+            if let Some(entry) = self.poll_while_owner_runs(me, &timing, wait_mode, polls) {
                 return Ok(entry);
             }
             // This task may have bypassed the gate, or lost it (invariant 6). With the gate at 0, newcomers would take
@@ -70,6 +71,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 continue;
             }
             self.counts.count(Event::TopSleep);
+            polls.sleeps();
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
             let end = *nap.get_or_insert_with(|| timing.end_of_nap(is_overdue));
@@ -121,7 +123,9 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         me: u32,
         timing: &Timing,
         wait_mode: WaitMode,
+        polls: &Polls<'_>,
     ) -> Option<Entry> {
+        polls.begin_again();
         for _ in 0..FIRST_POLLS {
             if let Some(entry) = self.try_take(me) {
                 return Some(entry);
@@ -132,14 +136,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let mut unknown = 0;
         let learned = self.counts.foreign();
         let sleeps_at_once = learned.is_some_and(Foreign::sleeps_at_once);
-        let polls = self.polls(core::ptr::from_ref(self.gate.0).addr(), TOP_WAITER);
-        let most = polls.most();
-        let mut made = 0_u32;
+        let most = polls.most(TOP_WAITER);
         loop {
             let mut round = 0;
             loop {
                 if let Some(entry) = self.try_take(me) {
-                    polls.made(made.saturating_add(round), true);
+                    polls.end(true);
                     return Some(entry);
                 }
                 if round >= most {
@@ -147,7 +149,6 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 }
                 round += pause(round);
             }
-            made = made.saturating_add(round);
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
             let goes_on = !sleeps_at_once
                 && !polls.are_spent()
@@ -157,9 +158,6 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 });
             // If the deadline has passed, the sleep that follows reports it.
             if !goes_on || timing.has_polled_enough() || is_over(wait_mode.deadline()) {
-                if let Polls::OfThread(budget) = polls {
-                    budget.made(made, false);
-                }
                 return None;
             }
         }

@@ -4,7 +4,7 @@
 use super::gate::Gate;
 use super::trace::{Counting, Foreign, Released};
 use crate::atomic::{AtomicU32, Ordering, fence, unless_fault};
-use crate::backoff::Budget;
+use crate::backoff::{Budget, SLEEP};
 use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
@@ -151,12 +151,11 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         word & TID_MASK == 0 && (!is_reserved(word) || self.gate.is_free())
     }
 
-    /// How long to poll for the lock, at most `most` polls. `part` is an address that stands for the newcomers or for
-    /// the top waiter: the two learn separately, since their waits differ.
-    pub(super) fn polls(&self, part: usize, most: u32) -> Polls<'_> {
+    /// How long one wait polls for the lock.
+    pub(super) fn polls(&self) -> Polls<'_> {
         match self.counts.foreign() {
-            Some(learned) => Polls::OfLock(learned, learned.polls(most)),
-            None => Polls::OfThread(Budget::at(part, most)),
+            Some(learned) => Polls::OfLock(learned),
+            None => Polls::OfWait(Budget::at(core::ptr::from_ref(self.word).addr(), SLEEP)),
         }
     }
 }
@@ -181,29 +180,44 @@ pub(super) fn is_dead<S: Sharing>(task: u32) -> bool {
     }
 }
 
-/// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the thread
+/// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the process
 /// has.
 pub(super) enum Polls<'a> {
-    OfLock(&'a Foreign, u32),
-    OfThread(Budget),
+    OfLock(&'a Foreign),
+    OfWait(Budget),
 }
 
 impl Polls<'_> {
-    pub(super) fn most(&self) -> u32 {
+    /// At most `most` polls.
+    pub(super) fn most(&self, most: u32) -> u32 {
         match self {
-            Self::OfLock(_, most) => *most,
-            Self::OfThread(budget) => budget.most(),
+            Self::OfLock(learned) => learned.polls(most),
+            Self::OfWait(budget) => budget.most(most),
         }
     }
 
     pub(super) fn are_spent(&self) -> bool {
-        matches!(self, Self::OfThread(budget) if budget.is_spent())
+        matches!(self, Self::OfWait(budget) if budget.is_spent())
     }
 
-    pub(super) fn made(&self, polls: u32, success: bool) {
-        match self {
-            Self::OfLock(learned, _) => learned.polled(success),
-            Self::OfThread(budget) => budget.made(polls, success),
+    /// To be called after polls; `success`: they have got the lock.
+    pub(super) fn end(&self, success: bool) {
+        if let Self::OfLock(learned) = self {
+            learned.polled(success);
+        }
+    }
+
+    /// To be called before polls that may follow a sleep.
+    pub(super) fn begin_again(&self) {
+        if let Self::OfWait(budget) = self {
+            budget.polls_again();
+        }
+    }
+
+    /// To be called before a sleep.
+    pub(super) fn sleeps(&self) {
+        if let Self::OfWait(budget) = self {
+            budget.sleeps();
         }
     }
 }

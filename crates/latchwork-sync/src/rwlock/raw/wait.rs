@@ -4,7 +4,7 @@
 use super::state::{STARVING, State, Waiter};
 use super::{Counting, RawRwLock};
 use crate::atomic::{Ordering, unless_fault};
-use crate::backoff::{Budget, HAND_OVER, pause};
+use crate::backoff::{Budget, HAND_OVER, SLEEP, pause};
 use crate::mutex::{OwnerMonitor, Unfinished, WaitMode, is_over};
 use crate::rwlock::Preference;
 use crate::rwlock::trace::{Acquisition, Entry, Event};
@@ -112,8 +112,10 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
             polls = polls.saturating_add(passed);
             left = left.saturating_sub(passed);
         };
-        if let Some(watch) = watch {
-            watch.budget.made(polls, entered);
+        if let Some(watch) = watch
+            && !entered
+        {
+            watch.budget.sleeps();
         }
         entered.then_some(polls)
     }
@@ -143,7 +145,7 @@ impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
         }
         let watch = watch.get_or_insert_with(|| WriterWatch {
             monitor: OwnerMonitor::default(),
-            budget: Budget::at(core::ptr::from_ref(&self.state).addr(), HAND_OVER),
+            budget: Budget::at(core::ptr::from_ref(&self.state).addr(), SLEEP),
             may_poll: !is_real_time(),
         });
         watch.may_poll && !watch.budget.is_spent() && watch.monitor.has_run(writer) == Some(true)

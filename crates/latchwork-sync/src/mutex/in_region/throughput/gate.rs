@@ -30,11 +30,6 @@ impl Gate {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Stands for the top waiters in their threads' budgets of polls.
-    pub(super) fn address(&self) -> usize {
-        core::ptr::from_ref(&self.0).addr()
-    }
-
     /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did.
     pub(super) fn wake_another(&self) -> bool {
         let gate = self.0.load(Ordering::Relaxed);

@@ -25,11 +25,12 @@ impl Lock<'_> {
         &self,
         at_once: bool,
         wait_mode: WaitMode,
+        budget: &Budget,
     ) -> Result<Acquired, RawError> {
         let mut timing = Timing::start(Some(if at_once { 0 } else { THRESHOLD }));
         let mut has_napped = false;
         loop {
-            if let Some(ended) = self.poll_while_owner_runs(&timing, wait_mode) {
+            if let Some(ended) = self.poll_while_owner_runs(&timing, wait_mode, budget) {
                 return ended;
             }
             // This task may have bypassed the gate, or lost it (invariant 5).
@@ -66,6 +67,7 @@ impl Lock<'_> {
                 continue;
             }
             let until = timing.end_of_watch(is_overdue, wait_mode.deadline());
+            budget.sleeps();
             let (ended, slept) = watch.sleep_woken(word | WAITERS, until);
             // A sleep that ends with the threshold is no nap of full length.
             has_napped |= is_overdue && ended == Wait::TimedOut;
@@ -97,7 +99,9 @@ impl Lock<'_> {
         &self,
         timing: &Timing,
         wait_mode: WaitMode,
+        budget: &Budget,
     ) -> Option<Result<Acquired, RawError>> {
+        budget.polls_again();
         for _ in 0..FIRST_POLLS {
             if let Some(ended) = self.take_free_as_top_waiter() {
                 return Some(ended);
@@ -106,14 +110,11 @@ impl Lock<'_> {
         }
         let mut monitor = OwnerMonitor::default();
         let mut unknown = 0;
-        let budget = Budget::at(self.gate.address(), TOP_WAITER);
-        let most = budget.most();
-        let mut made = 0_u32;
+        let most = budget.most(TOP_WAITER);
         loop {
             let mut round = 0;
             loop {
                 if let Some(ended) = self.take_free_as_top_waiter() {
-                    budget.made(made.saturating_add(round), true);
                     return Some(ended);
                 }
                 if round >= most {
@@ -121,7 +122,6 @@ impl Lock<'_> {
                 }
                 round += pause(round);
             }
-            made = made.saturating_add(round);
             let goes_on = !budget.is_spent()
                 && self.owner_has_run(&mut monitor).unwrap_or_else(|| {
                     unknown += 1;
@@ -129,7 +129,6 @@ impl Lock<'_> {
                 });
             // If the deadline has passed, the sleep that follows reports it.
             if !goes_on || timing.has_polled_enough() || is_over(wait_mode.deadline()) {
-                budget.made(made, false);
                 return None;
             }
         }
