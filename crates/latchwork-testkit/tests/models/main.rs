@@ -3,8 +3,8 @@
 //! one planted fault, in which something must be wrong. The head of each model says which lines of the source it mirrors, and
 //! what it leaves out.
 //!
-//! `LATCHWORK_MODEL_STATES=200000000 cargo test --release -p latchwork-testkit --test models -- --test-threads=1` visits the
-//! states of larger bounds (`ci/models.sh` keeps how many they are in `results/models`).
+//! `ci/models.sh` visits the
+//! states of larger bounds, and keeps how many they are in `results/models`.
 
 mod lookout;
 mod region_lock;

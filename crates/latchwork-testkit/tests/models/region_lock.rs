@@ -10,7 +10,8 @@
 //! others until its task runs, and consumes their wake-ups. A life-word says the same for a task and its successors: tasks of
 //! two PID namespaces can have one thread ID. A wake-up wakes any sleeper. The sweep lock is a word that is
 //! taken over from a dead holder; a waiter for it does nothing else. Polls are left out: a poll is a later first look. The
-//! heap is one step of the sweep. `slot_model`, beside this, has the joining and leaving of threads.
+//! heap is one step of the sweep. `slot_model.rs` among the tests of `latchwork` has the
+//! joining and leaving of threads.
 //!
 //! *Shown:* mutual exclusion, torn data is reported, a lock passes on only after its dead owner was swept, and each wait ends,
 //! although no sleep but the first is a nap, and without that one, too.
