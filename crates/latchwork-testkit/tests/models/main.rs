@@ -3,8 +3,7 @@
 //! one planted fault, in which something must be wrong. The head of each model says which lines of the source it mirrors, and
 //! what it leaves out.
 //!
-//! `ci/models.sh` visits the
-//! states of larger bounds, and keeps how many they are in `results/models`.
+//! `ci/models.sh` visits the states of larger bounds, and keeps how many they are in `results/models`.
 
 mod lookout;
 mod region_lock;
