@@ -194,16 +194,16 @@ impl Inner {
     /// private blocks.
     fn recover_slot(&self, index: u16, lists_walked: bool) {
         let slot = &self.slots()[usize::from(index)];
-        let keeps = slot.orphans.load(Ordering::Relaxed) == Orphans::Keep as u8;
-        let keeps = crate::atomic::unless_disabled!(SweepFreesBlocks, keeps, true);
+        let asked = slot.orphans.load(Ordering::Relaxed) == Orphans::Keep as u8;
+        let keeps = crate::atomic::unless_disabled!(SweepFreesBlocks, asked, true);
         let policy = if keeps || !lists_walked {
             OnDeath::Keep
         } else {
             OnDeath::Free
         };
-        // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
         crate::atomic::unless_disabled!(
             SweepSettlesHeap,
+            // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
             unsafe { self.heap.recover(self.owner_of(index), policy) },
             ()
         );
