@@ -471,7 +471,6 @@ fn each_fault_of_a_lookout_is_found() {
             fault,
             kills,
             successors,
-            ..SMALL
         };
         explore::expect(&format!("lookout, {fault:?}"), &twin, UNSEEN);
     }
