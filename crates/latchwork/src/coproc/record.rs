@@ -197,8 +197,8 @@ impl Ref {
     /// # Safety
     /// By invariant 2 the coproc does not touch the record again, and no other `Ref` of this process is used again.
     pub(super) unsafe fn free(&self) {
-        // SAFETY: the caller keeps the contract.
         if let Some(chain) = &self.chain
+            // SAFETY: the caller keeps the contract.
             && unsafe { chain.retire(self) }
         {
             return;

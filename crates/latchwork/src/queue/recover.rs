@@ -31,7 +31,7 @@ impl Cells<'_> {
                 }
                 READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
                 READING if crate::atomic::unless_disabled!(QueuePutsMessageBack, dead, false) => {
-                    drop(self.put_back(index, task))
+                    let _: bool = self.put_back(index, task);
                 }
                 WRITING | READY | READING => {}
                 _ => self.set(index, FREE),
