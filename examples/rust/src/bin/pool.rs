@@ -43,7 +43,12 @@ fn lock(results: &Results) -> Result<Guard<'_>, LockError<'_, [u32; JOBS as usiz
 
 /// The primes among the numbers of a job.
 fn primes(job: u32) -> u32 {
-    let is_prime = |n: &u32| *n > 1 && (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0);
+    let is_prime = |n: &u32| {
+        *n > 1
+            && (2..)
+                .take_while(|d| d * d <= *n)
+                .all(|d| !n.is_multiple_of(d))
+    };
     let numbers = job * NUMBERS..(job + 1) * NUMBERS;
     numbers.filter(is_prime).count().try_into().unwrap_or(OPEN)
 }
