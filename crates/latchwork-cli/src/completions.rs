@@ -19,7 +19,7 @@ enum Script {
     Zsh,
 }
 
-pub fn run(args: &Args, mut command: Command, out: &mut impl Write) -> io::Result<()> {
+pub fn run(args: &Args, command: Command, out: &mut impl Write) -> io::Result<()> {
     let shell = match args.shell {
         Script::Bash => Shell::Bash,
         Script::Fish => Shell::Fish,
@@ -27,6 +27,19 @@ pub fn run(args: &Args, mut command: Command, out: &mut impl Write) -> io::Resul
     };
     // The generator panics if it cannot write: the script is a text first.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "latchwork", &mut script);
+    clap_complete::generate(
+        shell,
+        &mut without_hidden(&command),
+        "latchwork",
+        &mut script,
+    );
     out.write_all(&script)
+}
+
+/// The command without the subcommands that only the library calls: bash's script would show them.
+fn without_hidden(command: &Command) -> Command {
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    Command::new("latchwork")
+        .args(command.get_arguments().cloned())
+        .subcommands(shown.cloned())
 }
