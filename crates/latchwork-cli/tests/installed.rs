@@ -208,7 +208,8 @@ fn shells_complete_the_subcommands_by_the_installed_scripts() {
     }
     if has("zsh") {
         let script = "fpath+=(\"$PREFIX/share/zsh/site-functions\"); autoload -U compinit
-            compinit -u -D; echo $_comps[latchwork]; autoload +X _latchwork && functions _latchwork_commands";
+            compinit -u -D; echo $_comps[latchwork]
+            . \"$PREFIX/share/zsh/site-functions/_latchwork\"; functions _latchwork_commands";
         subcommands("zsh", script, "crashtest:Kill an operation");
     }
 }
