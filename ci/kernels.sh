@@ -16,8 +16,10 @@
 #
 # Variables: LATCHWORK_KERNELS, the cache (~/.cache/latchwork-kernels); LATCHWORK_KERNELS_LIMIT, the seconds that a
 # machine may run (7200; quick 300) and LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after which it counts as
-# hung (600); LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and
-# LATCHWORK_SEED, which the tests in the machine see.
+# hung (600); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that say what is built (--workspace; -p, --test and
+# --bin for less); LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300)
+# and LATCHWORK_SEED, which the tests in the machine see. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill
+# at each instruction then has fewer to step through.
 . "$(dirname "$0")/lib.sh"
 
 quick='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
@@ -100,10 +102,11 @@ if [ -n "$fault" ]; then
     # shellcheck disable=SC2086 # arguments of cargo
     set -- $package
 else
-    set -- --workspace
+    # shellcheck disable=SC2086 # arguments of cargo
+    set -- ${LATCHWORK_KERNELS_BUILD:---workspace}
 fi
 if [ "$arch" = aarch64 ]; then
-    ci/kernels/build-aarch64.sh "$cache/aarch64" >"$work/messages"
+    ci/kernels/build-aarch64.sh "$cache/aarch64" "$@" >"$work/messages"
     . "$cache/aarch64/settings"
 else
     (cd "$source" && cargo test "$@" --locked --no-run --message-format=json) >"$work/messages"

@@ -1,5 +1,5 @@
 # Sourced by the `install.sh` of the command and of the C library, which have set: prefix, destdir, list (a file with
-# the names of the installed files).
+# the names of the installed files), keep_debug (not empty: put_stripped strips nothing).
 
 # Installs a file, and adds it to the list.
 put() { # mode, from, to
@@ -14,6 +14,7 @@ put() { # mode, from, to
 # search it there, by the link that the file keeps (.gnu_debuglink).
 put_stripped() { # mode, from, to
     put "$1" "$2" "$3"
+    [ -z "$keep_debug" ] || return 0
     objcopy=${OBJCOPY:-objcopy}
     if ! command -v "$objcopy" > /dev/null; then
         echo "install.sh: $objcopy not found: $3 keeps its debug information" >&2

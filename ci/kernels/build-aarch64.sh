@@ -1,5 +1,6 @@
 #!/bin/sh
-# build-aarch64.sh OUT: builds the command and all test programs for aarch64, and prints cargo's messages as JSON.
+# build-aarch64.sh OUT [ARGUMENT…]: builds the command and all test programs for aarch64, or what the arguments for
+# `cargo test` name, and prints cargo's messages as JSON.
 #
 # The compiler, the standard library for aarch64 and the linker are those of Debian's suite sid: the packages have one
 # version, and no other toolchain is needed. They lie in OUT/chroot, from a mirror of this machine's apt configuration;
@@ -11,6 +12,8 @@
 # OUT/settings then has the variables that initramfs.sh needs.
 set -eu
 out=$1
+shift
+[ $# != 0 ] || set -- --workspace
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../.." && pwd)
 target=aarch64-unknown-linux-gnu
@@ -40,7 +43,7 @@ system chroot --variant=apt --architectures="$(dpkg --print-architecture),arm64"
     --include=rustc,cargo,gcc,libc6-dev,gcc-aarch64-linux-gnu,g++-aarch64-linux-gnu,libstd-rust-dev:arm64
 # Its programs are not run here: they are unpacked, and not configured.
 system sysroot --variant=extract --architectures=arm64 \
-    --include=base-files,dash,busybox-static,gcc,g++,libc6-dev,libc-bin
+    --include=base-files,dash,busybox-static,util-linux,gcc,g++,libc6-dev,libc-bin
 ln -sf gcc "$out/sysroot/usr/bin/cc"
 ln -sf g++ "$out/sysroot/usr/bin/c++"
 
@@ -55,7 +58,7 @@ EOF
 
 # A command in the chroot, in the repository.
 inside() {
-    PROFILE=${CARGO_PROFILE_DEV_DEBUG:+CARGO_PROFILE_DEV_DEBUG=$CARGO_PROFILE_DEV_DEBUG} \
+    PROFILE="$(env | grep '^CARGO_PROFILE_DEV_\(DEBUG\|OPT_LEVEL\)=[a-z0-9-]*$' | tr '\n' ' ')" \
         ROOT=$out/chroot REPOSITORY=$repository TARGET=${CARGO_TARGET_DIR:-$out/target} \
         REGISTRY=${CARGO_HOME:-$HOME/.cargo}/registry unshare -m sh -euc '
         mkdir -p "$TARGET" "$ROOT$TARGET" "$ROOT$REPOSITORY" "$ROOT/cargo/registry"
@@ -78,4 +81,4 @@ EOF
 chmod +x "$out/strip"
 
 (cd "$repository" && cargo fetch --locked >&2)
-inside cargo test --workspace --locked --no-run --message-format=json --target "$target"
+inside cargo test "$@" --locked --no-run --message-format=json --target "$target"

@@ -77,6 +77,12 @@ while read -r program; do
     libraries_of "$program"
 done
 
+# Gives the kernel's threads priorities (see init).
+if [ -e "$sysroot/usr/bin/chrt" ]; then
+    add_once /usr/bin/chrt
+    libraries_of "$sysroot/usr/bin/chrt"
+fi
+
 # Where tests look for the sources.
 mkdir -p "$tree$repository"
 git -C "$repository" ls-files crates examples install man Cargo.toml |
@@ -96,7 +102,11 @@ if [ -n "$compiler" ]; then
         add_once /usr/bin/install
         libraries_of "$sysroot/usr/bin/install"
     fi
-    while read -r file; do add_once "$file"; done <"$compiler"
+    # Links one by one, since what they point to is added, too; all others at once, which takes seconds, not minutes.
+    while read -r file; do
+        if [ -L "$sysroot$file" ]; then add_once "$file"; elif [ -f "$sysroot$file" ]; then echo "${file#/}"; fi
+    done <"$compiler" >"$folder/plain"
+    tar -c -C "$sysroot/" -T "$folder/plain" --transform 's#^\(bin\|sbin\|lib[^/]*\)/#usr/\1/#' | tar -x -C "$tree"
     sed -n 's/^\(.*\/\(cc1\|cc1plus\|collect2\|as\|ld\|ld.bfd\|gcc\|g++\)\)$/\1/p' "$compiler" |
         while read -r file; do libraries_of "$sysroot$file"; done
 fi

@@ -9,6 +9,8 @@ sed -n '/"reason":"compiler-artifact"/!d; /"package_id":"path+file/!d; p' | sed 
     folder=${package##*/}
     executable=$(echo "$executable" | tr -d '"')
     case $kind,$is_test,$executable in
+        # It is for the compiler's processor.
+        proc-macro,*,null) ;;
         *,*,null) echo "$files" | tr ',' '\n' | tr -d '"' | sed -n 's/.*\.so$/- &/p; s/.*liblatchwork_c[^/]*\.a$/- &/p' ;;
         test,*) echo "$folder:$target $executable" ;;
         bin,true,*) echo "$folder:bin-$target $executable" ;;

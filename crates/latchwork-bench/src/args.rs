@@ -32,12 +32,35 @@ pub enum Verb {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Compare the results of two runs, for example before and after a change
+    ///
+    /// A row is worse if the ranges of its rounds in both files do not overlap and the medians differ by more than the
+    /// tolerance. Ratios to the baseline are compared, or figures if a row has no ratio or the baseline is one of this
+    /// library. Rows that other programs have disturbed are not compared. The exit status is 1 if a row of this
+    /// library is worse; rows of other libraries do not count.
+    Compare {
+        /// The earlier results: a file that --json has written
+        #[arg(value_name = "A.json")]
+        first: PathBuf,
+        /// The later results
+        #[arg(value_name = "B.json")]
+        second: PathBuf,
+        /// The difference between medians that is tolerated, in per cent
+        #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
+        tolerance: u32,
+    },
 }
+
+/// The word for every scenario.
+pub(crate) const ALL: &str = "all";
+/// The word for the scenarios that show how costs grow.
+pub(crate) const SCALE: &str = "scale";
 
 /// What to run, and how.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct Options {
-    /// Scenarios to run, in this order
+    /// Scenarios to run, in this order. `all` stands for all scenarios. `scale` stands for the scenarios that vary the number
+    /// of tasks, with 1, 2, 4 and so on up to twice the number of CPUs (or those of --tasks), and for region-scale
     #[arg(required = true, value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
     /// Run fewer cases and shorter samples: at most 45 s per scenario on 2 CPUs
@@ -74,7 +97,7 @@ pub struct Options {
     /// of each task
     #[arg(long, value_name = "FILE")]
     pub rtems_json: Option<PathBuf>,
-    /// Also write a report to DIR: report.md, and for each scenario a chart (SVG), the results (JSON), and histograms of
+    /// Also write a report to DIR: report.html, a page that needs no other file; report.md, and for each scenario a chart (SVG), the results (JSON), and histograms of
     /// durations (SVG) if the scenario records durations. If a scenario repeats a published experiment, the report
     /// also has a page that compares the published figures with the measured ones. DIR is created if necessary
     #[arg(long, value_name = "DIR")]

@@ -20,6 +20,7 @@
 //! ```
 
 mod args;
+mod compare;
 mod contestant;
 mod disturbance;
 mod error;
@@ -41,7 +42,9 @@ mod tests;
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 pub use args::{Args, Options, Verb};
 pub use error::Error;
@@ -50,34 +53,53 @@ pub use load::{Load, ParseLoadError};
 use measure::Case;
 use peers::background::Spinners;
 use plan::Plan;
+use progress::{Timetable, Turn};
 use report::Report;
 use result::{SCHEMA, ScenarioResult, Warning};
 use scenarios::fine_grained::rtems;
 use scenarios::{Prepared, Scenario};
 
-/// Executes the command line: measures and prints, or lists.
+/// How a command ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It has done what it should.
+    Well,
+    /// A comparison has found rows of this library that are worse.
+    Regressed,
+}
+
+/// Executes the command line: measures and prints, lists, or compares.
 ///
 /// All names are checked before anything is measured.
 ///
 /// # Errors
 /// See [`Error`]. A contestant that is absent or fails is not an error: a warning in the result
-/// names it.
-pub fn run(args: &Args) -> Result<(), Error> {
+/// names it. Nor is a scenario that cannot run.
+pub fn run(args: &Args) -> Result<Ended, Error> {
     let mut out = io::stdout().lock();
-    match &args.verb {
+    let done = match &args.verb {
+        Some(Verb::Compare {
+            first,
+            second,
+            tolerance,
+        }) => {
+            let tolerance = f64::from(*tolerance) / 100.0;
+            let counts = compare::files(first, second, tolerance, &mut out)?;
+            return Ok(match counts.worse {
+                0 => Ended::Well,
+                _ => Ended::Regressed,
+            });
+        }
         Some(Verb::List) => table::print_list(scenarios::ALL, &mut out).map_err(Error::Output),
         Some(Verb::Report { directory }) => rewrite_report(directory, &mut out),
         None => run_scenarios(&args.options, &mut out),
-    }
+    };
+    done.map(|()| Ended::Well)
 }
 
 fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
-    let chosen = options
-        .scenarios
-        .iter()
-        .map(|name| find(name))
-        .collect::<Result<Vec<_>, _>>()?;
-    let plan = scenarios::plan(options, &chosen)?;
+    let (chosen, options) = &chosen(options)?;
+    let plan = scenarios::plan(options, chosen)?;
     let is_of_rtems = |scenario: &&dyn Scenario| rtems::is_about(scenario.name());
     if options.rtems_json.is_some() && !chosen.iter().any(is_of_rtems) {
         return Err(Error::NothingOfRtems);
@@ -88,10 +110,15 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
     let mut report = options
         .report
         .as_deref()
-        .map(|directory| Report::open(directory, &chosen))
+        .map(|directory| Report::open(directory, chosen))
         .transpose()?;
-    for scenario in chosen {
-        let result = measure_scenario(scenario, &plan);
+    let mut timetable = Timetable::new(chosen, options);
+    let mut not_run = Vec::new();
+    for scenario in chosen.iter().copied() {
+        let turn = timetable.next();
+        let result = measure_in_turn(scenario, &plan, turn);
+        timetable.end();
+        not_run.extend(why_without_rows(&result));
         table::print_result(&result, out).map_err(Error::Output)?;
         if let Some(file) = &mut json {
             file.write(&(result.to_json() + "\n"))?;
@@ -106,11 +133,57 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
             report.add(scenario, result)?;
         }
     }
+    for (scenario, reason) in not_run {
+        writeln!(out, "could not run: {scenario}: {reason}").map_err(Error::Output)?;
+    }
     report.map_or(Ok(()), |report| name_report(&report, out))
 }
 
+/// The chosen scenarios, each once, and the options with what follows from the words for several.
+fn chosen(options: &Options) -> Result<(Vec<&'static dyn Scenario>, Options), Error> {
+    let mut options = options.clone();
+    let mut chosen: Vec<&'static dyn Scenario> = Vec::new();
+    for word in &options.scenarios {
+        let named: Vec<&'static dyn Scenario> = match word.as_str() {
+            args::ALL => scenarios::ALL.to_vec(),
+            args::SCALE => scenarios::that_scale(),
+            name => vec![find(name)?],
+        };
+        for scenario in named {
+            if !chosen.iter().any(|other| other.name() == scenario.name()) {
+                chosen.push(scenario);
+            }
+        }
+    }
+    if options.tasks.is_empty() && options.scenarios.iter().any(|word| word == args::SCALE) {
+        options.tasks = scenarios::task_counts(machine::cpus().len());
+    }
+    Ok((chosen, options))
+}
+
+/// The name of a scenario that has no rows, and why.
+fn why_without_rows(result: &ScenarioResult) -> Option<(String, String)> {
+    let why = || {
+        let warnings = result.warnings.iter();
+        let mut reasons = warnings.filter(|warning| {
+            matches!(
+                warning,
+                Warning::Failed { .. } | Warning::Skipped { .. } | Warning::Memory { .. }
+            )
+        });
+        reasons.next().map_or_else(
+            || "it has no case".to_owned(),
+            |warning| warning.text().to_owned(),
+        )
+    };
+    result
+        .rows
+        .is_empty()
+        .then(|| (result.scenario.clone(), why()))
+}
+
 fn name_report(report: &Report, out: &mut impl Write) -> Result<(), Error> {
-    writeln!(out, "report: {}", report.path().display()).map_err(Error::Output)
+    writeln!(out, "report: {}", report.page().display()).map_err(Error::Output)
 }
 
 /// Writes the report in `directory` again, from the results there.
@@ -203,9 +276,39 @@ fn spin_beside(cases: &mut [Case], plan: &Plan, warnings: &mut Vec<Warning>) -> 
     }
 }
 
+/// Measures a scenario, as one of several: a panic ends this one alone.
+fn measure_in_turn(scenario: &'static dyn Scenario, plan: &Plan, turn: Turn) -> ScenarioResult {
+    let measured = panic::catch_unwind(AssertUnwindSafe(|| measure_at(scenario, plan, turn)));
+    measured.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        ScenarioResult {
+            schema: SCHEMA,
+            scenario: scenario.name().to_owned(),
+            machine: machine::describe(),
+            run: None,
+            rounds: plan.rounds,
+            base: scenario.base().to_owned(),
+            rows: Vec::new(),
+            warnings: vec![Warning::Failed {
+                text: format!(
+                    "{} panicked: {}",
+                    scenario.name(),
+                    text.unwrap_or("no message")
+                ),
+            }],
+        }
+    })
+}
+
 fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioResult {
+    measure_at(scenario, plan, Turn::ONLY)
+}
+
+fn measure_at(scenario: &'static dyn Scenario, plan: &Plan, turn: Turn) -> ScenarioResult {
+    let begun = Instant::now();
     let command = format!("latchwork bench {}{}", scenario.name(), plan.words);
-    let run = machine::describe_run(command, plan.quick);
+    let mut run = machine::describe_run(command, plan.quick);
     let mut warnings = machine::warnings();
     for contestant in scenario.contestants() {
         if let Some(absent) = &contestant.absent
@@ -223,9 +326,14 @@ fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioRes
     } = scenario.prepare(plan);
     warnings.extend(left_out);
     let spinners = spin_beside(&mut cases, plan, &mut warnings);
-    let (mut rows, noticed) =
-        measure::run_rounds(scenario.name(), cases, plan.rounds, &mut *plan.watch());
+    let (mut rows, noticed) = measure::run_rounds(
+        (scenario.name(), turn),
+        cases,
+        plan.rounds,
+        &mut *plan.watch(),
+    );
     drop((background, spinners));
+    run.seconds = Some(begun.elapsed().as_secs());
     warnings.extend(noticed);
     let experiments = scenario.experiments();
     for row in &mut rows {

@@ -31,6 +31,7 @@ pub(crate) fn describe_run(command: String, quick: bool) -> Run {
         class: scheduler_class().to_owned(),
         quick,
         virtual_machine: flags.any(|line| line.split_whitespace().any(|flag| flag == "hypervisor")),
+        seconds: None,
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use crate::disturbance::{TOLERATED, Watch};
 use crate::histogram::Merged;
-use crate::progress::Progress;
+use crate::progress::{Progress, Turn};
 use crate::result::{Params, Row, Spread, Warning};
 
 pub(crate) use case::{Case, EACH, Sample, Sampler};
@@ -28,7 +28,7 @@ const NOISY: f64 = 1.5;
 
 /// Measures all cases `rounds` times; a case that fails once is named in a warning and left out.
 pub(crate) fn run_rounds(
-    scenario: &'static str,
+    (scenario, turn): (&'static str, Turn),
     mut cases: Vec<Case>,
     rounds: u32,
     watch: &mut dyn Watch,
@@ -41,7 +41,7 @@ pub(crate) fn run_rounds(
         }
     }
 
-    let progress = Progress::new(scenario, cases.len() * rounds as usize);
+    let progress = Progress::new(scenario, turn, cases.len() * rounds as usize);
     let mut warnings = Vec::new();
     let mut taken: Vec<Vec<Sample>> = cases.iter().map(|_| Vec::new()).collect();
     let mut merged: Vec<Option<Merged>> = cases.iter().map(|_| None).collect();
@@ -61,6 +61,9 @@ pub(crate) fn run_rounds(
                     Ok((mut sample, share)) => {
                         if let Some(timed) = sample.timed.take() {
                             Merged::add(&mut merged[index], &timed);
+                        }
+                        if round == 0 {
+                            progress.first(&cases[index], sample.figure, share > TOLERATED);
                         }
                         taken[index].push(sample);
                         disturbed[index] += u32::from(share > TOLERATED);
@@ -229,6 +232,9 @@ pub(crate) mod tests {
     use crate::histogram::{Durations, Timed};
     use crate::result::Unit;
 
+    /// The name of a scenario, and that it is the only one.
+    pub(crate) const TEST: (&str, Turn) = ("test", Turn::ONLY);
+
     pub(crate) fn case(
         contestant: &'static str,
         tasks: u32,
@@ -275,7 +281,7 @@ pub(crate) mod tests {
             case("base", 1, true, sampler(10.0)),
             case("rival", 1, false, sampler(5.0)),
         ];
-        let (rows, warnings) = run_rounds("test", cases, 3, &mut Blind);
+        let (rows, warnings) = run_rounds(TEST, cases, 3, &mut Blind);
         let ratio = rows[1].ratio.unwrap();
         assert_eq!((ratio.median, ratio.min, ratio.max), (0.5, 0.5, 0.5));
         assert_eq!(rows[1].figure.max, 50.0);
@@ -290,7 +296,7 @@ pub(crate) mod tests {
             let extra = each.map(|figure| (EACH, figure)).to_vec();
             Ok(Sample::new(figure, extra))
         });
-        let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 3, &mut Blind);
+        let (rows, _) = run_rounds(TEST, vec![case("a", 2, true, sampler)], 3, &mut Blind);
         assert_eq!(rows[0].each, [1.0, 2.0]);
         assert!(rows[0].extra.is_empty());
     }
@@ -314,7 +320,7 @@ pub(crate) mod tests {
                 ..Sample::from(1.0)
             })
         });
-        let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 5, &mut Blind);
+        let (rows, _) = run_rounds(TEST, vec![case("a", 2, true, sampler)], 5, &mut Blind);
         let merged = rows[0].durations.as_ref().unwrap();
         assert_eq!(
             (merged.count, merged.p50_ns, merged.p99_ns),
@@ -353,7 +359,7 @@ pub(crate) mod tests {
             case("b", 1, false, logged("b1")),
             case("b", 2, false, logged("b2")),
         ];
-        let (rows, _) = run_rounds("test", cases, 2, &mut Blind);
+        let (rows, _) = run_rounds(TEST, cases, 2, &mut Blind);
         assert_eq!(
             *log.borrow(),
             ["a1", "b1", "a2", "b2", "b1", "a1", "b2", "a2"]
@@ -375,7 +381,7 @@ pub(crate) mod tests {
             case("base", 1, true, failing),
             case("rival", 1, false, Box::new(|| Ok(Sample::from(1.0)))),
         ];
-        let (rows, warnings) = run_rounds("test", cases, 3, &mut Blind);
+        let (rows, warnings) = run_rounds(TEST, cases, 3, &mut Blind);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].ratio, None);
         assert_eq!(warnings[0].text(), "base failed (tasks 1): out of luck");

@@ -140,6 +140,12 @@ pub(crate) const PARAMS: &[Param] = &[
     ("tasks", |params| {
         params.tasks.map(|value| value.to_string())
     }),
+    ("objects", |params| {
+        params.objects.map(|value| value.to_string())
+    }),
+    ("regions", |params| {
+        params.regions.map(|value| value.to_string())
+    }),
     ("load", |params| params.load.map(|value| value.to_string())),
     ("sleeps/1024", |params| {
         params.sleeps.map(|value| value.to_string())
@@ -207,7 +213,11 @@ pub(crate) fn short(value: f64) -> String {
 }
 
 /// Prints `lines` as columns, the first `left` of which are left-aligned.
-fn print_columns(lines: &[Vec<String>], left: usize, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn print_columns(
+    lines: &[Vec<String>],
+    left: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {

@@ -1,5 +1,7 @@
 //! Whole scenarios, with samples too short to mean anything.
 
+mod words;
+
 use std::collections::BTreeSet;
 
 use clap::Parser;

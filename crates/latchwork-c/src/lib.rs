@@ -25,6 +25,8 @@ mod classic;
 mod coproc;
 mod debug;
 mod failure;
+#[doc(hidden)]
+pub mod headers;
 mod lock;
 mod pause;
 mod queue;

@@ -59,6 +59,52 @@ fn an_installation_is_known_to_pkg_config_and_can_be_removed() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// The Debian packages and `install.sh` have one list.
+#[test]
+fn each_installed_file_of_the_library_is_in_one_debian_package() {
+    let folder = scratch().join("packages");
+    let library = support::static_library();
+    support::install(&[
+        "--prefix",
+        "/usr",
+        "--libdir",
+        "/usr/lib/x86_64-linux-gnu",
+        "--keep-debug",
+        "--destdir",
+        folder.join("debian/tmp").to_str().unwrap(),
+        "--static-library",
+        library.to_str().unwrap(),
+    ]);
+    let script = repository().join("install/debian/owners.sh");
+    let owners = sh(
+        "\"$SCRIPT\" \"$FOLDER\"",
+        &[("SCRIPT", &script), ("FOLDER", &folder)],
+    );
+    for line in owners.lines() {
+        let packages: Vec<_> = line.split(' ').skip(1).collect();
+        let is_one = packages.len() == 1 && packages != ["latchwork"];
+        assert!(is_one, "{line}");
+    }
+    for line in [
+        "/usr/include/latchwork/mutex.h liblatchwork-dev",
+        "/usr/lib/x86_64-linux-gnu/liblatchwork.so.0.1 liblatchwork0.1",
+        "/usr/lib/x86_64-linux-gnu/liblatchwork.so liblatchwork-dev",
+        "/usr/lib/x86_64-linux-gnu/pkgconfig/latchwork.pc liblatchwork-dev",
+        "/usr/share/man/man3/lw_mutex_lock.3 liblatchwork-dev",
+    ] {
+        assert!(
+            owners.lines().any(|owner| owner == line),
+            "{line}: {owners}"
+        );
+    }
+    let pkg_config = folder.join("debian/tmp/usr/lib/x86_64-linux-gnu/pkgconfig/latchwork.pc");
+    let pkg_config = std::fs::read_to_string(pkg_config).unwrap();
+    assert!(
+        pkg_config.contains("\nlibdir=/usr/lib/x86_64-linux-gnu\n"),
+        "{pkg_config}"
+    );
+}
+
 #[test]
 fn a_prefix_that_pkg_config_cannot_express_is_refused() {
     for (prefix, reason) in [

@@ -433,8 +433,14 @@ fn the_examples_run() {
     let folder = support::repository().join("examples");
     let mut count = 0;
     for file in walk(&folder) {
-        // Tests of their own run these: `lost_wakeup.rs`, `containers.rs`, and `crashtest.rs` of `latchwork-cli`.
-        let has_test = ["robust-lost-wakeup.c", "containers.c"];
+        // Tests of their own run these: `lost_wakeup.rs`, `containers.rs`, and `crashtest.rs` and `guides.rs` of
+        // `latchwork-cli`.
+        let has_test = [
+            "robust-lost-wakeup.c",
+            "containers.c",
+            "bank.c",
+            "readings.c",
+        ];
         let is_killed = file
             .parent()
             .is_some_and(|folder| folder.ends_with("crashtest"));

@@ -4,6 +4,7 @@
 //! and output errors.
 
 mod bench;
+mod completions;
 mod crashtest;
 mod doctor;
 mod failure;
@@ -24,7 +25,7 @@ mod terminal;
 mod top;
 mod tour;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -108,6 +109,10 @@ enum Verb {
     /// A scenario is an experiment. Its contestants are the locks, queues or other objects that it measures. One of them
     /// is the baseline: the others are compared with it.
     Bench(latchwork_bench::Args),
+    /// Print the completion script of a shell
+    ///
+    /// `install.sh` installs the scripts where the shells search them. To try one: source <(latchwork completions bash)
+    Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
@@ -142,6 +147,10 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Symbolise(args)) => Ok(symbolise::run(&args)),
         Some(Verb::Order(args)) => order::run(&args, out),
         Some(Verb::Bench(args)) => bench::run(&args),
+        Some(Verb::Completions(args)) => {
+            completions::run(&args, Cli::command(), out)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Some(Verb::Tour(args)) => tour::run(&args, out).map_err(Failure::Tour),
         None => tour::run(&tour::Args::default(), out).map_err(Failure::Tour),
     }

@@ -139,7 +139,7 @@ pub(crate) enum Error {
     Comma(PathBuf),
     #[error(
         "run: cannot find {name} (looked at {places}). `cargo install` does not install it; \
-         crates/latchwork-cli/install.sh does, for example with `--prefix ~/.cargo`"
+         crates/latchwork-cli/install.sh does, for example with `--prefix ~/.cargo`, and so does the Debian package latchwork"
     )]
     NoLibrary { name: &'static str, places: String },
     #[error(

@@ -10,8 +10,8 @@ Exit status:
   0  Success.
   1  A process, region or file that the command line names does not exist or is not accessible, or an operation \
 failed. Standard error has a line for each failure; the other operations were carried out. The status is also 1 if `order show` finds \
-a cycle, if `order diff` finds a new edge, if `doctor` finds that something required is missing, or if a check of \
-`crashtest` does not hold.
+a cycle, if `order diff` finds a new edge, if `doctor` finds that something required is missing, if a check of \
+`crashtest` does not hold, or if `bench compare` finds that a row of this library is worse.
   2  The command line is invalid.
 `run` exits with the program's status. If there is no such program, `run` and `crashtest` exit with 127; if the program \
 cannot be run, with 126; and after any other error, with 125.";

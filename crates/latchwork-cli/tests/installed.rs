@@ -183,6 +183,37 @@ fn the_scripts_instructions_suffice_to_find_the_command_and_its_manual() {
     assert_eq!(prefix.install(&staged), "");
 }
 
+#[test]
+fn shells_complete_the_subcommands_by_the_installed_scripts() {
+    let (prefix, _) = Prefix::installed();
+    let subcommands = |shell: &str, script: &str, said: &str| {
+        let found = prefix.sh(&format!("{shell} -c '{script}'"));
+        assert!(found.contains(said), "{shell}: {found}");
+        assert!(!found.contains("symbolise"), "{shell}: {found}");
+    };
+    if has("bash") {
+        let script = "COMP_WORDS=(latchwork \"\"); COMP_CWORD=1
+            . \"$PREFIX/share/bash-completion/completions/latchwork\"
+            _latchwork latchwork \"\" latchwork; echo \"${COMPREPLY[@]}\"";
+        subcommands(
+            "bash",
+            script,
+            " ps locks top gc run crashtest order bench completions",
+        );
+    }
+    if has("fish") {
+        let script = "source \"$PREFIX/share/fish/vendor_completions.d/latchwork.fish\"
+            complete -C \"latchwork cr\"";
+        subcommands("fish", script, "crashtest\tKill an operation");
+    }
+    if has("zsh") {
+        let script = "fpath+=(\"$PREFIX/share/zsh/site-functions\"); autoload -U compinit
+            compinit -u -D; echo $_comps[latchwork]
+            . \"$PREFIX/share/zsh/site-functions/_latchwork\"; functions _latchwork_commands";
+        subcommands("zsh", script, "crashtest:Kill an operation");
+    }
+}
+
 /// The program's symbols and lines are in a file beside it.
 #[test]
 fn locks_of_a_stripped_program_have_their_names_and_lines() {
@@ -216,4 +247,50 @@ fn locks_of_a_stripped_program_have_their_names_and_lines() {
     drop((watchdog, child.stdin.take()));
     assert!(child.wait().unwrap().success());
     assert!(text.contains("stripped:hidden_lock"), "{text}");
+}
+
+/// The Debian packages and `install.sh` have one list.
+#[test]
+fn each_installed_file_of_the_command_is_in_one_debian_package() {
+    let folder = Leftover::folder("debian");
+    let staged = folder.path().join("debian/tmp");
+    let staged = staged.to_str().unwrap();
+    let built = Path::new(env!("CARGO_BIN_EXE_latchwork")).parent().unwrap();
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh"));
+    command.args(["--prefix", "/usr", "--keep-debug", "--destdir", staged]);
+    command.arg("--built").arg(built);
+    let output = output_of(command.stderr(Stdio::piped()).spawn().unwrap());
+    assert!(output.status.success(), "{}", errors(&output));
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../install/debian/owners.sh"
+    );
+    let output = Command::new(script).arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let owners = String::from_utf8(output.stdout).unwrap();
+    for line in owners.lines() {
+        let packages: Vec<_> = line.split(' ').skip(1).collect();
+        let expected = match line.contains("/share/latchwork/") {
+            true => "not-installed",
+            false => "latchwork",
+        };
+        assert_eq!(packages, [expected], "{line}");
+    }
+    assert!(
+        owners.contains("/usr/bin/latchwork latchwork\n"),
+        "{owners}"
+    );
+    // --keep-debug leaves the debug information to the packages' own tools.
+    assert!(!owners.contains(".debug"), "{owners}");
+    // A file that no list names is shown without a package.
+    let list = Path::new(staged).join("usr/share/latchwork/installed-command");
+    let mut text = std::fs::read_to_string(&list).unwrap();
+    text.push_str("/usr/lib/planted\n");
+    std::fs::write(&list, text).unwrap();
+    let output = Command::new(script).arg(folder.path()).output().unwrap();
+    let owners = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        owners.lines().any(|line| line == "/usr/lib/planted"),
+        "{owners}"
+    );
 }

@@ -124,7 +124,7 @@ fn prepare() -> Mode {
     } else if !crate::probe::finds_flags() {
         "this glibc lays its condition variables out in an unknown way"
     } else if !crate::thread::prepare() {
-        "the kernel does not report where glibc keeps a thread's ID"
+        "the place where this glibc keeps a thread's ID was not found"
     } else if wanted == Mode::Inherit && !crate::probe::can_inherit() {
         "this system has no priority-inheritance futexes"
     } else {

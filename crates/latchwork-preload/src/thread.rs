@@ -1,9 +1,8 @@
 //! The identity of the calling thread, and whether it is alone, without a system call.
 //!
 //! glibc stores a thread's ID at a fixed distance from the thread pointer, and renews it in the child of every fork
-//! (`_Fork`, too). The kernel knows the address, since it clears that word when the thread ends. So there is no
-//! per-thread state to set up, and nothing that could allocate. If the kernel does not report the address, each call
-//! asks it for the ID.
+//! (`_Fork`, too). So there is no per-thread state to set up, and nothing that could allocate. If the place is not found,
+//! mutexes stay glibc's.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -38,16 +37,15 @@ pub(crate) fn ask() -> u32 {
 
 /// Finds where glibc stores the ID. Returns whether it did.
 pub(crate) fn prepare() -> bool {
-    let mut address: isize = 0;
-    // SAFETY: the kernel writes one word.
-    let result = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) };
-    // SAFETY: the word that the kernel will clear when this thread ends, so it is mapped.
-    let found = result == 0 && address != 0 && unsafe { *(address as *const u32) } == ask();
-    if found {
+    let place = latchwork::mutex::foreign::place_of_thread_id();
+    if !place.is_null() {
         // Relaxed, here and below: a number that does not change afterwards.
-        OFFSET.store(address - thread_pointer(), Ordering::Relaxed);
+        OFFSET.store(
+            place.addr().cast_signed() - thread_pointer(),
+            Ordering::Relaxed,
+        );
     }
-    found
+    !place.is_null()
 }
 
 /// The calling thread's ID, once [`prepare`] has found its place; a meaningless word before.

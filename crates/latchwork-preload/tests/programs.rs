@@ -1,6 +1,6 @@
 //! C programs that use everything, with each lock inside of their mutexes.
 
-use latchwork_testkit::{Leftover, output_of};
+use latchwork_testkit::{Leftover, Namespace, output_of};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -74,6 +74,33 @@ fn a_program_behaves_the_same_with_inheriting_locks() {
 #[test]
 fn a_program_behaves_the_same_if_nothing_is_replaced() {
     all_is_as_with_glibc("glibc");
+}
+
+/// In a new PID namespace the second process has the ID 2. With glibc 2.43 this is the value of the word that the kernel
+/// clears when a thread ends, in every thread.
+#[test]
+fn a_process_with_a_tiny_id_is_not_mistaken_for_its_threads() {
+    let (source, name) = ("mutexes.c", "mutexes-tiny");
+    let Some((program, _leftover)) = compile(source, name, &[]) else {
+        return;
+    };
+    if let Err(reason) = Namespace::may_be_made() {
+        println!("skipped: no PID namespace can be made: {reason}");
+        return;
+    }
+    for mutex in ["tp", "wait-wake", "pi"] {
+        Namespace::start(false, || {
+            let output = run(&program, &[], mutex, Path::new(""));
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success(),
+                "{mutex}: {}: {errors}",
+                output.status
+            );
+            assert!(errors.is_empty(), "{mutex}: {errors}");
+        })
+        .succeed();
+    }
 }
 
 #[test]

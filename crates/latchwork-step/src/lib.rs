@@ -12,13 +12,15 @@
 //! they have forked, and `latchwork crashtest` has a program of any number of processes and threads.
 //!
 //! A kill inside a system call has the effect of a kill before or after it, unless the call sleeps. On aarch64 the
-//! instructions from a load-exclusive to its store-exclusive are one point (`sequence.rs`).
+//! instructions from a load-exclusive to its store-exclusive are one point (`sequence.rs`). A call into the vDSO belongs to
+//! the instruction that makes it (`vdso.rs`).
 
 mod mark;
 mod pinned;
 mod place;
 mod sequence;
 mod task;
+mod vdso;
 mod walk;
 
 pub use mark::{MAGIC, Mark};

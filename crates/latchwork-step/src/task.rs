@@ -90,6 +90,19 @@ impl Task {
         self.exchange_registers(libc::PTRACE_SETREGSET, &mut registers)
     }
 
+    /// Where the function returns to, of which its next instruction is the first.
+    ///
+    /// # Errors
+    /// If it is not stopped.
+    pub(crate) fn return_address(self) -> io::Result<u64> {
+        let registers = self.registers()?;
+        match return_register(&registers) {
+            Some(address) => Ok(address),
+            // The call has pushed it.
+            None => self.code(stack_pointer(&registers)),
+        }
+    }
+
     /// Eight bytes of its code.
     ///
     /// # Errors
@@ -203,6 +216,27 @@ fn program_counter(registers: &mut Registers) -> &mut u64 {
 #[cfg(target_arch = "aarch64")]
 fn program_counter(registers: &mut Registers) -> &mut u64 {
     &mut registers.pc
+}
+
+/// The register that has the return address, where it is no word on the stack.
+#[cfg(target_arch = "x86_64")]
+fn return_register(_: &Registers) -> Option<u64> {
+    None
+}
+
+#[cfg(target_arch = "aarch64")]
+fn return_register(registers: &Registers) -> Option<u64> {
+    Some(registers.regs[30])
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stack_pointer(registers: &Registers) -> u64 {
+    registers.rsp
+}
+
+#[cfg(target_arch = "aarch64")]
+fn stack_pointer(registers: &Registers) -> u64 {
+    registers.sp
 }
 
 #[cfg(target_arch = "x86_64")]

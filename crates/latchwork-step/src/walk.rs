@@ -2,6 +2,7 @@
 
 use crate::sequence::exits;
 use crate::task::break_into;
+use crate::vdso::Vdso;
 use crate::{Place, Resume, Task};
 use std::io;
 
@@ -16,6 +17,11 @@ pub trait Stepped {
     /// The task.
     fn task(&self) -> Task;
 
+    /// Whether no other task executes code in the same memory, where a breakpoint would stop it, too.
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     /// Resumes the task, and waits for its next trap: the end of a step, or a breakpoint. Signals of its own are passed
     /// on to it. `at` says how far it is, for messages.
     ///
@@ -24,8 +30,31 @@ pub trait Stepped {
     fn go(&mut self, how: Resume, at: u64) -> Result<(), Self::End>;
 }
 
+/// Executes one instruction, or one part that cannot be stepped; and with an instruction that calls the vDSO, that call.
+fn advance<S: Stepped>(stepped: &mut S, vdso: &Vdso, at: u64) -> Result<(), S::End> {
+    step(stepped, at)?;
+    let task = stepped.task();
+    let Some(back) = vdso.return_from(task)? else {
+        return Ok(());
+    };
+    if !stepped.is_alone() {
+        while vdso.has(task)? {
+            stepped.go(Resume::Step, at)?;
+        }
+        return Ok(());
+    }
+    let original = task.code(back)?;
+    task.set_code(back, break_into(original))?;
+    let ended = stepped.go(Resume::Run, at);
+    // A task that has ended cannot be changed.
+    let removed = task.set_code(back, original);
+    ended?;
+    removed?;
+    Ok(task.set_address(back)?)
+}
+
 /// Executes one instruction, or one sequence that cannot be stepped.
-fn advance<S: Stepped>(stepped: &mut S, at: u64) -> Result<(), S::End> {
+fn step<S: Stepped>(stepped: &mut S, at: u64) -> Result<(), S::End> {
     let task = stepped.task();
     let exits = if cfg!(target_arch = "aarch64") {
         // What cannot be read is no sequence.
@@ -60,10 +89,11 @@ fn advance<S: Stepped>(stepped: &mut S, at: u64) -> Result<(), S::End> {
 ///
 /// `None` if the operation executes more than [`ENDLESS`] instructions.
 pub fn step_through<S: Stepped>(stepped: &mut S, watch: &mut dyn FnMut(u64)) -> Option<S::End> {
+    let vdso = Vdso::default();
     for at in 0..ENDLESS {
         let step = |stepped: &mut S, watch: &mut dyn FnMut(u64)| {
             watch(stepped.task().address()?);
-            advance(stepped, at)
+            advance(stepped, &vdso, at)
         };
         if let Err(end) = step(stepped, watch) {
             return Some(end);
@@ -83,12 +113,12 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
         visit,
         round,
     } = place;
-    let task = stepped.task();
+    let (task, vdso) = (stepped.task(), Vdso::default());
     let original = task.code(address)?;
     let mut visits = u32::from(task.address()? == address);
     if visits <= visit {
         if visits == 1 {
-            advance(stepped, at)?;
+            advance(stepped, &vdso, at)?;
         }
         loop {
             task.set_code(address, break_into(original))?;
@@ -103,11 +133,11 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
             if visits > visit {
                 break;
             }
-            advance(stepped, at)?;
+            advance(stepped, &vdso, at)?;
         }
     }
     for _ in 0..round {
-        advance(stepped, at)?;
+        advance(stepped, &vdso, at)?;
     }
     Ok(())
 }
@@ -117,8 +147,9 @@ pub fn run_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
 /// # Errors
 /// If the operation ends before.
 pub fn step_to<S: Stepped>(stepped: &mut S, place: Place) -> Result<(), S::End> {
+    let vdso = Vdso::default();
     for at in 0..place.at {
-        advance(stepped, at)?;
+        advance(stepped, &vdso, at)?;
     }
     Ok(())
 }

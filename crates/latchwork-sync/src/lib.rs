@@ -75,3 +75,8 @@ pub use torn_safe::TornSafe;
 pub use latchwork_sys::model::task;
 #[allow(unused_imports, reason = "each file names them by `crate::`")]
 use latchwork_sys::{atomic, fatal, sys};
+
+/// The example of the crate's page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

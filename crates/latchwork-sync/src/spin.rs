@@ -1,7 +1,7 @@
 //! The spinlock: for critical sections of a few instructions whose owner is not preempted.
 //!
-//! It never sleeps, so it is for threads that are bound to processors of their own, and for the shortest
-//! critical sections.
+//! Its waiters poll until they have it, so it is for threads that are bound to processors of their own, and for the
+//! shortest critical sections.
 //!
 //! ```
 //! use latchwork::mutex::Mutex;
@@ -16,14 +16,15 @@
 //! Test and test-and-set on one word: 0 is free, 1 is held. Lock: swap 1, Acquire; unlock: store 0, Release.
 //! *When not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or
 //! spin for ever. After a burst of 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
-//! run. A real-time waiter that keeps an owner of lower priority off its CPU waits for ever. *Owner death:* the
-//! lock stays held. *Frozen:* size 4, zero = free.
+//! run. A real-time waiter sleeps for 100 µs instead: a yield would not let an owner of lower priority run, which it may
+//! keep off its CPU. *Owner death:* the lock stays held. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::backoff::Burst;
 use crate::hook::Traits;
 use crate::mutex::RawLock;
+use crate::sys::futex_pi::{is_real_time, let_others_run};
 use crate::time::Deadline;
 
 /// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex), for critical sections of a few
@@ -50,6 +51,7 @@ impl Spin {
     #[cold]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         crate::sys::slow_paths::acquisition();
+        let mut sleeps = None;
         loop {
             let polled = Burst::SPINLOCK.poll(|| {
                 // Relaxed: only `try_lock` acquires the lock.
@@ -61,7 +63,11 @@ impl Spin {
             if deadline.is_some_and(Deadline::has_passed) {
                 return false;
             }
-            crate::sys::thread::yield_cpu();
+            if *sleeps.get_or_insert_with(is_real_time) {
+                let_others_run();
+            } else {
+                crate::sys::thread::yield_cpu();
+            }
         }
     }
 }

@@ -170,3 +170,36 @@ macro_rules! unless_fault {
     };
 }
 pub use crate::unless_fault;
+
+/// A step of a recovery; or what is done without it, in a build with `--cfg latchwork_disable` and with its name in the
+/// environment variable `LATCHWORK_DISABLE`: `ci/killproof.sh` shows by it that a kill test needs the step.
+#[cfg(not(latchwork_disable))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! unless_disabled {
+    ($step:ident, $done:expr, $without:expr) => {
+        $done
+    };
+}
+#[cfg(latchwork_disable)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! unless_disabled {
+    ($step:ident, $done:expr, $without:expr) => {
+        if $crate::atomic::is_disabled(stringify!($step)) {
+            $without
+        } else {
+            $done
+        }
+    };
+}
+pub use crate::unless_disabled;
+
+/// Whether this step of a recovery is disabled.
+#[cfg(latchwork_disable)]
+#[doc(hidden)]
+pub fn is_disabled(step: &str) -> bool {
+    static DISABLED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let disabled = DISABLED.get_or_init(|| std::env::var("LATCHWORK_DISABLE").ok());
+    disabled.as_deref() == Some(step)
+}

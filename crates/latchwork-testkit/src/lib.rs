@@ -15,7 +15,9 @@
 //! | [`priority`] | policies and priorities |
 //! | [`Mapped`] | any value in memory that forks share |
 //! | [`ThreadId`] | a thread, as others see it |
+//! | [`explore`] | every state of a model |
 //! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
+//! | [`guides`] | the code blocks of README and the guides |
 //! | [`Leftover`] | a file or folder that is removed when the test ends, however it ends |
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
@@ -23,6 +25,8 @@
 //! `LATCHWORK_STRESS_SECONDS` is how long the mixed stress test goes on, 3 by default, 600 in the long run;
 //! `LATCHWORK_MESSAGES` is how many messages `kill_queue` counts, 100,000 by default;
 //! `LATCHWORK_KILL_REPORT` names a file to which [`step`] appends what it has tried, as JSON;
+//! `LATCHWORK_MODEL_STATES` asks [`explore`] for large bounds, of at most so many states in each model, and
+//! `LATCHWORK_MODEL_REPORT` names a file to which it then appends how many there were, as JSON;
 //! `LATCHWORK_CONFORMANCE` names a file to which the conformance report goes, as JSON;
 //! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
 //!
@@ -38,6 +42,8 @@ mod child;
 mod compile;
 pub mod conformance;
 mod dying_thread;
+pub mod explore;
+pub mod guides;
 mod leftover;
 mod mapped;
 mod namespace;

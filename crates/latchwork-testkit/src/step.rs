@@ -6,8 +6,8 @@
 //! budget allows, every *s*-th is used, beginning with a random one: other runs cover other points.
 //!
 //! A kill inside a system call has the effect of a kill before or after it; a system call that sleeps is a point of its
-//! own ("asleep"). On aarch64 the instructions from a load-exclusive to its store-exclusive are one point: see
-//! `sequence.rs`.
+//! own ("asleep"). On aarch64 the instructions from a load-exclusive to its store-exclusive are one point, and the kernel's
+//! code that reads a clock belongs to the call of it: see `latchwork-step`.
 #![allow(unsafe_code)]
 
 mod outcome;
@@ -272,5 +272,41 @@ impl Frozen {
     /// Kills it where it is stopped.
     pub fn kill(&mut self) {
         assert_eq!(self.child.kill(), Exit::Signal(libc::SIGKILL));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// The kernel's code that reads a clock starts again at each tick, so a walk through it might not end.
+    #[test]
+    fn no_point_is_in_the_vdso() {
+        let read = |span: Span| {
+            span.run(|| {
+                for _ in 0..3 {
+                    std::hint::black_box(Instant::now());
+                }
+            });
+        };
+        let Some(places) = Places::record(read) else {
+            println!("SKIPPED: ptrace is forbidden here");
+            return;
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.ends_with("[vdso]")).unwrap();
+        let (start, rest) = line.split_once('-').unwrap();
+        let end = rest.split_once(' ').unwrap().0;
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+        assert!(!places.points.is_empty());
+        for place in &places.points {
+            assert!(!(start..end).contains(&place.address), "{place:?}");
+        }
+        // Kills before, at and behind the calls.
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..20 {
+            places.kill(&mut rng, read);
+        }
     }
 }

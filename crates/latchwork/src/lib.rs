@@ -112,3 +112,18 @@ struct Guide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/containers.md")]
 struct Containers;
+
+/// The example of the guide to the locks compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/which-lock.md")]
+struct WhichLock;
+
+/// The mark in the guide to `latchwork crashtest` compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/crashtest.md")]
+struct Crashtest;
+
+/// The examples of the guide to migration compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migration.md")]
+struct Migration;

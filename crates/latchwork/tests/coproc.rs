@@ -375,8 +375,10 @@ fn usage_is_complete_after_reaping() {
         // Of large pages there would be fewer.
         // SAFETY: concerns this process alone.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
-        let mut memory = vec![0u8; pages * 4096];
-        for page in memory.chunks_mut(4096) {
+        // SAFETY: no preconditions.
+        let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let mut memory = vec![0u8; pages * bytes];
+        for page in memory.chunks_mut(bytes) {
             page[0] = 1;
         }
         core::hint::black_box(&memory);

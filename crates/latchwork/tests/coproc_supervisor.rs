@@ -136,6 +136,23 @@ fn a_supervisor_stops_at_its_deadline_and_goes_on() {
 }
 
 #[test]
+fn a_start_is_reported_before_the_first_end() {
+    let _watchdog = latchwork_testkit::Watchdog::start("a start".into());
+    let region = region();
+    let mut supervisor = Supervisor::new(coproc_support::start(&region).unwrap());
+    supervisor.add(Spec::new("endless", |coprocs| {
+        coprocs.spawn_value(pause, (), &Attributes::new())
+    }));
+    // Without a deadline: it returns although nothing ends.
+    let events = supervisor.next_events(None);
+    assert!(matches!(events[..], [ref only] if matches!(only.what, Happening::Started { .. })));
+    let endless = supervisor.running("endless").unwrap();
+    endless.kill(Signal::KILL).unwrap();
+    let events = supervisor.next_events(None);
+    assert!(matches!(events[0].what, Happening::Ended(_)));
+}
+
+#[test]
 fn a_coproc_that_became_another_program_does_not_hold_up_the_others() {
     fn become_a_program(_: &Region, (): ()) -> i32 {
         use std::os::unix::process::CommandExt;

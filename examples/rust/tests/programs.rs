@@ -5,7 +5,12 @@ use std::process::{Command, Stdio};
 
 /// What a program prints, which ends well and leaves no region.
 fn said(program: &str) -> String {
+    said_with(program, &[])
+}
+
+fn said_with(program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
+    command.args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let process = child.id();
@@ -27,6 +32,38 @@ fn a_counter_is_repaired_after_a_kill() {
     // The first and the last worker, the one that dies in its 501st round, and one more.
     let text = said(env!("CARGO_BIN_EXE_counter"));
     assert_eq!(text, "counted 2502 ([1001, 501, 1000]), repaired 1 time\n");
+}
+
+#[test]
+fn a_pool_loses_no_job_and_gives_up_the_one_that_kills() {
+    let text = said(env!("CARGO_BIN_EXE_pool"));
+    let first = text.lines().next();
+    assert_eq!(first, Some("120 jobs: 119 done, 1 given up"), "{text}");
+    assert!(text.contains(" workers killed, "), "{text}");
+}
+
+#[test]
+fn a_server_loses_no_key_when_its_workers_are_killed() {
+    let name = format!("test-{}", std::process::id());
+    let text = said_with(env!("CARGO_BIN_EXE_kv"), &["trial", &name]);
+    assert_eq!(text, "450 keys stored and read, 10 workers killed\n");
+}
+
+#[test]
+fn a_pipeline_handles_each_reading_with_and_without_a_ceiling() {
+    for arguments in [&["--plain"][..], &[]] {
+        let text = said_with(env!("CARGO_BIN_EXE_pipeline"), arguments);
+        let handled = "300 readings, 15 of them alarms; the longest time";
+        assert!(text.lines().any(|line| line.starts_with(handled)), "{text}");
+    }
+}
+
+/// `guides.rs` of `latchwork-cli` runs it with its receiver in C.
+#[test]
+fn a_sender_without_a_region_says_what_it_needs() {
+    let output = Command::new(env!("CARGO_BIN_EXE_readings")).output();
+    let errors = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(errors.contains("usage: readings REGION"), "{errors}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::measure::tests::case;
+    use crate::measure::tests::{TEST, case};
     use crate::measure::{Sampler, run_rounds};
 
     /// Returns given disturbances, one for each sample.
@@ -104,7 +104,7 @@ mod tests {
         // The second round is disturbed twice.
         let mut watch = Scripted(vec![0.0, 0.5, 0.3, 0.05]);
         let cases = vec![case("a", 1, true, counting())];
-        let (rows, warnings) = run_rounds("test", cases, 4, &mut watch);
+        let (rows, warnings) = run_rounds(TEST, cases, 4, &mut watch);
         let figure = rows[0].figure;
         assert_eq!((figure.min, figure.median, figure.max), (1.0, 4.5, 6.0));
         assert!(
@@ -119,7 +119,7 @@ mod tests {
     fn the_least_disturbed_sample_of_a_round_is_used() {
         let mut watch = Scripted(vec![0.9, 0.8, 0.2, 0.7]);
         let cases = vec![case("a", 1, true, counting())];
-        let (rows, _) = run_rounds("test", cases, 6, &mut watch);
+        let (rows, _) = run_rounds(TEST, cases, 6, &mut watch);
         assert_eq!(rows[0].figure.min, 3.0);
         assert_eq!(rows[0].extra[DISTURBED_ROUNDS], 1.0);
         assert!(!rows[0].is_disturbed(6) && rows[0].ratio.is_some());
@@ -158,7 +158,7 @@ mod tests {
                 case("base", 1, true, marked("base")),
                 case("rival", 1, false, marked("rival")),
             ];
-            let (rows, warnings) = run_rounds("test", cases, 5, &mut Of(bad));
+            let (rows, warnings) = run_rounds(TEST, cases, 5, &mut Of(bad));
             assert_eq!(*calls.borrow(), 10 + 5, "{disturbed}");
             for row in &rows {
                 assert_eq!(row.is_disturbed(5), row.contestant == disturbed, "{row:?}");

@@ -86,6 +86,12 @@ impl Child {
         self.process
     }
 
+    /// Kills it with SIGKILL. Dropping it waits for its end.
+    pub(crate) fn kill(&self) {
+        // SAFETY: a child that was not waited for keeps its ID.
+        unsafe { libc::kill(self.process, libc::SIGKILL) };
+    }
+
     /// Waits until it stops, as a traced child does, and returns true; or until it ends.
     pub(crate) fn wait_for_stop(&mut self) -> io::Result<bool> {
         let mut status = 0;

@@ -19,10 +19,9 @@ pub(super) enum Side {
 
 impl Side {
     pub(super) fn of(row: &Row, result: &ScenarioResult) -> Self {
-        let ours = row.contestant.starts_with("latchwork");
         if is_base(row, result) {
             Self::Base
-        } else if ours || row.params.kind == Some(Kind::Coprocs) {
+        } else if is_ours(row) {
             Self::Ours
         } else if row.contestant.starts_with("floor") {
             Self::Floor
@@ -32,9 +31,14 @@ impl Side {
     }
 }
 
+/// Whether a row is one of Latchwork's own.
+pub(super) fn is_ours(row: &Row) -> bool {
+    row.contestant.starts_with("latchwork") || row.params.kind == Some(Kind::Coprocs)
+}
+
 /// Whether the ratios of a group refer to this row: if contestants differ by a parameter, the base's name alone does
 /// not identify it.
-fn is_base(row: &Row, result: &ScenarioResult) -> bool {
+pub(super) fn is_base(row: &Row, result: &ScenarioResult) -> bool {
     let to_itself = |ratio: crate::result::Spread| [ratio.median, ratio.min, ratio.max] == [1.0; 3];
     row.contestant == result.base && row.ratio.is_some_and(to_itself)
 }

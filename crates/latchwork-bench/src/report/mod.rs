@@ -1,12 +1,14 @@
 //! The report of a run: a directory with a text for people, and a chart and the results of each scenario; for a scenario
 //! that records durations also histograms of them; for each document whose experiments were repeated a page that
-//! compares its figures with these.
+//! compares its figures with these; and one page of HTML with all of it.
 //!
 //! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
 //! of other scenarios included, are not changed. A report can also be made of the results in a directory, which are
 //! those of one run or of several ([`read_results`]).
 
+mod beside;
 mod chart;
+mod html;
 mod layout;
 mod links;
 mod pages;
@@ -27,6 +29,9 @@ use links::{chart_of, escape, page_of, panels_of, results_of};
 
 /// The text, which links to the other files.
 const TEXT: &str = "report.md";
+
+/// The page that needs no other file.
+const PAGE: &str = "report.html";
 
 /// A report that is being written.
 pub(crate) struct Report {
@@ -90,7 +95,7 @@ impl Report {
             .iter()
             .filter_map(|scenario| Some(scenario.source()?.document));
         let pages = documents.filter_map(page_of);
-        for file in files.chain(pages).chain([TEXT.to_owned()]) {
+        for file in files.chain(pages).chain([TEXT, PAGE].map(str::to_owned)) {
             let path = report.directory.join(file);
             check_writable(&path).map_err(failed(&path))?;
         }
@@ -98,8 +103,14 @@ impl Report {
     }
 
     /// The text's path.
+    #[cfg(test)]
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.join(TEXT)
+    }
+
+    /// The path of the page.
+    pub(crate) fn page(&self) -> PathBuf {
+        self.directory.join(PAGE)
     }
 
     /// Writes the files of a scenario, the text with it, and the page of its document. A second result of the same
@@ -115,6 +126,7 @@ impl Report {
             .retain(|earlier| earlier.scenario != result.scenario);
         self.results.push(result.clone());
         self.describe(scenario.about(), name.as_deref(), &result)?;
+        self.write(PAGE, &html::page(&self.results))?;
         let document = source.map(|source| source.document);
         match document.and_then(|document| Some((document, page_of(document)?))) {
             Some((document, page)) => self.write(&page, &pages::page(document, &self.results)),

@@ -6,14 +6,14 @@ mod tests;
 
 use std::fmt::Write;
 
+use super::beside::{self, Machine};
 use super::links::{chart_of, escape, panels_of, results_of};
 use super::panels;
 use crate::disturbance::is_measurable;
-use crate::published::{self, Document, Experiment, Line, Measure, Published, Select, Table};
-use crate::report::layout::scale;
-use crate::result::{Row, ScenarioResult, Unit};
+use crate::published::{self, Document, Experiment, Table};
+use crate::result::{Row, ScenarioResult};
 use crate::scenarios::{self, Scenario};
-use crate::table::{headline, short};
+use crate::table::headline;
 
 /// The documents whose experiments these results repeat.
 pub(super) fn documents(results: &[ScenarioResult]) -> Vec<&'static Document> {
@@ -27,7 +27,7 @@ pub(super) fn documents(results: &[ScenarioResult]) -> Vec<&'static Document> {
 }
 
 /// The experiments of a document that scenarios repeat, in its order.
-fn experiments(document: &Document) -> Vec<(&'static dyn Scenario, Experiment)> {
+pub(super) fn experiments(document: &Document) -> Vec<(&'static dyn Scenario, Experiment)> {
     let is_of = |scenario: &&&dyn Scenario| {
         let source = scenario.source();
         source.is_some_and(|source| source.document.title == document.title)
@@ -45,7 +45,7 @@ fn experiments(document: &Document) -> Vec<(&'static dyn Scenario, Experiment)> 
     all
 }
 
-fn result_of<'a>(
+pub(super) fn result_of<'a>(
     scenario: &dyn Scenario,
     results: &'a [ScenarioResult],
 ) -> Option<&'a ScenarioResult> {
@@ -220,172 +220,14 @@ fn in_markdown(table: &Table, result: Option<&ScenarioResult>) -> String {
         "| --- | --- |{}",
         " ---: |".repeat(table.columns.len())
     );
-    for line in &table.lines {
-        let unit = line.measure.unit();
-        let mut label = match line.label.is_empty() {
-            true => unit,
-            false => format!("{}, {unit}", line.label),
+    for row in beside::rows(table, result) {
+        let machine = match row.machine {
+            Machine::Theirs(name) => name.to_owned(),
+            Machine::Ours("") => "**here**".to_owned(),
+            Machine::Ours(label) => format!("**here**: {label}"),
         };
-        for theirs in &line.theirs {
-            let cells = published_cells(&theirs.figures, line.has_ratios);
-            let _ = writeln!(
-                text,
-                "| {label} | {} | {} |",
-                theirs.host.short,
-                cells.join(" | ")
-            );
-            // The rows below belong to the same line.
-            label.clear();
-        }
-        let Some(result) = result else {
-            continue;
-        };
-        for ours in &line.ours {
-            let cells = our_cells(&ours.cells, line, result);
-            // The first column alone is nothing to compare.
-            let compared = &cells[1.min(cells.len() - 1)..];
-            if compared.iter().all(|cell| cell == NONE) {
-                continue;
-            }
-            let here = match ours.label {
-                "" => "**here**".to_owned(),
-                label => format!("**here**: {label}"),
-            };
-            let _ = writeln!(text, "| {label} | {here} | {} |", cells.join(" | "));
-            label.clear();
-        }
+        let (label, cells) = (row.label, row.cells.join(" | "));
+        let _ = writeln!(text, "| {label} | {machine} | {cells} |");
     }
     text
-}
-
-/// The cell of a figure that there is not.
-const NONE: &str = "–";
-
-fn published_cells(figures: &[Option<Published>], has_ratios: bool) -> Vec<String> {
-    let base = match figures.first() {
-        Some(Some(Published::Is(base))) if has_ratios => Some(*base),
-        _ => None,
-    };
-    let cell = |(index, figure): (usize, &Option<Published>)| match figure {
-        None => NONE.to_owned(),
-        Some(Published::Word(word)) => (*word).to_owned(),
-        Some(Published::Times(from, to)) if from == to => format!("× {}", exact(*from)),
-        Some(Published::Times(from, to)) => format!("× {} – {}", exact(*from), exact(*to)),
-        Some(Published::Is(figure)) => exact(*figure) + &times(*figure, base.filter(|_| index > 0)),
-    };
-    figures.iter().enumerate().map(cell).collect()
-}
-
-fn our_cells(cells: &[Option<Select>], line: &Line, result: &ScenarioResult) -> Vec<String> {
-    let found: Vec<Option<Ours<'_>>> = cells
-        .iter()
-        .map(|cell| Ours::find(cell.as_ref()?, line.measure, result))
-        .collect();
-    let base = found.first().and_then(Option::as_ref);
-    let base = base.filter(|base| line.has_ratios && !base.is_disturbed);
-    let cell = |(index, ours): (usize, &Option<Ours<'_>>)| {
-        let Some(ours) = ours else {
-            return NONE.to_owned();
-        };
-        let base = base.filter(|_| index > 0 && !ours.is_disturbed);
-        let mark = if ours.is_disturbed { "! " } else { "" };
-        let factor = times(ours.figure, base.map(|base| base.figure));
-        format!("{mark}{}{}{factor}", about(ours.figure), ours.range())
-    };
-    found.iter().enumerate().map(cell).collect()
-}
-
-/// A figure of ours.
-struct Ours<'a> {
-    figure: f64,
-    /// For a row's own figure, the row, and the factor to the line's unit.
-    row: Option<(&'a Row, f64)>,
-    is_disturbed: bool,
-}
-
-impl<'a> Ours<'a> {
-    fn find(select: &Select, measure: Measure, result: &'a ScenarioResult) -> Option<Self> {
-        let row = result.rows.iter().find(|row| select.is(row))?;
-        let is_disturbed = row.is_disturbed(result.rounds);
-        Some(match measure {
-            Measure::Figure(unit) => {
-                let scale = scale(row.unit, unit);
-                Self {
-                    figure: row.figure.median * scale,
-                    row: Some((row, scale)),
-                    is_disturbed,
-                }
-            }
-            Measure::Extra(name, _) => Self {
-                figure: *row.extra.get(name)?,
-                row: None,
-                is_disturbed,
-            },
-        })
-    }
-
-    /// The smallest and the largest figure, unless all rounds had the same.
-    fn range(&self) -> String {
-        match self.row {
-            Some((row, scale)) if row.figure.min < row.figure.max && !is_exact(row.unit) => {
-                format!(
-                    " ({} – {})",
-                    about(row.figure.min * scale),
-                    about(row.figure.max * scale)
-                )
-            }
-            _ => String::new(),
-        }
-    }
-}
-
-/// Whether figures of this unit have no spread.
-fn is_exact(unit: Unit) -> bool {
-    matches!(unit, Unit::Bytes | Unit::Instructions)
-}
-
-/// The factor to a base, if there is one.
-fn times(figure: f64, base: Option<f64>) -> String {
-    match base {
-        Some(base) if base > 0.0 => format!(", × {}", short(figure / base)),
-        _ => String::new(),
-    }
-}
-
-/// A published figure, with as many digits as were published, or about as many.
-fn exact(value: f64) -> String {
-    let decimals = match value.abs() {
-        size if size >= 1000.0 => return in_thousands(value),
-        size if size >= 0.1 => 2,
-        _ => 4,
-    };
-    let text = format!("{value:.decimals$}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// A figure of ours.
-fn about(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => in_thousands(value),
-        size if size < 0.1 => exact(value),
-        _ if value.fract() == 0.0 => format!("{value:.0}"),
-        _ => short(value),
-    }
-}
-
-/// A number without decimals, with a comma before each three digits.
-fn in_thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 {
-        format!("-{text}")
-    } else {
-        text
-    }
 }

@@ -53,7 +53,7 @@ pub(super) fn draw(result: &ScenarioResult) -> io::Result<Option<String>> {
 type Panel<'a> = (&'a Row, &'a Distribution);
 
 /// The rows to draw, none of which was disturbed.
-fn choose(result: &ScenarioResult) -> Vec<Panel<'_>> {
+pub(super) fn choose(result: &ScenarioResult) -> Vec<Panel<'_>> {
     let sound = result
         .rows
         .iter()

@@ -13,6 +13,12 @@ pub struct Params {
     /// The length of the critical section, in pause instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<u32>,
+    /// The number of named objects of a region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u32>,
+    /// The number of regions that a process has mapped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regions: Option<u32>,
     /// Size of a message, block or private array, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
@@ -235,6 +241,22 @@ pub enum Variant {
     MessageManyToOne,
     /// busy: a message sent, and one received.
     Message,
+    /// region-scale: a thread joins a region, and leaves it.
+    JoinAndLeave,
+    /// region-scale: a dead task is settled.
+    Sweep,
+    /// region-scale: from the kill of a lock's owner until a waiter has the lock.
+    Recovery,
+    /// region-scale: a named object is looked up.
+    Find,
+    /// region-scale: a named object is made and removed.
+    MakeAndRemove,
+    /// region-scale: a named semaphore is made and deleted.
+    MakeSemaphore,
+    /// region-scale: all regions of the system are inspected, as by `latchwork ps`.
+    Survey,
+    /// region-scale: a region is made and dropped.
+    MakeRegion,
 }
 words!(Variant {
     Pair => "pair",
@@ -270,6 +292,14 @@ words!(Variant {
     MessageSelf => "message-self",
     MessageManyToOne => "message-many-to-one",
     Message => "message",
+    JoinAndLeave => "join-and-leave",
+    Sweep => "sweep",
+    Recovery => "recovery",
+    Find => "find",
+    MakeAndRemove => "make-and-remove",
+    MakeSemaphore => "make-semaphore",
+    Survey => "survey",
+    MakeRegion => "make-region",
 });
 
 /// Whether a feature was on.

@@ -19,6 +19,9 @@ pub struct Run {
     pub quick: bool,
     /// Whether the machine is a virtual one, as far as the processor says so (on x86, the flag `hypervisor`).
     pub virtual_machine: bool,
+    /// How long the measurement took, in seconds; absent in results of versions that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
 }
 
 /// The present day, in UTC, as year, month and day.

@@ -14,6 +14,7 @@ mod futex_rwlock;
 mod heap;
 mod inversion;
 mod message_throughput;
+mod region_scale;
 mod rt_latency;
 mod scenario;
 mod spawn;
@@ -47,7 +48,25 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &rt_latency::RtLatency,
     &vfs::Vfs,
     &busy::Busy,
+    &region_scale::RegionScale,
 ];
+
+/// The scenarios that show how costs grow: with the number of tasks, and with what a region contains.
+pub(crate) fn that_scale() -> Vec<&'static dyn Scenario> {
+    let grows = |scenario: &&&dyn Scenario| {
+        scenario.varies_tasks() || scenario.name() == region_scale::NAME
+    };
+    ALL.iter().filter(grows).copied().collect()
+}
+
+/// 1, 2, 4 and so on, up to twice the number of CPUs, which oversubscribes them.
+pub(crate) fn task_counts(cpus: usize) -> Vec<u32> {
+    let most = u32::try_from(2 * cpus).unwrap_or(256).min(256);
+    let powers = std::iter::successors(Some(1_u32), |tasks| tasks.checked_mul(2));
+    let mut counts: Vec<u32> = powers.take_while(|tasks| *tasks < most).collect();
+    counts.push(most);
+    counts
+}
 
 /// Plans a run, if the chosen scenarios know all names in `options`.
 pub(crate) fn plan(options: &Options, chosen: &[&dyn Scenario]) -> Result<Plan, Error> {

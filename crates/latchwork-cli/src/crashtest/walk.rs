@@ -117,6 +117,8 @@ struct Walk<'a> {
     /// Whether the next instruction is a system call.
     at_call: bool,
     ends_asleep: bool,
+    /// Whether its process has one thread.
+    is_alone: bool,
     calls: Vec<usize>,
     sleeps: Vec<usize>,
 }
@@ -128,6 +130,7 @@ impl<'a> Walk<'a> {
             begun,
             at_call: false,
             ends_asleep: false,
+            is_alone: threads_of(begun.process) == 1,
             calls: Vec::new(),
             sleeps: Vec::new(),
         }
@@ -149,6 +152,10 @@ impl Stepped for Walk<'_> {
 
     fn task(&self) -> Task {
         self.begun.task
+    }
+
+    fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     fn go(&mut self, how: Resume, at: u64) -> Result<(), Ended> {
@@ -184,11 +191,15 @@ impl Stepped for Walk<'_> {
     }
 }
 
+/// How many threads a process has.
+fn threads_of(process: i32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/task")).map_or(1, Iterator::count)
+}
+
 /// Walks a task from the beginning of its operation to the end, where it stays stopped.
 pub(super) fn record(session: &mut Session, begun: Begun) -> Result<Operation, Error> {
     let Begun { task, process, .. } = begun;
-    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-    let threads = threads.map_or(1, Iterator::count);
+    let threads = threads_of(process);
     let mut recording = Recording::new(u32::MAX);
     let mut walk = Walk::new(session, begun);
     let end = match walk.look_ahead() {

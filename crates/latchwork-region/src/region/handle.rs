@@ -33,6 +33,24 @@ use std::sync::Arc;
 ///
 /// A process can have at most 4096 regions mapped, with a descriptor for each. A thread can be a task of at most 128
 /// regions at a time, not counting those without a handle.
+///
+/// ```
+/// use latchwork::mutex::Mutex;
+/// use latchwork::region::{Region, RegionOptions};
+///
+/// fn count(region: &Region) -> Result<u64, Box<dyn std::error::Error>> {
+///     // Made by the first call, found by the others, in this process or in another one.
+///     let count = region.object("count", || Mutex::in_region(0_u64))?;
+///     let mut count = count.lock().map_err(|error| error.to_string())?;
+///     *count += 1;
+///     Ok(*count)
+/// }
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// assert_eq!((count(&region)?, count(&region)?), (1, 2));
+/// region.detach()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Region {
     pub(super) inner: Arc<Inner>,
 }

@@ -156,7 +156,11 @@ impl<K, V> HashMap<K, V> {
         if let Some(view) = self.view()
             && let Some(node) = container::pointer(read(&view.head.pending))
         {
-            self.finish_pending_node(view, node);
+            crate::atomic::unless_disabled!(
+                MapFinishesOperation,
+                self.finish_pending_node(view, node),
+                ()
+            );
         }
     }
 

@@ -184,7 +184,11 @@ impl<T> List<T> {
         if let Some(root) = self.root()
             && let Some(node) = container::pointer(read(&root.pending))
         {
-            self.finish_pending_node(root, node);
+            crate::atomic::unless_disabled!(
+                ListFinishesOperation,
+                self.finish_pending_node(root, node),
+                ()
+            );
         }
     }
 

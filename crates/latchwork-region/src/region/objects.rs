@@ -275,7 +275,11 @@ impl<'r> Directory<'r> {
                     unsafe { lock.unlock_raw_inconsistent() };
                     return Err(error.into());
                 }
-                ManuallyDrop::new(Self { region, task }).repair();
+                crate::atomic::unless_disabled!(
+                    DirectoryRepairs,
+                    ManuallyDrop::new(Self { region, task }).repair(),
+                    ()
+                );
                 // SAFETY: locked above.
                 unsafe { lock.mark_raw_consistent() };
             }

@@ -2,7 +2,8 @@
 //!
 //! The kernel wakes *one* waiter of a dead task's robust words, and no sleeper on any other word. So a task that
 //! sleeps in a region sleeps on several words at once (`futex_waitv`): those that it waits for, the life-words of all
-//! other tasks, and the count of used slots (the life-word of a task that joins later is not among those it knows).
+//! other tasks, the count of used slots (the life-word of a task that joins later is not among those it knows), and the count of
+//! deaths, on which nobody is woken: the kernel only compares it.
 //!
 //! *Why no death is missed.* Let T die while other tasks sleep. The kernel changes T's life-word and wakes one
 //! sleeper S. Even if something else woke S at the same time, S checks the life-words that it watched before it continues
@@ -11,6 +12,12 @@
 //! has read T's life-word before: if T was alive then and is dead now, the kernel refuses the sleep. If a sweep ran in
 //! between and set the word to 0, the count of deaths differs from the one that the caller passed, which it read before
 //! it last read its object.
+//!
+//! *Why does the kernel compare the count, too?* It enqueues on one word after the other. Between S's own check of the count and
+//! the moment when S is enqueued on T's life-word, T may die, be swept, and have a successor in its slot with the same
+//! thread ID, if that is a task of another PID namespace: the life-word is as it was. The count comes last: if the death was
+//! counted before, the kernel refuses the sleep, and if not, the sweep wakes S by the life-word, on which S is enqueued by then.
+//! (`region_lock.rs` among the models of `latchwork-testkit` finds this, if the count is left out.)
 //!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
 //! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
@@ -86,8 +93,8 @@ impl Inner {
         let seen = self.header().slots_used.load(Ordering::Acquire);
         // A malicious file may claim more slots than exist.
         let used = (seen as usize).min(self.max_tasks());
-        // Its own life-word it does not watch, but the number of slots.
-        let watches_all = used + words.len() <= futex::WAIT_MANY_MAX;
+        // Its own life-word it does not watch, but the numbers of slots and of deaths.
+        let watches_all = used + words.len() < futex::WAIT_MANY_MAX;
         // Not otherwise: there is no room for further words, should a malicious task have lowered the number of slots.
         let holder = if watches_all {
             None
@@ -119,6 +126,8 @@ impl Inner {
         if self.deaths() != deaths {
             return Some((Parked::Again, false));
         }
+        // The last one: see the argument above.
+        watch(futex::shared_word(&self.header().deaths, deaths));
         let limit = (!watches_all).then(|| Deadline::after(post.limit(used)));
         let until = limit.into_iter().chain(deadline).min();
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);
@@ -131,7 +140,7 @@ impl Inner {
         } else {
             watched().any(|slot| slot.life() == Life::Dead)
         };
-        if finds_dead {
+        if crate::atomic::unless_disabled!(SleeperSweepsWhenWoken, finds_dead, false) {
             let _ = self.sweep();
             return Some((Parked::Again, woken.is_some()));
         }

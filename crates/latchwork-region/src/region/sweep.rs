@@ -119,14 +119,34 @@ impl Inner {
         while let Some(slot) = dead.get(next).map(|index| &slots[*index]) {
             next += 1;
             // Release: pairs with the Acquire in `deaths`: a task that sees the count sees the death.
-            self.header().deaths.fetch_add(1, Ordering::Release);
+            crate::atomic::unless_disabled!(
+                SweepCountsDeath,
+                {
+                    self.header().deaths.fetch_add(1, Ordering::Release);
+                },
+                ()
+            );
             // Relaxed: only a statistic.
             self.header().died.fetch_add(1, Ordering::Relaxed);
-            futex::wake(&slot.life.word, u32::MAX, Sharing::Shared);
-            lists_walked &= slot.wait_until_list_walked(until);
+            crate::atomic::unless_disabled!(
+                SweepWakesWatchers,
+                {
+                    futex::wake(&slot.life.word, u32::MAX, Sharing::Shared);
+                },
+                ()
+            );
+            lists_walked &= crate::atomic::unless_disabled!(
+                SweepWaitsForKernel,
+                slot.wait_until_list_walked(until),
+                true
+            );
             for (index, other) in slots.iter().enumerate() {
                 if other.is_alive() && slot.is_of_process_of(other) {
-                    lists_walked &= self.wait_if_being_killed(other, until);
+                    lists_walked &= crate::atomic::unless_disabled!(
+                        SweepWaitsForOtherThreads,
+                        self.wait_if_being_killed(other, until),
+                        true
+                    );
                 }
                 if other.life() == Life::Dead && !dead.contains(&index) {
                     dead.push(index);
@@ -174,16 +194,21 @@ impl Inner {
     /// private blocks.
     fn recover_slot(&self, index: u16, lists_walked: bool) {
         let slot = &self.slots()[usize::from(index)];
-        let keeps = slot.orphans.load(Ordering::Relaxed) == Orphans::Keep as u8;
+        let asked = slot.orphans.load(Ordering::Relaxed) == Orphans::Keep as u8;
+        let keeps = crate::atomic::unless_disabled!(SweepFreesBlocks, asked, true);
         let policy = if keeps || !lists_walked {
             OnDeath::Keep
         } else {
             OnDeath::Free
         };
-        // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
-        unsafe { self.heap.recover(self.owner_of(index), policy) };
-        self.header().lookout.leaves(index);
-        slot.free_swept();
+        crate::atomic::unless_disabled!(
+            SweepSettlesHeap,
+            // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
+            unsafe { self.heap.recover(self.owner_of(index), policy) },
+            ()
+        );
+        crate::atomic::unless_disabled!(SweepEndsLookout, self.header().lookout.leaves(index), ());
+        crate::atomic::unless_disabled!(SweepFreesSlot, slot.free_swept(), ());
     }
 
     /// Releases the heap of a living task that leaves: the blocks that it allocated stay, since others may use them,
@@ -235,6 +260,12 @@ pub(super) fn after_owner_death(lock: usize) {
         }
         // A thread that can be no task (it runs its last destructors, for instance) cannot sweep. Then it cannot use the heap,
         // either, and changes no word by which an intent is decided.
-        let _ = inner.sweep();
+        crate::atomic::unless_disabled!(
+            OwnerDeathSweeps,
+            {
+                let _ = inner.sweep();
+            },
+            ()
+        );
     }
 }

@@ -324,7 +324,13 @@ impl Inner {
                 }
             })
         };
-        claim(Unused::Free).or_else(|| claim(Unused::Abandoned))
+        claim(Unused::Free).or_else(|| {
+            crate::atomic::unless_disabled!(
+                JoinerTakesAbandonedSlot,
+                claim(Unused::Abandoned),
+                None
+            )
+        })
     }
 
     /// The number of slots that were ever used, without the reserve.
@@ -391,7 +397,13 @@ unsafe fn is_gone(context: NonNull<()>, lock: usize, identity: u64) -> bool {
     // The heap's intents are settled before the lock passes on: an intent is decided by reading a location that the lock
     // protects. (If no sweep is possible, no task could sweep; the heap aborts on misuse.)
     if lock != ptr::from_ref(&inner.header().sweep_lock).addr() {
-        let _ = inner.sweep();
+        crate::atomic::unless_disabled!(
+            WaiterSweepsOwner,
+            {
+                let _ = inner.sweep();
+            },
+            ()
+        );
     }
     true
 }

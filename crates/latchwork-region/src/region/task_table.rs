@@ -241,7 +241,7 @@ impl Slot {
 
     /// Clears the words of a dead task's slot, for the thread that sweeps it, or has claimed it.
     fn clear_dead(&self) {
-        self.next_generation();
+        crate::atomic::unless_disabled!(SweepEndsGeneration, self.next_generation(), ());
         self.tail.word.store(0, Ordering::Relaxed);
         // Release: pairs with `life`.
         self.life.word.store(0, Ordering::Release);

@@ -1,7 +1,8 @@
 //! Heap blocks that pass from task to task through a word of the region.
 //!
-//! A robust lock protects the word, so that a dead holder's heap is settled before the next holder reads the word:
-//! whenever a task is killed, each step here has happened or has not.
+//! A robust lock protects the word, so that a dead holder's heap is settled before the next holder reads the word (or one
+//! process alone changes the word, and others read it after they have swept): whenever a task is killed, each step here has
+//! happened or has not.
 #![allow(unsafe_code)]
 
 use super::heap::AllocError;
@@ -16,8 +17,8 @@ impl Inner {
     /// Stores the address of a private block in `word`; the block is shared from then on.
     ///
     /// # Safety
-    /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
-    /// caller.
+    /// The word lies in the region, and is protected by a robust lock that `task` holds, or no other process stores to it
+    /// until `task` has returned or was swept; the block belongs to the caller.
     pub unsafe fn publish_block(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
         let task = task.heap_task();
         // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
@@ -35,6 +36,22 @@ impl Inner {
             // any more.
             unsafe { self.heap.retire(&task.heap_task(), block, word, 0) };
         }
+    }
+
+    /// Frees a block that `word` leads to, and stores the address of the next one there: a block of a list.
+    ///
+    /// # Safety
+    /// As for [`Self::retire_block`].
+    pub unsafe fn unlink_block(
+        &self,
+        task: Task<'_>,
+        block: NonNull<u8>,
+        word: &AtomicUsize,
+        next: usize,
+    ) {
+        crate::hook::freed(|| self.heap.addresses_of(block));
+        // SAFETY: the caller guarantees the contract of `retire`: a protected word, and a block that is not used any more.
+        unsafe { self.heap.retire(&task.heap_task(), block, word, next) };
     }
 
     /// Makes the block at the address in `word` private to `task`, and stores 0 there. Returns `false`, and changes

@@ -208,7 +208,8 @@ impl<T, const N: usize> Undo<T, N> {
     /// Undoes the update that a dead owner did not commit. Returns whether there was one.
     #[inline]
     pub fn roll_back(&mut self) -> bool {
-        read(&self.count) != 0 && self.restore()
+        read(&self.count) != 0
+            && crate::atomic::unless_disabled!(UndoRollsBack, self.restore(), true)
     }
 
     #[cold]

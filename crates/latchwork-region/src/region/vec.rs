@@ -204,7 +204,8 @@ impl<T> Vec<T> {
 
     #[inline]
     fn finish_pending(&mut self) {
-        if self.state() >> 32 != 0 {
+        if crate::atomic::unless_disabled!(VectorFinishesOperation, self.state() >> 32 != 0, false)
+        {
             self.fill_hole();
         }
     }

@@ -176,3 +176,10 @@ pub unsafe fn delete_thread_key() {
     // SAFETY: by the caller's contract no thread uses the key.
     unsafe { crate::sys::thread_end::create_key_later() };
 }
+
+/// The word in which the C library keeps the calling thread's ID, or null if it was not found: see
+/// [`id_place`](crate::sys::id_place). It takes the loader's lock.
+#[must_use]
+pub fn place_of_thread_id() -> *const u32 {
+    crate::sys::id_place::place_of_id()
+}

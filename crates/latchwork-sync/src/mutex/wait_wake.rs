@@ -63,6 +63,16 @@ const CONTENDED: u32 = 2;
 ///
 /// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork: see [`Private`]
 /// and [`Shared`](crate::sharing::Shared).
+///
+/// ```
+/// use latchwork::mutex::{Mutex, WaitWake};
+/// use latchwork::sharing::Shared;
+///
+/// // The protocol of `Mutex::new`; a shared one is for memory that processes share.
+/// let hits: Mutex<u32, WaitWake<Shared>> = Mutex::shared(0);
+/// *hits.lock() += 1;
+/// assert_eq!((size_of::<WaitWake>(), *hits.lock()), (4, 1));
+/// ```
 #[repr(transparent)]
 pub struct WaitWake<S: Sharing = Private> {
     word: AtomicU32,

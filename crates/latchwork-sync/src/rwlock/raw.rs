@@ -119,6 +119,17 @@ use core::marker::PhantomData;
 ///
 /// Eight bytes; zero is unlocked; movable while unlocked. With [`Counters`](crate::mutex::throughput::Counters) it is 72
 /// bytes, and counts what its slow paths do.
+///
+/// ```
+/// use latchwork::rwlock::RawRwLock;
+/// use lock_api::RawRwLock as _;
+///
+/// // `lock_api::RwLock<RawRwLock, T>` has guards and data.
+/// static LOCK: RawRwLock = RawRwLock::INIT;
+/// assert!(LOCK.try_lock_shared() && !LOCK.try_lock_exclusive());
+/// // SAFETY: it is held, by the call above.
+/// unsafe { LOCK.unlock_shared() };
+/// ```
 #[repr(C)]
 pub struct RawRwLock<
     S: Sharing = Private,

@@ -29,6 +29,8 @@ pub mod held_locks;
 #[cfg(not(loom))]
 pub mod helper;
 #[cfg(not(loom))]
+pub mod id_place;
+#[cfg(not(loom))]
 pub mod inspect;
 #[cfg(not(loom))]
 pub mod introspect;

@@ -54,10 +54,12 @@ pub fn futex_hash_slots() -> Result<u32> {
 }
 
 /// Whether libc's record of the thread ID can be found.
-pub fn tid_address() -> Result<()> {
-    let mut address: *mut c_int = ptr::null_mut();
-    // SAFETY: the kernel writes only the variable.
-    answer(unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) }).map(drop)
+pub fn place_of_id() -> Result<()> {
+    if super::id_place::place_of_id().is_null() {
+        Err(Errno::NOENT)
+    } else {
+        Ok(())
+    }
 }
 
 /// Memory files that can be sealed against shrinking.

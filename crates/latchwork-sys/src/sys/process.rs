@@ -86,7 +86,7 @@ pub unsafe fn clone(
     argument: *mut c_void,
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
-    let tid_address = tid_address();
+    let tid_address = super::id_place::place_of_id();
     let mut flags = sharing.bits() | libc::CLONE_PARENT_SETTID;
     if !tid_address.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
@@ -97,39 +97,6 @@ pub unsafe fn clone(
     // writes the ID to `pid` and, in the child, to the C library's own place for it.
     let made = unsafe { libc::clone(body, top, flags, argument, pid, no_tls, tid_address) };
     answer(made).map(|pid| pid as u32)
-}
-
-/// The address where the C library stores the calling thread's ID, or null if that is unknown.
-///
-/// The kernel knows the word that it clears when the thread ends. In older versions of glibc that is the ID; in 2.43 it
-/// is another word, the state by which threads are joined, and the ID has to be searched.
-fn tid_address() -> *mut u32 {
-    let mut address: *mut u32 = ptr::null_mut();
-    // SAFETY: the kernel writes only `address`.
-    let answer = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address, 0, 0, 0) };
-    let is_id = answer == 0
-        && !address.is_null()
-        // SAFETY: the kernel will write this word of the C library's when the thread ends, so it is mapped and aligned.
-        && unsafe { address.read_volatile() } == super::thread::thread_id();
-    if is_id { address } else { search_tid() }
-}
-
-/// Finds the ID in the C library's thread descriptor, where the kernel does not know its address.
-fn search_tid() -> *mut u32 {
-    const SEARCHED: usize = 1024;
-    let tid = super::thread::thread_id();
-    // SAFETY: returns the calling thread's descriptor, which is longer than the part searched.
-    let descriptor: *mut u32 =
-        ptr::with_exposed_provenance_mut(unsafe { libc::pthread_self() } as usize);
-    let mut found = (0..SEARCHED / size_of::<u32>())
-        // SAFETY: the address is inside the descriptor.
-        .map(|index| unsafe { descriptor.add(index) })
-        // SAFETY: the address is inside the descriptor, and aligned.
-        .filter(|address| unsafe { address.read_volatile() } == tid);
-    match (found.next(), found.next()) {
-        (Some(address), None) => address,
-        _ => ptr::null_mut(),
-    }
 }
 
 /// How a process ended.
@@ -355,18 +322,4 @@ pub fn set_name(name: &[u8]) {
 pub fn at_exit(last: extern "C" fn()) {
     // SAFETY: the function lives as long as the program and does not unwind.
     unsafe { libc::atexit(last) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tid_is_found_without_the_kernels_help() {
-        let found = search_tid();
-        assert_eq!(found, tid_address());
-        // SAFETY: a word of the calling thread's descriptor.
-        let id = unsafe { found.as_ref() }.copied();
-        assert_eq!(id, Some(super::super::thread::thread_id()));
-    }
 }

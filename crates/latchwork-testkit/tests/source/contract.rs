@@ -14,7 +14,7 @@ use syn::{Attribute, Item, Meta, UseTree, Visibility};
 const SHOWN_BY: &str = "shown by";
 
 /// The modules in which objects are public, and the files that say which.
-const MODULES: [&str; 14] = [
+pub(super) const MODULES: [&str; 14] = [
     "crates/latchwork-sync/src/mutex/mod.rs",
     "crates/latchwork-sync/src/rwlock.rs",
     "crates/latchwork-sync/src/condvar.rs",
@@ -32,7 +32,7 @@ const MODULES: [&str; 14] = [
 ];
 
 /// Public types in these modules that no task shares with others: options, values, errors, traits, guards, editors.
-const NO_OBJECTS: &[&str] = &[
+pub(super) const NO_OBJECTS: &[&str] = &[
     "Acquisition",
     "AllocError",
     "AttachError",
@@ -197,7 +197,7 @@ fn unshown(text: &str, is_test: impl Fn(&str) -> bool) -> Vec<String> {
     wrong
 }
 
-fn walk(folder: &Path, to: &mut Vec<PathBuf>) {
+pub(super) fn walk(folder: &Path, to: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -270,7 +270,7 @@ fn add_uses(tree: &UseTree, to: &mut BTreeSet<String>) {
 }
 
 /// The public types of a module: those that it defines, and those that it re-exports by name.
-fn public_types(source: &str) -> BTreeSet<String> {
+pub(super) fn public_types(source: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for item in syn::parse_file(source).unwrap().items {
         match item {

@@ -118,3 +118,83 @@ fn the_map_has_a_place_for_each_file() {
     let planted = ["a/one.rs", "a/two.rs", "b/c/three.rs", "lib.rs"].map(String::from);
     assert_eq!(unnamed("`one.rs` and `b/c/`", &planted), ["a/two.rs"]);
 }
+
+/// The names of C in backticks, such as `lw_mutex_lock`, that stand nowhere in a header. A name that ends with `_` or is
+/// followed by `…` stands for several.
+fn unknown_names<'a>(text: &'a str, headers: &str) -> Vec<&'a str> {
+    let known: std::collections::BTreeSet<&str> = headers
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .collect();
+    let is_c = |name: &&str| {
+        ["lw_", "LW_", "rtems_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    };
+    let words = quoted(text)
+        .flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '…'));
+    let names = words
+        .filter(is_c)
+        .filter(|name| !name.contains('…') && !name.ends_with('_'));
+    names.filter(|name| !known.contains(name)).collect()
+}
+
+#[test]
+fn the_names_of_c_in_guides_are_declared() {
+    let root = tree::root();
+    let mut files = Vec::new();
+    all_files(&root.join("crates/latchwork-c/include"), &root, &mut files);
+    all_files(&root.join("man"), &root, &mut files);
+    let read = |file: &String| fs::read_to_string(root.join(file)).unwrap();
+    // Names of types and constants that a macro builds stand in the manual as a whole.
+    let headers: String = files.iter().map(read).collect();
+    for document in latchwork_testkit::guides::documents() {
+        if ["DESIGN.md", "CHANGELOG.md"].contains(&document.name.as_str()) {
+            continue;
+        }
+        let unknown = unknown_names(&document.text, &headers);
+        assert!(unknown.is_empty(), "{}: {unknown:?}", document.name);
+    }
+    assert_eq!(
+        unknown_names("`lw_a`, `lw_b(c)`, `lw_…`", "int lw_a(void);"),
+        ["lw_b"]
+    );
+}
+
+/// The numbers in the rows of a table that begins with this heading.
+fn figures<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let lines = text.lines().skip_while(|line| !line.starts_with(heading));
+    let rows = lines.skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.flat_map(|row| row.split('|').skip(2));
+    let words = cells.flat_map(|cell| cell.split([' ', ';']));
+    let words = words.map(|word| word.trim_end_matches(','));
+    words
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+        .collect()
+}
+
+#[test]
+fn the_figures_of_the_readme_are_those_of_the_results() {
+    let read = |name| fs::read_to_string(tree::root().join(name)).unwrap();
+    let (readme, results) = (read("README.md"), read("docs/results.md"));
+    let results: Vec<_> = results
+        .split(|c: char| !(c.is_ascii_digit() || ".,".contains(c)))
+        .collect();
+    let is_measured = |figure: &str| {
+        // The baseline of ratios.
+        figure == "1"
+            || results
+                .iter()
+                .any(|word| word.trim_end_matches(['.', ',']) == figure)
+    };
+    let figures = figures(&readme, "| measured");
+    assert!(figures.len() > 10, "{figures:?}");
+    for figure in figures {
+        assert!(
+            is_measured(figure),
+            "docs/results.md does not have {figure}"
+        );
+    }
+    assert!(!is_measured("19.17"));
+    let planted = "| measured | a |\n| --- | --- |\n| 1 GiB | x 2.5, y 3,000; 4 |\n\n| 5 |\n";
+    assert_eq!(self::figures(planted, "| measured"), ["2.5", "3,000", "4"]);
+}

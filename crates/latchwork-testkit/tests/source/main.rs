@@ -4,8 +4,11 @@
 //!
 //! A rule that nobody has seen fail proves nothing: each has a test in which a planted source breaks it.
 
+mod blocks;
 mod contract;
 mod documents;
+mod examples;
 mod imports;
+mod links;
 mod rules;
 mod tree;

@@ -93,6 +93,24 @@ pub enum KillError {
 ///
 /// Dropping it detaches: the coproc goes on, and is reaped by the first spawn, join or
 /// [`reap_ended`](super::reap_ended) after its end. Only the process that spawned the coproc can use the handle.
+///
+/// ```
+/// use latchwork::coproc::{Attributes, Coprocs, Outcome, Signal};
+/// use latchwork::region::{Region, RegionOptions};
+///
+/// fn sleep(_: &Region, seconds: u64) -> i32 {
+///     std::thread::sleep(std::time::Duration::from_secs(seconds));
+///     0
+/// }
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// // SAFETY: no static owns anything in a region, or a descriptor.
+/// let coprocs = unsafe { Coprocs::new(&region)? };
+/// let coproc = coprocs.spawn_value(sleep, 1000, &Attributes::new().name("sleeper"))?;
+/// coproc.kill(Signal::KILL)?;
+/// assert!(matches!(coproc.join()?.outcome, Outcome::Signalled { signal: 9, .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a coproc whose handle is dropped is detached"]
 pub struct Coproc {
     record: Ref,

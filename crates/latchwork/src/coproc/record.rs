@@ -18,11 +18,13 @@
 //!    once the process was reaped. It may not be freed as soon as the task is gone, for a function may leave the region
 //!    and run on.
 //! 3. The result is written before `DONE`. A process that has ended without `DONE` died.
-//! 4. A record is freed by its creator. If the creator is dead, the zygote frees all records in the runtime's
-//!    [`Chain`]. A coproc whose record is in no chain (its runtime has been dropped) then frees its own record when its
-//!    function has ended. (So a record leaks if creator *and* zygote are killed, or the creator and a coproc whose
-//!    runtime has been dropped; and if the creator is killed between the record's allocation and its link in the chain, or
-//!    between its unlinking and its release.)
+//! 4. A record is private to its creator's task until the store that links it into the runtime's [`Chain`], and freed by
+//!    the store that unlinks it (the heap's intents). So a creator that is killed leaves each of its records in the chain,
+//!    or freed by the sweep of its task. The zygote then has that sweep done, and frees all records in the chain. A coproc
+//!    whose record is in no chain (its runtime has been dropped) frees its own record when its function has ended. (So a
+//!    record leaks if creator *and* zygote are killed, or the creator and a coproc whose runtime has been dropped. The
+//!    control record, which begins the chain, also leaks if the creator is killed before the zygote has started, or after
+//!    the zygote has ended.)
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
@@ -148,8 +150,16 @@ impl core::ops::Deref for Ref {
 }
 
 impl Ref {
-    /// Allocates a record that outlives the calling task, since the coproc does.
+    /// Allocates a record that outlives the calling task: a runtime's control record.
     pub(super) fn new(region: &Region, request: Request) -> Result<Self, ObjectError> {
+        let record = Self::private(region, request)?;
+        // SAFETY: allocated now.
+        unsafe { region.keep(record.record.cast()) };
+        Ok(record)
+    }
+
+    /// Allocates a record that is private to the calling task.
+    fn private(region: &Region, request: Request) -> Result<Self, ObjectError> {
         let block = region.allocate(Layout::new::<Record>())?;
         let record: NonNull<Record> = block.cast();
         // Zero is `REQUESTED`, no process, no task and no neighbour.
@@ -157,7 +167,6 @@ impl Ref {
         unsafe {
             record.write_bytes(0, 1);
             (&raw mut (*record.as_ptr()).request).write(UnsafeCell::new(request));
-            region.keep(block);
         }
         Ok(Self {
             region: region.clone(),
@@ -188,8 +197,11 @@ impl Ref {
     /// # Safety
     /// By invariant 2 the coproc does not touch the record again, and no other `Ref` of this process is used again.
     pub(super) unsafe fn free(&self) {
-        if let Some(chain) = &self.chain {
-            chain.remove(self);
+        if let Some(chain) = &self.chain
+            // SAFETY: the caller keeps the contract.
+            && unsafe { chain.retire(self) }
+        {
+            return;
         }
         // SAFETY: the caller keeps the contract. If the thread cannot become a task of the region, the record leaks.
         let _: Result<(), AttachError> = unsafe { self.region.deallocate(self.record.cast()) };
@@ -199,9 +211,11 @@ impl Ref {
 /// The records of a runtime: a list in the region that begins at the control record, so that the zygote finds the
 /// records when their creator is dead.
 ///
-/// Only the creator changes the list, under the lock. Each change takes effect by one store to a `next`: a kill at any
-/// instruction leaves a list that can be followed, and at most the record that was being made or freed is missing from
-/// it.
+/// Only the creator changes the list, under the lock. Each change takes effect by one store to a `next`, which also decides
+/// whose the record is: before the first one it is private to the creator's task, and after the second one it is free. A
+/// kill at any instruction leaves a list that can be followed, and no record outside of it. If the creator dies in the
+/// middle of a change, the sweep of its task reads that `next` to finish or undo the change. So nobody frees a record of
+/// the list, or follows it, before that sweep (`free_all` of the zygote).
 pub(super) struct Chain {
     control: Ref,
     lock: Mutex<()>,
@@ -217,7 +231,9 @@ impl Chain {
 
     /// A new record in the chain.
     pub(super) fn add(self: &Arc<Self>, request: Request) -> Result<Ref, ObjectError> {
-        let mut record = Ref::new(&self.control.region, request)?;
+        let inner = self.control.region.inner();
+        let task = inner.task()?;
+        let mut record = Ref::private(&self.control.region, request)?;
         let _lock = self.lock.lock();
         let first = self.control.next.load(Relaxed);
         record.next.store(first, Relaxed);
@@ -225,23 +241,35 @@ impl Chain {
         if let Some(first) = self.at(first) {
             first.previous.store(record.address(), Relaxed);
         }
-        // Release: a reader that follows this link sees the record's own link, stored above.
-        self.control.next.store(record.address(), Release);
+        // A reader that follows this link sees the record's own link, stored above: the store is a Release.
+        // SAFETY: the lock protects the word among the threads of this process, and no other process stores to it, or
+        // frees the control record, before this process's tasks were swept. The record is this task's own.
+        unsafe { inner.publish_block(task, record.record.cast(), &self.control.next) };
         record.chain = Some(Arc::clone(self));
         Ok(record)
     }
 
-    fn remove(&self, record: &Record) {
+    /// Unlinks and frees a record; `false` if it is in no chain. (If the thread cannot become a task of the region, the
+    /// record stays in the chain.)
+    ///
+    /// # Safety
+    /// As for [`Ref::free`].
+    unsafe fn retire(&self, record: &Ref) -> bool {
+        let inner = self.control.region.inner();
+        let task = inner.task();
         let _lock = self.lock.lock();
         let next = record.next.load(Relaxed);
         let Some(previous) = self.at(record.previous.load(Relaxed)) else {
-            return;
+            return false;
         };
-        // Release: the unlinking is ordered before the record is freed.
-        previous.next.store(next, Release);
-        if let Some(next) = self.at(next) {
-            next.previous.store(previous.address(), Relaxed);
+        if let Ok(task) = task {
+            if let Some(next) = self.at(next) {
+                next.previous.store(previous.address(), Relaxed);
+            }
+            // SAFETY: as in `add`; the caller guarantees that nobody uses the record again.
+            unsafe { inner.unlink_block(task, record.record.cast(), &previous.next, next) };
         }
+        true
     }
 
     /// Unlinks all records, since the control record is about to be freed.
@@ -263,7 +291,7 @@ impl Chain {
 impl Record {
     /// The next record of the chain.
     pub(super) fn next(&self) -> usize {
-        // Acquire: pairs with the Release of `add` and `remove`.
+        // Acquire: pairs with the Release of `add` and `retire`.
         self.next.load(Acquire)
     }
 

@@ -211,18 +211,22 @@ impl Supervisor {
         events
     }
 
-    /// Starts what is due, and waits for one end; returns false when there is nothing more to do.
+    /// Starts what is due, or waits for one end; returns false when there is nothing more to do.
     fn step(&mut self, deadline: Option<Deadline>, events: &mut Vec<Event>) -> bool {
+        let news = events.len();
         for child in &mut self.children {
             if matches!(child.state, State::Due(due) if due.has_passed()) {
                 child.start(&self.coprocs, events);
             }
         }
+        // A start is an event: the caller of `next_events` gets it before any wait.
+        if events.len() > news {
+            return true;
+        }
         let is_over = |child: &Child| matches!(child.state, State::Over);
         if self.children.iter().all(is_over) || deadline.is_some_and(Deadline::has_passed) {
             return false;
         }
-        let news = events.len();
         for child in &mut self.children {
             child.check_end(Deadline::now(), events);
         }

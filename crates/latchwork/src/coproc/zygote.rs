@@ -215,13 +215,22 @@ fn serve(context: &ServerContext<'_>) -> ! {
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(PARENT_EXIT_TIMEOUT)));
     control.announce(record::CLOSED);
     if process::parent() != context.parent {
-        free_all(control);
+        crate::atomic::unless_disabled!(ZygoteFreesRecords, free_all(control), ());
     }
     process::exit(0)
 }
 
 /// Frees all records of a dead parent, each when its process is gone.
 fn free_all(control: &Ref) {
+    // The parent may have died in the middle of a change of the chain, which its task's sweep finishes or undoes.
+    let swept = crate::atomic::unless_disabled!(
+        ZygoteSweepsFirst,
+        control.region.inner().sweep().map(drop),
+        Ok(())
+    );
+    if swept.is_err() {
+        return;
+    }
     let mut next = control.next();
     // SAFETY: the links are those of the dead parent's chain, which no process changes any more.
     while let Some(record) = unsafe { Ref::at(&control.region, next) } {

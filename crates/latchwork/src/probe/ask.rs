@@ -39,7 +39,7 @@ pub(super) fn ask(feature: Feature) -> Answer {
             },
         ),
         Feature::PidFd => plain(sys::pidfd().map_err(unknown_flag)),
-        Feature::TidAddress => plain(sys::tid_address().map_err(unknown_flag)),
+        Feature::TidAddress => plain(sys::place_of_id()),
         Feature::RealTime => plain(sys::real_time()),
         Feature::MrspHelping => mrsp_helping(),
         Feature::CapSysNice => capability(CapabilitySet::SYS_NICE),

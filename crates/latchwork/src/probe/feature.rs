@@ -131,7 +131,7 @@ features! {
         PidFd, "pidfd, waitid(P_PIDFD)", Some((5, 4)),
             "joins and signals reach the right coproc even if a process ID is used again",
             "coprocs cannot be started";
-        TidAddress, "PR_GET_TID_ADDRESS", Some((3, 5)),
+        TidAddress, "place of the thread ID", None,
             "libc's record of the thread ID stays right in coprocs that share files with their parent",
             "libc's record of the thread ID may be stale in coprocs that share files with their parent";
     }

@@ -184,7 +184,7 @@ impl<'r> Queue<'r> {
         let deaths = self.inner().deaths();
         // Unless another task has done it meanwhile.
         if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
-            locked.cells.recover(task);
+            crate::atomic::unless_disabled!(QueueRecovers, locked.cells.recover(task), ());
             if core.is_alive() && locked.cells.serves_in_order() {
                 locked.cells.serve_waiters().carry_out(core);
             }

@@ -16,6 +16,22 @@ use core::{fmt, marker::PhantomData, ops::Deref};
 /// Not `Send`: the message is in flight with the task that took it, which cannot [detach](crate::region::Region::detach)
 /// meanwhile. Forgetting it leaves it in flight until the process ends. In the child of a fork it is the parent's:
 /// dropping it there aborts.
+///
+/// ```
+/// use latchwork::queue::{Queue, QueueOptions};
+/// use latchwork::region::RegionOptions;
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let jobs = Queue::create(&region, "jobs", &QueueOptions::new(8, 16))?;
+/// jobs.send(b"paint")?;
+/// let message = jobs.receive_held()?;
+/// assert_eq!((&*message, message.deliveries()), (&b"paint"[..], 1));
+/// message.give_back();
+/// let again = jobs.receive_held()?;
+/// assert_eq!(again.deliveries(), 2);
+/// again.done();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a message that is dropped has been received"]
 pub struct Message<'r>(pub(super) Flight<'r>);
 
@@ -181,6 +197,18 @@ impl fmt::Debug for Message<'_> {
 
 /// Several messages in flight, taken together. Dropping them ends the flight of all; otherwise each behaves as a
 /// [`Message`].
+///
+/// ```
+/// use latchwork::queue::{Queue, QueueOptions, Wait};
+/// use latchwork::region::RegionOptions;
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let jobs = Queue::create(&region, "jobs", &QueueOptions::new(8, 16))?;
+/// jobs.send_batch(&[b"one", b"two", b"three"], Wait::Not)?;
+/// let two = jobs.receive_batch(2, Wait::Not)?;
+/// assert_eq!(two.iter().collect::<Vec<_>>(), [b"one", b"two"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "messages that are dropped have been received"]
 pub struct Messages<'r>(pub(super) Flight<'r>);
 

@@ -24,14 +24,20 @@ impl Cells<'_> {
                 FREE | BOARD => {}
                 // Only a corrupted file has such a cell.
                 _ if !self.is_for_messages(index) => self.set(index, FREE),
-                WRITING if dead => self.set(index, FREE),
+                WRITING
+                    if crate::atomic::unless_disabled!(QueueFreesUnsentMessage, dead, false) =>
+                {
+                    self.set(index, FREE)
+                }
                 READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
-                READING if dead => drop(self.put_back(index, task)),
+                READING if crate::atomic::unless_disabled!(QueuePutsMessageBack, dead, false) => {
+                    let _: bool = self.put_back(index, task);
+                }
                 WRITING | READY | READING => {}
                 _ => self.set(index, FREE),
             }
         }
-        self.rebuild();
+        crate::atomic::unless_disabled!(QueueRebuildsLanes, self.rebuild(), ());
     }
 
     /// Clears a word that does not point to a block of the message's length. Only a program that wrote into the file
@@ -55,7 +61,7 @@ impl Cells<'_> {
 
     /// Derives rings, lanes and counts from cells and inboxes.
     pub(super) fn rebuild(self) {
-        self.count_waiters();
+        crate::atomic::unless_disabled!(QueueCountsWaiters, self.count_waiters(), ());
         self.lane(MESSAGE_LANE).clear();
         self.lane(FREE_LANE).clear();
         self.clear_positions(0);

@@ -13,6 +13,19 @@ use core::{fmt, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 ///
 /// Not `Send`; the task cannot [detach](crate::region::Region::detach) meanwhile. In the child of a fork
 /// it is the parent's: committing or dropping it there aborts.
+///
+/// ```
+/// use latchwork::queue::{Queue, QueueOptions, Wait};
+/// use latchwork::region::RegionOptions;
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let lines = Queue::create(&region, "lines", &QueueOptions::new(8, 64))?;
+/// let mut place = lines.reserve(Wait::Not)?;
+/// place[..5].copy_from_slice(b"hello");
+/// place.commit(5)?;
+/// assert_eq!(&*lines.receive_held()?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "nothing is sent before the commit"]
 pub struct Reservation<'r> {
     queue: Queue<'r>,

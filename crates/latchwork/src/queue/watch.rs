@@ -45,6 +45,25 @@ pub enum WatchError {
 ///
 /// *Fork:* the child has the descriptor, which the parent's thread signals, and no thread: create another watch there.
 /// Dropping it there does nothing.
+///
+/// ```
+/// use latchwork::queue::{Queue, QueueOptions};
+/// use latchwork::region::RegionOptions;
+/// use rustix::event::{PollFd, PollFlags, poll};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let jobs = Queue::create(&region, "jobs", &QueueOptions::new(8, 16))?;
+/// let watch = jobs.watch()?;
+/// jobs.send(b"paint")?;
+/// let mut descriptors = [PollFd::new(&watch, PollFlags::IN)];
+/// assert_eq!(poll(&mut descriptors, None)?, 1);
+/// watch.clear();
+/// let mut buffer = [0; 16];
+/// while let Ok(bytes) = jobs.try_receive(&mut buffer) {
+///     assert_eq!(&buffer[..bytes], b"paint");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

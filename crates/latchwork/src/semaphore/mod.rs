@@ -28,12 +28,19 @@
 //!
 //! ```
 //! use latchwork::region::RegionOptions;
-//! use latchwork::semaphore::{BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline};
+//! use latchwork::semaphore::{
+//!     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, SimpleBinarySemaphore,
+//! };
 //!
 //! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 //! let slots = CountingSemaphore::create(&region, "slots", 3, Discipline::Fifo)?;
 //! slots.obtain()?;
 //! slots.release()?;
+//!
+//! // Any task may release it, and a release of a released one is no error.
+//! let ready = SimpleBinarySemaphore::create(&region, "ready", 0, Discipline::Priority)?;
+//! ready.release()?;
+//! ready.obtain()?;
 //!
 //! let bus = BinarySemaphore::create(&region, "bus", &BinaryOptions::new().inherit())?;
 //! let held = bus.obtain()?;

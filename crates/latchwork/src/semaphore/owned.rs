@@ -283,7 +283,8 @@ pub(super) fn acquire_or_enqueue<T: TaskTable>(
             if core.replace(word, word | caller.task) {
                 return Ok(Acquisition::Owned(Obtained::from_word(word)));
             }
-        } else if !tasks.is_alive(owner) {
+        } else if crate::atomic::unless_disabled!(SemaphoreTakesOver, !tasks.is_alive(owner), false)
+        {
             locked.settle_dead_owner(word);
         } else if matches!(limit, WaitLimit::Try) {
             return Err(Refusal::WouldBlock);
@@ -318,7 +319,7 @@ impl<T: TaskTable> Locked<'_, T> {
     /// Passes on the semaphore of a dead owner.
     pub(super) fn settle_dead_owner(&self, word: u64) {
         let core = self.core;
-        core.nest.store(0, Relaxed);
+        crate::atomic::unless_disabled!(SemaphoreResetsNesting, core.nest.store(0, Relaxed), ());
         let key = key_of(word);
         if let Some((_, wake)) = self.hand_over(key, DIED) {
             wake.carry_out();
@@ -340,9 +341,13 @@ impl<T: TaskTable> Locked<'_, T> {
             && record.word.load(Relaxed) & STATE == WAITING
         {
             // The heir of a hand-over that was cut short.
-            Self::end_wait(record, GRANTED).carry_out();
+            crate::atomic::unless_disabled!(
+                SemaphoreFinishesHandOver,
+                Self::end_wait(record, GRANTED).carry_out(),
+                ()
+            );
         }
-        self.rebuild_links();
+        crate::atomic::unless_disabled!(SemaphoreRebuildsLinks, self.rebuild_links(), ());
         if word & DELETED != 0 {
             self.end_all_waits(crate::region::wait_record::DELETED);
         } else {

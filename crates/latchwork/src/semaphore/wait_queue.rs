@@ -46,7 +46,7 @@ impl<'a, T: TaskTable> Locked<'a, T> {
         // Relaxed: under the lock.
         let deaths = tasks.deaths();
         if acquired != Acquired::Clean || core.recovered.load(Relaxed) != deaths {
-            locked.recover();
+            crate::atomic::unless_disabled!(SemaphoreRecovers, locked.recover(), ());
             core.recovered.store(deaths, Relaxed);
             // SAFETY: taken above.
             unsafe { core.lock.mark_raw_consistent() };

@@ -1,11 +1,11 @@
 //! Whole programs in C, with semaphores and with mutexes: the sizes of `text`, `data` and `bss`.
 //!
 //! The program is `test-mutex`, before the migration of `examples/migrate` and after its second and third steps, compiled
-//! with `-Os` and not linked: the sizes are those of the program's own code, with everything that the headers add. If
-//! sources or a compiler are missing, there are no figures.
+//! with `-Os` and not linked: the sizes are those of the program's own code, with everything that the headers add. The
+//! sources are parts of this crate, so that an installed command has them. Without a compiler there are no figures.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, elf};
@@ -17,21 +17,24 @@ use crate::result::Variant;
 pub(super) struct Program {
     pub(super) name: &'static str,
     source: &'static str,
+    text: &'static str,
+}
+
+/// A program in `sources`, which has links to `examples/migrate`.
+macro_rules! program {
+    ($name:literal, $source:literal) => {
+        Program {
+            name: $name,
+            source: $source,
+            text: include_str!(concat!("sources/", $source)),
+        }
+    };
 }
 
 pub(super) const PROGRAMS: [Program; 3] = [
-    Program {
-        name: "semaphores in C",
-        source: "test-mutex-1-semaphores.c",
-    },
-    Program {
-        name: "mutexes in C",
-        source: "test-mutex-3-mutex.c",
-    },
-    Program {
-        name: "checked mutexes in C",
-        source: "test-mutex-2-debug.c",
-    },
+    program!("semaphores in C", "test-mutex-1-semaphores.c"),
+    program!("mutexes in C", "test-mutex-3-mutex.c"),
+    program!("checked mutexes in C", "test-mutex-2-debug.c"),
 ];
 
 /// The cases of a program, in the order of its figures.
@@ -59,14 +62,20 @@ impl Program {
 
     /// Bytes of text, data and bss, as `size` counts them, and of the object that it locks.
     pub(super) fn sizes(&self) -> io::Result<[f64; 4]> {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let object = Scratch::new(self.source);
+        let folder = Scratch::new()?;
+        let place = |name: &str| folder.0.join(name);
+        for (name, text) in latchwork_c::headers::MIGRATION {
+            std::fs::create_dir_all(place(name).parent().unwrap_or(&folder.0))?;
+            std::fs::write(place(name), text)?;
+        }
+        std::fs::write(place(self.source), self.text)?;
+        let object = place("object.o");
         let output = Command::new("cc")
             .args(["-std=c11", "-Os", "-c", "-o"])
-            .arg(&object.0)
+            .arg(&object)
             .arg("-I")
-            .arg(repository.join("crates/latchwork-c/include"))
-            .arg(repository.join("examples/migrate").join(self.source))
+            .arg(&folder.0)
+            .arg(place(self.source))
             .output()
             .map_err(|error| io::Error::new(error.kind(), format!("cc: {error}")))?;
         if !output.status.success() {
@@ -74,7 +83,7 @@ impl Program {
             let first = said.lines().next().unwrap_or("no reason given");
             return Err(io::Error::other(format!("cc: {first}")));
         }
-        let bytes = std::fs::read(&object.0)?;
+        let bytes = std::fs::read(&object)?;
         let file = object::File::parse(&*bytes).map_err(io::Error::other)?;
         let mut sizes = [0.0; 4];
         for section in file.sections() {
@@ -97,22 +106,25 @@ impl Program {
     }
 }
 
-/// A file that is removed after it was read.
+/// A directory that is removed with its files.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
+    fn new() -> io::Result<Self> {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("latchwork-{}-{number}-{name}.o", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        let name = format!("latchwork-{}-{number}-footprint", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        // Not an existing one, which might be another user's.
+        std::fs::create_dir(&folder)?;
+        Ok(Self(folder))
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // An error is ignored: it may never have been created.
-        let _ = std::fs::remove_file(&self.0);
+        // An error is ignored: there is no one to report it to, and the directory is temporary.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

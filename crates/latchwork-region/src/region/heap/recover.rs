@@ -41,16 +41,24 @@ impl Heap {
         let Some(heap) = self.task_heap(dead.slot()) else {
             return;
         };
-        self.finish_intent(dead, heap);
+        crate::atomic::unless_disabled!(SweepFinishesIntent, self.finish_intent(dead, heap), ());
         for span in 0..self.committed() {
             let state = self.state(span);
             if !state.is_owned_by(dead) {
                 continue;
             }
             match state.kind() {
-                Some(Kind::Init) => self.release(span),
+                Some(Kind::Init) => crate::atomic::unless_disabled!(
+                    SweepReleasesClaimedSpan,
+                    self.release(span),
+                    ()
+                ),
                 Some(Kind::Small) => self.recover_small(span, state, policy),
-                Some(Kind::Transit) => self.dismantle(span),
+                Some(Kind::Transit) => crate::atomic::unless_disabled!(
+                    SweepDismantlesLargeBlock,
+                    self.dismantle(span),
+                    ()
+                ),
                 Some(Kind::Head) => self.recover_large(dead, span, policy),
                 _ => {}
             }

@@ -93,8 +93,14 @@ impl<'a> Word<'a> {
             let mut watch = Watch::begin(self.word(), wait_mode, has_napped);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
-            if me.is_gone(core::ptr::from_ref(self.word()).addr(), owner_of(word)) {
+            let is_gone = || me.is_gone(core::ptr::from_ref(self.word()).addr(), owner_of(word));
+            if crate::atomic::unless_disabled!(RegionLockTakesOver, is_gone(), false) {
                 match self.replace(word, me.identity() | WAITERS | INCONSISTENT) {
+                    Ok(())
+                        if crate::atomic::unless_disabled!(RegionLockReportsDeath, false, true) =>
+                    {
+                        return Ok(Acquired::Clean);
+                    }
                     Ok(()) => {
                         return Ok(unless_fault!(
                             RegionHidesDeath,

@@ -136,7 +136,8 @@ impl<F> From<Unfinished> for RawError<F> {
 pub(super) fn owner_died(node: &Node) {
     // The state `NOT_RECOVERABLE` stays, even if the task that set it died before it released the lock.
     if node.state.load(Ordering::Relaxed) == CONSISTENT {
-        let state = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+        let reported = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+        let state = crate::atomic::unless_disabled!(RobustReportsDeath, reported, CONSISTENT);
         node.state.store(state, Ordering::Relaxed);
     }
 }

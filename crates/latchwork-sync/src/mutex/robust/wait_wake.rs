@@ -50,7 +50,10 @@ pub(super) fn sleep(
             end_of_nap(NAP, deadline),
         ),
         // Without a deadline the nap's length is enough: the clock need not be read.
-        None => futex::wait_for(word, expected, futex::Sharing::Shared, NAP),
+        None => {
+            let nap = crate::atomic::unless_disabled!(RobustWaiterNaps, NAP, NAP * 1_000_000);
+            futex::wait_for(word, expected, futex::Sharing::Shared, nap)
+        }
     };
     check_end(ended, wait_mode)
 }

@@ -239,7 +239,8 @@ impl<const READERS: usize, C: Counting<Event>, K: SeatLock> RawRobust<READERS, C
         if taken == Acquired::OwnerDied {
             // Relaxed: only owners of the gate change it.
             let writing = self.writing.load(Ordering::Relaxed);
-            let reported = unless_fault!(RobustRwLockReportsAllDeaths, writing, 1);
+            let deaths = unless_fault!(RobustRwLockReportsAllDeaths, writing, 1);
+            let reported = crate::atomic::unless_disabled!(RwLockReportsDeadWriter, deaths, 0);
             if unless_fault!(RobustRwLockHidesDeath, reported, 0) != 0 {
                 return true;
             }

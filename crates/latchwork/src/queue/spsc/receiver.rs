@@ -9,6 +9,19 @@ use core::{fmt, ops::Deref};
 
 /// The receiving end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
+///
+/// ```
+/// use latchwork::queue::{QueueOptions, Wait, spsc::Spsc};
+/// use latchwork::region::RegionOptions;
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let ring = Spsc::create(&region, "samples", &QueueOptions::new(64, 16))?;
+/// ring.sender()?.send(b"first")?;
+/// let mut receiver = ring.receiver()?;
+/// let message = receiver.receive_held(Wait::Forever)?;
+/// assert_eq!(&*message, b"first");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Receiver<'r>(End<'r>);
 

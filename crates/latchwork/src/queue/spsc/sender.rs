@@ -10,6 +10,19 @@ use core::{fmt, ptr::NonNull};
 
 /// The sending end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
+///
+/// ```
+/// use latchwork::queue::{QueueOptions, spsc::Spsc};
+/// use latchwork::region::RegionOptions;
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let ring = Spsc::create(&region, "samples", &QueueOptions::new(64, 16))?;
+/// let mut sender = ring.sender()?;
+/// sender.send(b"first")?;
+/// // The ring has one sender at a time.
+/// assert!(ring.sender().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Sender<'r>(End<'r>);
 

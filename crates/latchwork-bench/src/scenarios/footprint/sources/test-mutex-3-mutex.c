@@ -1,0 +1,1 @@
+../../../../../../examples/migrate/test-mutex-3-mutex.c
