@@ -213,7 +213,7 @@ impl Shell {
     }
 
     /// Runs a command of a guide. What a command in the background prints may come later; and what is to be seen of
-    /// other processes may take a moment to arise, so that one who looks, looks again.
+    /// other processes may take a moment to arise, so such a command is repeated until it shows it.
     fn run(&mut self, guide: &str, typed: &Typed) {
         let text = &typed.text;
         let looks = ["latchwork locks", "latchwork ps", "latchwork gc"];

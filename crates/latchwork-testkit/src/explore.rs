@@ -14,7 +14,7 @@
 //! 10,000.
 //!
 //! *Why not a library?* `stateright` visits states, too. It checks neither the second nor the third of these conditions (its
-//! properties of the kind *eventually* accept a circle), keeps 16 bytes and a predecessor for each state, and brings a web
+//! properties of the kind *eventually* hold on a cycle), keeps 16 bytes and a predecessor for each state, and brings a web
 //! server.
 
 use std::collections::{HashMap, VecDeque};

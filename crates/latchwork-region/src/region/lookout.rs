@@ -27,12 +27,16 @@
 //! which sweeps, and the sweep wakes all who watch that word. Each sees the dead task, or the free slot, before it sleeps
 //! again.
 //!
-//! *What remains:* a lookout that is killed, and that only its neighbours watch, none of which sleeps: a task that slept when the
-//! post passed on goes on watching the lookout before; a lookout that is stopped, or runs a signal handler; a task that is killed after it was woken to take the
-//! post, and before it has it; a thread that was cancelled in its sleep. Therefore each sleeper asks after [`PER_TASK`] for
-//! each task of the table whether all tasks were checked since it went to sleep. If not, it checks them itself and takes the
-//! post. Two lookouts at a time do no harm. (If a lookout is stopped, and all other sleeps are shorter than that, none of them
-//! checks.)
+//! *What remains.* In these cases nobody checks for a while:
+//! - the lookout is killed, and none of its neighbours sleeps: a task that slept when the post passed on watches the former
+//!   lookout;
+//! - the lookout is stopped, or runs a signal handler;
+//! - a task is killed after it was woken to take the post, and before it has it;
+//! - a thread was cancelled in its sleep.
+//!
+//! Therefore each sleeper asks after [`PER_TASK`] for each task of the table whether all tasks were checked since it went to
+//! sleep. If not, it checks them itself and takes the post. Two lookouts at a time do no harm. (If a lookout is stopped, and
+//! all other sleeps are shorter than that time, none of them checks.)
 //!
 //! *The time* is that of the monotonic clock, in milliseconds of 32 bits. Only differences count: after 49 days without a
 //! check one may come 100 ms late, and where time namespaces give tasks different clocks, checks come too often.

@@ -35,10 +35,15 @@ impl Budget {
         let now = ticks();
         with_habits(|mine| {
             let account = &mine.accounts[place];
-            if account.state.replace(state.0) != state.0 {
+            let group = learned.group();
+            let is_same_group = account.group.replace(group) == group;
+            if account.state.replace(state.0) != state.0 || !is_same_group {
                 let _ = take_sums(account);
             }
-            add(&account.worked, now.saturating_sub(account.ended.get()));
+            // Of another group nothing is known of the time since its wait.
+            if is_same_group {
+                add(&account.worked, now.saturating_sub(account.ended.get()));
+            }
         });
         Self {
             learned,
@@ -153,6 +158,27 @@ mod tests {
             assert_eq!(budget.polls_since.get(), None);
             budget.polls_again();
             assert!(budget.polls_since.get().is_some());
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// Two locks that share an account of the thread, and of which the process learns apart.
+    #[test]
+    fn waits_for_one_lock_are_not_added_to_those_for_another() {
+        std::thread::spawn(|| {
+            let place = |address: usize| (address >> 2 ^ address >> 6 ^ address >> 12) % PLACES;
+            let group = |address: usize| Learned::about(address).group();
+            let other = (0x7100..0x9000)
+                .step_by(4)
+                .find(|&other| place(other) == place(LOCK) && group(other) != group(LOCK))
+                .unwrap();
+            let waits = || with_habits(|mine| mine.accounts[place(LOCK)].waits.get());
+            (0..3).for_each(|_| drop(Budget::at(other, SLEEP)));
+            assert_eq!(waits(), 3);
+            let budget = Budget::at(LOCK, SLEEP);
+            assert_eq!(waits(), 0);
+            drop(budget);
         })
         .join()
         .unwrap();

@@ -217,6 +217,12 @@ impl Learned {
         &LEARNED[(address >> 2 ^ address >> 8 ^ address >> 14) % PLACES]
     }
 
+    /// The number of the place.
+    pub(super) fn group(&self) -> u32 {
+        let distance = core::ptr::from_ref(self).addr() - LEARNED.as_ptr().addr();
+        (distance / size_of::<Self>()) as u32
+    }
+
     pub(super) fn state(&self) -> State {
         State(self.state.load(Relaxed))
     }

@@ -29,7 +29,8 @@ pub struct Habits {
 
 /// The latest waits for the locks of one place that are not yet added to what the process has learned.
 pub struct Account {
-    /// How the waits were made; see `backoff/learned.rs`.
+    /// Of which group of locks the waits were, and how they were made; see `backoff/learned.rs`.
+    pub group: Cell<u32>,
     pub state: Cell<u32>,
     pub waits: Cell<u32>,
     /// Waits without a sleep.
@@ -76,7 +77,7 @@ pub enum Phase {
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), accounts: [const { Account { state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.
