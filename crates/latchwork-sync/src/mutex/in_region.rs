@@ -44,11 +44,11 @@
 //!    living task for ever, and its locks stay locked even when the process is dead: see `task/keeper.rs`.)
 //! 5. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way, as with the robust mutex. A task
 //!    that has slept takes the lock with `WAITERS`.
-//! 6. A sleep ends within `NAP` (in an interruptible wait, within `INTERRUPTIBLE_NAP`), or it also watches the life-words
+//! 6. A sleep ends within `NAP` or `NAP_AMONG_MANY` (in an interruptible wait, within `INTERRUPTIBLE_NAP`), or it also watches the life-words
 //!    of the region's other tasks, and ends when one of them dies (`region/park.rs`). Such a watch begins before the waiter
 //!    checks that the owner is not gone.
 //!
-//! *No lock is lost:* let an owner die. If a task waits, it checks by 6 whether the owner is gone, within `NAP` or when
+//! *No lock is lost:* let an owner die. If a task waits, it checks by 6 whether the owner is gone, within a nap or when
 //! the death wakes it; a newcomer checks before it sleeps. Each of them that sees the owner gone tries to replace exactly
 //! the word that it read. That cannot be mistaken: by 1 and 2 the same identity in the word means that nobody has had
 //! the lock since. (The generation has 32 bits. A lock that nobody touched while its dead owner's slot had exactly 2³²

@@ -23,6 +23,8 @@ pub struct Habits {
     pub steals: Cell<u32>,
     /// Yields to skip, since one has lasted long.
     pub yields_left_out: Cell<u32>,
+    /// Waits for region locks that begin with a watch, since one was long.
+    pub long_waits: Cell<u32>,
     /// For locks by their addresses.
     pub accounts: [Account; PLACES],
 }
@@ -77,7 +79,7 @@ pub enum Phase {
 pub const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), phase: Cell::new(Phase::Counts), has_yielded: Cell::new(false), by_yield: Cell::new(0), sleeps: Cell::new(0), doubt: Cell::new(0), began: Cell::new(0), waited: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), long_waits: Cell::new(0), accounts: [const { Account { group: Cell::new(0), state: Cell::new(0), waits: Cell::new(0), without_sleep: Cell::new(0), worked: Cell::new(0), lost: Cell::new(0), ended: Cell::new(0) } }; PLACES] };
 }
 
 /// Runs a function with the calling thread's statistics.

@@ -3,7 +3,7 @@
 
 use super::super::forms::RawError;
 use super::super::lock::{WAITERS, is_held, owner_of};
-use super::super::wait::Watch;
+use super::super::wait::{Sleep, Watch};
 use super::{Lock, REQUEST};
 use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::backoff::{Budget, FIRST_POLLS, TOP_WAITER, pause};
@@ -28,7 +28,7 @@ impl Lock<'_> {
         budget: &Budget,
     ) -> Result<Acquired, RawError> {
         let mut timing = Timing::start(Some(if at_once { 0 } else { THRESHOLD }));
-        let mut has_napped = false;
+        let mut sleep = Sleep::Nap;
         loop {
             if let Some(ended) = self.poll_while_owner_runs(&timing, wait_mode, budget) {
                 return ended;
@@ -42,7 +42,7 @@ impl Lock<'_> {
                 self.gate.enter_if_free(self.me.identity());
             }
             // The watch begins before the check of the owner.
-            let watch = Watch::begin(self.word, wait_mode, has_napped);
+            let watch = Watch::begin(self.word, wait_mode, sleep);
             // Relaxed: the compare-and-swaps below check the value again.
             let word = self.word.load(Ordering::Relaxed);
             if !is_held(word) {
@@ -70,7 +70,9 @@ impl Lock<'_> {
             budget.sleeps();
             let (ended, slept) = watch.sleep_woken(word | WAITERS, until);
             // A sleep that ends with the threshold is no nap of full length.
-            has_napped |= is_overdue && ended == Wait::TimedOut;
+            if is_overdue && ended == Wait::TimedOut {
+                sleep = Sleep::Watch;
+            }
             if slept || ended == Wait::TimedOut {
                 timing.has_slept();
             }
