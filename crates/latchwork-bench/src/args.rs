@@ -59,7 +59,7 @@ pub(crate) const SCALE: &str = "scale";
 /// What to run, and how.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct Options {
-    /// Scenarios to run, in this order. `all` stands for all scenarios. `scale` stands for the scenarios that vary the number
+    /// Scenarios to run, in this order (`check-overhead` is run last: it leaves the checker in the process). `all` stands for all scenarios. `scale` stands for the scenarios that vary the number
     /// of tasks, with 1, 2, 4 and so on up to twice the number of CPUs (or those of --tasks), and for region-scale
     #[arg(required = true, value_name = "SCENARIO")]
     pub scenarios: Vec<String>,

@@ -158,6 +158,7 @@ fn chosen(options: &Options) -> Result<(Vec<&'static dyn Scenario>, Options), Er
     if options.tasks.is_empty() && options.scenarios.iter().any(|word| word == args::SCALE) {
         options.tasks = scenarios::task_counts(machine::cpus().len());
     }
+    chosen.sort_by_key(|scenario| scenario.changes_the_process());
     Ok((chosen, options))
 }
 

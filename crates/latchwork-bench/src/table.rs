@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use crate::result::{Params, Row, ScenarioResult};
 use crate::scenarios::Scenario;
@@ -12,11 +13,72 @@ pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io:
     writeln!(out, "  {}", headline(result))?;
     writeln!(out, "  {}", meaning(result))?;
     writeln!(out)?;
-    print_columns(&cells(result), 1, out)?;
+    print_rows(result, out)?;
     for warning in &result.warnings {
         writeln!(out, "  ! {}", warning.text())?;
     }
     writeln!(out)
+}
+
+/// The longest line of a table of results, if one further figure beside the parameters is not longer.
+const WIDTH: usize = 120;
+
+/// Prints the rows as tables that fit into a terminal: the figures, and then further ones, as many side by side as there
+/// is room for. What is the same in all rows stands above. Published figures are in the report only.
+fn print_rows(result: &ScenarioResult, out: &mut impl Write) -> io::Result<()> {
+    let lines = cells(result);
+    let Some((head, rows)) = lines.split_first() else {
+        return Ok(());
+    };
+    let further = 1 + parameters(result).len() + FIGURES;
+    let is_common = |column: usize| {
+        rows.len() > 1 && column < further && {
+            let first = &rows[0][column];
+            !first.is_empty() && rows.iter().all(|row| row[column] == *first)
+        }
+    };
+    let common: Vec<String> = (1..further)
+        .filter(|column| is_common(*column))
+        .map(|column| format!("{} {}", head[column], rows[0][column]))
+        .collect();
+    if !common.is_empty() {
+        writeln!(out, "  all rows: {}", common.join(", "))?;
+    }
+    let varies = |columns: Range<usize>| columns.filter(|column| !is_common(*column));
+    let key: Vec<usize> = varies(0..further - FIGURES).collect();
+    let figures = key
+        .iter()
+        .copied()
+        .chain(varies(further - FIGURES..further));
+    print_columns(&chosen(&lines, figures), 1, out)?;
+    let width = |column: usize| {
+        let width = |line: &Vec<String>| line[column].chars().count() + 2;
+        lines.iter().map(width).max().unwrap_or(0)
+    };
+    let room = WIDTH.saturating_sub(key.iter().map(|column| width(*column)).sum());
+    let extras: Vec<usize> = (further..head.len())
+        .filter(|column| !head[*column].starts_with("published "))
+        .collect();
+    let mut left = extras.as_slice();
+    while !left.is_empty() {
+        let mut taken = 0;
+        let fitting = left.iter().take_while(|column| {
+            taken += width(**column);
+            taken <= room
+        });
+        let (now, later) = left.split_at(fitting.count().max(1));
+        left = later;
+        writeln!(out)?;
+        let columns = key.iter().chain(now).copied();
+        print_columns(&chosen(&lines, columns), 1, out)?;
+    }
+    Ok(())
+}
+
+/// These columns of each line.
+fn chosen(lines: &[Vec<String>], columns: impl Iterator<Item = usize> + Clone) -> Vec<Vec<String>> {
+    let of_line = |line: &Vec<String>| columns.clone().map(|column| line[column].clone()).collect();
+    lines.iter().map(of_line).collect()
 }
 
 /// One line for people: the machine, and the scheduling class of the process that measured.
@@ -38,18 +100,16 @@ pub(crate) fn headline(result: &ScenarioResult) -> String {
 /// The meaning of the columns of figures.
 pub(crate) fn meaning(result: &ScenarioResult) -> String {
     format!(
-        "{} rounds, median and range; ratio to '{}' in the same round",
-        result.rounds, result.base
+        "{} round{}, median and range; ratio to '{}' in the same round",
+        result.rounds,
+        if result.rounds == 1 { "" } else { "s" },
+        result.base
     )
 }
 
 /// The table: a header, then a line for each row, all of the same length.
 pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
-    let named: Vec<Param> = PARAMS
-        .iter()
-        .filter(|(_, value)| result.rows.iter().any(|row| value(&row.params).is_some()))
-        .copied()
-        .collect();
+    let named = parameters(result);
     let mut extras: Vec<&String> = result
         .rows
         .iter()
@@ -80,6 +140,15 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
         lines.push(line);
     }
     lines
+}
+
+/// The parameters that rows of a result have.
+fn parameters(result: &ScenarioResult) -> Vec<Param> {
+    PARAMS
+        .iter()
+        .filter(|(_, value)| result.rows.iter().any(|row| value(&row.params).is_some()))
+        .copied()
+        .collect()
 }
 
 /// Prints the scenarios and whether their contestants are available here.
@@ -171,7 +240,10 @@ pub(crate) const PARAMS: &[Param] = &[
     }),
 ];
 
-fn figures(row: &Row, is_disturbed: bool) -> [String; 5] {
+/// Columns of every row's figure: unit, median, range, ratio, and its range.
+const FIGURES: usize = 5;
+
+fn figures(row: &Row, is_disturbed: bool) -> [String; FIGURES] {
     let mark = if is_disturbed { "! " } else { "" };
     let range = |min: f64, max: f64| format!("{} – {}", short(min), short(max));
     let (ratio, its_range) = row.ratio.map_or((String::new(), String::new()), |ratio| {
@@ -256,6 +328,37 @@ mod tests {
         assert_eq!(
             last,
             ["sleeps", "wait p50 ns", "wait p99 ns", "wait p999 ns"]
+        );
+    }
+
+    #[test]
+    fn tables_fit_into_a_terminal() {
+        use crate::report::tests::{result, row};
+
+        let rows = ["std", "parking_lot"].map(|contestant| {
+            let mut row = row(contestant, 1.0, None);
+            for number in 0..30 {
+                row.extra.insert(format!("figure_{number}"), 1.0);
+            }
+            row.extra.insert("published_figure".to_owned(), 1.0);
+            row
+        });
+        let mut out = Vec::new();
+        print_rows(&result("std", rows.to_vec()), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.lines().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert!(text.starts_with("  all rows: "), "{text}");
+        for number in 0..30 {
+            assert!(text.contains(&format!("figure {number}")), "{text}");
+        }
+        assert!(!text.contains("published"), "{text}");
+        // Each contestant stands in each table.
+        assert_eq!(
+            text.matches("parking_lot").count(),
+            text.matches("contestant").count()
         );
     }
 

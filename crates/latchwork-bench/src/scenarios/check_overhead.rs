@@ -53,6 +53,11 @@ impl Scenario for CheckOverhead {
         true
     }
 
+    /// The first checked lock begins to observe all semaphores and queues of the process.
+    fn changes_the_process(&self) -> bool {
+        true
+    }
+
     fn locks(&self) -> &'static [&'static Peer] {
         PEERS
     }

@@ -41,6 +41,12 @@ pub(crate) trait Scenario: Sync {
         false
     }
 
+    /// Whether the process is another one afterwards, so that later scenarios would measure something else. Such
+    /// scenarios are run last.
+    fn changes_the_process(&self) -> bool {
+        false
+    }
+
     /// The mutual-exclusion locks that it compares, if any.
     fn locks(&self) -> &'static [&'static Peer] {
         &[]

@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 
 use super::questions::Role;
-use super::scale::brief;
+use super::scale::{brief, duration};
 use super::tables;
 use super::verdict::{Duel, Outcome, Verdict};
-use crate::result::{Params, Row, ScenarioResult, Spread};
+use crate::result::{Params, Row, ScenarioResult, Spread, Unit};
 use crate::table::PARAMS;
 
 /// So many lines in each card.
@@ -110,8 +110,13 @@ pub(super) fn times(factor: f64) -> String {
 }
 
 fn with_figure(row: &Row) -> String {
-    let unit = tables::unit(row.unit);
-    format!("{} {} {unit}", row.contestant, brief(row.figure.median))
+    let median = row.figure.median;
+    let figure = match row.unit {
+        Unit::Ns => duration(median),
+        Unit::Us => duration(median * 1e3),
+        unit => format!("{} {}", brief(median), tables::unit(unit)),
+    };
+    format!("{} {figure}", row.contestant)
 }
 
 /// The contestants of a duel, and the parameters that say most.
