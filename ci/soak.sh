@@ -84,7 +84,8 @@ wait "$mixed" "$full"
 
 {
     printf '# Soak\n\n'
-    printf '%s minutes, seed %s, %s processors, Linux %s, release build.\n\n' "$minutes" "$first" "$(nproc)" "$(uname -r | sed 's/-.*//')"
+    printf '%s minutes, seed %s, %s processors, Linux %s, release build of %s. Load average at the end: %s.\n\n' "$minutes" "$first" \
+        "$(nproc)" "$(uname -r | sed 's/-.*//')" "$(git describe --always --dirty --abbrev=12)" "$(cut -d ' ' -f 1 /proc/loadavg)"
     printf '| program | runs without a fault |\n| --- | --- |\n'
     sort "$scratch/passed" | uniq -c | while read -r count name; do
         printf '| %s | %s |\n' "$name" "$count"
