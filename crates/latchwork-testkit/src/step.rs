@@ -10,11 +10,13 @@
 //! code that reads a clock belongs to the call of it: see `latchwork-step`.
 #![allow(unsafe_code)]
 
+mod at_end;
 mod outcome;
 mod point;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
+pub use at_end::AtEnd;
 use core::fmt;
 use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
 use outcome::Outcomes;

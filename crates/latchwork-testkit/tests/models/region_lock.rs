@@ -13,7 +13,7 @@
 //! heap is one step of the sweep. `slot_model.rs` among the tests of `latchwork` has the
 //! joining and leaving of threads.
 //!
-//! *Shown:* mutual exclusion, torn data is reported, a lock passes on only after its dead owner was swept, and each wait ends,
+//! *Shown:* mutual exclusion, torn data is reported, the data of a dead owner is accessed only after its sweep, and each wait ends,
 //! although no sleep but the first is a nap, and without that one, too.
 
 mod steps;
@@ -138,7 +138,7 @@ enum Fault {
     SweepCountsNothing,
     SweepWakesNobody,
     KernelWakesNobody,
-    TakesUnswept,
+    RepairsUnswept,
     /// A task that is woken does not look for the dead.
     WokenLooksAtNothing,
     /// The kernel does not compare the count of deaths, and a successor has the thread ID of the task that died.
@@ -306,15 +306,18 @@ impl Model for RegionLock {
 
     fn trouble(&self, state: &State) -> Option<&'static str> {
         let has = |task: &&Task| {
-            matches!(
-                task.at,
-                At::Repairs
-                    | At::MarksConsistent
-                    | At::Writes
-                    | At::Finishes
-                    | At::Gives
-                    | At::GivesWithWaiters
-            )
+            // A sweep after a takeover.
+            let sweeps = task.then == At::Repairs;
+            sweeps
+                || matches!(
+                    task.at,
+                    At::Repairs
+                        | At::MarksConsistent
+                        | At::Writes
+                        | At::Finishes
+                        | At::Gives
+                        | At::GivesWithWaiters
+                )
         };
         if state.tasks.iter().filter(has).count() > 1 {
             return Some(TWO);
@@ -336,7 +339,7 @@ impl Model for RegionLock {
     }
 }
 
-const HURRIED: &str = "a lock passes on before its dead owner was swept";
+const HURRIED: &str = "data is accessed before its dead owner was swept";
 
 const SMALL: RegionLock = RegionLock {
     rounds: 1,
@@ -397,7 +400,7 @@ fn each_fault_of_a_region_lock_is_found() {
         (Fault::SweepCountsNothing, 1, 0, explore::STUCK),
         (Fault::SweepWakesNobody, 1, 0, explore::STUCK),
         (Fault::KernelWakesNobody, 1, 0, explore::STUCK),
-        (Fault::TakesUnswept, 1, 0, HURRIED),
+        (Fault::RepairsUnswept, 1, 0, HURRIED),
         (Fault::WokenLooksAtNothing, 1, 0, explore::STUCK),
         (Fault::TrustsLives, 1, 1, explore::STUCK),
         (Fault::SweepLockStays, 2, 0, explore::STUCK),
@@ -405,7 +408,10 @@ fn each_fault_of_a_region_lock_is_found() {
         let twin = RegionLock {
             fault,
             kills,
-            outsiders: matches!(fault, Fault::WatchBeginsLate | Fault::SweepCountsNothing),
+            outsiders: matches!(
+                fault,
+                Fault::WatchBeginsLate | Fault::SweepCountsNothing | Fault::TrustsLives
+            ),
             bystander: matches!(fault, Fault::SweepWakesNobody | Fault::WokenLooksAtNothing),
             successors,
             ..SMALL

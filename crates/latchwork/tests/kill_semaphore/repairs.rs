@@ -38,6 +38,13 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
                 drop(held);
                 assert!(!semaphore.try_obtain().unwrap().owner_died());
                 assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+                // What the dead owner had obtained twice, this one has not.
+                semaphore.obtain().unwrap().keep();
+                semaphore.obtain().unwrap().keep();
+                semaphore.release().unwrap();
+                assert!(semaphore.owner().is_some(), "{name}, killed at {point:?}");
+                semaphore.release().unwrap();
+                assert_eq!(semaphore.owner(), None);
             },
         );
     }

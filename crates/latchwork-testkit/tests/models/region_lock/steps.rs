@@ -49,11 +49,12 @@ impl RegionLock {
             own.at = At::Decides;
             return;
         }
-        let slot = usize::from(me.read.slot) - 1;
-        let is_unswept = state.generations[slot] == me.read.generation;
-        next.hurried |= is_unswept && !self.has(Fault::KeepsGeneration);
         let hides = self.has(Fault::HidesDeath);
-        own.at = if hides { At::Writes } else { At::Repairs };
+        own.at = match self.fault {
+            Fault::HidesDeath => At::Writes,
+            Fault::RepairsUnswept => At::Repairs,
+            _ => Self::sweep(state, own, At::Repairs),
+        };
         next.deceived |= hides && state.torn;
         next.word = Word {
             waiters: true,
@@ -90,8 +91,7 @@ impl RegionLock {
                 return Some(next);
             }
             At::AsksOwner if !self.is_gone(state, me.read) => At::SetsWaiters,
-            At::AsksOwner if self.has(Fault::TakesUnswept) => At::Replaces,
-            At::AsksOwner => Self::sweep(state, own, At::Replaces),
+            At::AsksOwner => At::Replaces,
             At::Replaces => {
                 self.replace(state, who, &mut next);
                 return Some(next);
@@ -192,6 +192,9 @@ impl RegionLock {
                 me.then
             }
             At::Repairs => {
+                let slot = usize::from(me.read.slot);
+                let is_unswept = slot > 0 && state.generations[slot - 1] == me.read.generation;
+                next.hurried |= is_unswept && !self.has(Fault::KeepsGeneration);
                 next.torn = false;
                 At::MarksConsistent
             }
