@@ -18,9 +18,10 @@ mod tracee;
 use crate::{Child, Exit, Trial};
 pub use at_end::AtEnd;
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
 use outcome::Outcomes;
-pub use outcome::{Covered, Outcome, reported};
+pub use outcome::{Covered, Outcome, done, reported};
 pub use point::{Point, Span};
 use tracee::{Seen, Stop, Tracee, wait};
 
@@ -29,6 +30,9 @@ const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
 const BUDGET: u64 = 300;
+
+/// How many victims were killed by [`Places::kill`].
+static VICTIMS: AtomicU64 = AtomicU64::new(0);
 
 /// Kills an operation at its instructions, one in each round.
 ///
@@ -52,8 +56,11 @@ pub fn each_instruction<W, O: Outcome>(
     let _pinned = Pinned::new();
     let mut covered = Covered::default();
     let mut outcomes = Outcomes::default();
+    let mut double = 0;
     let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
+        let victims = VICTIMS.load(Relaxed);
         let world = before();
+        let has_victim = VICTIMS.load(Relaxed) != victims;
         let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
             println!("SKIPPED: {name}: ptrace is forbidden here");
             return None;
@@ -66,6 +73,7 @@ pub fn each_instruction<W, O: Outcome>(
             tracee.kill();
         }
         outcomes.add(check(world, point));
+        double += u64::from(has_victim && point != Point::Finished);
         Some(point)
     };
     let mut recording = Recording::new(VISITS);
@@ -88,11 +96,13 @@ pub fn each_instruction<W, O: Outcome>(
             Point::Finished => {}
         }
     }
+    covered.double = double;
     let Covered {
         instructions,
         points,
         killed_at,
         asleep,
+        ..
     } = covered;
     let asleep = if asleep > 0 {
         format!(", and {asleep} times asleep")
@@ -197,6 +207,7 @@ impl Places {
     /// # Panics
     /// If the operation sleeps, or tracing has become forbidden.
     pub fn kill(&self, rng: &mut fastrand::Rng, child: impl FnOnce(Span)) {
+        VICTIMS.fetch_add(1, Relaxed);
         let place = self.points[rng.usize(..self.points.len())];
         let tracee = Tracee::start(child).expect("a child that may be traced");
         Stop::new(&tracee, &mut || false).run_to(place);

@@ -152,9 +152,9 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
         |(), span| drop(span.run(|| options().create_named(&name))),
         |()| false,
         |(), _| {
-            if let Some(region) = visit(&name) {
-                leave(region);
-            }
+            let region = visit(&name);
+            let outcome = step::done(region.is_some());
+            region.into_iter().for_each(leave);
             let _ = std::fs::remove_file(file.path());
             // The name is free: nothing but the file stands for it.
             drop(options().create_named(&name).unwrap());
@@ -163,6 +163,7 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
                 Err(CreateError::Exists)
             ));
             std::fs::remove_file(file.path()).unwrap();
+            outcome
         },
     );
 }
