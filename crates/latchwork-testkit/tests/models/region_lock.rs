@@ -19,7 +19,7 @@
 mod steps;
 
 use crate::explore::{self, Model, Steps};
-use crate::robust::{TORN, TWO};
+use crate::section::{Data, Section, TORN, TWO};
 
 const SLOTS: usize = 3;
 const BYSTANDER: usize = 2;
@@ -77,10 +77,7 @@ enum At {
     Frees,
     UnlocksSweep,
     // The lock is this task's.
-    Repairs,
-    MarksConsistent,
-    Writes,
-    Finishes,
+    Inside(Section),
     Gives,
     GivesWithWaiters,
     Wakes,
@@ -119,8 +116,7 @@ struct State {
     deaths: u8,
     /// The task that holds the sweep lock, from 1.
     sweeper: u8,
-    torn: bool,
-    deceived: bool,
+    data: Data,
     hurried: bool,
     kills: u8,
 }
@@ -240,19 +236,14 @@ impl Model for RegionLock {
             generations: [1; SLOTS],
             deaths: 0,
             sweeper: 0,
-            torn: false,
-            deceived: false,
+            data: Data::default(),
             hurried: false,
             kills: self.kills,
         }
     }
 
-    fn beginnings(&self) -> Vec<State> {
-        let begin = |kills| State {
-            kills,
-            ..self.initial()
-        };
-        (0..=self.kills).map(begin).collect()
+    fn kills(state: &mut State) -> Option<&mut u8> {
+        Some(&mut state.kills)
     }
 
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
@@ -307,17 +298,8 @@ impl Model for RegionLock {
     fn trouble(&self, state: &State) -> Option<&'static str> {
         let has = |task: &&Task| {
             // A sweep after a takeover.
-            let sweeps = task.then == At::Repairs;
-            sweeps
-                || matches!(
-                    task.at,
-                    At::Repairs
-                        | At::MarksConsistent
-                        | At::Writes
-                        | At::Finishes
-                        | At::Gives
-                        | At::GivesWithWaiters
-                )
+            let sweeps = task.then == At::Inside(Section::Repairs);
+            sweeps || matches!(task.at, At::Inside(_) | At::Gives | At::GivesWithWaiters)
         };
         if state.tasks.iter().filter(has).count() > 1 {
             return Some(TWO);
@@ -325,7 +307,7 @@ impl Model for RegionLock {
         if state.hurried {
             return Some(HURRIED);
         }
-        state.deceived.then_some(TORN)
+        state.data.trouble()
     }
 
     fn is_end(&self, state: &State) -> bool {
