@@ -216,9 +216,10 @@ impl Places {
 }
 
 /// A child that has slept in a futex call, and is stopped at the end of that call, before it executes another
-/// instruction.
+/// instruction; or that is stopped at the beginning of one.
 ///
-/// So it has consumed a wake-up and not yet acted on it, for as long as the test needs.
+/// So it has consumed a wake-up and not yet acted on it, or has decided to sleep and does not sleep yet, for as long as the test
+/// needs.
 pub struct Frozen {
     child: Child,
     woken: bool,
@@ -254,6 +255,43 @@ impl Frozen {
                 }
                 Some(Seen::Stopped(libc::SIGTRAP)) => {}
                 Some(other) => panic!("a child that was to sleep in a futex call: {other:?}"),
+            }
+            trial.progress();
+        }
+    }
+
+    /// Runs `body` in a child until it enters the system call with this number for the first time; `None` if tracing is
+    /// forbidden.
+    ///
+    /// # Panics
+    /// If the child does not come to it.
+    #[must_use]
+    pub fn before_call(trial: &Trial, number: i64, body: impl FnOnce()) -> Option<Self> {
+        // The body may return after the end of the tracing, so the span ends before.
+        let start = |span: Span| {
+            span.run(|| ());
+            body();
+        };
+        let Some(tracee) = Tracee::start(start) else {
+            println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
+            return None;
+        };
+        let task = Task(tracee.child.pid());
+        let marked = task.set_options(libc::PTRACE_O_TRACESYSGOOD);
+        marked.expect("a child that is stopped");
+        loop {
+            tracee.resume(Resume::ToCall);
+            match wait(tracee.child.pid(), 0) {
+                Seen::Stopped(signal) if signal == libc::SIGTRAP | 0x80 => {}
+                Seen::Stopped(libc::SIGSTOP) => continue,
+                other => panic!("a child that was to make system call {number}: {other:?}"),
+            }
+            let call = task.call_entered().expect("a child that is stopped");
+            if call.is_some_and(|call| call.number == number as u64) {
+                return Some(Self {
+                    child: tracee.child,
+                    woken: true,
+                });
             }
             trial.progress();
         }
