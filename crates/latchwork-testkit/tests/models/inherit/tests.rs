@@ -15,7 +15,7 @@ const SMALL: Inherit = Inherit {
 };
 const LARGE: Inherit = Inherit {
     tasks: 4,
-    rounds: 2,
+    rounds: 1,
     kills: 3,
     ..SMALL
 };
