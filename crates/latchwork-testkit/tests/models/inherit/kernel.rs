@@ -284,5 +284,5 @@ impl Inherit {
     }
 }
 
-pub(super) const DEADLOCK: &str = "a task that has not got the lock is told that it has";
+pub(super) const DEADLOCK: &str = "a task without the lock is refused as its owner";
 const NOT_OWNER: &str = "the kernel refuses an unlock";
