@@ -18,7 +18,8 @@ trap 'rm -rf "$folder"' EXIT
 # Runs a test program; `name` is the step that is disabled.
 run() {
     name=$1 program=$2 filter=$3
-    LATCHWORK_DISABLE=$name cargo test --quiet --release --locked -p latchwork --test "$program" -- \
+    [ "$program" = lib ] && target=--lib || target="--test $program"
+    LATCHWORK_DISABLE=$name cargo test --quiet --release --locked -p latchwork $target -- \
         --test-threads=1 --nocapture $filter > "$folder/log" 2>&1
 }
 

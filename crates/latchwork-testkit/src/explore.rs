@@ -31,10 +31,24 @@ pub trait Model {
     /// The state at the beginning.
     fn initial(&self) -> Self::State;
 
-    /// All states at the beginning: one for each number of kills, for instance. (A task that waits for ever may still be
-    /// killed, as long as there are kills left, so that a model with two kills does not show all that one with one does.)
+    /// How many kills are left in a state, if the model is to begin with each smaller number as well. (A task that waits for
+    /// ever may still be killed, as long as there are kills left, so that a model with two kills does not show all that one
+    /// with one does.)
+    fn kills(_: &mut Self::State) -> Option<&mut u8> {
+        None
+    }
+
+    /// All states at the beginning: one for each number of kills.
     fn beginnings(&self) -> Vec<Self::State> {
-        vec![self.initial()]
+        let most = Self::kills(&mut self.initial()).map_or(0, |kills| *kills);
+        let begin = |number| {
+            let mut state = self.initial();
+            if let Some(kills) = Self::kills(&mut state) {
+                *kills = number;
+            }
+            state
+        };
+        (0..=most).map(begin).collect()
     }
 
     /// Adds each state that may follow by one step.

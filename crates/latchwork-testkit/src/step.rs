@@ -10,15 +10,18 @@
 //! code that reads a clock belongs to the call of it: see `latchwork-step`.
 #![allow(unsafe_code)]
 
+mod at_end;
 mod outcome;
 mod point;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
+pub use at_end::AtEnd;
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
 use outcome::Outcomes;
-pub use outcome::{Covered, Outcome, reported};
+pub use outcome::{Covered, Outcome, done, reported};
 pub use point::{Point, Span};
 use tracee::{Seen, Stop, Tracee, wait};
 
@@ -27,6 +30,9 @@ const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
 const BUDGET: u64 = 300;
+
+/// How many victims were killed by [`Places::kill`].
+static VICTIMS: AtomicU64 = AtomicU64::new(0);
 
 /// Kills an operation at its instructions, one in each round.
 ///
@@ -50,8 +56,11 @@ pub fn each_instruction<W, O: Outcome>(
     let _pinned = Pinned::new();
     let mut covered = Covered::default();
     let mut outcomes = Outcomes::default();
+    let mut double = 0;
     let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
+        let victims = VICTIMS.load(Relaxed);
         let world = before();
+        let has_victim = VICTIMS.load(Relaxed) != victims;
         let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
             println!("SKIPPED: {name}: ptrace is forbidden here");
             return None;
@@ -64,6 +73,7 @@ pub fn each_instruction<W, O: Outcome>(
             tracee.kill();
         }
         outcomes.add(check(world, point));
+        double += u64::from(has_victim && point != Point::Finished);
         Some(point)
     };
     let mut recording = Recording::new(VISITS);
@@ -86,11 +96,13 @@ pub fn each_instruction<W, O: Outcome>(
             Point::Finished => {}
         }
     }
+    covered.double = double;
     let Covered {
         instructions,
         points,
         killed_at,
         asleep,
+        ..
     } = covered;
     let asleep = if asleep > 0 {
         format!(", and {asleep} times asleep")
@@ -195,6 +207,7 @@ impl Places {
     /// # Panics
     /// If the operation sleeps, or tracing has become forbidden.
     pub fn kill(&self, rng: &mut fastrand::Rng, child: impl FnOnce(Span)) {
+        VICTIMS.fetch_add(1, Relaxed);
         let place = self.points[rng.usize(..self.points.len())];
         let tracee = Tracee::start(child).expect("a child that may be traced");
         Stop::new(&tracee, &mut || false).run_to(place);
@@ -203,9 +216,10 @@ impl Places {
 }
 
 /// A child that has slept in a futex call, and is stopped at the end of that call, before it executes another
-/// instruction.
+/// instruction; or that is stopped at the beginning of one.
 ///
-/// So it has consumed a wake-up and not yet acted on it, for as long as the test needs.
+/// So it has consumed a wake-up and not yet acted on it, or has decided to sleep and does not sleep yet, for as long as the test
+/// needs.
 pub struct Frozen {
     child: Child,
     woken: bool,
@@ -241,6 +255,43 @@ impl Frozen {
                 }
                 Some(Seen::Stopped(libc::SIGTRAP)) => {}
                 Some(other) => panic!("a child that was to sleep in a futex call: {other:?}"),
+            }
+            trial.progress();
+        }
+    }
+
+    /// Runs `body` in a child until it enters the system call with this number for the first time; `None` if tracing is
+    /// forbidden.
+    ///
+    /// # Panics
+    /// If the child does not come to it.
+    #[must_use]
+    pub fn before_call(trial: &Trial, number: i64, body: impl FnOnce()) -> Option<Self> {
+        // The body may return after the end of the tracing, so the span ends before.
+        let start = |span: Span| {
+            span.run(|| ());
+            body();
+        };
+        let Some(tracee) = Tracee::start(start) else {
+            println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
+            return None;
+        };
+        let task = Task(tracee.child.pid());
+        let marked = task.set_options(libc::PTRACE_O_TRACESYSGOOD);
+        marked.expect("a child that is stopped");
+        loop {
+            tracee.resume(Resume::ToCall);
+            match wait(tracee.child.pid(), 0) {
+                Seen::Stopped(signal) if signal == libc::SIGTRAP | 0x80 => {}
+                Seen::Stopped(libc::SIGSTOP) => continue,
+                other => panic!("a child that was to make system call {number}: {other:?}"),
+            }
+            let call = task.call_entered().expect("a child that is stopped");
+            if call.is_some_and(|call| call.number == number as u64) {
+                return Some(Self {
+                    child: tracee.child,
+                    woken: true,
+                });
             }
             trial.progress();
         }

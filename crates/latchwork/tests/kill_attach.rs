@@ -1,10 +1,10 @@
 //! Attaching, leaving and making regions, by tasks that are killed.
 
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use latchwork::mutex::{LockError, Mutex};
 use latchwork::region::{AttachError, CreateError, Region, RegionOptions};
 use latchwork_testkit::step;
-use latchwork_testkit::{Leftover, Page, Storm, Trial, Worker};
+use latchwork_testkit::{Child, Leftover, Page, Storm, Trial, Worker};
 
 fn options() -> RegionOptions {
     RegionOptions::new()
@@ -152,9 +152,9 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
         |(), span| drop(span.run(|| options().create_named(&name))),
         |()| false,
         |(), _| {
-            if let Some(region) = visit(&name) {
-                leave(region);
-            }
+            let region = visit(&name);
+            let outcome = step::done(region.is_some());
+            region.into_iter().for_each(leave);
             let _ = std::fs::remove_file(file.path());
             // The name is free: nothing but the file stands for it.
             drop(options().create_named(&name).unwrap());
@@ -163,6 +163,7 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
                 Err(CreateError::Exists)
             ));
             std::fs::remove_file(file.path()).unwrap();
+            outcome
         },
     );
 }
@@ -179,35 +180,54 @@ fn attaching_and_leaving_are_recoverable_at_every_instruction() {
         region.check_heap().unwrap();
         leave(region);
     };
-    step::each_instruction(
-        &trial,
-        "attach",
-        || (),
-        |(), span| drop(span.run(|| options().attach(&name).unwrap())),
-        |()| false,
-        check,
-    );
-    step::each_instruction(
-        &trial,
-        "become a task",
-        || (),
-        |(), span| {
-            let region = options().attach(&name).unwrap();
-            span.run(|| region.join("stepped").unwrap());
-        },
-        |()| false,
-        check,
-    );
-    step::each_instruction(
-        &trial,
-        "leave",
-        || (),
-        |(), span| {
-            let region = options().attach(&name).unwrap();
-            use_region(&region);
-            span.run(|| leave(region));
-        },
-        |()| false,
-        check,
-    );
+    // While another process has the region, no attach frees all slots as the only one.
+    let attached = Page::<AtomicBool>::new();
+    for has_other in [false, true] {
+        let _other = has_other.then(|| {
+            let other = Child::fork(|| {
+                let _region = options().attach(&name).unwrap();
+                attached.store(true, SeqCst);
+                loop {
+                    std::thread::park();
+                }
+            });
+            trial.wait_until(|| attached.load(SeqCst));
+            other
+        });
+        let label = |operation| match has_other {
+            true => format!("{operation}, with another process"),
+            false => String::from(operation),
+        };
+        step::each_instruction(
+            &trial,
+            &label("attach"),
+            || (),
+            |(), span| drop(span.run(|| options().attach(&name).unwrap())),
+            |()| false,
+            check,
+        );
+        step::each_instruction(
+            &trial,
+            &label("become a task"),
+            || (),
+            |(), span| {
+                let region = options().attach(&name).unwrap();
+                span.run(|| region.join("stepped").unwrap());
+            },
+            |()| false,
+            check,
+        );
+        step::each_instruction(
+            &trial,
+            &label("leave"),
+            || (),
+            |(), span| {
+                let region = options().attach(&name).unwrap();
+                use_region(&region);
+                span.run(|| leave(region));
+            },
+            |()| false,
+            check,
+        );
+    }
 }

@@ -10,7 +10,7 @@ use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::thread;
 
 mod kill_support;
@@ -168,8 +168,10 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
     let region = region("kill_condvar");
     let shop = Shop::new(&region);
     warm_up(&trial, &region, || shop.take());
+    let offered = Cell::new(0);
     let offer = || {
         if *repaired(shop.tokens.lock()) == 0 {
+            offered.set(offered.get() + 1);
             shop.put(false);
         }
     };
@@ -178,6 +180,7 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
         "condition variable, wait",
         || {
             *repaired(shop.tokens.lock()) = 0;
+            offered.set(0);
             RefCell::new(None)
         },
         |_, span| {
@@ -203,6 +206,10 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
                 other.try_wait().is_some()
             });
             other.succeed();
+            match offered.get() {
+                1 => "the other one took the token",
+                _ => "it had taken the token",
+            }
         },
     );
 }
@@ -234,6 +241,10 @@ fn a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction() {
                 shop.put(false);
             }
             waiter.succeed();
+            match changed {
+                true => "changed, and the waiter woke",
+                false => "not changed, or the waiter had taken it",
+            }
         },
     );
 }

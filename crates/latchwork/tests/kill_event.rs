@@ -75,6 +75,10 @@ fn a_receiver_is_woken_wherever_its_sender_is_killed() {
                 let sent = events.send(to, A);
                 assert!(matches!(sent, Ok(()) | Err(InvalidTask(_))));
                 child.succeed();
+                match sent {
+                    Ok(()) => "the receiver was still there, and received",
+                    Err(_) => "the receiver had received, and ended",
+                }
             },
         );
     }
@@ -125,9 +129,11 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
             },
             |()| events.send(task(&name).unwrap(), A).is_ok(),
             |(), point| {
-                if point != Point::Finished {
-                    heir(task(&name).unwrap());
+                if point == Point::Finished {
+                    return "received";
                 }
+                heir(task(&name).unwrap());
+                "the next task in the slot began with nothing"
             },
         );
     }

@@ -249,10 +249,10 @@ fn step_through(
         },
         |()| false,
         |(), point| {
+            let blocks = region.heap_stats().private_blocks;
             region.sweep().unwrap();
-            for index in 0..NAMES {
-                remove(&region, index);
-            }
+            let freed = blocks - region.heap_stats().private_blocks;
+            let objects = (0..NAMES).filter(|index| remove(&region, *index)).count();
             region
                 .check_heap()
                 .unwrap_or_else(|error| panic!("{title}, killed at {point:?}: {error}"));
@@ -261,6 +261,7 @@ fn step_through(
                 stats.allocated_bytes, before,
                 "{title}, killed at {point:?}: {stats:?}"
             );
+            format!("{objects} objects, the sweep freed {freed} blocks")
         },
     );
 }
@@ -302,6 +303,7 @@ fn allocate_and_free_lose_nothing_at_any_instruction() {
 fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
     let trial = Trial::begin("a_region_grows_after_a_kill_at_any_instruction_of_its_growth");
     let spans = |count: usize| Layout::from_size_align(count << 16, 16).unwrap();
+    let committed = core::cell::Cell::new(0);
     step::each_instruction(
         &trial,
         "allocate, where the region grows",
@@ -309,6 +311,7 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
         || {
             let region = region();
             region.join("test").unwrap();
+            committed.set(region.heap_stats().committed_bytes);
             region
         },
         |region, span| {
@@ -319,6 +322,7 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
         |_| false,
         |region, point| {
             let before = region.heap_stats().committed_bytes;
+            let has_grown = before > committed.get();
             let block = region.allocate(spans(100)).unwrap();
             assert!(
                 region.heap_stats().committed_bytes > before,
@@ -332,6 +336,10 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
                 .unwrap_or_else(|error| panic!("killed at {point:?}: {error}"));
             let stats = region.heap_stats();
             assert_eq!(stats.allocated_bytes, 0, "killed at {point:?}: {stats:?}");
+            match has_grown {
+                true => "the region had grown",
+                false => "the region had not grown",
+            }
         },
     );
 }

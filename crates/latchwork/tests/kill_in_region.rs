@@ -147,6 +147,7 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
         |(), _| {
             arena.change();
             drop(arena.lock.0.try_lock().unwrap());
+            arena.outcome()
         },
     );
 }
@@ -176,6 +177,7 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
             drop(held);
             waiter.unwrap().succeed();
             arena.change();
+            arena.outcome()
         },
     );
     println!("{covered:?}");
@@ -208,6 +210,7 @@ fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
             waiter.succeed();
             arena.change();
             assert_eq!(arena.deaths(), before, "no owner died");
+            arena.outcome()
         },
     );
 }
@@ -244,6 +247,7 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
             go.store(1, SeqCst);
             waiter.unwrap().succeed();
             arena.change();
+            arena.outcome()
         },
     );
 }

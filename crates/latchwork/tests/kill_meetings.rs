@@ -92,11 +92,13 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
             },
             |_| false,
             |mut waiters, _| {
-                if all {
+                let outcome = if all {
                     // It completed for all, or for nobody.
-                    if !done.is_done() {
+                    let is_done = done.is_done();
+                    if !is_done {
                         done.complete_all();
                     }
+                    step::done(is_done)
                 } else {
                     // It completed for one, or for nobody: with one token more, one or both pass.
                     done.complete();
@@ -104,8 +106,10 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
                         waiters.iter_mut().any(|waiter| waiter.try_wait().is_some())
                     });
                     done.complete_all();
-                }
+                    "both waiters passed"
+                };
                 waiters.into_iter().for_each(Child::succeed);
+                outcome
             },
         );
     }
@@ -120,8 +124,10 @@ fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
         .unwrap()
         .get_ref();
     warm_up(&trial, &region, || done.wait());
+    let offered = core::cell::Cell::new(0);
     let offer = || {
         if !done.is_done() {
+            offered.set(offered.get() + 1);
             done.complete();
         }
     };
@@ -130,6 +136,7 @@ fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
         "completion, wait",
         || {
             done.reset();
+            offered.set(0);
             core::cell::RefCell::new(None)
         },
         |_, span| {
@@ -154,6 +161,10 @@ fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
                 other.try_wait().is_some()
             });
             other.succeed();
+            match offered.get() {
+                1 => "the other one took the token",
+                _ => "it had taken the token",
+            }
         },
     );
 }
@@ -207,15 +218,23 @@ fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
                 arrived.iter_mut().all(|child| child.try_wait().is_some())
             });
             arrived.into_iter().for_each(Child::succeed);
-            if let Some(mut substitute) = substitute {
+            let Some(mut substitute) = substitute else {
+                return "arrived";
+            };
+            {
                 // It came too late, and waits in the next round? Then two more open that.
                 trial.wait_until(|| substitute.try_wait().is_some() || substitute.is_in_futex());
-                if substitute.try_wait().is_none() {
+                let is_late = substitute.try_wait().is_none();
+                if is_late {
                     let more: Vec<Child> =
                         (0..2).map(|_| Child::fork(|| arrive(barrier))).collect();
                     more.into_iter().for_each(Child::succeed);
                 }
                 substitute.succeed();
+                match is_late {
+                    true => "arrived",
+                    false => "not arrived",
+                }
             }
         },
     );
@@ -363,6 +382,12 @@ fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
         },
         |_| false,
         |cell, point| {
+            let outcome = match (cell.begun.load(SeqCst), cell.finished.load(SeqCst)) {
+                (0, _) => "not begun",
+                (_, 0) => "begun, and run again",
+                _ if cell.once.is_done() => "done",
+                _ => "finished, and run again",
+            };
             cell.initialise();
             cell.check(u64::from(point != Point::Finished));
             // SAFETY: no task uses it any more.
@@ -370,6 +395,7 @@ fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
             unsafe {
                 region.remove::<Cell<I>>("cell").unwrap();
             }
+            outcome
         },
     );
 }

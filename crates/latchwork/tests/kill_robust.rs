@@ -284,7 +284,10 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
         || (),
         |(), span| span.run(section),
         |()| false,
-        |(), _| section(),
+        |(), _| {
+            section();
+            arena.outcome()
+        },
     );
     lock();
 }
@@ -307,6 +310,7 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
             drop(held);
             other.succeed();
             section();
+            arena.outcome()
         },
     );
     let contended = || {
@@ -326,6 +330,7 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
             drop(held);
             waiter.unwrap().succeed();
             section();
+            arena.outcome()
         },
     );
 }

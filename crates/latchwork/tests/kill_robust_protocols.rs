@@ -1,7 +1,7 @@
 //! Robust mutexes of every protocol, whose holders, waiters and recoverers are killed: at random moments, and
 //! at every instruction.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::mem::forget;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -88,6 +88,8 @@ struct Arena<'a, K: Kind + Shareable> {
     region: &'a Region,
     lock: Pin<&'a Mutex<Halves, Robust<K>>>,
     marks: &'a Marks,
+    /// The deaths that were in an outcome.
+    counted: Cell<u64>,
 }
 
 impl<'a, K: Kind + Shareable> Arena<'a, K> {
@@ -103,7 +105,14 @@ impl<'a, K: Kind + Shareable> Arena<'a, K> {
             region,
             lock: region.object("lock", halves).unwrap(),
             marks: region.object("marks", marks).unwrap().get_ref(),
+            counted: Cell::new(0),
         }
+    }
+
+    /// The outcome of a round.
+    fn outcome(&self) -> &'static str {
+        let died = self.marks.died.load(SeqCst);
+        step::reported(died - self.counted.replace(died))
     }
 
     /// Takes the lock, and repairs what a dead holder left.
@@ -311,6 +320,7 @@ fn a_contended_lock_is_recoverable_at_every_instruction<K: Kind + Shareable>(
             drop(held);
             other.succeed();
             section();
+            arena.outcome()
         },
     );
 }
@@ -339,6 +349,7 @@ fn a_contended_lock_is_recoverable_at_every_instruction_with_another_waiter_asle
             drop(held);
             waiter.unwrap().succeed();
             section();
+            arena.outcome()
         },
     );
 }

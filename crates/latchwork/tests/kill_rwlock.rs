@@ -239,6 +239,7 @@ fn waiting_killed_at_every_instruction<K: Kind>(
             waiter.unwrap().succeed();
             drop(arena.read());
             arena.change();
+            arena.outcome()
         },
     );
 }

@@ -7,6 +7,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use latchwork::mutex::{LockError, Mutex};
 use latchwork::region::{AttachError, Box, Region, RegionOptions, StorageError};
+use latchwork_testkit::step::AtEnd;
 use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::sync::mpsc;
 
@@ -116,6 +117,62 @@ fn sleeps_on(thread: u32, word: &AtomicU32) -> bool {
     let mut fields = call.split(' ');
     fields.next() == Some(&libc::SYS_futex.to_string())
         && fields.next() == Some(&format!("{:#x}", core::ptr::from_ref(word).addr()))
+}
+
+/// The threads of a process that is killed end one after the other. One that has not ended yet may have locks in a block of
+/// one that has.
+#[test]
+fn a_sweep_waits_for_the_other_threads_of_a_process_that_is_being_killed() {
+    let trial =
+        Trial::begin("a_sweep_waits_for_the_other_threads_of_a_process_that_is_being_killed");
+    let region = region();
+    region.base().expose_provenance();
+    region.join("survivor").unwrap();
+    let other = Page::<AtomicU32>::new();
+    let process = Child::fork(|| {
+        region.join("victim").unwrap();
+        core::mem::forget(Box::new_in([1u64; 100], &region).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                region.join("other").unwrap();
+                // SAFETY: no preconditions.
+                other.store(unsafe { libc::gettid() } as u32, SeqCst);
+                loop {
+                    std::thread::park();
+                }
+            });
+        });
+    });
+    trial.wait_until(|| other.load(SeqCst) != 0);
+    let Some(last) = AtEnd::hold(other.load(SeqCst)) else {
+        return;
+    };
+    process.signal(libc::SIGKILL);
+    last.wait();
+    let life = |slot| word(&region, slot, 0).load(SeqCst);
+    trial.wait_until(|| life(VICTIM) == OWNER_DIED | WAITERS);
+    assert_eq!(life(VICTIM + 1), other.load(SeqCst) | WAITERS);
+    let sweeper = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let sweep = scope.spawn(|| {
+            // SAFETY: no preconditions.
+            sweeper.store(unsafe { libc::gettid() } as u32, SeqCst);
+            region.sweep().unwrap()
+        });
+        let of_last = word(&region, VICTIM + 1, 0);
+        trial.wait_until(|| sleeps_on(sweeper.load(SeqCst), of_last) || sweep.is_finished());
+        assert_eq!(blocks(&region), 1, "settled before all threads had ended");
+        drop(last);
+        // If this machine stood still for a second, the sweep lost its patience: another one sees the second death.
+        let mut dead = sweep.join().unwrap().dead;
+        trial.wait_until(|| {
+            dead.append(&mut region.sweep().unwrap().dead);
+            dead == ["victim", "other"]
+        });
+    });
+    let stats = region.heap_stats();
+    assert_eq!(stats.private_blocks, 0);
+    assert!(stats.shared_blocks <= 1);
 }
 
 /// Something may be wrong with the list, so that its end is never reached.

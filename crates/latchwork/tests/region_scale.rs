@@ -123,14 +123,12 @@ fn a_death_is_noticed_whatever_became_of_the_first_sleeper() {
     assert_eq!(*lock.lock().unwrap(), 4);
 }
 
-/// The only sleeper never sleeps for as long as lies between two checks of all tasks, and does not watch the dead one.
-#[test]
-fn short_sleeps_together_notice_a_death() {
-    let trial = Trial::begin("short_sleeps_together_notice_a_death");
-    let region: &'static Region = Box::leak(Box::new(used_region()));
+/// Sleeps of which none lasts for as long as lies between two checks of all tasks, by a task that does not watch the owner of
+/// `lock`, who is killed.
+fn notice_by_short_sleeps(trial: &Trial, region: &'static Region) {
     let empty = CountingSemaphore::create(region, "empty", 0, Discipline::Fifo).unwrap();
     let [lock, joined, dead] = ["lock", "joined", "dead"].map(|name| lock_in(region, name));
-    let mut owner = owner_of(&trial, lock);
+    let mut owner = owner_of(trial, lock);
     let not_dead = dead.lock().unwrap();
     let sleeper = Child::fork(|| {
         let _joined = joined.lock().unwrap();
@@ -148,6 +146,31 @@ fn short_sleeps_together_notice_a_death() {
     owner.kill();
     drop(not_dead);
     sleeper.succeed();
+}
+
+/// The only sleeper takes turns with itself as the lookout.
+#[test]
+fn short_sleeps_together_notice_a_death() {
+    let trial = Trial::begin("short_sleeps_together_notice_a_death");
+    let region: &'static Region = Box::leak(Box::new(used_region()));
+    notice_by_short_sleeps(&trial, region);
+}
+
+/// A lookout was killed, and the next task in its slot does not sleep.
+#[test]
+fn a_successor_in_the_slot_is_not_taken_for_the_lookout() {
+    let trial = Trial::begin("a_successor_in_the_slot_is_not_taken_for_the_lookout");
+    let region: &'static Region = Box::leak(Box::new(used_region()));
+    let held = lock_in(region, "held").lock().unwrap();
+    let mut lookout = Child::fork(|| drop(lock_in(region, "held").lock().unwrap()));
+    wait_for_sleep(&trial, &lookout);
+    lookout.kill();
+    region.sweep().unwrap();
+    // It gets the first slot that is free.
+    let mut successor = owner_of(&trial, lock_in(region, "successor's"));
+    notice_by_short_sleeps(&trial, region);
+    drop(held);
+    successor.kill();
 }
 
 #[test]

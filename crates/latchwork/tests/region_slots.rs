@@ -9,6 +9,7 @@ use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::QueueOptions;
 use latchwork::queue::spsc::Spsc;
 use latchwork::region::{AttachError, Region, RegionOptions};
+use latchwork_testkit::step::Frozen;
 use latchwork_testkit::{Child, Leftover, Namespace, Page, Trial, step};
 use std::thread;
 
@@ -253,4 +254,43 @@ fn a_killed_sweeper_loses_no_slot() {
             });
         },
     );
+}
+
+/// A waiter has read the life-word of the owner and is about to sleep on it. The owner dies and is swept, and the next task in its
+/// slot has the same thread ID in another namespace: the word is as it was.
+#[test]
+fn a_death_before_a_sleep_is_seen_behind_a_successor_with_the_same_thread_id() {
+    let name = "a_death_before_a_sleep_is_seen_behind_a_successor_with_the_same_thread_id";
+    if skips(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let region = region(4);
+    let lock = region.object("lock", || Mutex::<u64, InRegion>::in_region(0));
+    let lock = lock.unwrap().get_ref();
+    let slots = Page::<[AtomicU32; 2]>::new();
+    let join =
+        |slot: &AtomicU32| slot.store(1 + u32::from(region.task_id().unwrap().slot()), SeqCst);
+    let mut owner = Namespace::start(true, || {
+        core::mem::forget(lock.lock().unwrap());
+        join(&slots[0]);
+        sleep_for_ever()
+    });
+    trial.wait_until(|| slots[0].load(SeqCst) != 0);
+    let waiter = Frozen::before_call(&trial, libc::SYS_futex_waitv, || {
+        let died = matches!(lock.lock(), Err(LockError::OwnerDied(_)));
+        assert!(died, "no death was reported");
+    });
+    let Some(waiter) = waiter else {
+        return;
+    };
+    owner.end();
+    assert_eq!(region.sweep().unwrap().dead.len(), 1);
+    let _successor = Namespace::start(true, || {
+        join(&slots[1]);
+        sleep_for_ever()
+    });
+    trial.wait_until(|| slots[1].load(SeqCst) != 0);
+    assert_eq!(slots[0].load(SeqCst), slots[1].load(SeqCst));
+    waiter.thaw().succeed();
 }

@@ -22,8 +22,8 @@
 //! All are region locks: their words name tasks of the region, and a thread that takes one is a task of the region, or
 //! becomes one first. (A thread uses the heap and the directory as a task in any case.)
 //!
-//! *A call that takes a region lock may sweep*, when it finds that the owner is gone, and when a death ends its sleep. It
-//! then holds what it held before: so the sweep lock is the last one. A sweep takes no other lock: it settles the heap from
+//! *A call that takes a region lock may sweep*, when it has taken the lock from a dead owner, and when a death ends its sleep.
+//! It then holds what it held before, and perhaps that lock: so the sweep lock is the last one. A sweep takes no other lock: it settles the heap from
 //! the tables, and never grows it. It may run within an allocation of the same task, which has come to the grow lock: to
 //! the heap it is then what the sweep of another task is, which may run at any time, and it never changes the sweeping
 //! task's own part.

@@ -17,7 +17,8 @@
 //! the moment when S is enqueued on T's life-word, T may die, be swept, and have a successor in its slot with the same
 //! thread ID, if that is a task of another PID namespace: the life-word is as it was. The count comes last: if the death was
 //! counted before, the kernel refuses the sleep, and if not, the sweep wakes S by the life-word, on which S is enqueued by then.
-//! (`region_lock.rs` among the models of `latchwork-testkit` finds this, if the count is left out.)
+//! (`region_lock.rs` among the models of `latchwork-testkit` finds this, if the count is left out, and so does
+//! `tests/region_slots.rs`.)
 //!
 //! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the few tasks that follow
 //! it cyclically in the table, and one sleeper looks after all tasks (`lookout.rs`).
@@ -127,7 +128,11 @@ impl Inner {
             return Some((Parked::Again, false));
         }
         // The last one: see the argument above.
-        watch(futex::shared_word(&self.header().deaths, deaths));
+        crate::atomic::unless_disabled!(
+            KernelComparesDeaths,
+            watch(futex::shared_word(&self.header().deaths, deaths)),
+            ()
+        );
         let limit = (!watches_all).then(|| Deadline::after(post.limit(used)));
         let until = limit.into_iter().chain(deadline).min();
         let (ended, woken) = futex::wait_many_woken(&waits[..count], until);

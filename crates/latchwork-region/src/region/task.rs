@@ -295,7 +295,9 @@ impl Inner {
         fence(Ordering::Release);
         // A successor of a dead task then finds a settled state, with messages in their places and free slots. If this thread
         // cannot sweep, others will.
-        if let Ok(mut found) = self.sweep() {
+        if let Ok(mut found) =
+            crate::atomic::unless_disabled!(JoinerSweeps, self.sweep(), Ok(Swept::default()))
+        {
             swept.dead.append(&mut found.dead);
         }
         Task { slot, owner }
@@ -387,25 +389,10 @@ fn join(address: usize) -> Result<(), NotATask> {
 
 /// # Safety
 /// `context` is that of an attachment of the calling thread.
-unsafe fn is_gone(context: NonNull<()>, lock: usize, identity: u64) -> bool {
+unsafe fn is_gone(context: NonNull<()>, identity: u64) -> bool {
     // SAFETY: an attachment's context is its region, which it keeps mapped.
     let inner: &Inner = unsafe { context.cast().as_ref() };
-    let owner = Owner::from_raw(identity);
-    if owner.is_some_and(|owner| inner.is_alive(owner)) {
-        return false;
-    }
-    // The heap's intents are settled before the lock passes on: an intent is decided by reading a location that the lock
-    // protects. (If no sweep is possible, no task could sweep; the heap aborts on misuse.)
-    if lock != ptr::from_ref(&inner.header().sweep_lock).addr() {
-        crate::atomic::unless_disabled!(
-            WaiterSweepsOwner,
-            {
-                let _ = inner.sweep();
-            },
-            ()
-        );
-    }
-    true
+    !Owner::from_raw(identity).is_some_and(|owner| inner.is_alive(owner))
 }
 
 /// A thread of another process is not named: its number means nothing here.

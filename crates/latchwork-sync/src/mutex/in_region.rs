@@ -36,8 +36,8 @@
 //!    a sweep has freed its slot) runs no instruction with it any more.
 //! 2. Only the task with the identity in the word frees a held word. Other tasks set `WAITERS` in it; once the owner is
 //!    *gone*, one of them replaces the identity by its own.
-//! 3. A task is gone when its life-word says so and a sweep has settled what it left (if the thread can sweep, and does not
-//!    do so already), or when its generation has ended. Neither is ever undone.
+//! 3. A task is gone when its life-word says so, or when its generation has ended. Neither is ever undone. What it left may
+//!    not be settled yet: a task that gets the lock from it has the region swept before it accesses the data.
 //! 4. A task that has locks of a region never ends its identity in good order. (The thread counts them, in its own
 //!    memory. A thread that ends with some leaves its slot to its process's keeper; or to the kernel, which ends its
 //!    life, if C has acquired all of them (`task/membership.rs` says why). If the keeper takes no more, the slot names a
@@ -74,8 +74,8 @@
 //! *After the releasing step* no instruction accesses the lock: only its address goes to the kernel.
 //!
 //! *Progress:* as for the wait-wake mutex: newcomers may barge in. A waiter polls [`HAND_OVER`] times before each sleep. A
-//! call that finds a dead owner, also `try_lock` and one with a deadline, waits for the sweep: up to a second for a task that
-//! dies slowly, and as long as another task sweeps, even if that is stopped.
+//! call that gets the lock from a dead owner, also `try_lock` and one with a deadline, waits for the sweep: up to a second for a
+//! task that dies slowly, and as long as another task sweeps, even if that is stopped.
 //!
 //! *Signal handlers:* one that locks what its thread holds gets `Deadlock`; other locks it may take and release, between
 //! any two lines of a lock call or an unlock, if its thread is a task of their region. It must not make its thread a task,

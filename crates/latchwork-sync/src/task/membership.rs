@@ -72,13 +72,13 @@ pub enum NotATask {
 pub struct Regions {
     /// Makes the calling thread a task of the region that contains an address.
     pub join: fn(usize) -> Result<(), NotATask>,
-    /// Whether the task with an identity, which owns the lock at an address, is gone from the region with an attachment's
-    /// `context`. If it died, what it left in the region is settled when this returns true (unless the lock is that of the
-    /// settling itself).
+    /// Whether the task with an identity is gone from the region with an attachment's `context`. What it left in the region
+    /// may not be settled yet: the next owner of its lock has that done before it accesses the data
+    /// ([`after_owner_death`](super::after_owner_death)).
     ///
     /// # Safety
     /// The context is that of an attachment of the calling thread.
-    pub is_gone: unsafe fn(context: NonNull<()>, lock: usize, identity: u64) -> bool,
+    pub is_gone: unsafe fn(context: NonNull<()>, identity: u64) -> bool,
     /// The thread of the task with an identity, if it is one of the calling process. A hint.
     ///
     /// # Safety
@@ -232,12 +232,11 @@ impl Member {
         }
     }
 
-    /// Whether the task with an identity, which owns the lock at an address, is gone from this region. If it died, what it
-    /// left is settled when this returns true.
-    pub fn is_gone(self, lock: usize, identity: u64) -> bool {
+    /// Whether the task with an identity is gone from this region.
+    pub fn is_gone(self, identity: u64) -> bool {
         // SAFETY: the context is that of an attachment of the calling thread.
         regions().is_some_and(|regions| unsafe {
-            (regions.is_gone)(self.context, lock, identity.rotate_left(32))
+            (regions.is_gone)(self.context, identity.rotate_left(32))
         })
     }
 

@@ -57,7 +57,7 @@ impl Member {
 
     pub fn released(self) {}
 
-    pub fn is_gone(self, _lock: usize, identity: u64) -> bool {
+    pub fn is_gone(self, identity: u64) -> bool {
         mortal::is_gone(identity)
     }
 

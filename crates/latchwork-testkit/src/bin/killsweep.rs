@@ -70,18 +70,18 @@ fn number(row: &Value, name: &str) -> u64 {
 
 fn table(rows: &[Value]) -> String {
     let mut table = String::from(
-        "| program | kind | operation | test | instructions | points | killed at | asleep | outcomes |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "| program | kind | operation | test | instructions | points | killed at | asleep | double kills | outcomes |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     let mut sums = BTreeMap::<&str, u64>::new();
     for row in rows {
         let [program, kind, operation, test] =
             ["program", "kind", "operation", "test"].map(|name| text(row, name));
-        let counts = ["instructions", "points", "killed", "asleep"];
+        let counts = ["instructions", "points", "killed", "asleep", "double"];
         for name in counts {
             *sums.entry(name).or_default() += number(row, name);
         }
-        let [instructions, points, killed, asleep] = counts.map(|name| number(row, name));
+        let [instructions, points, killed, asleep, double] = counts.map(|name| number(row, name));
         let outcomes: Vec<String> = row["outcomes"]
             .as_object()
             .into_iter()
@@ -90,18 +90,20 @@ fn table(rows: &[Value]) -> String {
             .collect();
         let outcomes = outcomes.join(", ");
         table += &format!(
-            "| {program} | {kind} | {operation} | {test} | {instructions} | {points} | {killed} | {asleep} | \
+            "| {program} | {kind} | {operation} | {test} | {instructions} | {points} | {killed} | {asleep} | {double} | \
              {outcomes} |\n"
         );
     }
     let sum = |name: &str| sums.get(name).copied().unwrap_or_default();
     table += &format!(
-        "\n{} operations, {} instructions, {} points; killed at {} of them, and {} times asleep.\n",
+        "\n{} operations, {} instructions, {} points; killed at {} of them, and {} times asleep; {} of these kills hit \
+         a task that was to recover from another one.\n",
         rows.len(),
         sum("instructions"),
         sum("points"),
         sum("killed"),
-        sum("asleep")
+        sum("asleep"),
+        sum("double")
     );
     table
 }
@@ -114,7 +116,7 @@ mod tests {
     fn the_table_has_a_row_for_each_line_and_their_sums() {
         let line = |program: &str, killed: u64| {
             json!({"program": program, "kind": "k", "test": "t", "operation": "o", "instructions": 10, "points": 9,
-                   "killed": killed, "asleep": 1, "outcomes": {"holds": 3, "died": 1}})
+                   "killed": killed, "asleep": 1, "double": 2, "outcomes": {"holds": 3, "died": 1}})
             .to_string()
         };
         let rows = rows(&format!("{}\n{}\n", line("b", 4), line("a", 5))).unwrap();
@@ -122,12 +124,13 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[2],
-            "| a | k | o | t | 10 | 9 | 5 | 1 | 1 died, 3 holds |"
+            "| a | k | o | t | 10 | 9 | 5 | 1 | 2 | 1 died, 3 holds |"
         );
         assert!(lines[3].starts_with("| b | k | o | t | 10 | 9 | 4 |"));
         assert_eq!(
             lines[5],
-            "2 operations, 20 instructions, 18 points; killed at 9 of them, and 2 times asleep."
+            "2 operations, 20 instructions, 18 points; killed at 9 of them, and 2 times asleep; 4 of these kills hit \
+             a task that was to recover from another one."
         );
         assert!(super::rows("{\"cut").is_err());
     }

@@ -2,6 +2,7 @@
 //! that have readers, too.
 
 use super::rwlock::Halves;
+use crate::step::reported;
 use crate::{Mapped, Storm, Trial, Worker, fastrand};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
@@ -53,6 +54,8 @@ struct Journal {
     inside: AtomicU32,
     torn: AtomicU64,
     died: AtomicU64,
+    /// Of these, how many were in an outcome.
+    counted: AtomicU64,
     written: AtomicU64,
     progress: [AtomicU64; SEATS],
 }
@@ -64,6 +67,7 @@ impl<L: Mortal> Arena<L> {
             inside: AtomicU32::new(0),
             torn: AtomicU64::new(0),
             died: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
             written: AtomicU64::new(0),
             progress: [const { AtomicU64::new(0) }; SEATS],
         });
@@ -74,6 +78,13 @@ impl<L: Mortal> Arena<L> {
     #[must_use]
     pub fn deaths(&self) -> u64 {
         self.journal.died.load(SeqCst)
+    }
+
+    /// The outcome of a round: which deaths were reported since the last one.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        let died = self.deaths();
+        reported(died - self.journal.counted.swap(died, SeqCst))
     }
 
     /// Acquires the lock, and repairs what a dead owner left.

@@ -20,6 +20,8 @@ pub struct Covered {
     pub killed_at: u64,
     /// How many times it was killed asleep.
     pub asleep: u64,
+    /// How many of these kills hit a task that was to recover from another one, by [`Places::kill`](super::Places::kill).
+    pub double: u64,
 }
 
 /// What a check found, if it did not panic.
@@ -42,6 +44,21 @@ impl Outcome for () {
 impl Outcome for &str {
     fn words(&self) -> &str {
         self
+    }
+}
+
+impl Outcome for String {
+    fn words(&self) -> &str {
+        self
+    }
+}
+
+/// The outcome of a round with an operation that has taken effect, or has not.
+#[must_use]
+pub fn done(is_done: bool) -> &'static str {
+    match is_done {
+        true => "done",
+        false => "not done",
     }
 }
 
@@ -71,7 +88,9 @@ impl Outcomes {
         let Some(path) = std::env::var_os(FILE) else {
             return;
         };
-        let mut line = self.line(trial.name(), operation, covered).to_string();
+        let mut line = self.line(trial.name(), operation, covered);
+        line["seed"] = trial.seed().to_string().into();
+        let mut line = line.to_string();
         line.push('\n');
         // One call, to a file that others append to: lines do not mix.
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -92,6 +111,7 @@ impl Outcomes {
             points,
             killed_at,
             asleep,
+            double,
         } = *covered;
         json!({
             "program": program,
@@ -102,6 +122,7 @@ impl Outcomes {
             "points": points,
             "killed": killed_at,
             "asleep": asleep,
+            "double": double,
             "outcomes": self.0,
         })
     }
@@ -122,12 +143,13 @@ mod tests {
             points: 4,
             killed_at: 3,
             asleep: 1,
+            double: 2,
         };
         let line = outcomes.line("a_test", "lock", &covered);
         assert_eq!(line["program"], "latchwork_testkit");
         assert_eq!(line["kind"], "step::outcome::tests");
         assert_eq!(line["operation"], "lock");
-        assert_eq!(line["killed"], 3);
+        assert_eq!([&line["killed"], &line["double"]], [3, 2]);
         assert_eq!(line["outcomes"], json!({"holds": 1, "owner died": 2}));
     }
 }

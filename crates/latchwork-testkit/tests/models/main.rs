@@ -5,9 +5,11 @@
 //!
 //! `ci/models.sh` visits the states of larger bounds, and keeps how many they are in `results/models`.
 
+mod inherit;
 mod lookout;
 mod region_lock;
 mod robust;
+mod section;
 mod zygote;
 
 use latchwork_testkit::explore;

@@ -13,13 +13,13 @@
 //! heap is one step of the sweep. `slot_model.rs` among the tests of `latchwork` has the
 //! joining and leaving of threads.
 //!
-//! *Shown:* mutual exclusion, torn data is reported, a lock passes on only after its dead owner was swept, and each wait ends,
+//! *Shown:* mutual exclusion, torn data is reported, the data of a dead owner is accessed only after its sweep, and each wait ends,
 //! although no sleep but the first is a nap, and without that one, too.
 
 mod steps;
 
 use crate::explore::{self, Model, Steps};
-use crate::robust::{TORN, TWO};
+use crate::section::{Data, Section, TORN, TWO};
 
 const SLOTS: usize = 3;
 const BYSTANDER: usize = 2;
@@ -77,10 +77,7 @@ enum At {
     Frees,
     UnlocksSweep,
     // The lock is this task's.
-    Repairs,
-    MarksConsistent,
-    Writes,
-    Finishes,
+    Inside(Section),
     Gives,
     GivesWithWaiters,
     Wakes,
@@ -119,8 +116,7 @@ struct State {
     deaths: u8,
     /// The task that holds the sweep lock, from 1.
     sweeper: u8,
-    torn: bool,
-    deceived: bool,
+    data: Data,
     hurried: bool,
     kills: u8,
 }
@@ -138,7 +134,7 @@ enum Fault {
     SweepCountsNothing,
     SweepWakesNobody,
     KernelWakesNobody,
-    TakesUnswept,
+    RepairsUnswept,
     /// A task that is woken does not look for the dead.
     WokenLooksAtNothing,
     /// The kernel does not compare the count of deaths, and a successor has the thread ID of the task that died.
@@ -240,19 +236,14 @@ impl Model for RegionLock {
             generations: [1; SLOTS],
             deaths: 0,
             sweeper: 0,
-            torn: false,
-            deceived: false,
+            data: Data::default(),
             hurried: false,
             kills: self.kills,
         }
     }
 
-    fn beginnings(&self) -> Vec<State> {
-        let begin = |kills| State {
-            kills,
-            ..self.initial()
-        };
-        (0..=self.kills).map(begin).collect()
+    fn kills(state: &mut State) -> Option<&mut u8> {
+        Some(&mut state.kills)
     }
 
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
@@ -306,15 +297,9 @@ impl Model for RegionLock {
 
     fn trouble(&self, state: &State) -> Option<&'static str> {
         let has = |task: &&Task| {
-            matches!(
-                task.at,
-                At::Repairs
-                    | At::MarksConsistent
-                    | At::Writes
-                    | At::Finishes
-                    | At::Gives
-                    | At::GivesWithWaiters
-            )
+            // A sweep after a takeover.
+            let sweeps = task.then == At::Inside(Section::Repairs);
+            sweeps || matches!(task.at, At::Inside(_) | At::Gives | At::GivesWithWaiters)
         };
         if state.tasks.iter().filter(has).count() > 1 {
             return Some(TWO);
@@ -322,7 +307,7 @@ impl Model for RegionLock {
         if state.hurried {
             return Some(HURRIED);
         }
-        state.deceived.then_some(TORN)
+        state.data.trouble()
     }
 
     fn is_end(&self, state: &State) -> bool {
@@ -336,7 +321,7 @@ impl Model for RegionLock {
     }
 }
 
-const HURRIED: &str = "a lock passes on before its dead owner was swept";
+const HURRIED: &str = "data is accessed before its dead owner was swept";
 
 const SMALL: RegionLock = RegionLock {
     rounds: 1,
@@ -397,7 +382,7 @@ fn each_fault_of_a_region_lock_is_found() {
         (Fault::SweepCountsNothing, 1, 0, explore::STUCK),
         (Fault::SweepWakesNobody, 1, 0, explore::STUCK),
         (Fault::KernelWakesNobody, 1, 0, explore::STUCK),
-        (Fault::TakesUnswept, 1, 0, HURRIED),
+        (Fault::RepairsUnswept, 1, 0, HURRIED),
         (Fault::WokenLooksAtNothing, 1, 0, explore::STUCK),
         (Fault::TrustsLives, 1, 1, explore::STUCK),
         (Fault::SweepLockStays, 2, 0, explore::STUCK),
@@ -405,7 +390,10 @@ fn each_fault_of_a_region_lock_is_found() {
         let twin = RegionLock {
             fault,
             kills,
-            outsiders: matches!(fault, Fault::WatchBeginsLate | Fault::SweepCountsNothing),
+            outsiders: matches!(
+                fault,
+                Fault::WatchBeginsLate | Fault::SweepCountsNothing | Fault::TrustsLives
+            ),
             bystander: matches!(fault, Fault::SweepWakesNobody | Fault::WokenLooksAtNothing),
             successors,
             ..SMALL

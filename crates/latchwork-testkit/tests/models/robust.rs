@@ -17,6 +17,7 @@
 mod tests;
 
 use crate::explore::{Model, Steps};
+use crate::section::{Data, Section, TWO};
 
 const MOST: usize = 4;
 
@@ -43,10 +44,7 @@ enum At {
     Links,
     Settles,
     ReadsState,
-    Repairs,
-    MarksConsistent,
-    Writes,
-    Finishes,
+    Inside(Section),
     Announces,
     Unlinks,
     Gives,
@@ -79,10 +77,7 @@ pub struct State {
     word: Word,
     inconsistent: bool,
     tasks: [Task; MOST],
-    /// The data is between two of an owner's writes.
-    torn: bool,
-    /// A task saw torn data as whole.
-    deceived: bool,
+    data: Data,
     /// One of the two deaths that need naps has happened.
     lost: bool,
     kills: u8,
@@ -211,9 +206,8 @@ impl Robust {
         let locks = self.fault != Fault::LockUnannounced;
         let unlocks = self.fault != Fault::UnlockUnannounced;
         own.at = match me.at {
-            At::Idle if me.rounds == 0 => return None,
             At::Idle => {
-                own.rounds -= 1;
+                own.rounds = me.rounds.checked_sub(1)?;
                 own.announced = locks;
                 At::TakesFree
             }
@@ -259,26 +253,10 @@ impl Robust {
                 own.announced = false;
                 At::ReadsState
             }
-            At::ReadsState if state.inconsistent => At::Repairs,
-            At::ReadsState => {
-                next.deceived |= state.torn;
-                At::Writes
-            }
-            At::Repairs => {
-                next.torn = false;
-                At::MarksConsistent
-            }
-            At::MarksConsistent => {
-                next.inconsistent = false;
-                At::Writes
-            }
-            At::Writes => {
-                next.torn = true;
-                At::Finishes
-            }
-            At::Finishes => {
-                next.torn = false;
-                At::Announces
+            At::ReadsState => At::Inside(next.data.enter(state.inconsistent)),
+            At::Inside(section) => {
+                next.inconsistent &= section != Section::MarksConsistent;
+                next.data.go(section).map_or(At::Announces, At::Inside)
             }
             At::Announces => {
                 own.announced = unlocks;
@@ -338,19 +316,14 @@ impl Model for Robust {
             word: Word::default(),
             inconsistent: false,
             tasks: std::array::from_fn(task),
-            torn: false,
-            deceived: false,
+            data: Data::default(),
             lost: false,
             kills: self.kills,
         }
     }
 
-    fn beginnings(&self) -> Vec<State> {
-        let begin = |kills| State {
-            kills,
-            ..self.initial()
-        };
-        (0..=self.kills).map(begin).collect()
+    fn kills(state: &mut State) -> Option<&mut u8> {
+        Some(&mut state.kills)
     }
 
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
@@ -382,10 +355,12 @@ impl Model for Robust {
                     }
                 }
                 // The owner of torn data may leave its repair to the next one.
-                At::Repairs => steps.change(who, "passes the data on", state, |next| {
-                    next.tasks[who].passes_on = true;
-                    next.tasks[who].at = At::Announces;
-                }),
+                At::Inside(Section::Repairs) => {
+                    steps.change(who, "passes the data on", state, |next| {
+                        next.tasks[who].passes_on = true;
+                        next.tasks[who].at = At::Announces;
+                    })
+                }
                 _ => {}
             }
             let lives = !matches!(me.at, At::Idle | At::Dies | At::KernelWakes | At::Gone);
@@ -415,10 +390,7 @@ impl Model for Robust {
                     | At::Links
                     | At::Settles
                     | At::ReadsState
-                    | At::Repairs
-                    | At::MarksConsistent
-                    | At::Writes
-                    | At::Finishes
+                    | At::Inside(_)
                     | At::Announces
                     | At::Unlinks
                     | At::Gives
@@ -428,7 +400,7 @@ impl Model for Robust {
         if state.tasks.iter().filter(has).count() > 1 {
             return Some(TWO);
         }
-        state.deceived.then_some(TORN)
+        state.data.trouble()
     }
 
     fn is_end(&self, state: &State) -> bool {
@@ -441,6 +413,3 @@ impl Model for Robust {
         state.tasks.iter().all(rests)
     }
 }
-
-pub const TWO: &str = "two tasks have the lock";
-pub const TORN: &str = "torn data is taken for whole";

@@ -394,12 +394,8 @@ impl Model for Protocol {
         }
     }
 
-    fn beginnings(&self) -> Vec<State> {
-        let begin = |kills| State {
-            kills,
-            ..self.initial()
-        };
-        (0..=self.kills).map(begin).collect()
+    fn kills(state: &mut State) -> Option<&mut u8> {
+        Some(&mut state.kills)
     }
 
     fn steps(&self, state: &State, steps: &mut Steps<State>) {

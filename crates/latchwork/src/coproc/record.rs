@@ -158,6 +158,11 @@ impl Ref {
         Ok(record)
     }
 
+    #[cfg(test)]
+    pub(super) fn layout() -> Layout {
+        Layout::new::<Record>()
+    }
+
     /// Allocates a record that is private to the calling task.
     fn private(region: &Region, request: Request) -> Result<Self, ObjectError> {
         let block = region.allocate(Layout::new::<Record>())?;

@@ -3,9 +3,10 @@
 
 use super::pool::Pool;
 use super::record::{Chain, Ref, Request};
-use super::zygote::{BATCH, Zygote};
+use super::zygote::{BATCH, Zygote, free_all};
 use crate::region::{Region, RegionOptions};
 use crate::sys::{sockets, thread::process_id};
+use latchwork_testkit::{Trial, step};
 
 fn request() -> Request {
     Request::without_call(process_id(), true)
@@ -81,4 +82,51 @@ fn requests_that_were_sent_stay_if_more_cannot_be_sent() {
     assert_eq!(region.heap_stats().shared_blocks, before);
     // SAFETY: nothing is left in the chain.
     unsafe { control.free() };
+}
+
+/// The creator is killed in each step of a change of the chain, and nobody but the zygote has it swept. The block of the control
+/// record is not in a span of the creator's: it can be used again as soon as it is free.
+#[test]
+fn the_zygote_frees_no_record_before_the_dead_creator_is_swept() {
+    let trial = Trial::begin("the_zygote_frees_no_record_before_the_dead_creator_is_swept");
+    let (region, control) = runtime();
+    let layout = Ref::layout();
+    let before = region.heap_stats();
+    // SAFETY: only this test knows the record.
+    unsafe { control.free() };
+    step::each_instruction(
+        &trial,
+        "add a record to the chain, and free it",
+        || Ref::new(&region, request()).unwrap(),
+        |control, span| {
+            region.join("creator").unwrap();
+            let chain = Chain::new(control);
+            span.run(|| {
+                let record = chain.add(request()).unwrap();
+                // SAFETY: only this task knows the record.
+                unsafe { record.free() };
+            });
+        },
+        |_| false,
+        |control, _| {
+            free_all(&control);
+            // The next user of the control record's block.
+            let blocks = [(); 64].map(|()| region.allocate(layout).unwrap());
+            for block in blocks {
+                // SAFETY: a block of this size, which only this test knows.
+                unsafe { block.write_bytes(0xff, layout.size()) };
+            }
+            region.sweep().unwrap();
+            for block in blocks {
+                // SAFETY: allocated above.
+                unsafe { region.deallocate(block) }.unwrap();
+            }
+            region.check_heap().unwrap();
+            let left = region.heap_stats();
+            assert_eq!(
+                left.private_blocks + left.shared_blocks + 1,
+                before.private_blocks + before.shared_blocks
+            );
+        },
+    );
 }

@@ -221,7 +221,7 @@ fn serve(context: &ServerContext<'_>) -> ! {
 }
 
 /// Frees all records of a dead parent, each when its process is gone.
-fn free_all(control: &Ref) {
+pub(super) fn free_all(control: &Ref) {
     // The parent may have died in the middle of a change of the chain, which its task's sweep finishes or undoes.
     let swept = crate::atomic::unless_disabled!(
         ZygoteSweepsFirst,

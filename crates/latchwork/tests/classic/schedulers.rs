@@ -477,6 +477,7 @@ fn a_move_killed_at_any_instruction_is_completed_or_not_begun() {
                 [home(scheduler)],
                 "killed at {point:?}"
             );
+            step::done(scheduler == OTHER)
         },
     );
     drop(end);

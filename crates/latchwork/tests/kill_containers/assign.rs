@@ -102,6 +102,11 @@ fn an_assignment_killed_at_any_instruction_mixes_no_containers() {
                     let mixed = id != 0 && buffer != 0 && of(region, id) != of(region, buffer);
                     assert!(!mixed, "{name} at {point:?}: {id:#x} {buffer:#x}");
                 }
+                let place = match id {
+                    0 => "nothing is there",
+                    _ if of(&other, id) => step::done(true),
+                    _ => step::done(false),
+                };
                 array.as_mut().set(made_in(&one));
                 assert_eq!(array.array[..], [1, 2, 3]);
                 assert_eq!((array.before, array.after), (1, 2));
@@ -110,6 +115,7 @@ fn an_assignment_killed_at_any_instruction_mixes_no_containers() {
                 other.sweep().unwrap();
                 one.check_heap().unwrap();
                 other.check_heap().unwrap();
+                place
             },
         );
         if covered.is_none() {

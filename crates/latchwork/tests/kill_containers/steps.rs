@@ -344,6 +344,12 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
                 // The successor goes on.
                 (operation.setup)(&mut world.lock(things).as_mut().editors(), &world.region);
                 world.lock(things).look();
+                match () {
+                    () if before == after => "as before, which is as after",
+                    () if found == after => step::done(true),
+                    () if found == before => step::done(false),
+                    () => "done in part",
+                }
             },
         );
         world.reset();

@@ -2,7 +2,8 @@
 //! settle their deaths are killed at each instruction.
 
 use super::journal::{compose, read};
-use super::steps_more::blocks;
+use super::steps::messages_left;
+use super::steps_more::{blocks, reached};
 use super::{LARGE, MAX_MESSAGE, check_capacity_of, drain, region};
 use latchwork::queue::{Discipline, Queue, QueueOptions};
 use latchwork::region::Region;
@@ -98,6 +99,8 @@ fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
                 let fewer = &all[..all.len().saturating_sub(1)];
                 assert!(left == all || left == fewer, "{left:?} at {point:?}");
                 check(&region, queue, before);
+                let (sent, left) = (all.len(), left.len());
+                format!("{sent} messages sent, {left} left")
             },
         );
     }
@@ -148,6 +151,7 @@ fn a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction() {
                 let all = Vec::from_iter(received..before_end);
                 assert_eq!(left, all, "{before_end} sent, killed at {point:?}");
                 check(&region, queue, before);
+                format!("{before_end} messages sent")
             },
         );
     }
@@ -183,6 +187,7 @@ fn a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction() {
             let left = numbers(queue);
             assert!(left == [0, 1, 2] || left == [0, 1], "{left:?} at {point:?}");
             check(&region, queue, before);
+            messages_left(left.len() as u32)
         },
     );
 }
@@ -270,6 +275,7 @@ fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
                 }
                 kill_all(&region, dying);
                 check(&region, queue, before);
+                reached(late)
             },
         );
     }
@@ -325,6 +331,7 @@ fn recovery_of_a_receiver_that_made_room_can_be_repeated_from_every_instruction(
             let left = numbers(queue);
             assert!(left == [0, 1, 2] || left == [0, 1], "{left:?} at {point:?}");
             check(&region, queue, before);
+            messages_left(left.len() as u32)
         },
     );
 }

@@ -2,6 +2,7 @@
 
 use super::journal::{COMMITTED, HEAD, Journal, RECEIVED, compose, read};
 use super::region;
+use super::steps::messages_left;
 use core::sync::atomic::Ordering::SeqCst;
 use latchwork::queue::spsc::{ClaimError, Spsc};
 use latchwork::queue::{QueueOptions, Wait};
@@ -69,6 +70,7 @@ fn step_through(
             }
             assert!(sender.try_send(b"").is_err());
             assert_eq!(receiver.flush(), CAPACITY);
+            messages_left(count)
         },
     );
 }

@@ -209,6 +209,7 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
             }
             let all = ended(&seen, "send", point);
             assert!(all == [0, 1] || all == [0, 1, 2], "{all:?} at {point:?}");
+            step::done(all.len() == 3)
         },
     );
     step::each_instruction(
@@ -233,6 +234,7 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
             let end = 3 + u32::from(more.is_ok());
             assert_eq!(all, Vec::from_iter(first..end), "at {point:?}");
             assert_eq!(first == 1, more.is_ok(), "at {point:?}");
+            step::done(first == 1)
         },
     );
 }
@@ -320,6 +322,7 @@ fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
             );
             check_capacity_of(queue, 64);
             region.check_heap().unwrap();
+            format!("after {name}, messages {numbers:?} are left")
         },
     );
 }

@@ -68,8 +68,14 @@ pub(super) fn step_through(
             );
             check_capacity(queue);
             region.check_heap().unwrap();
+            messages_left(count)
         },
     );
+}
+
+/// The outcome of a round.
+pub(super) fn messages_left(count: u32) -> String {
+    format!("{count} messages left")
 }
 
 #[test]
@@ -182,6 +188,7 @@ fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
             });
             assert_eq!(ids, [0, 1, 2], "killed at {point:?}");
             check_capacity(queue);
+            messages_left(3)
         },
     );
 }

@@ -1,7 +1,7 @@
 //! Places, batches, blocks and broadcasts, killed at each instruction.
 
 use super::journal::compose;
-use super::steps::{filling, step_through};
+use super::steps::{filling, messages_left, step_through};
 use super::{LARGE, MAX_MESSAGE, Operation, drain, region};
 use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region, TaskId};
@@ -80,9 +80,13 @@ fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
         |_, _| {
             region.sweep().unwrap();
             let queue = Queue::create(&region, "queue", &options).unwrap();
-            while queue.try_receive_held().is_ok() {}
+            let mut left = 0;
+            while queue.try_receive_held().is_ok() {
+                left += 1;
+            }
             super::check_capacity(queue);
             region.check_heap().unwrap();
+            messages_left(left)
         },
     );
 }
@@ -124,11 +128,13 @@ fn step_through_blocks(
         |(), point| {
             // Whoever found the death goes on in all places, the dead task's among them.
             assert!(queue.is_consistent().unwrap());
+            let mut left = queue.capacity();
             for _ in 0..queue.capacity() {
                 let next = Box::copied_in(&FILLING[..length], &region).unwrap();
                 if queue.send_block(next, Wait::Not).is_err() {
                     break;
                 }
+                left -= 1;
             }
             region.sweep().unwrap();
             while let Ok(held) = queue.try_receive_held() {
@@ -137,6 +143,7 @@ fn step_through_blocks(
             assert!(queue.is_consistent().unwrap());
             assert_eq!(blocks(&region), before, "{name}, killed at {point:?}");
             region.check_heap().unwrap();
+            messages_left(left)
         },
     );
 }
@@ -207,8 +214,17 @@ fn a_broadcast_reaches_all_or_none_at_every_instruction() {
                     );
                 }
                 super::check_capacity(queue);
+                reached(late)
             },
         );
+    }
+}
+
+/// The outcome of a round: a later broadcast has reached so many of those that waited.
+pub(super) fn reached(late: u32) -> &'static str {
+    match late {
+        0 => "reached all",
+        _ => "reached nobody",
     }
 }
 

@@ -5,6 +5,7 @@ mod bound;
 mod inherited;
 mod mrsp;
 mod repairs;
+mod sleepers;
 mod steps;
 mod storms;
 

@@ -72,6 +72,7 @@ fn a_helped_owner_passes_it_on_at_every_instruction() {
             assert_eq!(now, 100 - i32::from(OWN), "killed at {point:?}");
             assert!(!semaphore.try_obtain().unwrap().owner_died());
             assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+            step::reported(told.into())
         },
     );
 }

@@ -34,10 +34,19 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
             |()| false,
             |(), point| {
                 let held = semaphore.obtain().unwrap();
-                assert!(point != Point::Finished || !held.owner_died());
+                let died = held.owner_died();
+                assert!(point != Point::Finished || !died);
                 drop(held);
                 assert!(!semaphore.try_obtain().unwrap().owner_died());
                 assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+                // What the dead owner had obtained twice, this one has not.
+                semaphore.obtain().unwrap().keep();
+                semaphore.obtain().unwrap().keep();
+                semaphore.release().unwrap();
+                assert!(semaphore.owner().is_some(), "{name}, killed at {point:?}");
+                semaphore.release().unwrap();
+                assert_eq!(semaphore.owner(), None);
+                step::reported(died.into())
             },
         );
     }
@@ -89,6 +98,7 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
             semaphore.release().unwrap();
             waiter.join().unwrap();
             assert_eq!(me.current_priority(region).unwrap().get(), 100);
+            step::done(now == 7)
         },
     );
 }
@@ -167,8 +177,10 @@ fn a_waiter_completes_a_killed_change_of_its_priority() {
         |_| false,
         |(id, waiter), _| {
             trial.wait_until(|| id.current_priority(region) == id.priority(region));
+            let now = id.priority(region).unwrap().get();
             semaphore.release().unwrap();
             waiter.join().unwrap();
+            step::done(now == 7)
         },
     );
 }
@@ -206,8 +218,10 @@ fn a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority() {
             begin.send(()).unwrap();
             trial.wait_until(|| semaphore.waiting() == 1);
             trial.wait_until(|| id.current_priority(region) == id.priority(region));
+            let now = id.priority(region).unwrap().get();
             semaphore.release().unwrap();
             waiter.join().unwrap();
+            step::done(now == 7)
         },
     );
 }

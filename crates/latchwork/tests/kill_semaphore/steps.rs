@@ -38,13 +38,13 @@ fn waiting<T: Send + 'static>(
         .collect()
 }
 
-/// Asserts that no task waits and that the count is one of `counts`; leaves the count at 0.
+/// Asserts that no task waits and that the count is one of `counts`; leaves the count at 0. Returns the round's outcome.
 pub(crate) fn check_count(
     semaphore: CountingSemaphore<'_>,
     counts: &[u32],
     what: &str,
     point: Point,
-) {
+) -> String {
     semaphore.flush().unwrap();
     assert_eq!(semaphore.waiting(), 0, "{what}, killed at {point:?}");
     let count = semaphore.count();
@@ -59,6 +59,7 @@ pub(crate) fn check_count(
         semaphore.try_obtain(),
         Err(ObtainError::WouldBlock)
     ));
+    format!("{count} units left")
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
         |()| false,
         |(), point| {
             region.sweep().unwrap();
-            check_count(semaphore, &[0, 1], "obtain and release", point);
+            check_count(semaphore, &[0, 1], "obtain and release", point)
         },
     );
     for (name, options) in all_binary() {
@@ -89,7 +90,11 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
         step::each_instruction(
             &trial,
             &format!("obtain and release, {name}"),
-            || (),
+            || {
+                // All deaths are counted, and settled here. So the check finds an owner whose death is not.
+                region.sweep().unwrap();
+                semaphore.flush().unwrap();
+            },
             |(), span| {
                 region.join("stepped").unwrap();
                 span.run(|| drop(semaphore.obtain().unwrap()));
@@ -97,9 +102,11 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
             |()| false,
             |(), point| {
                 let held = semaphore.try_obtain().unwrap();
-                assert!(point != Point::Finished || !held.owner_died());
+                let died = held.owner_died();
+                assert!(point != Point::Finished || !died);
                 drop(held);
                 assert!(!semaphore.obtain().unwrap().owner_died());
+                step::reported(died.into())
             },
         );
     }
@@ -141,7 +148,7 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
                 } else {
                     &[0, 1]
                 };
-                check_count(semaphore, left, "release to a waiter", point);
+                check_count(semaphore, left, "release to a waiter", point)
             },
         );
     }
@@ -179,7 +186,7 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
             region.sweep().unwrap();
             // What was handed to one who died may be gone with it.
             let left: &[u32] = if released.get() { &[0, 1] } else { &[0] };
-            check_count(semaphore, left, "obtain", point);
+            check_count(semaphore, left, "obtain", point)
         },
     );
     step::each_instruction(
@@ -198,7 +205,7 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
         },
         |(), point| {
             region.sweep().unwrap();
-            check_count(semaphore, &[0], "obtain in vain", point);
+            check_count(semaphore, &[0], "obtain in vain", point)
         },
     );
 }
@@ -247,6 +254,7 @@ fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
                 assert!(point != Point::Finished || told == 0);
                 assert!(!semaphore.try_obtain().unwrap().owner_died());
                 assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+                step::reported(told as u64)
             },
         );
     }
@@ -273,11 +281,13 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
             |(), point| {
                 let _ = semaphore.release();
                 let held = semaphore.obtain().unwrap();
-                assert!(point != Point::Finished || !held.owner_died());
+                let died = held.owner_died();
+                assert!(point != Point::Finished || !died);
                 drop(held);
                 semaphore.flush().unwrap();
                 assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
                 assert_eq!(me.current_priority(region).unwrap().get(), 100);
+                step::reported(died.into())
             },
         );
         step::each_instruction(
@@ -302,6 +312,7 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
                 let held = semaphore.try_obtain().unwrap();
                 assert!(!held.owner_died(), "{name}, killed at {point:?}");
                 drop(held);
+                step::reported(0)
             },
         );
     }
@@ -338,11 +349,13 @@ fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
             },
             |_| false,
             |(semaphore, waiters), point| {
-                if deletes {
-                    let _ = semaphore.delete();
+                let done = if deletes {
+                    step::done(semaphore.delete().is_err())
                 } else {
+                    // How many waits it has ended itself, nobody can say: they may have ended by now.
                     semaphore.flush().unwrap();
-                }
+                    "all waits have ended"
+                };
                 for waiter in waiters {
                     let ended = waiter.join().unwrap();
                     let right = if deletes {
@@ -353,6 +366,7 @@ fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
                     assert!(right, "killed at {point:?}: {ended:?}");
                 }
                 check_count(make(), &[0], "flush or delete", point);
+                done
             },
         );
     }

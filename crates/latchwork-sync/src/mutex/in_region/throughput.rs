@@ -350,8 +350,7 @@ impl<'a> Lock<'a> {
     fn is_gone_task(&self, identity: u64) -> bool {
         // Acquire: pairs with the Release fence of a task's first attachment, so its life is not read as it was before.
         unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
-        self.me
-            .is_gone(core::ptr::from_ref(self.word).addr(), identity)
+        self.me.is_gone(identity)
     }
 
     fn replace(&self, word: u64, taken: u64) -> bool {

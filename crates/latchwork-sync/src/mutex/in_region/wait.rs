@@ -119,7 +119,7 @@ impl<'a> Word<'a> {
             let mut watch = Watch::begin(self.word(), wait_mode, how);
             // Acquire: pairs with the Release fence of the owner's first attachment, so its life is not read as it was before.
             unless_fault!(RegionReadsOldLife, fence(Ordering::Acquire), ());
-            let is_gone = || me.is_gone(core::ptr::from_ref(self.word()).addr(), owner_of(word));
+            let is_gone = || me.is_gone(owner_of(word));
             if crate::atomic::unless_disabled!(RegionLockTakesOver, is_gone(), false) {
                 match self.replace(word, me.identity() | WAITERS | INCONSISTENT) {
                     Ok(())

@@ -1,6 +1,10 @@
 //! The steps of a task: what it does next, and the one state that follows.
 
+use crate::section::Section;
+
 use super::{At, BYSTANDER, Fault, Life, RegionLock, SLOTS, State, Task, Word, life_queue};
+
+const REPAIRS: At = At::Inside(Section::Repairs);
 
 impl RegionLock {
     pub(super) fn has(&self, fault: Fault) -> bool {
@@ -27,12 +31,7 @@ impl RegionLock {
             own.read = state.word;
         } else {
             let kept = !self.has(Fault::TakerForgetsSleepers);
-            own.at = if me.read.inconsistent {
-                At::Repairs
-            } else {
-                At::Writes
-            };
-            next.deceived |= own.at == At::Writes && state.torn;
+            own.at = At::Inside(next.data.enter(me.read.inconsistent));
             next.word = Word {
                 waiters: kept && (me.read.waiters || me.others),
                 inconsistent: me.read.inconsistent,
@@ -49,12 +48,12 @@ impl RegionLock {
             own.at = At::Decides;
             return;
         }
-        let slot = usize::from(me.read.slot) - 1;
-        let is_unswept = state.generations[slot] == me.read.generation;
-        next.hurried |= is_unswept && !self.has(Fault::KeepsGeneration);
         let hides = self.has(Fault::HidesDeath);
-        own.at = if hides { At::Writes } else { At::Repairs };
-        next.deceived |= hides && state.torn;
+        own.at = match self.fault {
+            Fault::HidesDeath => At::Inside(next.data.enter(false)),
+            Fault::RepairsUnswept => REPAIRS,
+            _ => Self::sweep(state, own, REPAIRS),
+        };
         next.word = Word {
             waiters: true,
             inconsistent: !hides,
@@ -74,9 +73,8 @@ impl RegionLock {
         let mut next = *state;
         let own = &mut next.tasks[who];
         own.at = match me.at {
-            At::Idle if me.rounds == 0 => return None,
             At::Idle => {
-                own.rounds -= 1;
+                own.rounds = me.rounds.checked_sub(1)?;
                 own.others = false;
                 own.has_napped = !self.naps;
                 At::Loads
@@ -90,8 +88,7 @@ impl RegionLock {
                 return Some(next);
             }
             At::AsksOwner if !self.is_gone(state, me.read) => At::SetsWaiters,
-            At::AsksOwner if self.has(Fault::TakesUnswept) => At::Replaces,
-            At::AsksOwner => Self::sweep(state, own, At::Replaces),
+            At::AsksOwner => At::Replaces,
             At::Replaces => {
                 self.replace(state, who, &mut next);
                 return Some(next);
@@ -191,21 +188,14 @@ impl RegionLock {
                 next.sweeper = 0;
                 me.then
             }
-            At::Repairs => {
-                next.torn = false;
-                At::MarksConsistent
-            }
-            At::MarksConsistent => {
-                next.word.inconsistent = false;
-                At::Writes
-            }
-            At::Writes => {
-                next.torn = true;
-                At::Finishes
-            }
-            At::Finishes => {
-                next.torn = false;
-                At::Gives
+            At::Inside(section) => {
+                let slot = usize::from(me.read.slot);
+                let is_unswept = slot > 0 && state.generations[slot - 1] == me.read.generation;
+                let hurries =
+                    section == Section::Repairs && is_unswept && !self.has(Fault::KeepsGeneration);
+                next.hurried |= hurries;
+                next.word.inconsistent &= section != Section::MarksConsistent;
+                next.data.go(section).map_or(At::Gives, At::Inside)
             }
             At::Gives if state.word != state.identity(who) => At::GivesWithWaiters,
             At::Gives => {
@@ -240,7 +230,9 @@ impl RegionLock {
             _ => return None,
         };
         // What a task no longer needs would only multiply the states.
-        if matches!(own.at, At::Idle | At::Writes | At::Loads) && me.at != At::LocksSweep {
+        if matches!(own.at, At::Idle | At::Inside(Section::Writes) | At::Loads)
+            && me.at != At::LocksSweep
+        {
             own.read = Word::default();
             own.watch = 0;
             own.lives = [Life::Free; SLOTS];

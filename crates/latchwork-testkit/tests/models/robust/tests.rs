@@ -1,7 +1,8 @@
 //! The bounds of the model, and its negative twins.
 
-use super::{Fault, Robust, TORN};
+use super::{Fault, Robust};
 use crate::explore;
+use crate::section::TORN;
 
 const SMALL: Robust = Robust {
     tasks: 3,
