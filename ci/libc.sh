@@ -12,7 +12,8 @@
 #
 # A NAME whose tools are not installed is skipped with a message. Variables: LATCHWORK_LIBC, the cache
 # (~/.cache/latchwork-libc); LATCHWORK_LIBC_BUILD, the arguments of `cargo test` that say what is built (-p latchwork
-# -p latchwork-sys); LATCHWORK_LIBC_LIMIT, the seconds after which a test program counts as hung (600);
+# -p latchwork-sys); LATCHWORK_LIBC_MESSAGES, a file with cargo's messages of an earlier build of the same sources for the
+# one NAME that is given: nothing is built then; LATCHWORK_LIBC_LIMIT, the seconds after which a test program counts as hung (600);
 # LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS (3), LATCHWORK_WATCHDOG (300), for the tests.
 . "$(dirname "$0")/lib.sh"
 
@@ -63,7 +64,8 @@ build() {
     # shellcheck disable=SC2086 # arguments of cargo
     set -- ${LATCHWORK_LIBC_BUILD:--p latchwork -p latchwork-sys}
     folder=${CARGO_TARGET_DIR:-$PWD/target}
-    case $kind in
+    case $kind${LATCHWORK_LIBC_MESSAGES:+-built} in
+        *-built) cat "$LATCHWORK_LIBC_MESSAGES" ;;
         gnu) cargo test "$@" --locked --no-run --message-format=json ;;
         musl-static) cargo test "$@" --locked --no-run --message-format=json --target $target ;;
         musl)

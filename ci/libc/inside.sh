@@ -19,24 +19,25 @@ unshare --mount --pid --fork --kill-child sh -euc '
     for folder in "$repository" $programs; do
         mkdir -p "$root$folder"
         mount --bind "$folder" "$root$folder"
-        # (Scratch folders of tests are in the folder "tmp" of the target directory.)
+        # (The tests make their folders in "tmp" beside that of the programs.)
         scratch=$(dirname "$(dirname "$folder")")/tmp
-        if [ "$folder" != "$repository" ]; then mkdir -p "$scratch" "$root$scratch"; mount --bind "$scratch" "$root$scratch"; fi
+        if [ "$folder" != "$repository" ]; then
+            mkdir -p "$scratch" "$root$scratch"
+            mount --bind "$scratch" "$root$scratch"
+        fi
     done
     mount -t proc proc "$root/proc"
     mount --bind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
     mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-    mkdir -p "$root/tmp/old" "$root/tmp/run"
+    mkdir -p "$root/tmp/run"
     cp "$list" "$root/tmp/run/list"
     cp "'"$here"'/init" "$root/tmp/run/init"
+    # As in the first process of a machine: not only a chroot, in which no user namespace can be made.
     cd "$root"
-    pivot_root . tmp/old
-    cd /
-    umount -l /tmp/old
-    rmdir /tmp/old
-    exec /usr/bin/env -i PATH=/usr/bin:/usr/sbin:/bin HOME=/root TMPDIR=/tmp LANG=C.UTF-8 KIND="$kind" \
+    mount --move . /
+    exec chroot . /usr/bin/env -i PATH=/usr/bin:/usr/sbin:/bin HOME=/root TMPDIR=/tmp LANG=C.UTF-8 KIND="$kind" \
         REPOSITORY="$repository" LATCHWORK_KILLS="$LATCHWORK_KILLS" LATCHWORK_MESSAGES="$LATCHWORK_MESSAGES" \
         LATCHWORK_WATCHDOG="$LATCHWORK_WATCHDOG" LATCHWORK_STRESS_SECONDS="$LATCHWORK_STRESS_SECONDS" /bin/sh /tmp/run/init
 ' >"$log" 2>&1 || true

@@ -246,6 +246,12 @@ LW_INLINE int lw__give_once(lw_recursive_mutex_t *mutex)
  */
 #define LW__ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define LW__PREV_OF(link) ((uintptr_t *)(((link) & ~(uintptr_t)1) - sizeof(uintptr_t)))
+#ifdef LW__MUSL
+/* musl's head has no link back. */
+#define LW__SET_PREV(head, link, to) ((link) == (uintptr_t)(head) ? (void)0 : (void)(*LW__PREV_OF(link) = (to)))
+#else
+#define LW__SET_PREV(head, link, to) ((void)(*LW__PREV_OF(link) = (to)))
+#endif
 
 LW_INLINE int lw__take_listed(uint32_t *word, uintptr_t *links, uintptr_t mark)
 {
@@ -269,7 +275,7 @@ LW_INLINE int lw__take_listed(uint32_t *word, uintptr_t *links, uintptr_t mark)
 		*behind = link | mark;
 		LW__ORDER();
 		if (LW__UNLIKELY(next != me->end)) {
-			*LW__PREV_OF(next) = link;
+			LW__SET_PREV(head, next, link);
 			me->budget--;
 		}
 	}
@@ -294,7 +300,7 @@ LW_INLINE int lw__give_listed(void *mutex, uint32_t *word, uintptr_t *links, uin
 	next = links[1];
 	prev = links[0];
 	if (LW__UNLIKELY(next != me->end)) {
-		*LW__PREV_OF(next) = prev;
+		LW__SET_PREV(head, next, prev);
 		me->budget++;
 	}
 	*(uintptr_t *)(prev & ~(uintptr_t)1) = next;

@@ -18,7 +18,8 @@
 //! *musl's* `pthread_exit` walks the list itself, before the kernel: it marks each word, and wakes one waiter if the word
 //! has `WAITERS`, by the kind of wake-up that the type names. It does not keep `WAITERS`, as the kernel does.
 //!
-//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right before the head.
+//! Links point at `next` fields; bit 0 of a link marks a PI lock; glibc's head has a `prev` right before it,
+//! musl's has none.
 //!
 //! *Tails* are nodes that stay behind all locks as long as they are on the list: once the kernel has marked a
 //! tail's word, it has processed all other nodes. Locks are linked at the front (by libc), or behind a node
@@ -89,6 +90,9 @@ const AT_END: u32 = 10;
 const AT_END_MASK: u32 = 7;
 /// Bit 0 of a link: the node inherits priority, and the kernel leaves the wake-up to its PI state.
 pub const PI: usize = 1;
+
+/// Whether the head has a `prev` in front of it. What musl has there is the pointer to the values of the thread's keys.
+const HAS_PREV: bool = cfg!(not(target_env = "musl"));
 
 /// How many entries of a dead task's list the kernel walks (`ROBUST_LIST_LIMIT`).
 pub const KERNEL_LIMIT: usize = 2048;
@@ -260,7 +264,9 @@ fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
         }
         head.as_ref().next.store(front, Ordering::Relaxed);
         head.as_ref().pending.store(0, Ordering::Relaxed);
-        *prev_of(front) = front;
+        if HAS_PREV {
+            *prev_of(front) = front;
+        }
     }
     let (call, bytes) = (libc::SYS_set_robust_list, size_of::<Head>());
     // SAFETY: the head is valid and lives as long as the thread.
@@ -300,6 +306,16 @@ impl Head {
         before
     }
 
+    /// # Safety
+    /// `next` is a link of this thread's list, or the head's.
+    #[inline(always)]
+    unsafe fn set_prev(&self, next: usize, prev: usize) {
+        if HAS_PREV || next & !PI != self.front() {
+            // SAFETY: by the caller's contract.
+            unsafe { *prev_of(next) = prev };
+        }
+    }
+
     /// Ends the announcement.
     #[inline]
     pub fn settle(&self, before: usize) {
@@ -337,8 +353,8 @@ impl Head {
         let is_followed = next != end;
         if is_followed {
             // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that value.
-            // SAFETY: `next` is a node of this thread's list.
-            unsafe { *prev_of(next) = node.link() };
+            // SAFETY: `next` is a node of this thread's list, or the head, if that has a `prev`.
+            unsafe { self.set_prev(next, node.link()) };
         }
         is_followed
     }
@@ -355,7 +371,7 @@ impl Head {
         // SAFETY: both are nodes of this thread's list, or its head.
         unsafe {
             if was_followed {
-                *prev_of(next) = prev;
+                self.set_prev(next, prev);
             }
             *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = next;
         }

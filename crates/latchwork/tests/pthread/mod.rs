@@ -131,28 +131,6 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-#[cfg(not(target_env = "musl"))]
-unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, deadline: Deadline) -> libc::c_int {
-    let deadline = timespec(deadline);
-    // SAFETY: initialised; the deadline is read.
-    unsafe { pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, &raw const deadline) }
-}
-
-/// musl's mutexes know the other clock only.
-#[cfg(target_env = "musl")]
-unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, deadline: Deadline) -> libc::c_int {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let deadline = now + deadline.remaining();
-    let deadline = libc::timespec {
-        tv_sec: deadline.as_secs() as _,
-        tv_nsec: deadline.subsec_nanos() as _,
-    };
-    // SAFETY: initialised; the deadline is read.
-    unsafe { libc::pthread_mutex_timedlock(mutex, &raw const deadline) }
-}
-
 /// To be [initialised](Self::initialise) where it will stay.
 pub struct Condvar(UnsafeCell<libc::pthread_cond_t>);
 
