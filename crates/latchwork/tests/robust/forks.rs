@@ -214,7 +214,7 @@ fn a_wiped_record_gets_no_budget() {
 #[test]
 fn a_forked_child_that_locks_keeps_the_values_of_its_threads_keys() {
     const VALUE: usize = 0x1238;
-    std::thread::spawn(|| {
+    thread::spawn(|| {
         let mut key = 0;
         // SAFETY: a place for the key, without a destructor; the values are never used as pointers.
         unsafe {
@@ -226,6 +226,7 @@ fn a_forked_child_that_locks_keeps_the_values_of_its_threads_keys() {
         assert!(pthread.lock());
         pthread.unlock();
         let lock = Mapped::new(Mutex::robust(0_u32));
+        let lock = lock.pin();
         drop(lock.lock().unwrap());
         Child::fork(|| {
             drop(lock.lock().unwrap());
