@@ -18,7 +18,8 @@
 # machine may run (7200; quick 300) and LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after which it counts as
 # hung (600); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that say what is built (--workspace; -p, --test and
 # --bin for less); LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300)
-# and LATCHWORK_SEED, which the tests in the machine see. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill
+# and LATCHWORK_SEED, which the tests in the machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an
+# earlier build of the same sources (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill
 # at each instruction then has fewer to step through.
 . "$(dirname "$0")/lib.sh"
 
@@ -105,7 +106,10 @@ else
     # shellcheck disable=SC2086 # arguments of cargo
     set -- ${LATCHWORK_KERNELS_BUILD:---workspace}
 fi
-if [ "$arch" = aarch64 ]; then
+if [ -n "${LATCHWORK_KERNELS_MESSAGES:-}" ]; then
+    cp "$LATCHWORK_KERNELS_MESSAGES" "$work/messages"
+    [ "$arch" = x86_64 ] || . "$cache/$arch/settings"
+elif [ "$arch" = aarch64 ]; then
     ci/kernels/build-aarch64.sh "$cache/aarch64" "$@" >"$work/messages"
     . "$cache/aarch64/settings"
 else

@@ -1,12 +1,13 @@
 #!/bin/sh
 # table.sh: prints the table of kernels of docs/platforms.md, made of the newest file of results for each machine
 # (results/kernels/DATE/KERNEL-PROCESSORS.txt, and aarch64-KERNEL-PROCESSORS.txt, with -MODEL for another model of
-# processors than max). `table.sh write` writes it into the document, and `table.sh check` fails
-# if the document has another one. RESULTS and DOCUMENT name other files.
+# processors than max), and that of C libraries, of those for each name in ci/libc/list.txt (results/libc/DATE/NAME.txt).
+# `table.sh write` writes it into the document, and `table.sh check` fails
+# if the document has another one. RESULTS, LIBC_RESULTS and DOCUMENT name other files.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-results=${RESULTS:-$root/results/kernels} document=${DOCUMENT:-$root/docs/platforms.md}
+results=${RESULTS:-$root/results/kernels} libraries=${LIBC_RESULTS:-$root/results/libc} document=${DOCUMENT:-$root/docs/platforms.md}
 begin="<!-- The table of kernels -->" end="<!-- The end of the table -->"
 
 # One machine's cell.
@@ -27,7 +28,26 @@ table() {
         echo "| ${release:-$kernel} | $(cell "$kernel" 2) | $(cell "$kernel" 8) |"
     done
     aarch64
+    c_libraries
     echo "$end"
+}
+
+# A row for each C library.
+c_libraries() {
+    echo
+    echo "| C library | linked | system | |"
+    echo "| --- | --- | --- | --- |"
+    sed '/^#/d; s/  */ /g' "$here/../libc/list.txt" | while read -r name kind suite; do
+        newest=$(find "$libraries" -name "$name.txt" 2>/dev/null | sort | tail -n 1)
+        library=${kind%%-*} says="not run"
+        if [ -n "$newest" ]; then
+            library=$(sed -n 's/^release \([a-z]*\)-/\1 /p' "$newest")
+            says="$("$here/outcome.sh" "$newest") ($(sed -n 's/^date //p' "$newest"))"
+        fi
+        [ "$kind" != gnu ] || library=$(echo "$library" | sed 's/^gnu$/glibc/')
+        [ "$kind" = musl-static ] && linked=static library="musl of Rust's target" || linked=dynamic
+        echo "| $library | $linked | $suite | $says |"
+    done
 }
 
 # The machines with aarch64 that have results.

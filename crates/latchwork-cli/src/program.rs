@@ -20,8 +20,11 @@ pub(crate) enum Unsuitable {
     Foreign(PathBuf),
     #[error("{0:?} is linked statically: no library can be loaded into it")]
     Static(PathBuf),
-    #[error("{path:?} is built for {linker:?}, not for glibc")]
-    OtherLibc { path: PathBuf, linker: OsString },
+    #[error(
+        "{path:?} is built for musl (its dynamic linker is {linker:?}), and what would be loaded into it works with \
+         glibc's locks alone"
+    )]
+    Musl { path: PathBuf, linker: OsString },
     #[error(
         "{0:?} runs with the rights of another user or group (setuid, setgid or capabilities): the \
          dynamic linker ignores LD_PRELOAD there"
@@ -127,14 +130,23 @@ fn check_binary(path: &Path, head: &[u8]) -> Result<(), Unsuitable> {
     }
     match linker(head) {
         None => Err(Unsuitable::Static(path.to_owned())),
-        Some(linker) if linker.windows(4).any(|part| part == b"musl") => {
-            Err(Unsuitable::OtherLibc {
-                path: path.to_owned(),
-                linker: OsStr::from_bytes(linker).to_owned(),
-            })
-        }
+        Some(linker) if is_musl(linker) => Err(Unsuitable::Musl {
+            path: path.to_owned(),
+            linker: OsStr::from_bytes(linker).to_owned(),
+        }),
         Some(_) => Ok(()),
     }
+}
+
+/// Whether a dynamic linker is musl's: by its name, or, where it has glibc's name for compatibility, by that of the file
+/// to which a link of this name leads.
+fn is_musl(linker: &[u8]) -> bool {
+    let names_it = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        name.windows(4).any(|part| part == b"musl")
+    };
+    let path = Path::new(OsStr::from_bytes(linker));
+    names_it(path) || fs::canonicalize(path).is_ok_and(|path| names_it(&path))
 }
 
 fn machine(head: &[u8]) -> Option<u64> {
@@ -160,5 +172,25 @@ fn linker(head: &[u8]) -> Option<&[u8]> {
         .find(|entry| number(head, *entry, 4) == Some(INTERPRETER))?;
     let at = number(head, entry + 8, 8)? as usize;
     let length = number(head, entry + 32, 8)? as usize;
-    head.get(at..)?.get(..length)
+    let name = head.get(at..)?.get(..length)?;
+    name.split(|byte| *byte == 0).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_testkit::Leftover;
+
+    #[test]
+    fn musl_is_recognised_by_its_linker_behind_a_link_too() {
+        assert!(is_musl(b"/lib/ld-musl-aarch64.so.1"));
+        assert!(!is_musl(b"/lib64/ld-linux-x86-64.so.2"));
+        assert!(!is_musl(b"/musl/none/ld-linux-x86-64.so.2"));
+        let folder = Leftover::folder("linker");
+        let file = folder.path().join("ld-musl-x86_64.so.1");
+        fs::write(&file, "").unwrap();
+        let link = folder.path().join("ld-linux-x86-64.so.2");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(is_musl(link.as_os_str().as_bytes()));
+    }
 }

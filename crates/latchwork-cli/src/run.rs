@@ -172,9 +172,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         return Err(Error::NothingToDo);
     };
-    let library = library(name)?;
+    // The program first: what is wrong with it stays wrong when the library is installed.
     let path = program::find(&args.program[0])?;
     program::check(&path)?;
+    let library = library(name)?;
     let mut command = Command::new(&path);
     command
         .arg0(&args.program[0])

@@ -136,6 +136,41 @@ fn a_static_program_is_refused() {
     );
 }
 
+/// This test program, with the name of musl's dynamic linker in place of glibc's.
+#[test]
+fn a_program_for_musl_is_refused_before_it_starts() {
+    let mut program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let name = b"/lib/ld-musl-x86_64.so.1\0";
+    let names: &[&[u8]] = &[
+        b"/lib64/ld-linux-x86-64.so.2\0",
+        b"/lib/ld-linux-aarch64.so.1\0",
+    ];
+    let place = names.iter().find_map(|name| {
+        let mut parts = program[..4096].windows(name.len());
+        parts.position(|part| part == *name)
+    });
+    let Some(place) = place else {
+        eprintln!("skipped: this program has another dynamic linker");
+        return;
+    };
+    program[place..place + name.len()].copy_from_slice(name);
+    let folder = Leftover::folder("musl");
+    let path = folder.path().join("program");
+    std::fs::write(&path, program).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, executable).unwrap();
+    for option in ["--check", "--heal", "--mutex=tp"] {
+        let output = run(&[option, "--", path.to_str().unwrap()]);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(126), "{option}: {said}");
+        assert!(said.contains("built for musl"), "{option}: {said}");
+        assert!(
+            said.contains("\"/lib/ld-musl-x86_64.so.1\""),
+            "{option}: {said}"
+        );
+    }
+}
+
 /// Those that are installed here, as they are, with throughput locks, and under the checker: each run ends as it
 /// should, and the checker finds nothing that is not there.
 #[test]

@@ -11,6 +11,15 @@ use std::io::{self, Error};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Task(pub i32);
 
+/// The type of a request, which each C library chooses.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+/// A request of the kernel's (<linux/ptrace.h>), which is not known of each C library.
+const GET_SYSCALL_INFO: Request = 0x420e;
+
 /// How far a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
@@ -156,7 +165,7 @@ impl Task {
         // the call and its arguments.
         let mut info = [0_u64; 11];
         let place = info.as_mut_ptr().expose_provenance();
-        self.request(libc::PTRACE_GET_SYSCALL_INFO, size_of_val(&info), place)?;
+        self.request(GET_SYSCALL_INFO, size_of_val(&info), place)?;
         const ENTRY: u8 = 1;
         Ok((info[0].to_ne_bytes()[0] == ENTRY).then_some(Call {
             number: info[3],
@@ -185,11 +194,7 @@ impl Task {
         Ok(registers)
     }
 
-    fn exchange_registers(
-        self,
-        request: libc::c_uint,
-        registers: &mut Registers,
-    ) -> io::Result<()> {
+    fn exchange_registers(self, request: Request, registers: &mut Registers) -> io::Result<()> {
         let mut place = libc::iovec {
             iov_base: ptr::from_mut(registers).cast(),
             iov_len: size_of_val(registers),
@@ -199,7 +204,7 @@ impl Task {
         self.request(request, libc::NT_PRSTATUS as usize, place)
     }
 
-    fn request(self, request: libc::c_uint, address: usize, data: usize) -> io::Result<()> {
+    fn request(self, request: Request, address: usize, data: usize) -> io::Result<()> {
         // SAFETY: acts on a stopped tracee; if `data` is an address, the caller's variable is there.
         match unsafe { libc::ptrace(request, self.0, address, data) } {
             -1 => Err(Error::last_os_error()),

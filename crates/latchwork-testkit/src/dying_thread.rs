@@ -4,12 +4,16 @@
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::{AtomicI32, Ordering};
+use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What the thread is to do, and what it did.
 struct Work<B, R> {
     body: Option<B>,
     result: Option<std::thread::Result<R>>,
+    /// The thread's ID.
+    id: AtomicI32,
 }
 
 /// Runs `body` in a thread that then dies by the bare system call `exit`: no destructor of a thread-local runs, and no
@@ -23,6 +27,7 @@ pub fn in_dying_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     let mut work = Work {
         body: Some(body),
         result: None,
+        id: AtomicI32::new(0),
     };
     let start = start_of(&work);
     let mut thread = MaybeUninit::uninit();
@@ -36,11 +41,29 @@ pub fn in_dying_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
         )
     };
     assert_eq!(made, 0, "no thread");
-    // SAFETY: the thread was made above, and is joined once. (The kernel reports its death by its ID, however it died.)
-    unsafe { libc::pthread_join(thread.assume_init(), ptr::null_mut()) };
+    if cfg!(target_env = "musl") {
+        // musl's threads report their ends themselves: this one is never joined, and its stack stays.
+        wait_for_death(&work.id);
+    } else {
+        // SAFETY: the thread was made above, and is joined once. (The kernel reports its death, however it died.)
+        unsafe { libc::pthread_join(thread.assume_init(), ptr::null_mut()) };
+    }
     match work.result.expect("the thread has run") {
         Ok(result) => result,
         Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Waits until the thread that stores its ID there is gone.
+fn wait_for_death(id: &AtomicI32) {
+    let name = loop {
+        match id.load(Ordering::Acquire) {
+            0 => std::thread::sleep(Duration::from_millis(1)),
+            id => break format!("/proc/self/task/{id}"),
+        }
+    };
+    while std::fs::exists(&name).expect("/proc") {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -55,6 +78,8 @@ extern "C" fn run<B: FnOnce() -> R, R>(work: *mut c_void) -> *mut c_void {
     if let Some(body) = work.body.take() {
         work.result = Some(catch_unwind(AssertUnwindSafe(body)));
     }
+    // SAFETY: no preconditions.
+    work.id.store(unsafe { libc::gettid() }, Ordering::Release);
     // SAFETY: ends this thread; nothing on its stack is used any more.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
     unreachable!("a dead thread")

@@ -183,6 +183,33 @@ fn a_second_run_adds_to_a_result_of_the_same_sources_and_replaces_another() {
     );
 }
 
+/// `ci/kernels.sh` refuses to run otherwise. (The models with loom run on no kernel.)
+#[test]
+fn each_test_program_has_a_line() {
+    let list = fs::read_to_string(root().join("ci/kernels/tests.txt")).unwrap();
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let known: Vec<_> = lines.filter_map(|line| line.split(' ').next()).collect();
+    let mut count = 0;
+    for folder in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = folder.unwrap();
+        let Ok(tests) = fs::read_dir(folder.path().join("tests")) else {
+            continue;
+        };
+        for test in tests {
+            let path = test.unwrap().path();
+            let is_program = path.extension().is_some_and(|extension| extension == "rs")
+                || path.join("main.rs").is_file();
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            if is_program && !stem.starts_with("loom_") {
+                let name = format!("{}:{stem}", folder.file_name().to_str().unwrap());
+                assert!(known.contains(&name.as_str()), "{name} has no line");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
 #[test]
 fn the_table_of_kernels_says_what_the_results_say() {
     let document = root().join("docs/platforms.md");

@@ -111,6 +111,12 @@ fn a_panic_is_reported_with_its_message() {
 
 #[test]
 fn exit_skips_the_creators_handlers() {
+    if cfg!(target_env = "musl") {
+        println!(
+            "skipped: exit_skips_the_creators_handlers: musl passes no exit status to a handler"
+        );
+        return;
+    }
     static RUN: AtomicU32 = AtomicU32::new(0);
     extern "C" fn handler() {
         // In a coproc this would be a second time.

@@ -202,11 +202,11 @@ fn a_thread_that_prints_a_panic_is_not_copied() {
         // SAFETY: as above.
         unsafe { libc::fcntl(2, libc::F_SETFL, 0) };
         // Not by std: the harness captures what such a thread prints.
-        let mut panicking = 0;
+        let mut panicking = core::mem::MaybeUninit::uninit();
         // SAFETY: a function of this kind, and a place for the thread's handle.
         let started = unsafe {
             libc::pthread_create(
-                &raw mut panicking,
+                panicking.as_mut_ptr(),
                 core::ptr::null(),
                 panic_as_a_thread,
                 core::ptr::null_mut(),
@@ -230,7 +230,7 @@ fn a_thread_that_prints_a_panic_is_not_copied() {
         drop(coprocs);
         // SAFETY: joined once; then standard error as it was.
         unsafe {
-            libc::pthread_join(panicking, core::ptr::null_mut());
+            libc::pthread_join(panicking.assume_init(), core::ptr::null_mut());
             libc::dup2(usual, 2);
         }
         let said = release.join().unwrap();

@@ -46,7 +46,7 @@ fn under_signals<R: Send + 'static>(wait: impl FnOnce() -> R + Send + 'static) -
     let thread = thread::spawn(wait);
     while !thread.is_finished() {
         // SAFETY: the thread is not joined yet.
-        unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+        unsafe { libc::pthread_kill(thread.as_pthread_t() as libc::pthread_t, libc::SIGUSR1) };
         thread::sleep(Duration::from_micros(200));
     }
     thread.join().unwrap()
@@ -187,7 +187,7 @@ fn a_handler_ends_the_wait_in_a_region<P: RegionProtocol>() {
         thread::sleep(quiet);
         while !waiter.is_finished() {
             // SAFETY: the thread is not joined yet.
-            unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(waiter.as_pthread_t() as libc::pthread_t, libc::SIGUSR1) };
             thread::sleep(Duration::from_millis(1));
         }
         assert!(waiter.join().unwrap());

@@ -295,7 +295,7 @@ fn a_notifier_dies_between_unlock_and_sleep(name: &'static str, swept: bool) {
         }
         *set.lock() = true;
         // SAFETY: a signal to oneself.
-        unsafe { libc::raise(libc::SIGKILL) };
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     });
     trial.wait_until(|| ready.load(SeqCst));
     let interruption = || {

@@ -258,9 +258,7 @@ fn join_cpu(cpu: usize) -> bool {
 }
 
 fn become_real_time() -> bool {
-    let parameter = libc::sched_param { sched_priority: 10 };
-    // SAFETY: changes the calling thread's priority.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
+    latchwork_testkit::priority::fifo(10).try_give(0)
 }
 
 /// A survivor of higher priority, on the dead one's CPU, runs as soon as the kernel has woken it: in

@@ -11,14 +11,11 @@ use std::time::Instant;
 
 mod throughput_support;
 use latchwork_testkit::ThreadId;
-use latchwork_testkit::priority::may_use_priorities;
+use latchwork_testkit::priority::{fifo, may_use_priorities};
 use throughput_support::{AT_ONCE, Counted, count, counted, handle_sigusr2, wait_until};
 
 fn become_real_time(sched_priority: i32) {
-    let parameter = libc::sched_param { sched_priority };
-    // SAFETY: the kernel reads the parameter.
-    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-    assert_eq!(set, 0);
+    fifo(sched_priority).give(0);
 }
 
 /// The entry of a task that sleeps on the word when it is released.

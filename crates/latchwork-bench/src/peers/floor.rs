@@ -166,9 +166,9 @@ pub(crate) struct PriorityCalls;
 impl PriorityCalls {
     #[inline]
     fn change(priority: c_int) -> c_int {
-        let param = sched_param {
-            sched_priority: priority,
-        };
+        // SAFETY: a structure of integers. (musl's has further ones, which mean nothing.)
+        let mut param: sched_param = unsafe { std::mem::zeroed() };
+        param.sched_priority = priority;
         // SAFETY: 0 is the calling thread; `param` lives through the call.
         unsafe {
             libc::syscall(

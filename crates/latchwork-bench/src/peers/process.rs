@@ -205,16 +205,16 @@ pub(crate) fn create_and_join_thread() -> io::Result<()> {
     extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
         ptr::null_mut()
     }
-    let mut thread = 0;
-    // SAFETY: `nothing` accesses nothing; the thread is joined once.
+    let mut thread = std::mem::MaybeUninit::uninit();
+    // SAFETY: `nothing` accesses nothing; the thread is joined once, and only if it was created.
     unsafe {
         errno(libc::pthread_create(
-            &raw mut thread,
+            thread.as_mut_ptr(),
             ptr::null(),
             nothing,
             ptr::null_mut(),
         ))?;
-        errno(libc::pthread_join(thread, ptr::null_mut()))
+        errno(libc::pthread_join(thread.assume_init(), ptr::null_mut()))
     }
 }
 
@@ -246,9 +246,9 @@ pub(crate) fn close_all_but(kept: BorrowedFd<'_>) {
     // the kernel refuses, they stay open, which only delays an end-of-file.
     unsafe {
         if kept > 3 {
-            libc::close_range(3, kept - 1, 0);
+            libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
         }
-        libc::close_range(kept.max(2) + 1, c_uint::MAX, 0);
+        libc::syscall(libc::SYS_close_range, kept.max(2) + 1, c_uint::MAX, 0);
     }
 }
 

@@ -1,7 +1,6 @@
 //! This process in the system: resource use, scheduling classes, placement, and time.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -47,9 +46,9 @@ pub(crate) fn on_thread<T: Send>(
 
 /// Puts the calling thread into SCHED_FIFO.
 pub(crate) fn enter_fifo(priority: c_int) -> io::Result<()> {
-    let param = sched_param {
-        sched_priority: priority,
-    };
+    // SAFETY: a structure of integers. (musl's has further ones, which mean nothing.)
+    let mut param: sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority;
     // This does not use sched_setscheduler: glibc's priority protection keeps a copy of the parameters, which only this
     // call refreshes.
     // SAFETY: the calling thread is alive, `param` outlives the call.
@@ -93,13 +92,14 @@ pub(crate) fn scheduler_class() -> &'static str {
 
 /// The C library and its version.
 pub(crate) fn libc_name() -> String {
-    if cfg!(target_env = "gnu") {
+    #[cfg(target_env = "gnu")]
+    {
         // SAFETY: glibc returns a constant that ends in zero.
-        let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
         format!("glibc {}", version.to_string_lossy())
-    } else {
-        "another C library".to_owned()
     }
+    #[cfg(not(target_env = "gnu"))]
+    "another C library".to_owned()
 }
 
 /// Page faults of this process that needed no disk, since it began.

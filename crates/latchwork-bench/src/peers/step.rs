@@ -6,10 +6,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use libc::{c_int, c_uint, user_regs_struct};
+use libc::{c_int, user_regs_struct};
 
 use super::cvt;
 use super::process::Child;
+
+/// The type of a request, which each C library chooses.
+#[cfg(target_env = "musl")]
+type Request = c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
 
 /// More instructions than any lock's fast path has.
 const ENDLESS: u32 = 100_000;
@@ -112,7 +118,7 @@ impl Tracee {
 
     /// # Safety
     /// `data` is valid for the request.
-    unsafe fn trace(&self, request: c_uint, address: usize, data: *mut c_void) -> c_long {
+    unsafe fn trace(&self, request: Request, address: usize, data: *mut c_void) -> c_long {
         let address = address as *mut c_void;
         // SAFETY: this process traces the child; the caller vouches for `data`.
         unsafe { libc::ptrace(request, self.0.id(), address, data) }

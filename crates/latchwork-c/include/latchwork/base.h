@@ -7,8 +7,13 @@
 #include <stdint.h>
 #include <time.h>
 
-#if !defined(__GLIBC__) || !defined(__LP64__) || !(defined(__x86_64__) || defined(__aarch64__))
-#error "Latchwork's C interface is for glibc on 64-bit x86 or Arm"
+/* musl defines no macro of its own; <errno.h> has defined those of the others. */
+#if defined(__linux__) && !defined(__GLIBC__) && !defined(__UCLIBC__) && !defined(__BIONIC__)
+#define LW__MUSL 1
+#endif
+#if !(defined(__GLIBC__) || defined(LW__MUSL)) || !defined(__LP64__) ||                               \
+	!(defined(__x86_64__) || defined(__aarch64__))
+#error "Latchwork's C interface is for glibc or musl on 64-bit x86 or Arm"
 #endif
 
 #define LW_VERSION_MAJOR 0

@@ -241,10 +241,17 @@ LW_INLINE int lw__give_once(lw_recursive_mutex_t *mutex)
 /*
  * Robust locks: announce, acquire, link, settle; and announce, unlink, release, settle. All data but the word are the
  * calling thread's own, and the kernel reads them only when that thread is dead: only the order of the stores matters,
- * so compiler barriers suffice. "mark" is 1 for locks that inherit priority.
+ * so compiler barriers suffice. "mark" is
+ * LW__PI_MARK for locks that inherit priority.
  */
 #define LW__ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define LW__PREV_OF(link) ((uintptr_t *)(((link) & ~(uintptr_t)1) - sizeof(uintptr_t)))
+#ifdef LW__MUSL
+/* musl's head has no link back. */
+#define LW__SET_PREV(head, link, to) ((link) == (uintptr_t)(head) ? (void)0 : (void)(*LW__PREV_OF(link) = (to)))
+#else
+#define LW__SET_PREV(head, link, to) ((void)(*LW__PREV_OF(link) = (to)))
+#endif
 
 LW_INLINE int lw__take_listed(uint32_t *word, uintptr_t *links, uintptr_t mark)
 {
@@ -268,7 +275,7 @@ LW_INLINE int lw__take_listed(uint32_t *word, uintptr_t *links, uintptr_t mark)
 		*behind = link | mark;
 		LW__ORDER();
 		if (LW__UNLIKELY(next != me->end)) {
-			*LW__PREV_OF(next) = link;
+			LW__SET_PREV(head, next, link);
 			me->budget--;
 		}
 	}
@@ -293,7 +300,7 @@ LW_INLINE int lw__give_listed(void *mutex, uint32_t *word, uintptr_t *links, uin
 	next = links[1];
 	prev = links[0];
 	if (LW__UNLIKELY(next != me->end)) {
-		*LW__PREV_OF(next) = prev;
+		LW__SET_PREV(head, next, prev);
 		me->budget++;
 	}
 	*(uintptr_t *)(prev & ~(uintptr_t)1) = next;
@@ -314,11 +321,11 @@ LW_INLINE int lw__give_listed(void *mutex, uint32_t *word, uintptr_t *links, uin
 	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, 0, LW_THROUGHPUT + LW_ROBUST)
 #define LW__TAKE_LISTED_PI(m) lw__take_listed_pi(m)
 #define LW__GIVE_LISTED_PI(m) \
-	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, 1, LW_INHERIT + LW_ROBUST)
+	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, LW__PI_MARK, LW_INHERIT + LW_ROBUST)
 /* The kernel may have passed a word on and dropped the flag that its owner died; the state keeps it. */
 LW_INLINE int lw__take_listed_pi(lw_robust_pi_mutex_t *mutex)
 {
-	if (LW__UNLIKELY(!lw__take_listed(&mutex->lw_word, &mutex->lw_prev, 1)))
+	if (LW__UNLIKELY(!lw__take_listed(&mutex->lw_word, &mutex->lw_prev, LW__PI_MARK)))
 		return 0;
 	if (LW__LIKELY(__atomic_load_n(&mutex->lw_state, __ATOMIC_RELAXED) == 0))
 		return 1;

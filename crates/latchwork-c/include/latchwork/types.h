@@ -45,14 +45,31 @@ enum { LW__ENDLESS = 0, LW__TRY = 1, LW__UNTIL = 2, LW__INTERRUPTIBLE = 3 };
 		uint32_t lw_threshold;                                                                \
 	} name##_t;                                                                                   \
 	LW__ASSERT(sizeof(name##_t) == 16 && __alignof__(name##_t) == 4, #name " is frozen")
+/* As the C library lays out its own robust mutexes, which are on the same list. */
+#ifdef LW__MUSL
+#define LW__NODE                                                                                      \
+	uint32_t lw_kind;                                                                             \
+	uint32_t lw_word;                                                                             \
+	uint32_t lw_state;                                                                            \
+	uint32_t lw_queue;                                                                            \
+	uint32_t lw_extra;                                                                            \
+	uint32_t lw_setting;
+#define LW__NODE_INITIALIZER(extra, setting) {128, 0, 0, 0, (extra), (setting), 0, 0}
+#define LW__PI_MARK 0
+#else
+#define LW__NODE                                                                                      \
+	uint32_t lw_word;                                                                             \
+	uint32_t lw_state;                                                                            \
+	uint32_t lw_queue;                                                                            \
+	uint32_t lw_extra;                                                                            \
+	uint32_t lw_kind;                                                                             \
+	uint32_t lw_setting;
+#define LW__NODE_INITIALIZER(extra, setting) {0, 0, 0, (extra), 16, (setting), 0, 0}
+#define LW__PI_MARK 1
+#endif
 #define LW__LISTED(name)                                                                              \
 	typedef struct LW_CAPABILITY("mutex") name {                                                  \
-		uint32_t lw_word;                                                                     \
-		uint32_t lw_state;                                                                    \
-		uint32_t lw_queue;                                                                    \
-		uint32_t lw_extra;                                                                    \
-		uint32_t lw_kind;                                                                     \
-		uint32_t lw_setting;                                                                  \
+		LW__NODE                                                                              \
 		uintptr_t lw_prev;                                                                    \
 		uintptr_t lw_next;                                                                    \
 	} name##_t;                                                                                   \
@@ -231,12 +248,12 @@ enum {
 #define LW_TP_MUTEX_INITIALIZER {0, 0, 0, 0}
 #define LW_SHARED_TP_MUTEX_INITIALIZER {0, 0, 0, 0}
 #define LW_RECURSIVE_MUTEX_INITIALIZER {0, 0, 0}
-#define LW__LISTED_INITIALIZER(extra) {0, 0, 0, (extra), 16, 0, 0, 0}
+#define LW__LISTED_INITIALIZER(extra) LW__NODE_INITIALIZER(extra, 0)
 /* After how many microseconds a waiter gets the mutex handed off; 0 is "at once". The default is 5,000. */
 #define LW_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) {0, 0, 0, LW__THRESHOLD(microseconds)}
 #define LW_SHARED_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) {0, 0, 0, LW__THRESHOLD(microseconds)}
 #define LW_ROBUST_TP_MUTEX_HAND_OFF_INITIALIZER(microseconds) \
-	{0, 0, 0, 0, 16, LW__THRESHOLD(microseconds), 0, 0}
+	LW__NODE_INITIALIZER(0, LW__THRESHOLD(microseconds))
 /* In a lock, 0 is the default. */
 #define LW__THRESHOLD(microseconds) ((microseconds) == 0 ? 1u : (uint32_t)(microseconds))
 /* Instead of microseconds: the lock is never handed off, and a wait has no bound. */
@@ -249,7 +266,7 @@ enum {
 #define LW_SHARED_RWLOCK_INITIALIZER {0}
 #define LW_RF_RWLOCK_INITIALIZER {0}
 #define LW_SHARED_RF_RWLOCK_INITIALIZER {0}
-#define LW__LINE(threshold) {{0, 0, 0, 0, 16, (threshold), 0, 0}, 0, {0, 0, 0, 0, 0}}
+#define LW__LINE(threshold) {LW__NODE_INITIALIZER(0, threshold), 0, {0, 0, 0, 0, 0}}
 #define LW__SEAT LW__LINE(0)
 #define LW__SEATS4 LW__SEAT, LW__SEAT, LW__SEAT, LW__SEAT
 #define LW_ROBUST_RWLOCK_INITIALIZER {{LW__SEAT, LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}

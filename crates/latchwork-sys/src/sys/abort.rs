@@ -24,6 +24,8 @@ impl Write for Line {
 #[cold]
 pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     warn(message);
+    #[cfg(all(target_env = "musl", not(loom)))]
+    super::signals::abort_by_kernel_ids();
     std::process::abort()
 }
 

@@ -169,7 +169,7 @@ extern "C" fn become_helper(plan: *mut c_void) -> c_int {
         for (number, stream) in (0..).zip(streams) {
             libc::dup2(stream, number);
         }
-        libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as c_int);
+        let _ = process::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
         kernel_mask(libc::SIG_SETMASK, 0);
         libc::syscall(
             libc::SYS_execveat,

@@ -8,7 +8,8 @@
 //! one relative to the thread pointer.
 //!
 //! What `each_thread.rs` says of where that is done, and of the constraints, applies to this variable, too, except that
-//! it does not begin with zeros.
+//! it does not begin with zeros. The C interface's inline functions access it by that model: so in builds for C it is
+//! defined by hand with musl, too, and a shared library of that build cannot be loaded with `dlopen` there.
 #![allow(unsafe_code)]
 
 use super::each_thread::each_thread;
@@ -102,7 +103,7 @@ pub fn no_record() -> NonNull<u8> {
 }
 
 #[cfg(all(
-    target_env = "gnu",
+    any(target_env = "gnu", all(target_env = "musl", feature = "foreign")),
     not(miri),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
@@ -208,7 +209,7 @@ mod variable {
 }
 
 #[cfg(not(all(
-    target_env = "gnu",
+    any(target_env = "gnu", all(target_env = "musl", feature = "foreign")),
     not(miri),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]

@@ -89,7 +89,11 @@ pub unsafe fn clone(
     let tid_address = super::id_place::place_of_id();
     let mut flags = sharing.bits() | libc::CLONE_PARENT_SETTID;
     if !tid_address.is_null() {
-        flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
+        flags |= libc::CLONE_CHILD_SETTID;
+        // With musl another word is to be cleared at a thread's end, and it refuses this flag.
+        if cfg!(not(target_env = "musl")) {
+            flags |= libc::CLONE_CHILD_CLEARTID;
+        }
     }
     let (pid, no_tls) = (ptr::from_ref(pid).cast_mut(), ptr::null_mut::<c_void>());
     let top = stack.top();
@@ -268,6 +272,15 @@ pub unsafe fn discard_c_output() {
     unsafe { __fpurge(C_STDOUT) };
 }
 
+/// The system call, since musl has no function for it.
+///
+/// # Safety
+/// No owner of a descriptor that this closes uses or drops it.
+pub(super) unsafe fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+    // SAFETY: by the caller's contract; the kernel uses no memory of the caller's.
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) })
+}
+
 /// Closes every descriptor from 3 on except `kept`, which it sorts.
 ///
 /// # Safety
@@ -278,12 +291,12 @@ pub unsafe fn close_all_but(kept: &mut [RawFd]) {
     for keep in kept.iter().copied().filter(|keep| *keep >= 3) {
         if keep > first {
             // SAFETY: by the contract.
-            unsafe { libc::close_range(first as u32, keep as u32 - 1, 0) };
+            let _ = unsafe { close_range(first as u32, keep as u32 - 1, 0) };
         }
         first = keep + 1;
     }
     // SAFETY: by the contract.
-    unsafe { libc::close_range(first as u32, u32::MAX, 0) };
+    let _ = unsafe { close_range(first as u32, u32::MAX, 0) };
 }
 
 /// Gives the calling thread an empty descriptor table of its own.
@@ -293,7 +306,7 @@ pub unsafe fn close_all_but(kept: &mut [RawFd]) {
 pub unsafe fn leave_descriptors() -> Result<(), Errno> {
     // SAFETY: CLOSE_RANGE_UNSHARE: the descriptors are closed in the new table alone, and by the caller's contract this
     // thread uses none of them.
-    done(unsafe { libc::close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE as i32) })
+    unsafe { close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }
 }
 
 /// Acquires and releases every lock of the C library's allocator and loader.

@@ -15,7 +15,11 @@
 //! | prev, next | +24, +32 | +24, +32 |
 //! | offset word − next | −32 | −28 |
 //!
-//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right before the head.
+//! *musl's* `pthread_exit` walks the list itself, before the kernel: it marks each word, and wakes one waiter if the word
+//! has `WAITERS`, by the kind of wake-up that the type names. It does not keep `WAITERS`, as the kernel does.
+//!
+//! Links point at `next` fields; bit 0 of a link marks a PI lock; glibc's head has a `prev` right before it,
+//! musl's has none.
 //!
 //! *Tails* are nodes that stay behind all locks as long as they are on the list: once the kernel has marked a
 //! tail's word, it has processed all other nodes. Locks are linked at the front (by libc), or behind a node
@@ -79,13 +83,16 @@ const WORD_OFFSET: isize = core::mem::offset_of!(Node, word) as isize - NEXT as 
 #[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
 const _: () = assert!(WORD_OFFSET == -32 && PREV_BEFORE_NEXT == 8 && size_of::<Node>() == 40);
 
-/// The type of a robust mutex without waiter bookkeeping, in both libcs.
-const KIND: u32 = 16;
+/// The type of a mutex without waiter bookkeeping in glibc, and of one that processes share in musl.
+const KIND: u32 = if cfg!(target_env = "musl") { 128 } else { 16 };
 /// Where a node's [`AtEnd`] begins in its type: in bits that no libc uses.
 const AT_END: u32 = 10;
 const AT_END_MASK: u32 = 7;
 /// Bit 0 of a link: the node inherits priority, and the kernel leaves the wake-up to its PI state.
 pub const PI: usize = 1;
+
+/// Whether the head has a `prev` in front of it. What musl has there is the pointer to the values of the thread's keys.
+const HAS_PREV: bool = cfg!(not(target_env = "musl"));
 
 /// How many entries of a dead task's list the kernel walks (`ROBUST_LIST_LIMIT`).
 pub const KERNEL_LIMIT: usize = 2048;
@@ -191,9 +198,13 @@ pub unsafe fn find(
     own: &mut OwnHead,
 ) -> Result<NonNull<Head>, Unavailable> {
     let head = head_of(0).map_err(Unavailable::Refused)?;
-    let head = match NonNull::new(head) {
-        Some(head) => head,
-        None => register(known.unwrap_or_else(|| own.head()))?,
+    let head = match (NonNull::new(head), known) {
+        (Some(head), _) => head,
+        (None, Some(known)) => register(known)?,
+        (None, None) => match NonNull::new(registered_by_library()) {
+            Some(head) => head,
+            None => register(own.head())?,
+        },
     };
     // SAFETY: the head registered for this thread stays valid for the thread's life.
     let word_offset = unsafe { (*head.as_ptr()).word_offset };
@@ -210,13 +221,52 @@ pub(super) fn head_of(thread: i32) -> Result<*mut Head, rustix::io::Errno> {
     done(unsafe { libc::syscall(call, thread, &raw mut head, &raw mut length) }).map(|()| head)
 }
 
+/// The head that the C library registers when it is made to; null: it registers none.
+///
+/// glibc registers its head when a thread begins. musl does so when the thread acquires its first process-shared mutex that
+/// has an owner; if another head was registered by then, the kernel would lose that, and the locks on it. So here the thread
+/// acquires such a mutex. (In the child of a fork musl's head still has the parent's nodes. The caller empties it if it is
+/// known. It is not if the parent has used musl's mutexes only: then this does what any lock of musl's does in such a
+/// child.)
+#[cfg(target_env = "musl")]
+fn registered_by_library() -> *mut Head {
+    use core::mem::MaybeUninit;
+    let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+    let mut mutex = MaybeUninit::<libc::pthread_mutex_t>::uninit();
+    let (attributes, mutex) = (attributes.as_mut_ptr(), mutex.as_mut_ptr());
+    // SAFETY: both are initialised before they are used; the mutex is this thread's alone, and free at the end. Neither
+    // holds anything that must be destroyed.
+    unsafe {
+        libc::pthread_mutexattr_init(attributes);
+        libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_ERRORCHECK);
+        libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
+        libc::pthread_mutex_init(mutex, attributes);
+        if libc::pthread_mutex_trylock(mutex) == 0 {
+            libc::pthread_mutex_unlock(mutex);
+        }
+    }
+    head_of(0).unwrap_or(ptr::null_mut())
+}
+
+/// See above: glibc registers its head when a thread begins.
+#[cfg(not(target_env = "musl"))]
+fn registered_by_library() -> *mut Head {
+    ptr::null_mut()
+}
+
 fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
     let front = head.addr().get();
     // SAFETY: the head belongs to this thread; its entries name locks of the parent process.
     unsafe {
+        // musl's `fork` clears it: it takes 0 to mean that the head is not registered.
+        if head.as_ref().word_offset == 0 {
+            (*head.as_ptr()).word_offset = WORD_OFFSET;
+        }
         head.as_ref().next.store(front, Ordering::Relaxed);
         head.as_ref().pending.store(0, Ordering::Relaxed);
-        *prev_of(front) = front;
+        if HAS_PREV {
+            *prev_of(front) = front;
+        }
     }
     let (call, bytes) = (libc::SYS_set_robust_list, size_of::<Head>());
     // SAFETY: the head is valid and lives as long as the thread.
@@ -256,6 +306,16 @@ impl Head {
         before
     }
 
+    /// # Safety
+    /// `next` is a link of this thread's list, or the head's.
+    #[inline(always)]
+    unsafe fn set_prev(&self, next: usize, prev: usize) {
+        if HAS_PREV || next & !PI != self.front() {
+            // SAFETY: by the caller's contract.
+            unsafe { *prev_of(next) = prev };
+        }
+    }
+
     /// Ends the announcement.
     #[inline]
     pub fn settle(&self, before: usize) {
@@ -293,8 +353,8 @@ impl Head {
         let is_followed = next != end;
         if is_followed {
             // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that value.
-            // SAFETY: `next` is a node of this thread's list.
-            unsafe { *prev_of(next) = node.link() };
+            // SAFETY: `next` is a node of this thread's list, or the head, if that has a `prev`.
+            unsafe { self.set_prev(next, node.link()) };
         }
         is_followed
     }
@@ -311,7 +371,7 @@ impl Head {
         // SAFETY: both are nodes of this thread's list, or its head.
         unsafe {
             if was_followed {
-                *prev_of(next) = prev;
+                self.set_prev(next, prev);
             }
             *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = next;
         }

@@ -117,3 +117,22 @@ pub fn reset_handlers() {
         }
     }
 }
+
+/// Sends SIGABRT to the calling thread, as `abort` does, and again without a handler if a handler returns.
+///
+/// musl's `abort` names the thread by the ID that musl keeps: in the child of a raw clone that is the parent's, and the
+/// parent would be ended.
+#[cfg(target_env = "musl")]
+pub(super) fn abort_by_kernel_ids() {
+    // SAFETY: these calls end the process, or change how it ends; the mask is an array of the kernel's size.
+    unsafe {
+        let abort = || {
+            let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+            libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGABRT);
+        };
+        abort();
+        libc::signal(libc::SIGABRT, libc::SIG_DFL);
+        kernel_mask(libc::SIG_SETMASK, 0);
+        abort();
+    }
+}

@@ -359,16 +359,8 @@ fn single_rows() -> Vec<Row> {
 }
 
 fn set_priority(priority: i32) -> bool {
-    let policy = if priority == 0 {
-        libc::SCHED_OTHER
-    } else {
-        libc::SCHED_FIFO
-    };
-    let parameter = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: the calling thread, and a structure that lives.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) == 0 }
+    use latchwork_testkit::priority::{OTHER, fifo};
+    if priority == 0 { OTHER } else { fifo(priority) }.try_give(0)
 }
 
 /// Whether this process may have real-time priorities; tried on a thread that ends.

@@ -4,6 +4,7 @@ use super::coproc_support::isolated;
 use super::{counted, drop_privileges, refused, returned};
 use latchwork::coproc::{Attributes, Outcome, Scheduling, SpawnError};
 use latchwork::region::Region;
+use latchwork_testkit::priority::{nice, now};
 
 #[test]
 fn real_time_and_less_niceness_without_privilege_are_refused_by_name() {
@@ -45,8 +46,7 @@ fn impossible_scheduling_and_affinity_are_refused_by_name() {
 #[test]
 fn policy_niceness_and_affinity_take_effect() {
     fn report(_: &Region, (): ()) -> i32 {
-        // SAFETY: these calls ask about the calling process.
-        unsafe { libc::sched_getscheduler(0) * 100 + libc::getpriority(libc::PRIO_PROCESS, 0) }
+        now().policy * 100 + nice()
     }
     fn cpus(_: &Region, (): ()) -> i32 {
         // SAFETY: the kernel fills in the set.
@@ -87,8 +87,7 @@ fn policy_niceness_and_affinity_take_effect() {
 #[test]
 fn a_real_time_policy_takes_effect_where_it_is_allowed() {
     fn policy(_: &Region, (): ()) -> i32 {
-        // SAFETY: asks about the calling process.
-        unsafe { libc::sched_getscheduler(0) }
+        now().policy
     }
     let (_region, coprocs) = counted();
     let attributes = Attributes::new().scheduling(Scheduling::Fifo { priority: 1 });

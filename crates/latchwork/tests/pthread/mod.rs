@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 use latchwork::time::Deadline;
 
+#[cfg(not(target_env = "musl"))]
 unsafe extern "C" {
     fn pthread_mutex_clocklock(
         mutex: *mut libc::pthread_mutex_t,
@@ -21,6 +22,28 @@ fn timespec(deadline: Deadline) -> libc::timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as _,
         tv_nsec: (nanoseconds % 1_000_000_000) as _,
     }
+}
+
+#[cfg(not(target_env = "musl"))]
+unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, deadline: Deadline) -> libc::c_int {
+    let deadline = timespec(deadline);
+    // SAFETY: initialised; the deadline is read.
+    unsafe { pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, &raw const deadline) }
+}
+
+/// musl's mutexes know the other clock only.
+#[cfg(target_env = "musl")]
+unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, deadline: Deadline) -> libc::c_int {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let deadline = now + deadline.remaining();
+    let deadline = libc::timespec {
+        tv_sec: deadline.as_secs() as _,
+        tv_nsec: deadline.subsec_nanos() as _,
+    };
+    // SAFETY: initialised; the deadline is read.
+    unsafe { libc::pthread_mutex_timedlock(mutex, &raw const deadline) }
 }
 
 /// To be [initialised](Self::initialise) where it will stay.
@@ -81,11 +104,8 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock_until(&self, deadline: Deadline) -> Option<Guard<'_, T>> {
-        let deadline = timespec(deadline);
         // SAFETY: initialised; the deadline is read.
-        self.guard(unsafe {
-            pthread_mutex_clocklock(self.raw.get(), libc::CLOCK_MONOTONIC, &raw const deadline)
-        })
+        self.guard(unsafe { lock_until(self.raw.get(), deadline) })
     }
 }
 

@@ -209,3 +209,32 @@ fn a_wiped_record_gets_no_budget() {
     .succeed();
     assert_eq!(*lock.pin().lock().unwrap(), 3);
 }
+
+/// musl has the pointer to them where glibc's list has a link of its head.
+#[test]
+fn a_forked_child_that_locks_keeps_the_values_of_its_threads_keys() {
+    const VALUE: usize = 0x1238;
+    thread::spawn(|| {
+        let mut key = 0;
+        // SAFETY: a place for the key, without a destructor; the values are never used as pointers.
+        unsafe {
+            assert_eq!(libc::pthread_key_create(&raw mut key, None), 0);
+            libc::pthread_setspecific(key, core::ptr::without_provenance(VALUE));
+        }
+        // musl now registers its head.
+        let pthread = Lock::new(Kind::Pthread);
+        assert!(pthread.lock());
+        pthread.unlock();
+        let lock = Mapped::new(Mutex::robust(0_u32));
+        let lock = lock.pin();
+        drop(lock.lock().unwrap());
+        Child::fork(|| {
+            drop(lock.lock().unwrap());
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::pthread_getspecific(key) }.addr(), VALUE);
+        })
+        .succeed();
+    })
+    .join()
+    .unwrap();
+}

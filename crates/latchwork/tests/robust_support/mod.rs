@@ -149,8 +149,9 @@ fn head() -> *const [usize; 3] {
 /// Whether the calling thread has no robust lock on its list.
 pub fn list_is_empty() -> bool {
     let head = head();
+    // (musl registers none until it is needed.)
     // SAFETY: the thread's own head; only this thread changes it.
-    unsafe { (*head)[0] == head.addr() }
+    head.is_null() || unsafe { (*head)[0] == head.addr() }
 }
 
 /// What the calling thread's robust list leads to, front to back, and for each where its link back
