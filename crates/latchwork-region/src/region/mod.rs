@@ -73,6 +73,7 @@ mod task_id;
 mod task_table;
 mod transfer;
 mod undo;
+mod validate;
 mod vec;
 #[doc(hidden)]
 pub mod wait_record;
@@ -85,11 +86,11 @@ pub use crate::relocatable::{NoContainer, PinsFields};
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
 pub use create::RegionOptions;
-pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError};
+pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError, Unsound};
 pub use handle::{DetachError, Region};
 pub use hash_map::{HashMap, HashMapMut};
 pub use heap::{AllocError, Corruption, HeapStats};
-pub use latchwork_derive::{Shareable, TornSafe};
+pub use latchwork_derive::{Shareable, TornSafe, Validate};
 pub use list::{List, ListMut};
 pub use object::Object;
 pub use observer::Observer;
@@ -101,6 +102,7 @@ pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError, UndoMut};
+pub use validate::{KnownContent, Validate, Validator};
 pub use vec::{Vec, VecMut};
 
 #[doc(hidden)]
@@ -116,6 +118,7 @@ pub use self::{
     pinned::PinnedParts,
     shareable::type_path,
     task::Task,
+    validate::Content,
     wait_record::Parked,
 };
 #[cfg(feature = "foreign")]
