@@ -67,7 +67,10 @@ pub(crate) fn validate(mut input: DeriveInput) -> Result<Tokens> {
 
 /// With an integer alone as its representation, an enum is a union of `repr(C)` structs, each of which begins with the tag.
 fn of_enum(data: &DataEnum, name: &Ident, representation: &Representation) -> Result<Tokens> {
-    let has_fields = data.variants.iter().any(|variant| !variant.fields.is_empty());
+    let has_fields = data
+        .variants
+        .iter()
+        .any(|variant| !variant.fields.is_empty());
     let Some(integer) = &representation.integer else {
         return Err(Error::new_spanned(
             name,

@@ -34,8 +34,8 @@
 //! `tests/kill_meetings.rs` (kills at each instruction).
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::mutex::in_region::{self, NotATask};
 use crate::mutex::at_rest::AtRest;
+use crate::mutex::in_region::{self, NotATask};
 use crate::mutex::{InRegion, LockError, Mutex, Robust};
 use core::pin::Pin;
 

@@ -86,7 +86,9 @@ pub use crate::relocatable::{NoContainer, PinsFields};
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
 pub use create::RegionOptions;
-pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError, Unsound};
+pub use error::{
+    AttachError, CreateError, NameError, ObjectError, PushError, StorageError, Unsound,
+};
 pub use handle::{DetachError, Region};
 pub use hash_map::{HashMap, HashMapMut};
 pub use heap::{AllocError, Corruption, HeapStats};
@@ -118,7 +120,7 @@ pub use self::{
     pinned::PinnedParts,
     shareable::type_path,
     task::Task,
-    validate::Content,
+    validate::{Content, ReusedContent},
     wait_record::Parked,
 };
 #[cfg(feature = "foreign")]

@@ -18,6 +18,10 @@
 
 mod locks;
 mod plain;
+mod reused;
+
+#[doc(hidden)]
+pub use reused::ReusedContent;
 
 use super::names::{self, MOVING, READY, REMOVING, SpareKind};
 use super::word::{pointer, read};
@@ -202,8 +206,12 @@ impl Validator<'_> {
             let mut address = read(first);
             let mut place = NonNull::from(first);
             "(memory of ended objects)".clone_into(&mut self.object);
-            let known = (expected.contents.iter())
-                .find_map(|content| Some((content, content.reused.filter(|(kind, _)| kind.list == list)?)));
+            let known = (expected.contents.iter()).find_map(|content| {
+                Some((
+                    content,
+                    content.reused.filter(|(kind, _)| kind.list == list)?,
+                ))
+            });
             let Some((content, (kind, bytes))) = known else {
                 if address != 0 && !expected.accepts_others {
                     return Err(AttachError::UnknownType {

@@ -32,7 +32,9 @@ unsafe impl<T, P: Preference> WithData for RwLock<T, Shared, P, Uncounted> {
         // SAFETY: two fields; the lock's own is an atomic, of which every value is valid, and nothing else uses it.
         let (raw, data) = unsafe { (&mut (*lock).raw, (&raw mut (*lock).data).cast()) };
         if !raw.put_to_rest() {
-            return Err("a reader/writer lock that is not robust is held, and no task lives that would release it");
+            return Err(
+                "a reader/writer lock that is not robust is held, and no task lives that would release it",
+            );
         }
         // SAFETY: a field is not null.
         Ok(unsafe { NonNull::new_unchecked(data) })

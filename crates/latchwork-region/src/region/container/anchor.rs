@@ -36,13 +36,13 @@ impl Anchor {
         if anchor.region == region.inner().id {
             return Ok(read(&anchor.word));
         }
-        Err(region.unsound(
-            place,
-            match anchor.region {
-                RegionId::NONE => "a container belongs to no region: an assignment was cut short",
-                _ => "a container belongs to another region",
-            },
-        ))
+        if anchor.region != RegionId::NONE {
+            return Err(region.unsound(place, "a container belongs to another region"));
+        }
+        // A task died as it dropped the container, or as it assigned another one: what it would lead to is leaked, and it
+        // is empty.
+        commit(&anchor.word, 0);
+        Ok(0)
     }
 
     /// The container's block. The caller keeps the region mapped, by a guard or for a borrow.

@@ -42,7 +42,9 @@ unsafe impl<K: Validate, V: Validate> Validate for HashMap<K, V> {
             let stage = (node != pending).then_some(COMPLETE);
             let hash = validate_node::<K, V, _>(NonNull::from(slot), node, stage, region)?;
             if !view.has(hash, node) {
-                return Err(region.unsound(NonNull::from(slot), "an entry of a map cannot be found"));
+                return Err(
+                    region.unsound(NonNull::from(slot), "an entry of a map cannot be found")
+                );
             }
         }
         if pending == 0 {

@@ -48,9 +48,9 @@ unsafe impl<T: Validate> Validate for List<T> {
         }
         if pending == 0 {
             let is_right = (read(&root.tail), read(&root.len)) == (last, len);
-            return is_right
-                .then_some(())
-                .ok_or_else(|| region.unsound(NonNull::from(root), "a list has another end or length"));
+            return is_right.then_some(()).ok_or_else(|| {
+                region.unsound(NonNull::from(root), "a list has another end or length")
+            });
         }
         commit(&root.tail, last);
         commit(&root.len, len);
@@ -58,7 +58,9 @@ unsafe impl<T: Validate> Validate for List<T> {
             return Ok(());
         }
         let word = NonNull::from(&root.pending);
-        let node: NodePtr<T> = region.claim(word, pending, Layout::new::<Node<T>>())?.cast();
+        let node: NodePtr<T> = region
+            .claim(word, pending, Layout::new::<Node<T>>())?
+            .cast();
         // SAFETY: the block has room for a node; every value of the word is valid.
         match unsafe { read(&(*node.as_ptr()).stage) } {
             0 => Ok(()),

@@ -26,9 +26,10 @@ unsafe impl<T: Validate, const N: usize> Validate for Undo<T, N> {
         let cells = region.cells_met(|region| unsafe { T::validate(data, region) })?;
         let lost = |address: usize| address != 0 && !cells.contains(&address);
         match (records[..count].iter()).find(|record| lost(read(&record.cell))) {
-            Some(record) => {
-                Err(region.unsound(NonNull::from(record), "an undo log names no cell of its data"))
-            }
+            Some(record) => Err(region.unsound(
+                NonNull::from(record),
+                "an undo log names no cell of its data",
+            )),
             None => Ok(()),
         }
     }

@@ -15,10 +15,7 @@ use crate::spin::Spin;
 use core::ptr::NonNull;
 
 /// A lock by itself.
-unsafe fn at_rest<L: AtRest>(
-    place: NonNull<L>,
-    region: &mut Validator<'_>,
-) -> Result<(), Unsound> {
+unsafe fn at_rest<L: AtRest>(place: NonNull<L>, region: &mut Validator<'_>) -> Result<(), Unsound> {
     // SAFETY: the caller's place, which nothing else uses. A lock consists of atomics and numbers, of which every value is
     // valid.
     let settled = unsafe { (*place.as_ptr()).put_to_rest() };
@@ -92,7 +89,14 @@ macro_rules! alone {
         }
     )*};
 }
-alone!(Barrier<Shared>, Completion<Shared>, Once, RegionOnce, Spin, WaitWake<Shared>);
+alone!(
+    Barrier<Shared>,
+    Completion<Shared>,
+    Once,
+    RegionOnce,
+    Spin,
+    WaitWake<Shared>
+);
 
 // SAFETY: it is made one at rest.
 unsafe impl<P: crate::mutex::RegionProtocol> Validate for InRegion<P> {

@@ -18,9 +18,30 @@ macro_rules! any_bytes {
     )*};
 }
 any_bytes!(
-    (), u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64,
-    a::AtomicU8, a::AtomicU16, a::AtomicU32, a::AtomicUsize,
-    a::AtomicI8, a::AtomicI16, a::AtomicI32, a::AtomicI64, a::AtomicIsize,
+    (),
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
+    a::AtomicU8,
+    a::AtomicU16,
+    a::AtomicU32,
+    a::AtomicUsize,
+    a::AtomicI8,
+    a::AtomicI16,
+    a::AtomicI32,
+    a::AtomicI64,
+    a::AtomicIsize,
 );
 
 // SAFETY: every bit pattern is a value, and there is no pointer.

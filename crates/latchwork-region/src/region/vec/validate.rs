@@ -28,7 +28,10 @@ unsafe impl<T: Validate> Validate for Vec<T> {
             return Err(region.unsound(buffer, "an array has no room for its capacity"));
         }
         let state = head.state.load(Relaxed);
-        let (len, hole) = ((state & u64::from(u32::MAX)) as usize, (state >> 32) as usize);
+        let (len, hole) = (
+            (state & u64::from(u32::MAX)) as usize,
+            (state >> 32) as usize,
+        );
         if len > head.capacity || hole > len {
             return Err(region.unsound(buffer, "an array is longer than its capacity"));
         }
