@@ -152,6 +152,11 @@ fn attach_process() {
                 region.find::<[u64; 64]>("answer").map(|_| ())
             );
         }
+        Ok(region) if role == "obtain" => {
+            let count = latchwork::semaphore::CountingSemaphore::open(&region, "count").unwrap();
+            let obtained = (0..9).take_while(|_| count.try_obtain().is_ok()).count();
+            println!("result={obtained}");
+        }
         Ok(region) if role == "abroad" => println!("result={}", use_container_from_abroad(&region)),
         Ok(region) => {
             // What was let in must be usable.
