@@ -47,7 +47,7 @@ keep() {
 # As it is built: a long run goes on while others commit.
 revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 for name; do
-    mkdir -p "$target/found/$name" "fuzz/artifacts/$name"
+    mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
     log=$target/found/$name.log
     # Threads that live as long as the process are no leaks.
     if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" "$limit" \

@@ -136,8 +136,8 @@ fn errno_of(error: RulesetError) -> Errno {
 #[must_use = "it does nothing until it is an attribute"]
 pub struct SystemCalls {
     allowed: BTreeSet<i64>,
-    /// `clone` is allowed for threads only.
-    threads: bool,
+    /// What the library needs in part: threads (`clone`, and no new process), the own limits (`prlimit64`, to read them).
+    in_part: BTreeSet<i64>,
     kills: bool,
 }
 
@@ -185,6 +185,9 @@ const LIBRARY: &[libc::c_long] = &[
     libc::SYS_getppid,
     libc::SYS_getuid,
     libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
     libc::SYS_getrusage,
     libc::SYS_getcpu,
     libc::SYS_sched_getaffinity,
@@ -215,7 +218,9 @@ impl SystemCalls {
     pub fn library() -> Self {
         Self {
             allowed: LIBRARY.iter().map(|call| *call as i64).collect(),
-            threads: true,
+            in_part: [libc::SYS_clone, libc::SYS_prlimit64]
+                .map(|call| call as i64)
+                .into(),
             kills: false,
         }
     }
@@ -224,7 +229,7 @@ impl SystemCalls {
     pub fn only(calls: impl IntoIterator<Item = libc::c_long>) -> Self {
         Self {
             allowed: calls.into_iter().map(|call| call as i64).collect(),
-            threads: false,
+            in_part: BTreeSet::new(),
             kills: false,
         }
     }
@@ -240,7 +245,7 @@ impl SystemCalls {
     pub fn forbid(mut self, calls: impl IntoIterator<Item = libc::c_long>) -> Self {
         for call in calls {
             self.allowed.remove(&(call as i64));
-            self.threads &= call != libc::SYS_clone;
+            self.in_part.remove(&(call as i64));
         }
         self
     }
@@ -258,13 +263,37 @@ impl SystemCalls {
             .iter()
             .map(|call| (*call, Vec::new()))
             .collect();
-        let clone = libc::SYS_clone as i64;
-        if self.threads && !rules.contains_key(&clone) {
-            let thread = libc::CLONE_THREAD as u64;
-            let flags = SeccompCmpOp::MaskedEq(thread);
-            let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, flags, thread);
-            let rule = condition.and_then(|condition| SeccompRule::new(vec![condition]))?;
-            rules.insert(clone, vec![rule]);
+        let thread = libc::CLONE_THREAD as u64;
+        let is = |argument, length, value| {
+            SeccompCondition::new(argument, length, SeccompCmpOp::Eq, value)
+        };
+        let flags = SeccompCmpOp::MaskedEq(thread);
+        let only_if = [
+            // A new thread, and no new process.
+            (
+                libc::SYS_clone,
+                vec![SeccompCondition::new(
+                    0,
+                    SeccompCmpArgLen::Dword,
+                    flags,
+                    thread,
+                )?],
+            ),
+            // The limits of this process are read.
+            (
+                libc::SYS_prlimit64,
+                vec![
+                    is(0, SeccompCmpArgLen::Dword, 0)?,
+                    is(2, SeccompCmpArgLen::Qword, 0)?,
+                ],
+            ),
+        ];
+        for (call, conditions) in only_if {
+            if !self.in_part.contains(&(call as i64)) {
+                continue;
+            }
+            let rule = SeccompRule::new(conditions)?;
+            rules.entry(call as i64).or_insert_with(|| vec![rule]);
         }
         let denied = match self.kills {
             true => SeccompAction::KillProcess,
