@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs each fuzz target of `fuzz/` for some seconds: `ci/fuzz.sh [SECONDS [TARGET…]]` (60; all); or as often as is asked:
-# `ci/fuzz.sh --runs COUNT [TARGET…]`, which adds a row for each target to `results/fuzz/runs.md`. An input that crashes or
+# `ci/fuzz.sh --runs COUNT [--within SECONDS] [TARGET…]`, which adds a row for each target to `results/fuzz/runs.md`. An input that crashes or
 # hangs is kept below `fuzz/artifacts`, and the script fails. It needs a nightly toolchain, and a C++ compiler for the
 # fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed.
 #
@@ -10,6 +10,10 @@ if [ "${1:-}" = --runs ]; then
     count=${2:?"how often?"}
     shift 2
     limit="-runs=$count"
+    if [ "${1:-}" = --within ]; then
+        limit="$limit -max_total_time=${2:?"how many seconds?"}"
+        shift 2
+    fi
     say "fuzzing, $count runs of each target"
 else
     count=
@@ -50,7 +54,8 @@ for name; do
     mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
     log=$target/found/$name.log
     # Threads that live as long as the process are no leaks.
-    if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" "$limit" \
+    # shellcheck disable=SC2086 # one word for each option
+    if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" $limit \
         -timeout=60 -rss_limit_mb=4096 -detect_leaks=0 -len_control=0 -max_len=400 -print_final_stats=1 \
         -artifact_prefix="fuzz/artifacts/$name/" >"$log" 2>&1; then
         tail -n 60 "$log"

@@ -223,7 +223,9 @@ pub fn use_all(region: &Region) -> u64 {
         if line.push(1).is_ok() {
             let _ = lines.edit().push(line);
         }
-        drop(lines.edit().swap_remove(0));
+        if !lines.is_empty() {
+            drop(lines.edit().swap_remove(0));
+        }
         lines.edit().clear();
         let _ = lines.edit().shrink_to_fit();
     }
