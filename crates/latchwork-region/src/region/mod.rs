@@ -14,6 +14,7 @@
 //! | change several numbers atomically | [`Undo`] |
 //! | return memory | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
 //! | read, without the right to write | [`RegionOptions::observe`] |
+//! | attach a file only if all that it holds is sound | [`RegionOptions::checked`], [`Validate`] |
 //! | inspect from outside, clean up | [`inspect`], [`leftovers`] |
 //!
 //! ```
@@ -30,8 +31,9 @@
 //!
 //! A region's file is memory that contains pointers. Safe code is sound under one condition: the file was made by
 //! this library, and only this library writes it while a process has it mapped. A file is validated before use:
-//! identity, layout, sizes, lock words, heap, names. The contents of the *objects* are not validated, and could not
-//! be: a well-formed file can contain an object whose pointer leads anywhere. A file that another user owns is
+//! identity, layout, sizes, lock words, heap, names. The contents of the *objects* are validated by a [checked
+//! attach](RegionOptions::checked) only, to which the program declares their types; without it, a well-formed file can
+//! contain an object whose pointer leads anywhere. A file that another user owns is
 //! therefore refused ([`RegionOptions::trust_any_owner`] is `unsafe`). A program that writes the file by other means
 //! breaks the contract, even if each of its calls is safe: through a descriptor from [`Region::file`], or through the
 //! name in `/dev/shm`, just as through `/proc/self/mem`.
