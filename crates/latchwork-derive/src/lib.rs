@@ -58,7 +58,7 @@ pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
 /// representation is an integer: `#[repr(u8)]`. The type must be `Shareable`.
 #[proc_macro_derive(Validate)]
 pub fn derive_validate(input: TokenStream) -> TokenStream {
-    expand(input, validate::validate)
+    expand(input, validate)
 }
 
 /// Generates a method for each field that is marked `#[pin]`, with the field's name and visibility, which leads from
@@ -286,6 +286,20 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
 
         #relocatable
     })
+}
+
+fn validate(input: DeriveInput) -> Result<Tokens> {
+    let representation = Representation::of(&input)?;
+    let integer = representation.integer;
+    let tag = validate::Tag {
+        is_c: representation.text.contains(" C"),
+        values: match &input.data {
+            Data::Enum(data) => discriminants(data, integer.clone()),
+            _ => Vec::new(),
+        },
+        integer,
+    };
+    validate::validate(input, &tag)
 }
 
 fn joined(names: impl Iterator<Item = impl ToString>) -> String {

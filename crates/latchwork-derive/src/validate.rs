@@ -1,12 +1,19 @@
 //! The derive of `Validate`: each field is validated in its place, and an enum's tag before its fields.
 
-use crate::{Representation, discriminants};
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
 use syn::{Data, DataEnum, DeriveInput, Error, Ident, Result, parse_quote};
 
-pub(crate) fn validate(mut input: DeriveInput) -> Result<Tokens> {
-    let representation = Representation::of(&input)?;
+/// The tag of an enum, if its representation is an integer.
+pub(crate) struct Tag {
+    pub(crate) integer: Option<Ident>,
+    /// The layout of the fields is that of C.
+    pub(crate) is_c: bool,
+    /// The value for each variant, as an `i128`.
+    pub(crate) values: Vec<Tokens>,
+}
+
+pub(crate) fn validate(mut input: DeriveInput, tag: &Tag) -> Result<Tokens> {
     let body = match &input.data {
         Data::Struct(data) => {
             let members: Vec<_> = data.fields.members().collect();
@@ -22,7 +29,7 @@ pub(crate) fn validate(mut input: DeriveInput) -> Result<Tokens> {
                 ::core::result::Result::Ok(())
             }
         }
-        Data::Enum(data) => of_enum(data, &input.ident, &representation)?,
+        Data::Enum(data) => of_enum(data, &input.ident, tag)?,
         Data::Union(data) => {
             return Err(Error::new(
                 data.union_token.span,
@@ -66,24 +73,24 @@ pub(crate) fn validate(mut input: DeriveInput) -> Result<Tokens> {
 }
 
 /// With an integer alone as its representation, an enum is a union of `repr(C)` structs, each of which begins with the tag.
-fn of_enum(data: &DataEnum, name: &Ident, representation: &Representation) -> Result<Tokens> {
+fn of_enum(data: &DataEnum, name: &Ident, tag: &Tag) -> Result<Tokens> {
     let has_fields = data
         .variants
         .iter()
         .any(|variant| !variant.fields.is_empty());
-    let Some(integer) = &representation.integer else {
+    let Some(integer) = &tag.integer else {
         return Err(Error::new_spanned(
             name,
             "to be validated, an enum needs an integer such as #[repr(u32)]",
         ));
     };
-    if has_fields && representation.text.contains(" C") {
+    if has_fields && tag.is_c {
         return Err(Error::new_spanned(
             name,
             "to be validated, an enum with fields needs #[repr(u32)], or another integer, without C",
         ));
     }
-    let tags = discriminants(data, Some(integer.clone()));
+    let tags = &tag.values;
     let bodies = data.variants.iter().map(|variant| {
         let types = variant.fields.iter().map(|field| &field.ty);
         quote! {

@@ -285,8 +285,12 @@ impl Attributes {
         let cgroup = cgroup.transpose();
         let cgroup = cgroup.map_err(|error| Attribute::Cgroup.failed(error))?;
         let passed = self.descriptors.iter().cloned();
-        let confinement = self.confinement.open()?.into_iter().map(Arc::new);
-        let descriptors = passed.chain(confinement).chain(cgroup.map(Arc::new));
+        let ruleset = self.confinement.ruleset();
+        let ruleset = ruleset.map_err(|error| Attribute::Files.failed(error))?;
+        let program = self.confinement.program();
+        let program = program.map_err(|error| Attribute::SystemCalls.failed(error))?;
+        let own = [ruleset, program, cgroup].into_iter().flatten();
+        let descriptors = passed.chain(own.map(Arc::new));
         let descriptors: Vec<_> = descriptors.collect();
         if descriptors.len() > MAX_DESCRIPTORS {
             return Err(Attribute::Descriptor.failed(Errno::TOOBIG));

@@ -9,8 +9,6 @@
 //! older kernels. So glibc makes threads by `clone`, whose flags a filter can read, and not by `clone3`, whose flags it
 //! cannot.
 
-use super::SpawnError;
-use super::attributes::Attribute;
 use crate::sys::confine::{INSTRUCTION_BYTES, MAX_INSTRUCTIONS};
 use crate::sys::memory;
 use landlock::{
@@ -335,21 +333,20 @@ impl Confinement {
         self.files.is_some() || self.calls.is_some()
     }
 
-    /// The descriptors to pass: of the ruleset, and of the filter.
-    pub(super) fn open(&self) -> Result<Vec<OwnedFd>, SpawnError> {
-        let mut descriptors = Vec::new();
-        if let Some(files) = &self.files {
-            let ruleset = files.ruleset(self.best_effort);
-            let ruleset = ruleset.map_err(|error| Attribute::Files.failed(error))?;
-            // Without Landlock: a file in the ruleset's place, which the kernel refuses as it would refuse that.
-            let passed = ruleset.map_or_else(|| memory::anonymous_file("latchwork-files"), Ok);
-            descriptors.push(passed.map_err(|error| Attribute::Files.failed(error))?);
-        }
-        if let Some(calls) = &self.calls {
-            let file = calls.file();
-            descriptors.push(file.map_err(|error| Attribute::SystemCalls.failed(error))?);
-        }
-        Ok(descriptors)
+    /// The ruleset to pass, if there is one.
+    pub(super) fn ruleset(&self) -> Result<Option<OwnedFd>, Errno> {
+        let Some(files) = &self.files else {
+            return Ok(None);
+        };
+        let ruleset = files.ruleset(self.best_effort)?;
+        // Without Landlock: a file in the ruleset's place, which the kernel refuses as it would refuse that.
+        let passed = ruleset.map_or_else(|| memory::anonymous_file("latchwork-files"), Ok);
+        passed.map(Some)
+    }
+
+    /// The program of the filter to pass, if there is one.
+    pub(super) fn program(&self) -> Result<Option<OwnedFd>, Errno> {
+        self.calls.as_ref().map(SystemCalls::file).transpose()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Checked attach: what the objects of a region hold is validated before a pointer in it is followed.
 
-use latchwork::mutex::{InRegion, Mutex};
+use latchwork::mutex::{InRegion, Mutex, WaitWake};
 use latchwork::region::{AttachError, RegionOptions, Vec as RegionVec};
+use latchwork::sharing::Shared;
 use latchwork_testkit::{Leftover, Seed, Trial};
 use mutations::{ADDRESS, Image, attach_and_use};
 
@@ -189,6 +190,32 @@ fn a_value_that_its_type_does_not_have_is_found() {
                 );
             }
             other => panic!("{value} at {place:#x}: {other:?}"),
+        }
+    }
+}
+
+/// Nobody is there who would release it.
+#[test]
+fn a_held_lock_that_is_not_robust_is_refused() {
+    let _trial = Trial::begin("a_held_lock_that_is_not_robust_is_refused");
+    type Plain = Mutex<u64, WaitWake<Shared>>;
+    for held in [false, true] {
+        let image = Image::of(|region| {
+            let lock = region
+                .object::<Plain>("plain", || Mutex::shared(7))
+                .unwrap();
+            let guard = lock.get_ref().lock();
+            match held {
+                true => core::mem::forget(guard),
+                false => drop(guard),
+            }
+        });
+        let options = RegionOptions::new().holds::<Plain>();
+        match options.attach_file(mutations::file_of(&image.bytes)) {
+            Err(AttachError::Unsound(error)) => {
+                assert!(held && error.what.contains("held"), "{error}")
+            }
+            other => assert!(other.is_ok() && !held, "{other:?}"),
         }
     }
 }

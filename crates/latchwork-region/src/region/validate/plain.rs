@@ -2,73 +2,39 @@
 #![allow(unsafe_code)]
 
 use super::{Unsound, Validate, Validator};
+use crate::atomic::{AtomicBool, AtomicU64};
+use core::any::TypeId;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use core::sync::atomic as a;
 
-macro_rules! any_bytes {
+/// Validates a number or an atomic, or a `bool`, which has fewer values than bit patterns.
+#[inline(always)]
+fn number<T: 'static>(place: NonNull<T>, region: &mut Validator<'_>) -> Result<(), Unsound> {
+    let is = |other| TypeId::of::<T>() == other;
+    if is(TypeId::of::<AtomicU64>()) {
+        region.meet_cell(place.addr().get());
+    }
+    if is(TypeId::of::<bool>()) || is(TypeId::of::<AtomicBool>()) {
+        // SAFETY: a byte of the place.
+        if unsafe { place.cast::<u8>().read() } > 1 {
+            return Err(region.unsound(place, "a bool is neither true nor false"));
+        }
+    }
+    Ok(())
+}
+
+macro_rules! numbers {
     ($($ty:ty),* $(,)?) => {$(
-        // SAFETY: every bit pattern is a value, and there is no pointer.
+        // SAFETY: there is no pointer, and every bit pattern is a value, except of a `bool`.
         unsafe impl Validate for $ty {
             #[inline(always)]
-            unsafe fn validate(_: NonNull<Self>, _: &mut Validator<'_>) -> Result<(), Unsound> {
-                Ok(())
-            }
-        }
-    )*};
-}
-any_bytes!(
-    (),
-    u8,
-    u16,
-    u32,
-    u64,
-    u128,
-    usize,
-    i8,
-    i16,
-    i32,
-    i64,
-    i128,
-    isize,
-    f32,
-    f64,
-    a::AtomicU8,
-    a::AtomicU16,
-    a::AtomicU32,
-    a::AtomicUsize,
-    a::AtomicI8,
-    a::AtomicI16,
-    a::AtomicI32,
-    a::AtomicI64,
-    a::AtomicIsize,
-);
-
-// SAFETY: every bit pattern is a value, and there is no pointer.
-unsafe impl Validate for a::AtomicU64 {
-    #[inline]
-    unsafe fn validate(place: NonNull<Self>, region: &mut Validator<'_>) -> Result<(), Unsound> {
-        region.meet_cell(place.addr().get());
-        Ok(())
-    }
-}
-
-macro_rules! one_byte_of_two {
-    ($($ty:ty),*) => {$(
-        // SAFETY: the byte is 0 or 1.
-        unsafe impl Validate for $ty {
-            #[inline]
             unsafe fn validate(place: NonNull<Self>, region: &mut Validator<'_>) -> Result<(), Unsound> {
-                // SAFETY: a byte of the place.
-                match unsafe { place.cast::<u8>().read() } {
-                    0 | 1 => Ok(()),
-                    _ => Err(region.unsound(place, "a bool is neither true nor false")),
-                }
+                number(place, region)
             }
         }
     )*};
 }
-one_byte_of_two!(bool, a::AtomicBool);
+crate::torn_safe::each_number!(numbers);
 
 // SAFETY: the number is a character's.
 unsafe impl Validate for char {
@@ -99,7 +65,7 @@ unsafe impl<T: Validate, const N: usize> Validate for [T; N] {
     }
 }
 
-macro_rules! tuples {
+macro_rules! each_part {
     ($($name:ident $index:tt),*) => {
         // SAFETY: each part is validated.
         unsafe impl<$($name: Validate),*> Validate for ($($name,)*) {
@@ -114,11 +80,11 @@ macro_rules! tuples {
         }
     };
 }
-tuples!(A 0);
-tuples!(A 0, B 1);
-tuples!(A 0, B 1, C 2);
-tuples!(A 0, B 1, C 2, D 3);
-tuples!(A 0, B 1, C 2, D 3, E 4);
-tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
-tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+each_part!(A 0);
+each_part!(A 0, B 1);
+each_part!(A 0, B 1, C 2);
+each_part!(A 0, B 1, C 2, D 3);
+each_part!(A 0, B 1, C 2, D 3, E 4);
+each_part!(A 0, B 1, C 2, D 3, E 4, F 5);
+each_part!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+each_part!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
