@@ -155,6 +155,7 @@ fn a_place_has_its_line_however_soon_the_program_ends() {
 
 /// The output of a program that goes on after a system call only when none of its children runs.
 #[allow(unsafe_code)]
+#[allow(clippy::zombie_processes, reason = "`waitpid` reaps it")]
 fn as_if_busy(command: &mut Command) -> Vec<u8> {
     // SAFETY: one system call, after which the new program begins with a stop.
     unsafe {
@@ -412,7 +413,7 @@ fn wait_for_end(pid: &str) {
 #[test]
 fn no_process_and_no_folder_is_left() {
     let Some(program) = cases() else { return };
-    let _watchdog = latchwork_testkit::Watchdog::start("crashtest leaves something".into());
+    let _watchdog = Watchdog::start("crashtest leaves something".into());
     let temporary = program.1.path().join("temporary");
     std::fs::create_dir(&temporary).unwrap();
     let file = program.1.path().join("daemon");
@@ -434,7 +435,7 @@ fn no_process_and_no_folder_is_left() {
         std::fs::remove_file(&file).unwrap();
         let tool = start(&["for-ever"]);
         let pid = announced(&file);
-        let mut kill = std::process::Command::new("kill");
+        let mut kill = Command::new("kill");
         let killed = kill.args(["-s", signal, &tool.id().to_string()]).status();
         assert!(killed.unwrap().success());
         let output = output_of(tool);

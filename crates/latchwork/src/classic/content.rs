@@ -47,17 +47,17 @@ unsafe fn validate(
     table.moving.task.store(0, Relaxed);
     let [semaphores, queues] = [table.semaphores, table.message_queues].map(usize::from);
     // SAFETY: the block has the length that the options give.
-    let (semaphores, ceilings, queues, homes): (
-        &[Entry<Core>],
-        &[Ceilings],
-        &[Entry<Head>],
-        &[Home],
-    ) = unsafe {
+    let (semaphores, ceilings) = unsafe {
         (
-            slice_at(place, parts.semaphores, semaphores),
-            slice_at(place, parts.ceilings, semaphores),
-            slice_at(place, parts.queues, queues),
-            slice_at(place, parts.homes, tasks),
+            slice_at::<Entry<Core>>(place, parts.semaphores, semaphores),
+            slice_at::<Ceilings>(place, parts.ceilings, semaphores),
+        )
+    };
+    // SAFETY: as above.
+    let (queues, homes) = unsafe {
+        (
+            slice_at::<Entry<Head>>(place, parts.queues, queues),
+            slice_at::<Home>(place, parts.homes, tasks),
         )
     };
     for home in homes {

@@ -215,10 +215,8 @@ impl SystemCalls {
     /// priorities reach any process that the user of this one may reach.
     pub fn library() -> Self {
         Self {
-            allowed: LIBRARY.iter().map(|call| *call as i64).collect(),
-            in_part: [libc::SYS_clone, libc::SYS_prlimit64]
-                .map(|call| call as i64)
-                .into(),
+            allowed: LIBRARY.iter().copied().collect(),
+            in_part: [libc::SYS_clone, libc::SYS_prlimit64].into(),
             kills: false,
         }
     }
@@ -226,7 +224,7 @@ impl SystemCalls {
     /// These, by their numbers (`SYS_…` of the crate `libc`), and no others. The coproc needs at least `exit_group`.
     pub fn only(calls: impl IntoIterator<Item = libc::c_long>) -> Self {
         Self {
-            allowed: calls.into_iter().map(|call| call as i64).collect(),
+            allowed: calls.into_iter().collect(),
             in_part: BTreeSet::new(),
             kills: false,
         }
@@ -234,16 +232,15 @@ impl SystemCalls {
 
     /// These, too.
     pub fn allow(mut self, calls: impl IntoIterator<Item = libc::c_long>) -> Self {
-        self.allowed
-            .extend(calls.into_iter().map(|call| call as i64));
+        self.allowed.extend(calls);
         self
     }
 
     /// These no more.
     pub fn forbid(mut self, calls: impl IntoIterator<Item = libc::c_long>) -> Self {
         for call in calls {
-            self.allowed.remove(&(call as i64));
-            self.in_part.remove(&(call as i64));
+            self.allowed.remove(&call);
+            self.in_part.remove(&call);
         }
         self
     }
@@ -287,11 +284,11 @@ impl SystemCalls {
             ),
         ];
         for (call, conditions) in only_if {
-            if !self.in_part.contains(&(call as i64)) {
+            if !self.in_part.contains(&call) {
                 continue;
             }
             let rule = SeccompRule::new(conditions)?;
-            rules.entry(call as i64).or_insert_with(|| vec![rule]);
+            rules.entry(call).or_insert_with(|| vec![rule]);
         }
         let denied = match self.kills {
             true => SeccompAction::KillProcess,
