@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* The watchdog of a process; it must do whatever is awaited within that time. */
 #define WATCHDOG 60

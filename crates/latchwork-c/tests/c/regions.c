@@ -381,7 +381,7 @@ static void test_bad_options(void)
 	options.max_tasks = 70000;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	options.max_tasks = 0;
-	options.flags = 16;
+	options.flags = 32;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	/* A region for reading only must exist. */
 	options.flags = LW_REGION_READ_ONLY;
