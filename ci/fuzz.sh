@@ -1,13 +1,26 @@
 #!/bin/sh
-# Runs each fuzz target of `fuzz/` for some seconds: `ci/fuzz.sh [SECONDS [TARGET…]]` (60; all). An input that crashes or
+# Runs each fuzz target of `fuzz/` for some seconds: `ci/fuzz.sh [SECONDS [TARGET…]]` (60; all); or as often as is asked:
+# `ci/fuzz.sh --runs COUNT [--within SECONDS] [TARGET…]`, which adds a row for each target to `results/fuzz/runs.md`. An input that crashes or
 # hangs is kept below `fuzz/artifacts`, and the script fails. It needs a nightly toolchain, and a C++ compiler for the
 # fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed.
 #
 # The inputs in `fuzz/corpus` come first. What a run finds in addition goes to a folder in the build directory.
 . "$(dirname "$0")/lib.sh"
-seconds=${1:-60}
-[ $# -eq 0 ] || shift
-say "fuzzing, $seconds s for each target"
+if [ "${1:-}" = --runs ]; then
+    count=${2:?"how often?"}
+    shift 2
+    limit="-runs=$count"
+    if [ "${1:-}" = --within ]; then
+        limit="$limit -max_total_time=${2:?"how many seconds?"}"
+        shift 2
+    fi
+    say "fuzzing, $count runs of each target"
+else
+    count=
+    limit="-max_total_time=${1:-60}"
+    [ $# -eq 0 ] || shift
+    say "fuzzing, ${limit#*=} s for each target"
+fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 if ! cargo +nightly --version >/dev/null 2>&1; then
     echo "skipped: no nightly toolchain is installed (rustup toolchain install nightly)"
@@ -25,18 +38,34 @@ target=${CARGO_TARGET_DIR:-target}/fuzz
 RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked \
     --target "$host" --target-dir "$target"
 [ $# -gt 0 ] || set -- images operations c_interface
+results=results/fuzz/runs.md
+# A row of the results: keep TARGET EXECUTIONS FAILURES
+keep() {
+    [ -n "$count" ] || return 0
+    mkdir -p "$(dirname "$results")"
+    [ -e "$results" ] || printf '# Runs of the fuzz targets\n\n%s\n\n%s\n%s\n' \
+        'Each row is one run of `ci/fuzz.sh --runs`. A revision with `+` had changes that were not committed.' \
+        '| date | revision | target | executions | failures | of the last 16,384 or more |' '| --- | --- | --- | --- | --- | --- |' >"$results"
+    printf '| %s | %s | `%s` | %s | %s | %s |\n' "$(date -u +%Y-%m-%d)" "$revision" "$1" "$2" "$3" "$4" >>"$results"
+}
+# As it is built: a long run goes on while others commit.
+revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 for name; do
-    mkdir -p "$target/found/$name" "fuzz/artifacts/$name"
+    mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
     log=$target/found/$name.log
     # Threads that live as long as the process are no leaks.
-    if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" -max_total_time="$seconds" \
+    # shellcheck disable=SC2086 # one word for each option
+    if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" $limit \
         -timeout=60 -rss_limit_mb=4096 -detect_leaks=0 -len_control=0 -max_len=400 -print_final_stats=1 \
         -artifact_prefix="fuzz/artifacts/$name/" >"$log" 2>&1; then
         tail -n 60 "$log"
+        keep "$name" "$(sed -n 's/^#\([0-9]*\).*/\1/p' "$log" | tail -n 1)" "1: $(sed -n 's/^SUMMARY: //p' "$log" | head -n 1)" ""
         echo "$name failed; the input is below fuzz/artifacts/$name"
         exit 1
     fi
     # The line of a target's own tally, if it has one, says how deep the inputs came.
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-    echo "$name: $runs runs$(sed -n 's/^[0-9]* runs: /; of the last count: /p' "$log" | tail -n 1)"
+    tally=$(sed -n 's/^[0-9]* runs: //p' "$log" | tail -n 1)
+    keep "$name" "$runs" 0 "$tally"
+    echo "$name: $runs runs${tally:+; of the last count: $tally}"
 done

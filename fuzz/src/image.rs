@@ -1,6 +1,7 @@
 //! A region's file with changes in it, and what a process does with such a file.
 
 use crate::Tally;
+use crate::contents;
 use crate::scene::{self, NAMES, Scene, TASKS};
 use arbitrary::Arbitrary;
 use latchwork::event::{EventSet, Events};
@@ -199,7 +200,7 @@ fn living_thread() -> u32 {
     })
 }
 
-static TALLY: Tally<8> = Tally::new([
+static TALLY: Tally<11> = Tally::new([
     "inspected",
     "observed",
     "attached",
@@ -208,6 +209,9 @@ static TALLY: Tally<8> = Tally::new([
     "other error",
     "used",
     "address taken",
+    "checked and attached",
+    "unsound",
+    "in use",
 ]);
 
 /// The named file of the process: each run rewrites it.
@@ -320,21 +324,36 @@ fn observe(named: &Named) {
     }
 }
 
+/// The bit of `uses` for an attach that validates what the objects hold.
+const CHECKED: u8 = 16;
+
 fn attach(named: &Named, input: &Input) {
-    match RegionOptions::new().attach(&named.name) {
+    let is_checked = input.uses & CHECKED != 0;
+    let options = match is_checked {
+        true => scene::declared(),
+        false => RegionOptions::new(),
+    };
+    match options.attach(&named.name) {
         Ok(region) if input.in_use => {
             TALLY.count("attached in use");
+            assert!(!is_checked, "nobody can check what others change");
             // The peers of a region in use are trusted with its contents: nothing is used here.
             let _ = (region.label(), region.max_bytes(), region.heap_stats());
             region.detach().unwrap();
         }
         Ok(region) => {
-            TALLY.count("attached");
+            TALLY.count(if is_checked {
+                "checked and attached"
+            } else {
+                "attached"
+            });
             use_region(&region, input.uses);
             // Ends of rings, or semaphores, may be the thread's.
             drop(region);
         }
         Err(AttachError::Damaged(_)) => TALLY.count("damaged"),
+        Err(AttachError::Unsound(_)) => TALLY.count("unsound"),
+        Err(AttachError::InUse) if is_checked && input.in_use => TALLY.count("in use"),
         Err(AttachError::AddressTaken { .. }) => TALLY.count("address taken"),
         Err(_) => TALLY.count("other error"),
     }
@@ -357,6 +376,9 @@ fn use_region(region: &Region, uses: u8) {
             }
             if uses & 8 != 0 {
                 ring(region);
+            }
+            if uses & CHECKED != 0 {
+                contents::use_all(region);
             }
             region.check_heap().unwrap();
             TALLY.count("used");

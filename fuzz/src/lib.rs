@@ -1,6 +1,7 @@
 //! What the fuzz targets have in common.
 
 pub mod c;
+pub mod contents;
 pub mod image;
 pub mod operations;
 pub mod scene;

@@ -1,7 +1,7 @@
 //! Regions whose files the target `images` changes: with objects of all kinds, at rest, in use, or left by a dead task.
 
 use latchwork::event::{EventSet, Events};
-use latchwork::mutex::{InRegion, Mutex, Robust};
+use latchwork::mutex::{InRegion, Mutex, Robust, Throughput};
 use latchwork::queue::spsc::Spsc;
 use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, HashMap, List, Region, RegionOptions, String, Undo, Vec};
@@ -9,7 +9,9 @@ use latchwork::rwlock::RegionRwLock;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline as Order, SimpleBinarySemaphore,
 };
+use latchwork::sharing::Shared;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU64;
 
 /// The options of all these regions: tables and heap as small as they can be, and the addresses of one run those of the
 /// next.
@@ -27,6 +29,9 @@ pub const TASKS: u16 = 4;
 /// The most names in each region.
 pub const NAMES: u32 = 16;
 
+/// Where the heap's first span begins.
+pub const HEAP: usize = 64 << 10;
+
 /// The bytes of a region's file, and what a mutation needs to know of them.
 pub struct Scene {
     /// The file.
@@ -35,8 +40,27 @@ pub struct Scene {
     pub base: u64,
     /// Where its named objects lie in the file, with their sizes.
     pub objects: std::vec::Vec<(usize, usize)>,
-    /// The other places where a pointer of an object leads.
+    /// The other places where a pointer in the heap leads.
     pub blocks: std::vec::Vec<usize>,
+}
+
+/// What the scenes hold, for a checked attach.
+pub fn declared() -> RegionOptions {
+    RegionOptions::new()
+        .holds::<u64>()
+        .holds::<[u64; 64]>()
+        .holds::<Mutex<u64, Robust>>()
+        .holds::<Mutex<u64, InRegion>>()
+        .holds::<Mutex<u64, InRegion<Throughput<Shared>>>>()
+        .holds::<RegionRwLock<u64>>()
+        .holds::<Mutex<Vec<u64>, InRegion>>()
+        .holds::<Mutex<HashMap<String, u64>, InRegion>>()
+        .holds::<Mutex<List<u32>, InRegion>>()
+        .holds::<Mutex<Undo<[u64; 4], 4>, InRegion>>()
+        .holds::<Mutex<Undo<Vec<AtomicU64>, 4>, InRegion>>()
+        .holds::<Queue>()
+        .holds::<Spsc>()
+        .holds::<CountingSemaphore>()
 }
 
 /// Those that there are.
@@ -83,13 +107,12 @@ fn scene(region: &Region, bytes: std::vec::Vec<u8>) -> Scene {
         )
     };
     let objects: std::vec::Vec<_> = contents.objects.iter().map(object).collect();
+    // Of objects, and of blocks that they lead to.
     let mut blocks = std::vec::Vec::new();
-    for (start, size) in &objects {
-        for word in bytes[*start..start + size].chunks_exact(8) {
-            let word = u64::from_ne_bytes(word.try_into().unwrap()) as usize;
-            if (base..base + bytes.len()).contains(&word) && !blocks.contains(&(word - base)) {
-                blocks.push(word - base);
-            }
+    for word in bytes[HEAP..].chunks_exact(8) {
+        let word = u64::from_ne_bytes(word.try_into().unwrap()) as usize;
+        if (base + HEAP..base + bytes.len()).contains(&word) && !blocks.contains(&(word - base)) {
+            blocks.push(word - base);
         }
     }
     Scene {
@@ -148,7 +171,16 @@ fn containers(region: &Region) {
             Mutex::in_region(Undo::<[u64; 4], 4>::new([1; 4]))
         })
         .unwrap();
+    let cells = region
+        .object("cells", || {
+            Mutex::in_region(Undo::<Vec<AtomicU64>, 4>::new(Vec::new_in(region)))
+        })
+        .unwrap();
     for number in 0..40 {
+        let mut cells = cells.lock().unwrap();
+        let mut cells = cells.edit();
+        let cells = cells.get_pin_mut();
+        cells.edit().push(AtomicU64::new(number)).unwrap();
         vec.lock().unwrap().edit().push(number).unwrap();
         map.lock()
             .unwrap()

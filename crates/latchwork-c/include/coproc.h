@@ -91,11 +91,32 @@ struct coproc_extras {
 	const int *descriptors;
 	/* How many descriptors there are */
 	size_t descriptor_count;
+	/* COPROC_NO_NEW_PRIVS and others, below, or 0 */
+	unsigned confinement;
+	/* With COPROC_CONFINE_FILES: lists of paths, which end in NULL; NULL: none */
+	const char *const *readable;
+	const char *const *writable;
+	/* With COPROC_CONFINE_CALLS: the numbers (SYS_...) of calls beside those that the library needs */
+	const long *calls;
+	size_t call_count;
 };
 
+/* No exec gains privileges (PR_SET_NO_NEW_PRIVS). Each of the others includes it. */
+#define COPROC_NO_NEW_PRIVS 1u
+/* It opens no file but those that are listed, or beneath a directory that is (Landlock, Linux 6.2). */
+#define COPROC_CONFINE_FILES 2u
+/* It makes no system call (seccomp) but those that the library needs, and those that are listed: others fail with ENOSYS. */
+#define COPROC_CONFINE_CALLS 4u
+/* With COPROC_CONFINE_CALLS: other calls kill it, by SIGSYS. */
+#define COPROC_DENIED_KILLS 8u
+/* What the kernel lacks of these is left out, and is no error. */
+#define COPROC_BEST_EFFORT 16u
+
 /*
- * As coproc_create(), with these, too; "extras" may be NULL. The attributes that it may fail for are also "cgroup" and
- * "descriptors": EBADF, one of them is not open; E2BIG, they are too many; EINVAL, the pointer is NULL.
+ * As coproc_create(), with these, too; "extras" may be NULL. The attributes that it may fail for are also "cgroup",
+ * "descriptors" (EBADF, one of them is not open; E2BIG, they are too many; EINVAL, the pointer is NULL), "confinement"
+ * (EINVAL, a flag that there is not), "files" (ENOENT, a path is not there; ENOSYS, EOPNOTSUPP, the kernel has no Landlock,
+ * or an old one) and "system_calls" (ENOSYS; EINVAL).
  */
 pid_t coproc_create_with(const char *coproc_name, struct coproc_attributes *attrib,
 			 const struct coproc_extras *extras, int flags, int (*start_routine)(void *), void *arg);

@@ -143,7 +143,10 @@ impl Failure for AttachError {
             Self::Name(error) => error.number(),
             Self::NotFound => ENOENT,
             Self::Permission => EACCES,
-            Self::NotARegion | Self::Truncated { .. } | Self::Damaged(_) => EBADMSG,
+            Self::NotARegion | Self::Truncated { .. } | Self::Damaged(_) | Self::Unsound(_) => {
+                EBADMSG
+            }
+            Self::InUse => EBUSY,
             Self::OtherBuild { .. } => EPROTO,
             Self::AddressTaken { .. } => EADDRINUSE,
             Self::OtherPidNamespace { .. } | Self::UnknownPidNamespace => EXDEV,

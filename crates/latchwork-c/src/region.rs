@@ -9,7 +9,11 @@ use crate::failure::{Invalid, Number, call, failed, given};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork::classic::Classic;
+use latchwork::queue::Queue;
+use latchwork::queue::spsc::Spsc;
 use latchwork::region::{Observer, Region, RegionOptions};
+use latchwork::semaphore::{CountingSemaphore, MrspSemaphore};
 use libc::{EBUSY, EIO, EROFS};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -117,6 +121,7 @@ const UNLINK_AT_LAST_DETACH: u32 = 1;
 const TRUST_ANY_OWNER: u32 = 2;
 const READ_ONLY: u32 = 4;
 const ANY_PID_NAMESPACE: u32 = 8;
+const CHECKED: u32 = 16;
 
 /// A string of C's.
 ///
@@ -145,7 +150,7 @@ unsafe fn options_of(given: Option<&Options>) -> Result<RegionOptions, Invalid> 
     let Some(given) = given else {
         return Ok(options);
     };
-    let known = UNLINK_AT_LAST_DETACH | TRUST_ANY_OWNER | READ_ONLY | ANY_PID_NAMESPACE;
+    let known = UNLINK_AT_LAST_DETACH | TRUST_ANY_OWNER | READ_ONLY | ANY_PID_NAMESPACE | CHECKED;
     if given.flags & !known != 0 {
         return Err(Invalid("there is no such flag of a region"));
     }
@@ -172,6 +177,16 @@ unsafe fn options_of(given: Option<&Options>) -> Result<RegionOptions, Invalid> 
     options = options
         .unlink_at_last_detach(given.flags & UNLINK_AT_LAST_DETACH != 0)
         .any_pid_namespace(given.flags & ANY_PID_NAMESPACE != 0);
+    if given.flags & CHECKED != 0 {
+        // What C's own objects contain is bytes to the library.
+        options = options
+            .holds_others()
+            .holds::<Queue>()
+            .holds::<CountingSemaphore>()
+            .holds::<MrspSemaphore>()
+            .holds::<Spsc>()
+            .holds::<Classic>();
+    }
     // SAFETY: the caller of C vouches for it, by the flag.
     Ok(unsafe { options.trust_any_owner(given.flags & TRUST_ANY_OWNER != 0) })
 }

@@ -3,10 +3,13 @@
 mod common;
 
 use common::command;
-use latchwork_testkit::{Leftover, compile, output_of};
+use latchwork_step::{Resume, Task};
+use latchwork_testkit::{Leftover, Watchdog, compile, output_of};
 use serde_json::Value;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// A compiled program, and its folder.
@@ -128,6 +131,79 @@ fn a_change_without_a_journal_is_found_at_its_line() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// A process that ends has no maps any more. The command runs as on a busy machine: after each of its system calls its
+/// program gets on as far as it can, so that the process has ended by the time of the next one.
+#[test]
+fn a_place_has_its_line_however_soon_the_program_ends() {
+    let Some(program) = Program::pair("-DTORN") else {
+        return;
+    };
+    if cases().is_none() {
+        return;
+    }
+    let (report, _) = program.report(&[], &[]);
+    let point = number(&report["kills"]["violations"][0]["point"]).to_string();
+    let mut command = command();
+    command.args(["crashtest", "--json", "--at", &point, "--"]);
+    let output = as_if_busy(command.arg(&program.0));
+    let report: Value = serde_json::from_slice(&output).unwrap();
+    let source = report["kills"]["violations"][0]["place"]["source"].as_str();
+    assert!(source.unwrap().contains("pair.c:"), "{report:#}");
+}
+
+/// The output of a program that goes on after a system call only when none of its children runs.
+#[allow(unsafe_code)]
+#[allow(clippy::zombie_processes, reason = "`waitpid` reaps it")]
+fn as_if_busy(command: &mut Command) -> Vec<u8> {
+    // SAFETY: one system call, after which the new program begins with a stop.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let _watchdog = Watchdog::start("a program that is traced".into());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().cast_signed();
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel fills in the variable.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        if !libc::WIFSTOPPED(status) {
+            break;
+        }
+        while children_of(pid).any(runs) {
+            std::thread::yield_now();
+        }
+        let signal = Some(libc::WSTOPSIG(status)).filter(|signal| *signal != libc::SIGTRAP);
+        Task(pid)
+            .resume(Resume::ToCall, signal.unwrap_or(0))
+            .unwrap();
+    }
+    let mut output = Vec::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_end(&mut output)
+        .unwrap();
+    output
+}
+
+fn children_of(pid: i32) -> impl Iterator<Item = String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let all: Vec<_> = children.split_whitespace().map(str::to_owned).collect();
+    all.into_iter()
+}
+
+fn runs(pid: String) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status
+        .rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
 #[test]
@@ -337,7 +413,7 @@ fn wait_for_end(pid: &str) {
 #[test]
 fn no_process_and_no_folder_is_left() {
     let Some(program) = cases() else { return };
-    let _watchdog = latchwork_testkit::Watchdog::start("crashtest leaves something".into());
+    let _watchdog = Watchdog::start("crashtest leaves something".into());
     let temporary = program.1.path().join("temporary");
     std::fs::create_dir(&temporary).unwrap();
     let file = program.1.path().join("daemon");
@@ -359,7 +435,7 @@ fn no_process_and_no_folder_is_left() {
         std::fs::remove_file(&file).unwrap();
         let tool = start(&["for-ever"]);
         let pid = announced(&file);
-        let mut kill = std::process::Command::new("kill");
+        let mut kill = Command::new("kill");
         let killed = kill.args(["-s", signal, &tool.id().to_string()]).status();
         assert!(killed.unwrap().success());
         let output = output_of(tool);

@@ -1,10 +1,11 @@
-//! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable`, `TornSafe` and `PinnedFields`.
+//! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable`, `TornSafe`, `PinnedFields` and `Validate`.
 //!
 //! Use them through `latchwork::region`, which re-exports them beside their traits. The generated code is `unsafe`
 //! without an `allow`: the lint `unsafe_code` does not apply to code from macros of other crates, and a crate that
 //! forbids unsafe code must be able to use them.
 
 mod pinned;
+mod validate;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -51,6 +52,13 @@ pub fn derive_shareable(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(TornSafe, attributes(pin))]
 pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
     expand(input, torn_safe)
+}
+
+/// Derives `latchwork::region::Validate` for a struct all of whose fields are `Validate`, and for such an enum whose
+/// representation is an integer: `#[repr(u8)]`. The type must be `Shareable`.
+#[proc_macro_derive(Validate)]
+pub fn derive_validate(input: TokenStream) -> TokenStream {
+    expand(input, validate)
 }
 
 /// Generates a method for each field that is marked `#[pin]`, with the field's name and visibility, which leads from
@@ -278,6 +286,20 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
 
         #relocatable
     })
+}
+
+fn validate(input: DeriveInput) -> Result<Tokens> {
+    let representation = Representation::of(&input)?;
+    let integer = representation.integer;
+    let tag = validate::Tag {
+        is_c: representation.text.contains(" C"),
+        values: match &input.data {
+            Data::Enum(data) => discriminants(data, integer.clone()),
+            _ => Vec::new(),
+        },
+        integer,
+    };
+    validate::validate(input, &tag)
 }
 
 fn joined(names: impl Iterator<Item = impl ToString>) -> String {

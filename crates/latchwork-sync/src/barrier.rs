@@ -36,6 +36,7 @@
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Kind, Waiting};
+use crate::mutex::at_rest::AtRest;
 use crate::sharing::{Private, Shared, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
@@ -150,5 +151,15 @@ impl<S: Sharing> Barrier<S> {
                 };
             }
         }
+    }
+}
+
+impl AtRest for Barrier<Shared> {
+    fn put_to_rest(&mut self) -> Result<(), &'static str> {
+        let arrived = *self.word.get_mut() & ARRIVED;
+        let is_sound = (1..=ARRIVED).contains(&self.tasks) && arrived < self.tasks;
+        is_sound
+            .then_some(())
+            .ok_or("a barrier is for as many tasks as there cannot be, or more have arrived")
     }
 }

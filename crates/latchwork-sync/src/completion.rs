@@ -216,3 +216,12 @@ impl<S: Sharing> Completion<S> {
         self.state.end();
     }
 }
+
+#[cfg(not(loom))]
+impl crate::mutex::at_rest::AtRest for Completion<crate::sharing::Shared> {
+    fn put_to_rest(&mut self) -> Result<(), &'static str> {
+        // The tokens stay; whoever waited is gone.
+        *self.state.get_mut() &= !(TOKEN - 1);
+        Ok(())
+    }
+}

@@ -34,6 +34,7 @@
 //! `tests/kill_meetings.rs` (kills at each instruction).
 
 use crate::atomic::{AtomicU32, Ordering};
+use crate::mutex::at_rest::AtRest;
 use crate::mutex::in_region::{self, NotATask};
 use crate::mutex::{InRegion, LockError, Mutex, Robust};
 use core::pin::Pin;
@@ -222,3 +223,14 @@ impl Default for RegionOnce {
         Self::in_region()
     }
 }
+
+macro_rules! at_rest {
+    ($($once:ty),*) => {$(
+        impl AtRest for $once {
+            fn put_to_rest(&mut self) -> Result<(), &'static str> {
+                self.lock.raw_mut().put_to_rest()
+            }
+        }
+    )*};
+}
+at_rest!(Once, RegionOnce);

@@ -60,6 +60,9 @@ macro_rules! lend {
 }
 
 mod acquire;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod at_rest;
 mod guard;
 mod lock;
 mod raw;

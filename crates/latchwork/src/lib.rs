@@ -113,6 +113,11 @@ struct Guide;
 #[doc = include_str!("../../../docs/containers.md")]
 struct Containers;
 
+/// The examples of the guide to least privilege compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/least-privilege.md")]
+struct LeastPrivilege;
+
 /// The example of the guide to the locks compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/which-lock.md")]

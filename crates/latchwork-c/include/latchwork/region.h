@@ -60,6 +60,13 @@ struct lw_region_options {
  * mutexes. Those of the kinds lw_region_... take their place. Queues, and shared locks of the other kinds, work there.
  */
 #define LW_REGION_ANY_PID_NAMESPACE 8u
+/*
+ * Attaches a region only after a validation of what the library's own objects in it hold: queues, rings, semaphores, and
+ * the tables of <latchwork/classic.h>. (Header, heap and names are always validated.) Objects that the program named are
+ * blocks of the size that they claim; what is in them is the program's to check. The region must be one that no process
+ * has: EBUSY otherwise. EBADMSG: an object is not sound; lw_error_text() names it.
+ */
+#define LW_REGION_CHECKED 16u
 
 /* ---- regions ---- */
 

@@ -1,8 +1,8 @@
 //! The attributes and flags of `coproc_create`.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_char, c_int};
-use latchwork::coproc::{Attributes, Scheduling};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
+use latchwork::coproc::{Attributes, FileAccess, Scheduling, SystemCalls};
 use libc::{E2BIG, EBADF, EINVAL, ENOTSUP, cpu_set_t, rlim_t, size_t};
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -43,6 +43,86 @@ pub(super) struct CoprocExtras {
     cgroup: *const c_char,
     descriptors: *const c_int,
     descriptor_count: size_t,
+    confinement: c_uint,
+    readable: *const *const c_char,
+    writable: *const *const c_char,
+    calls: *const c_long,
+    call_count: size_t,
+}
+
+/// The flags of `confinement`.
+mod confine {
+    pub(super) const NO_NEW_PRIVS: u32 = 1;
+    pub(super) const FILES: u32 = 2;
+    pub(super) const CALLS: u32 = 4;
+    pub(super) const DENIED_KILLS: u32 = 8;
+    pub(super) const BEST_EFFORT: u32 = 16;
+    pub(super) const ALL: u32 = 31;
+}
+
+/// The paths of a list that ends in NULL.
+///
+/// # Safety
+/// The list is null, or ends in NULL, and contains strings, all of which live during the call.
+unsafe fn paths<'a>(list: *const *const c_char) -> impl Iterator<Item = &'a OsStr> {
+    let mut place = list;
+    core::iter::from_fn(move || {
+        if place.is_null() {
+            return None;
+        }
+        // SAFETY: not behind the end: that was null.
+        let text = unsafe { *place };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: the list has an element more, since this one is not its end.
+        place = unsafe { place.add(1) };
+        // SAFETY: the caller passes strings.
+        Some(OsStr::from_bytes(
+            unsafe { CStr::from_ptr(text) }.to_bytes(),
+        ))
+    })
+}
+
+/// Adds what the coproc may not do.
+///
+/// # Safety
+/// As for [`with_extras`].
+unsafe fn confined(
+    mut attributes: Attributes,
+    extras: &CoprocExtras,
+) -> Result<Attributes, (&'static CStr, c_int)> {
+    let has = |flag| extras.confinement & flag != 0;
+    if extras.confinement & !confine::ALL != 0 {
+        return Err((c"confinement", EINVAL));
+    }
+    if has(confine::NO_NEW_PRIVS) {
+        attributes = attributes.no_new_privs();
+    }
+    if has(confine::FILES) {
+        // SAFETY: by the caller's contract.
+        let (readable, writable) = unsafe { (paths(extras.readable), paths(extras.writable)) };
+        let files = readable.fold(FileAccess::none(), FileAccess::read);
+        attributes = attributes.files(writable.fold(files, FileAccess::write));
+    }
+    if has(confine::CALLS) {
+        if extras.calls.is_null() && extras.call_count != 0 {
+            return Err((c"system_calls", EINVAL));
+        }
+        let mut calls = SystemCalls::library();
+        for place in 0..extras.call_count {
+            // SAFETY: the caller's array has that many numbers.
+            calls = calls.allow([unsafe { *extras.calls.add(place) }]);
+        }
+        attributes = attributes.system_calls(match has(confine::DENIED_KILLS) {
+            true => calls.denied_kills(),
+            false => calls,
+        });
+    }
+    if has(confine::BEST_EFFORT) {
+        attributes = attributes.best_effort();
+    }
+    Ok(attributes)
 }
 
 /// Adds them. An error is that of the attribute whose name comes with it.
@@ -76,7 +156,8 @@ pub(super) unsafe fn with_extras(
         let copy = copy.map_err(|error| failed(error.raw_os_error().unwrap_or(EBADF)))?;
         attributes = attributes.descriptor(copy);
     }
-    Ok(attributes)
+    // SAFETY: the same contract.
+    unsafe { confined(attributes, extras) }
 }
 
 const DESCRIPTORS: &CStr = c"descriptors";
@@ -166,6 +247,9 @@ pub(super) fn c_name_of(attribute: &str) -> Option<&'static CStr> {
         "region" => c"shm_max_size",
         "cgroup" => c"cgroup",
         "descriptor" => DESCRIPTORS,
+        "no_new_privs" => c"confinement",
+        "files" => c"files",
+        "system_calls" => c"system_calls",
         "process" => return None,
         _ => c"flags",
     })

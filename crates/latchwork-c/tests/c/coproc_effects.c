@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* The watchdog of a process; it must do whatever is awaited within that time. */
 #define WATCHDOG 60
@@ -295,6 +296,50 @@ static int copy(void *argument)
 	return fcntl((int)(long)argument, F_GETFD) == -1 ? 4 : 5;
 }
 
+static int opens(void *path)
+{
+	int file = open((const char *)path, O_RDONLY);
+	int error = file < 0 ? errno : 0;
+	if (file >= 0)
+		close(file);
+	return error;
+}
+
+static void rights_are_given_up(void)
+{
+	static const char null[] = "/dev/null", passwd[] = "/etc/passwd", nowhere[] = "/nowhere";
+	const char *const readable[] = { null, NULL }, *const lost[] = { nowhere, NULL };
+	const long calls[] = { SYS_openat };
+	struct coproc_extras extras;
+
+	memset(&extras, 0, sizeof extras);
+	extras.confinement = COPROC_CONFINE_CALLS;
+	CHECK_IS(returned(coproc_create_with("closed", NULL, &extras, 0, opens, (void *)null)), ENOSYS);
+	extras.calls = calls;
+	extras.call_count = 1;
+	CHECK_IS(returned(coproc_create_with("open", NULL, &extras, 0, opens, (void *)null)), 0);
+	/* Where the kernel has Landlock. */
+	extras.confinement |= COPROC_CONFINE_FILES;
+	extras.readable = readable;
+	{
+		pid_t made = coproc_create_with("files", NULL, &extras, 0, opens, (void *)null);
+		if (made == -1) {
+			CHECK(errno == ENOSYS || errno == EOPNOTSUPP);
+			CHECK_IS(strcmp(coproc_failed_attribute(), "files"), 0);
+		} else {
+			CHECK_IS(returned(made), 0);
+			CHECK_IS(returned(coproc_create_with("files", NULL, &extras, 0, opens, (void *)passwd)), EACCES);
+		}
+	}
+	extras.writable = lost;
+	extras.confinement |= COPROC_BEST_EFFORT;
+	CHECK_IS(coproc_create_with("lost", NULL, &extras, 0, opens, (void *)null), -1);
+	CHECK(errno == ENOENT && strcmp(coproc_failed_attribute(), "files") == 0);
+	extras.confinement = 32;
+	CHECK_IS(coproc_create_with("unknown", NULL, &extras, 0, opens, (void *)null), -1);
+	CHECK(errno == EINVAL && strcmp(coproc_failed_attribute(), "confinement") == 0);
+}
+
 static int has_none(void *argument)
 {
 	(void)argument;
@@ -442,6 +487,7 @@ int main(void)
 	a_stack_has_its_size();
 	a_coproc_starts_in_its_control_group();
 	descriptors_are_passed();
+	rights_are_given_up();
 	CHECK_IS(coproc_exit(), 0);
 	puts("took effect");
 	return 0;

@@ -381,7 +381,7 @@ static void test_bad_options(void)
 	options.max_tasks = 70000;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	options.max_tasks = 0;
-	options.flags = 16;
+	options.flags = 32;
 	CHECK_IS(lw_region_create(&region, NULL, &options), EINVAL);
 	/* A region for reading only must exist. */
 	options.flags = LW_REGION_READ_ONLY;
@@ -404,6 +404,55 @@ static void *use_and_fail(void *region)
 	return NULL;
 }
 
+/* With LW_REGION_CHECKED, a queue whose words were overwritten is refused, and a sound one is attached. */
+static void test_checked(void)
+{
+	struct lw_region_options options, checked;
+	lw_region_t *region = NULL, *other = NULL;
+	lw_queue_t *queue = NULL;
+	char name[64], path[128];
+	uint64_t base, word, wrong;
+	off_t size, place;
+	int fd, refused = 0;
+	memset(&options, 0, sizeof options);
+	memset(&checked, 0, sizeof checked);
+	options.max_bytes = 1 << 20;
+	checked.flags = LW_REGION_CHECKED;
+	snprintf(name, sizeof name, "c-checked-%d", (int)getpid());
+	snprintf(path, sizeof path, "/dev/shm/latchwork-%s", name);
+	CHECK_IS(lw_region_create(&region, name, &options), 0);
+	CHECK_IS(lw_queue_create(&queue, region, "queue", 4, 100, LW_QUEUE_RACING), 0);
+	CHECK_IS(lw_queue_close(queue), 0);
+	base = (uint64_t)(uintptr_t)lw_region_base(region);
+	CHECK_IS(lw_region_attach(&other, name, &checked), EBUSY);
+	CHECK_IS(lw_region_detach(region), 0);
+	CHECK_IS(lw_region_attach(&region, name, &checked), 0);
+	CHECK_IS(lw_queue_open(&queue, region, "queue"), 0);
+	CHECK_IS(lw_queue_close(queue), 0);
+	CHECK_IS(lw_region_detach(region), 0);
+	/* Each pointer of the heap, one after the other: those of the queue are among them. */
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0);
+	size = lseek(fd, 0, SEEK_END);
+	for (place = 64 << 10; place < size; place += 8) {
+		CHECK_IS(pread(fd, &word, 8, place), 8);
+		if (word < base || word >= base + (uint64_t)size)
+			continue;
+		wrong = base + 8;
+		CHECK_IS(pwrite(fd, &wrong, 8, place), 8);
+		if (lw_region_attach(&region, name, &checked) == 0) {
+			CHECK_IS(lw_region_detach(region), 0);
+		} else {
+			CHECK_IS(lw_region_attach(&region, name, &checked), EBADMSG);
+			refused++;
+		}
+		CHECK_IS(pwrite(fd, &word, 8, place), 8);
+	}
+	CHECK(refused >= 5);
+	close(fd);
+	CHECK_IS(lw_region_unlink(name), 0);
+}
+
 int main(void)
 {
 	lw_region_t *region = NULL;
@@ -414,6 +463,7 @@ int main(void)
 	test_names();
 	test_read_only();
 	test_namespaces();
+	test_checked();
 	options.max_bytes = 8 << 20;
 	options.max_tasks = 8;
 	options.max_names = 16;

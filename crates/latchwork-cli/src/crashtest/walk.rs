@@ -223,13 +223,15 @@ pub(super) fn record(session: &mut Session, begun: Begun) -> Result<Operation, E
         .and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     let is_fixed = random.is_some_and(|flags| flags & libc::ADDR_NO_RANDOMIZE as u64 != 0);
     let is_of_first = process == session.first();
+    // While the task is stopped: as soon as it goes on, its process may end, and has no maps any more.
+    let maps = Maps::of(process.cast_unsigned());
     let has_branched = session.unfocus();
     session.resume(task, 0)?;
     Ok(Operation {
         places: recording.places,
         calls,
         sleeps,
-        maps: Maps::of(process.cast_unsigned()),
+        maps,
         threads,
         is_counted: threads > 1 || has_branched || !is_fixed,
         is_of_first,

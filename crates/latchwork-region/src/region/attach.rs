@@ -10,6 +10,8 @@
 //! a process that may write it can do so after the validation. The file must therefore belong to this process's
 //! effective user (see [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner)): the kernel then
 //! guarantees that only that user, root, and users admitted by its mode have written it.
+//!
+//! A checked attach goes on to the objects (`validate.rs`), and is refused if another process has the file.
 #![allow(unsafe_code)]
 
 use super::error::{WAITV, system};
@@ -17,6 +19,7 @@ use super::header::{FLAG_ANY_PID_NAMESPACE, Identity, Layout};
 use super::registry::{self, RegistryLock};
 use super::sweep::Swept;
 use super::task_table::{Life, Slot};
+use super::validate::{self, Expected};
 use super::{AttachError, CreateError, Inner, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
@@ -29,6 +32,7 @@ pub(super) fn attach(
     file: OwnedFd,
     path: Option<PathBuf>,
     trusts_any_owner: bool,
+    expected: Option<&Expected>,
 ) -> Result<Region, AttachError> {
     if crate::sys::probe::futex_waitv().is_err() {
         return Err(AttachError::Kernel(WAITV));
@@ -37,6 +41,9 @@ pub(super) fn attach(
     // one that has the region, and can validate it closely.
     let is_exclusive = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
     if !is_exclusive {
+        if expected.is_some() {
+            return Err(AttachError::InUse);
+        }
         memory::lock_in_use(&file).map_err(system("flock"))?;
     }
     let candidate = Candidate {
@@ -52,8 +59,10 @@ pub(super) fn attach(
     // other way round.
     let registry_lock = RegistryLock::lock();
     match candidate.existing_mapping(&identity, &status)? {
+        // Containers have kept it mapped, while others may have had it.
+        Some(_) if expected.is_some() => Err(AttachError::InUse),
         Some(region) => Ok(region),
-        None => candidate.map(identity, layout, &registry_lock),
+        None => candidate.map(identity, layout, expected, &registry_lock),
     }
 }
 
@@ -127,6 +136,7 @@ impl Candidate {
         self,
         identity: Identity,
         layout: Layout,
+        expected: Option<&Expected>,
         registry_lock: &RegistryLock,
     ) -> Result<Region, AttachError> {
         let base = identity.base as usize;
@@ -160,6 +170,9 @@ impl Candidate {
         }
         if self.is_exclusive {
             inner.validate()?;
+            if let Some(expected) = expected {
+                validate::check(&inner, expected)?;
+            }
             memory::lock_in_use(&*inner.file).map_err(system("flock"))?;
             // The kernel releases one lock before it takes the other: in between the name may have been removed.
             let status = memory::file_status(&*inner.file).map_err(system("fstat"))?;

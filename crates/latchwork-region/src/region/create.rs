@@ -11,6 +11,7 @@ use super::error::{self, WAITV};
 use super::header::{self, Header, Identity, Layout, MAX_BYTES, MAX_NAMES, MAX_TASKS, MIN_BYTES};
 use super::heap::SPAN_BYTES;
 use super::registry::{self, RegistryLock};
+use super::validate::{Expected, KnownContent};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, Mapping};
@@ -47,6 +48,7 @@ pub struct RegionOptions {
     unlink_at_last_detach: bool,
     trust_any_owner: bool,
     any_pid_namespace: bool,
+    expected: Option<Expected>,
 }
 
 impl Default for RegionOptions {
@@ -61,6 +63,7 @@ impl Default for RegionOptions {
             unlink_at_last_detach: false,
             trust_any_owner: false,
             any_pid_namespace: false,
+            expected: None,
         }
     }
 }
@@ -143,6 +146,48 @@ impl RegionOptions {
         self
     }
 
+    /// Attaches only after a validation of everything: beside header, task table, heap and names, as always, also of what
+    /// the objects hold. So a file that was damaged, or that somebody has written into, is an error, and is no crash
+    /// later. The types of its objects must be [declared](Self::holds).
+    ///
+    /// It takes a time and an amount of memory in proportion to the number of blocks, and works on a region that no process
+    /// has: the contents of another one change meanwhile ([`AttachError::InUse`]). Once it is attached, its peers are
+    /// trusted with what they write, as always. It has no effect on creations.
+    ///
+    /// ```
+    /// use latchwork::mutex::{InRegion, Mutex};
+    /// use latchwork::region::{AttachError, RegionOptions, Vec};
+    ///
+    /// type Log = Mutex<Vec<u64>, InRegion>;
+    /// let options = RegionOptions::new().checked().holds::<Log>();
+    /// match options.attach("no-such-log") {
+    ///     Ok(region) => println!("{}", region.find::<Log>("log")?.lock()?.len()),
+    ///     Err(AttachError::Unsound(what)) => eprintln!("{}, at {:#x}", what.what, what.offset),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn checked(mut self) -> Self {
+        self.expected.get_or_insert_default();
+        self
+    }
+
+    /// Declares a type of named objects for a [checked attach](Self::checked), which this asks for: one that derives
+    /// [`Validate`](super::Validate), or a queue, a semaphore, or RTEMS's classic interface. A checked attach refuses
+    /// a region with an object of another type ([`AttachError::UnknownType`]).
+    pub fn holds<T: KnownContent>(mut self) -> Self {
+        let contents = &mut self.expected.get_or_insert_default().contents;
+        contents.push(T::content());
+        self
+    }
+
+    /// Accepts objects of types that were not declared in a [checked attach](Self::checked), which this asks for: of
+    /// these, only the block is validated. A program that then uses such an object trusts what made the file.
+    pub fn holds_others(mut self) -> Self {
+        self.expected.get_or_insert_default().accepts_others = true;
+        self
+    }
+
     pub(super) fn trusts_any_owner(&self) -> bool {
         self.trust_any_owner
     }
@@ -198,7 +243,12 @@ impl RegionOptions {
             Errno::LOOP | Errno::ISDIR | Errno::NXIO => AttachError::NotARegion,
             error => error::system("open")(error),
         })?;
-        attach(file, Some(path), self.trust_any_owner)
+        attach(
+            file,
+            Some(path),
+            self.trust_any_owner,
+            self.expected.as_ref(),
+        )
     }
 
     /// Attaches the region of this name, or creates it if there is none.
@@ -257,7 +307,7 @@ impl RegionOptions {
             Errno::ACCESS | Errno::PERM => AttachError::Permission,
             error => error::system("open(/proc/thread-self/fd)")(error),
         })?;
-        attach(own, None, self.trust_any_owner)
+        attach(own, None, self.trust_any_owner, self.expected.as_ref())
     }
 
     fn flags(&self) -> u16 {

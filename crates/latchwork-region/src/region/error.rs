@@ -55,6 +55,19 @@ pub enum CreateError {
     },
 }
 
+/// What a [checked attach](super::RegionOptions::checked) found wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the object {object:?} is not sound, {offset:#x} bytes from the region's base: {what}")]
+#[non_exhaustive]
+pub struct Unsound {
+    /// The object's name.
+    pub object: String,
+    /// Where in the region, in bytes from its base.
+    pub offset: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
 /// Why a region could not be attached, or a thread could not become a task of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -96,6 +109,20 @@ pub enum AttachError {
     /// The contents of the file are inconsistent.
     #[error("the region's file is damaged: {0}")]
     Damaged(&'static str),
+    /// A [checked attach](super::RegionOptions::checked) found an object that is not sound.
+    #[error(transparent)]
+    Unsound(#[from] Unsound),
+    /// A [checked attach](super::RegionOptions::checked) found an object whose type was not
+    /// [declared](super::RegionOptions::holds).
+    #[error("a checked attach does not know the type of the object {object:?}")]
+    UnknownType {
+        /// The object's name.
+        object: String,
+    },
+    /// A process has the region, so that its contents change: a [checked attach](super::RegionOptions::checked) cannot
+    /// validate them.
+    #[error("a process has the region, whose contents therefore cannot be validated")]
+    InUse,
     /// Something else is mapped where the region must be.
     #[error("the region must be at {base:#x}, where this process has something else mapped")]
     AddressTaken {

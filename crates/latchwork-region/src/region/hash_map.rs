@@ -35,6 +35,7 @@
 mod insert;
 mod lookup;
 mod table;
+mod validate;
 
 pub use insert::HashMapMut;
 

@@ -25,6 +25,7 @@
 #![allow(unsafe_code)]
 
 mod iter;
+mod validate;
 
 pub use iter::ListMut;
 

@@ -14,6 +14,7 @@
 //! | change several numbers atomically | [`Undo`] |
 //! | return memory | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
 //! | read, without the right to write | [`RegionOptions::observe`] |
+//! | attach a file only if all that it holds is sound | [`RegionOptions::checked`], [`Validate`] |
 //! | inspect from outside, clean up | [`inspect`], [`leftovers`] |
 //!
 //! ```
@@ -30,8 +31,9 @@
 //!
 //! A region's file is memory that contains pointers. Safe code is sound under one condition: the file was made by
 //! this library, and only this library writes it while a process has it mapped. A file is validated before use:
-//! identity, layout, sizes, lock words, heap, names. The contents of the *objects* are not validated, and could not
-//! be: a well-formed file can contain an object whose pointer leads anywhere. A file that another user owns is
+//! identity, layout, sizes, lock words, heap, names. The contents of the *objects* are validated by a [checked
+//! attach](RegionOptions::checked) only, to which the program declares their types; without it, a well-formed file can
+//! contain an object whose pointer leads anywhere. A file that another user owns is
 //! therefore refused ([`RegionOptions::trust_any_owner`] is `unsafe`). A program that writes the file by other means
 //! breaks the contract, even if each of its calls is safe: through a descriptor from [`Region::file`], or through the
 //! name in `/dev/shm`, just as through `/proc/self/mem`.
@@ -73,6 +75,7 @@ mod task_id;
 mod task_table;
 mod transfer;
 mod undo;
+mod validate;
 mod vec;
 #[doc(hidden)]
 pub mod wait_record;
@@ -85,11 +88,13 @@ pub use crate::relocatable::{NoContainer, PinsFields};
 pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
 pub use create::RegionOptions;
-pub use error::{AttachError, CreateError, NameError, ObjectError, PushError, StorageError};
+pub use error::{
+    AttachError, CreateError, NameError, ObjectError, PushError, StorageError, Unsound,
+};
 pub use handle::{DetachError, Region};
 pub use hash_map::{HashMap, HashMapMut};
 pub use heap::{AllocError, Corruption, HeapStats};
-pub use latchwork_derive::{Shareable, TornSafe};
+pub use latchwork_derive::{Shareable, TornSafe, Validate};
 pub use list::{List, ListMut};
 pub use object::Object;
 pub use observer::Observer;
@@ -101,6 +106,7 @@ pub use sweep::Swept;
 pub use task_id::TaskId;
 pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError, UndoMut};
+pub use validate::{KnownContent, Validate, Validator};
 pub use vec::{Vec, VecMut};
 
 #[doc(hidden)]
@@ -116,6 +122,7 @@ pub use self::{
     pinned::PinnedParts,
     shareable::type_path,
     task::Task,
+    validate::{Content, ReusedContent},
     wait_record::Parked,
 };
 #[cfg(feature = "foreign")]

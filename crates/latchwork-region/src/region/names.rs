@@ -84,6 +84,11 @@ impl Entry {
             && bytes.take(name.len()).eq(name.bytes())
     }
 
+    /// Whether the name has as many bytes as a name can have.
+    pub(super) fn has_sound_length(&self) -> bool {
+        self.length.load(Ordering::Relaxed) as usize <= NAME_BYTES
+    }
+
     pub(super) fn name(&self) -> String {
         let length = (self.length.load(Ordering::Relaxed) as usize).min(NAME_BYTES);
         text(&self.name[..length])
@@ -155,7 +160,7 @@ impl Entry {
 pub(super) const LISTS: usize = 4;
 
 /// A list of spares, and the offset of the link in its members.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct SpareKind {
     pub list: usize,

@@ -6,12 +6,16 @@
 
 use super::container::{editor, forward};
 use super::region_id::RegionId;
-use super::{Region, Relocatable, Shareable, StorageError, TornSafe, Vec, fingerprint_of};
+use super::{
+    Region, Relocatable, Shareable, StorageError, TornSafe, Unsound, Validate, Validator, Vec,
+    fingerprint_of,
+};
 use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
+use core::ptr::NonNull;
 
 /// A growable UTF-8 string whose bytes live in a region.
 ///
@@ -42,6 +46,19 @@ unsafe impl Shareable for String {
 unsafe impl TornSafe for String {}
 // SAFETY: its only field is Relocatable.
 unsafe impl Relocatable for String {}
+// SAFETY: its only field is validated, and the bytes are UTF-8.
+unsafe impl Validate for String {
+    unsafe fn validate(place: NonNull<Self>, region: &mut Validator<'_>) -> Result<(), Unsound> {
+        // SAFETY: the string is transparent; after the first call its bytes are values, in a region that stays mapped.
+        let bytes = unsafe {
+            Vec::validate(place.cast::<Vec<u8>>(), region)?;
+            place.cast::<Vec<u8>>().as_ref().elements()
+        };
+        core::str::from_utf8(bytes)
+            .map(drop)
+            .map_err(|_| region.unsound(place, "a string is not UTF-8"))
+    }
+}
 
 impl String {
     /// An empty string for this region. Takes no memory before the first push.

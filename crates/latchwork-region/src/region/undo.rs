@@ -23,6 +23,8 @@
 //!   a kill in between, it is repeated.
 #![allow(unsafe_code)]
 
+mod validate;
+
 use super::container::{self, commit, editor, forward, read};
 use super::{HashMap, Inner, Relocatable, Shareable, TornSafe, Vec, fingerprint_of};
 use crate::atomic::Ordering::{Relaxed, SeqCst};

@@ -23,6 +23,7 @@
 #![allow(unsafe_code)]
 
 mod edit;
+mod validate;
 
 pub use edit::VecMut;
 

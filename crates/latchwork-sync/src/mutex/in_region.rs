@@ -105,6 +105,8 @@
 //!
 //! [`HAND_OVER`]: crate::backoff::HAND_OVER
 
+#[cfg(not(loom))]
+mod at_rest;
 mod forms;
 mod guard;
 mod lock;

@@ -22,6 +22,9 @@
 //! assert_eq!(*COUNTER.lock(), 1);
 //! ```
 
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod at_rest;
 #[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]
 pub mod foreign;

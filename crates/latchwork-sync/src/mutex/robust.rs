@@ -97,6 +97,8 @@
 //! `tests/robust_special.rs` (all protocols, side by side), `tests/robust_signals.rs` (a handler that locks at each
 //! instruction) and the kill tests.
 
+#[cfg(not(loom))]
+mod at_rest;
 mod both;
 mod failure;
 mod guard;

@@ -167,6 +167,15 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P, Counters<Event>> {
 }
 
 impl<S: Sharing, P: Preference, C: Counting<Event>> RawRwLock<S, P, C> {
+    /// Frees a lock that no task uses, unless a task is inside. Whoever waited is gone.
+    #[cfg(not(loom))]
+    pub(super) fn put_to_rest(&mut self) -> bool {
+        let state = self.state.get_mut();
+        let is_free = *state & (READERS | WRITER) == 0;
+        *state = if is_free { 0 } else { *state };
+        is_free
+    }
+
     const_unless_loom! {
         fn with(counts: C) -> Self {
             Self { state: AtomicU64::new(0), counts, kind: PhantomData }

@@ -82,6 +82,8 @@
 
 mod account;
 mod acquire;
+#[cfg(not(loom))]
+mod at_rest;
 mod error;
 #[cfg(all(feature = "foreign", not(loom)))]
 mod foreign;

@@ -120,6 +120,15 @@ pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize>
     Ok(done)
 }
 
+/// Writes all bytes to the beginning of a file.
+pub fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += retry_on_intr(|| rustix::io::pwrite(&file, &bytes[done..], done as u64))?;
+    }
+    Ok(())
+}
+
 /// The effective user of the calling process.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()

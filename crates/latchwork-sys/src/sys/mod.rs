@@ -11,6 +11,8 @@ pub mod cancellation;
 #[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]
+pub mod confine;
+#[cfg(not(loom))]
 pub mod each_thread;
 #[cfg(not(loom))]
 mod errno;

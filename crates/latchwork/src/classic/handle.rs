@@ -51,7 +51,7 @@ pub enum ClassicError {
     },
 }
 
-const FINGERPRINT: u64 = fingerprint(
+pub(super) const FINGERPRINT: u64 = fingerprint(
     "classic",
     size_of::<Table>(),
     align_of::<Table>(),
@@ -237,7 +237,7 @@ pub(super) fn directive(body: impl FnOnce() -> Result<(), Status>) -> Status {
 
 /// # Safety
 /// The block contains this many values of the type from `offset` on, and stays.
-unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: usize) -> &'r [T] {
+pub(super) unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: usize) -> &'r [T] {
     // SAFETY: the caller promises that `count` values lie there, in a block that stays.
     unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count) }
 }

@@ -47,6 +47,7 @@
 //! stored with Release, after the end of the previous object, and read with Acquire: a reader that sees the next
 //! object's value also sees that end.
 
+mod content;
 mod event;
 mod handle;
 mod instances;

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::SpawnError;
+use super::confine::{self, Confinement, FileAccess, SystemCalls};
 use crate::region::Orphans;
 use crate::sys::process::Sharing;
 use crate::sys::scheduling::{CpuMask, MAX_CPUS, Policy};
 use crate::sys::sockets::MAX_DESCRIPTORS;
-use crate::sys::{limits, proc_file, process, scheduling};
+use crate::sys::{confine as rights, limits, proc_file, process, scheduling};
 use crate::text::whole_characters;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -68,6 +69,7 @@ pub struct Attributes {
     affinity: Option<Vec<usize>>,
     cgroup: Option<PathBuf>,
     descriptors: Vec<Arc<OwnedFd>>,
+    confinement: Confinement,
     sharing: Option<Sharing>,
     pub(super) detached: bool,
 }
@@ -159,6 +161,35 @@ impl Attributes {
         self
     }
 
+    /// No `exec` gives it privileges, or what it starts (`PR_SET_NO_NEW_PRIVS`): programs with the set-user-ID bit run
+    /// without. [`Self::files`] and [`Self::system_calls`] include it, since the kernel asks for it.
+    pub fn no_new_privs(mut self) -> Self {
+        self.plain.no_new_privs = true;
+        self
+    }
+
+    /// The files that it may open (by a Landlock ruleset), and what it starts. A path that does not exist is an error.
+    ///
+    /// It needs Linux 6.2, with Landlock enabled; otherwise the spawn fails with ENOSYS or EOPNOTSUPP, unless the
+    /// [best effort](Self::best_effort) is accepted.
+    pub fn files(mut self, access: FileAccess) -> Self {
+        self.confinement.files = Some(access);
+        self
+    }
+
+    /// The system calls that it may make (by a seccomp filter for all its threads), and what it starts. The filter is
+    /// the last step of the start, before its function.
+    pub fn system_calls(mut self, calls: SystemCalls) -> Self {
+        self.confinement.calls = Some(calls);
+        self
+    }
+
+    /// What the kernel lacks of [`Self::files`] and [`Self::system_calls`] is left out, and is no error.
+    pub fn best_effort(mut self) -> Self {
+        self.confinement.best_effort = true;
+        self
+    }
+
     /// A snapshot start: the coproc is a copy of the calling thread, with the memory as it is now and all open
     /// descriptors. Its cost grows with the memory of the process. See [`Coprocs::snapshot`](super::Coprocs::snapshot)
     /// on what that means for a program with threads.
@@ -220,6 +251,7 @@ impl Attributes {
             affinity,
             cgroup,
             descriptors,
+            confinement,
             sharing,
             detached: _,
         } = self;
@@ -227,7 +259,7 @@ impl Attributes {
         let default = Plain::default();
         *plain == Plain { orphans, ..default }
             && (affinity.is_none() && cgroup.is_none())
-            && (descriptors.is_empty() && sharing.is_none())
+            && (descriptors.is_empty() && sharing.is_none() && !confinement.is_some())
     }
 
     pub(super) fn display_name(&self) -> &str {
@@ -240,17 +272,26 @@ impl Attributes {
             plain: self.plain,
             affinity: self.affinity.as_deref().map(mask).transpose()?,
             cgroup: self.cgroup.is_some(),
+            files: self.confinement.files.is_some(),
+            calls: self.confinement.calls.is_some(),
+            best_effort: self.confinement.best_effort,
             ..Settings::named(self.display_name())
         })
     }
 
-    /// The descriptors to pass: the requested ones, and that of the control group's list.
+    /// The descriptors to pass: the requested ones, those of the confinement, and that of the control group's list.
     pub(super) fn open(&self) -> Result<Vec<Arc<OwnedFd>>, SpawnError> {
         let cgroup = self.cgroup.as_deref().map(proc_file::open_cgroup);
         let cgroup = cgroup.transpose();
         let cgroup = cgroup.map_err(|error| Attribute::Cgroup.failed(error))?;
         let passed = self.descriptors.iter().cloned();
-        let descriptors: Vec<_> = passed.chain(cgroup.map(Arc::new)).collect();
+        let ruleset = self.confinement.ruleset();
+        let ruleset = ruleset.map_err(|error| Attribute::Files.failed(error))?;
+        let program = self.confinement.program();
+        let program = program.map_err(|error| Attribute::SystemCalls.failed(error))?;
+        let own = [ruleset, program, cgroup].into_iter().flatten();
+        let descriptors = passed.chain(own.map(Arc::new));
+        let descriptors: Vec<_> = descriptors.collect();
         if descriptors.len() > MAX_DESCRIPTORS {
             return Err(Attribute::Descriptor.failed(Errno::TOOBIG));
         }
@@ -285,10 +326,13 @@ pub(super) enum Attribute {
     AddressSpace,
     DieWithParent,
     Descriptor,
+    NoNewPrivs,
+    Files,
+    SystemCalls,
 }
 
 impl Attribute {
-    const NAMES: [(Self, &'static str); 12] = [
+    const NAMES: [(Self, &'static str); 15] = [
         (Self::Process, "process"),
         (Self::Region, "region"),
         (Self::StackSize, "stack_size"),
@@ -301,6 +345,9 @@ impl Attribute {
         (Self::AddressSpace, "address_space"),
         (Self::DieWithParent, "die_with_parent"),
         (Self::Descriptor, "descriptor"),
+        (Self::NoNewPrivs, "no_new_privs"),
+        (Self::Files, "files"),
+        (Self::SystemCalls, "system_calls"),
     ];
 
     /// The error for an attribute by its number in a record.
@@ -330,6 +377,7 @@ pub(super) struct Plain {
     stack_size: Option<usize>,
     scheduling: Option<Scheduling>,
     pub(super) die_with_parent: bool,
+    no_new_privs: bool,
     pub(super) orphans: Orphans,
 }
 
@@ -343,6 +391,10 @@ pub(super) struct Settings {
     affinity: Option<CpuMask>,
     /// The last descriptor is the control group's list of members.
     pub(super) cgroup: bool,
+    /// A descriptor before it is that of the filter of system calls, and one before that of the ruleset for files.
+    pub(super) calls: bool,
+    pub(super) files: bool,
+    best_effort: bool,
 }
 
 impl Settings {
@@ -357,6 +409,9 @@ impl Settings {
             plain: Plain::default(),
             affinity: None,
             cgroup: false,
+            calls: false,
+            files: false,
+            best_effort: false,
         }
     }
 
@@ -398,6 +453,27 @@ impl Settings {
         limit(Attribute::CoreSize, plain.core_size, limits::limit_core)?;
         let set = limits::limit_address_space;
         limit(Attribute::AddressSpace, plain.address_space, set)
+    }
+
+    /// Gives up privileges and files, for this thread and those that it starts.
+    pub(super) fn confine(
+        &self,
+        ruleset: Option<BorrowedFd<'_>>,
+    ) -> Result<(), (Attribute, Errno)> {
+        if self.plain.no_new_privs || self.files || self.calls {
+            rights::give_up_privileges().map_err(|error| (Attribute::NoNewPrivs, error))?;
+        }
+        let restricted = ruleset.map_or(Ok(()), rights::restrict_files);
+        confine::accept(restricted, self.best_effort).map_err(|error| (Attribute::Files, error))
+    }
+
+    /// Gives up system calls, for all threads.
+    pub(super) fn filter_calls(
+        &self,
+        program: Option<BorrowedFd<'_>>,
+    ) -> Result<(), (Attribute, Errno)> {
+        let filtered = program.map_or(Ok(()), rights::filter_calls);
+        confine::accept(filtered, self.best_effort).map_err(|error| (Attribute::SystemCalls, error))
     }
 
     pub(super) fn apply_name(&self, arguments: &core::ops::Range<usize>) {

@@ -210,14 +210,23 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
             unsafe { OwnedFd::from_raw_fd(*number) }
         });
     }
-    count -= usize::from(request.settings.cgroup);
-    let members = passed.get_mut(count).and_then(Option::take);
+    let settings = &request.settings;
+    // The last ones are for the settings.
+    let mut take_last = |is_there: bool| {
+        count -= usize::from(is_there);
+        is_there.then(|| passed.get_mut(count)?.take()).flatten()
+    };
+    let members = take_last(settings.cgroup);
+    let program = take_last(settings.calls);
+    let ruleset = take_last(settings.files);
+    // First: threads that are started afterwards inherit it.
+    settings.confine(ruleset.as_ref().map(AsFd::as_fd))?;
     // The watcher is started before the limits are set, since the limits are for the coproc's own work.
     if request.settings.plain.die_with_parent {
         watch_parent(request.creator).map_err(|error| (Attribute::DieWithParent, error))?;
     }
     request.settings.apply(members.as_ref().map(AsFd::as_fd))?;
-    drop(members);
+    drop((members, ruleset));
     for (place, descriptor) in PASSED.iter().zip(passed.into_iter().flatten()) {
         // Relaxed: the Release store of the count publishes it.
         place.store(descriptor.into_raw_fd().cast_unsigned(), Relaxed);
@@ -229,7 +238,12 @@ fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (At
     }
     region
         .on_death(request.settings.plain.orphans)
-        .map_err(|error| (Attribute::Region, errno_of(error)))
+        .map_err(|error| (Attribute::Region, errno_of(error)))?;
+    // Last. The descriptor stays open: its close might be denied.
+    let program = program.map(IntoRawFd::into_raw_fd);
+    // SAFETY: open, since nothing closes it.
+    let program = program.map(|number| unsafe { BorrowedFd::borrow_raw(number) });
+    settings.filter_calls(program)
 }
 
 /// The descriptors that were passed at the start, and their number; 0 once they were taken.

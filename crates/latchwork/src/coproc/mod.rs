@@ -78,6 +78,7 @@
 mod attributes;
 mod child;
 mod clone;
+mod confine;
 mod error;
 mod join;
 mod pool;
@@ -93,6 +94,7 @@ mod zygote;
 pub use crate::sys::limits::Usage;
 pub use attributes::{Attributes, Scheduling};
 pub use child::descriptors;
+pub use confine::{FileAccess, SystemCalls};
 pub use error::{JoinError, SpawnError, StartError};
 pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
 pub use reap::reap_ended;

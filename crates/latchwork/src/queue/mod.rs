@@ -64,6 +64,7 @@
 mod attempt;
 mod cell;
 mod cells;
+mod content;
 mod error;
 mod handle;
 mod head;
@@ -91,6 +92,7 @@ mod waiters;
 mod wake;
 mod watch;
 
+pub(crate) use content::validate_head;
 pub use error::{ControlError, QueueError, ReceiveError, SendBlockError, SendError};
 pub use handle::Queue;
 pub(crate) use head::Head;

@@ -168,6 +168,14 @@ impl Ring {
         begun
     }
 
+    /// No side sleeps: whoever did has ended.
+    #[cfg(not(loom))]
+    pub(super) fn put_to_rest(&self) {
+        self.end_sleep(Side::Sender);
+        self.end_sleep(Side::Receiver);
+        self.watchers().clear();
+    }
+
     /// Ends the announcement of a sleep, whether or not the side slept.
     pub(crate) fn end_sleep(&self, side: Side) {
         // Relaxed: a task that still sees a 1 makes a needless system call.

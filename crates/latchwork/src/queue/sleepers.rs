@@ -73,6 +73,14 @@ fn state_of(ticket: u32, registered: u32) -> u64 {
 }
 
 impl Sleepers {
+    /// Nobody sleeps: the registrations are of tasks that have ended.
+    #[cfg(not(loom))]
+    pub(super) fn clear(&self) {
+        // Relaxed: no task uses it.
+        let ticket = u64::from(ticket_in(self.state.load(Ordering::Relaxed))) << 32;
+        self.state.store(ticket, Ordering::Relaxed);
+    }
+
     /// The offset of the word that is slept on.
     #[cfg(not(loom))]
     pub(super) const WORD: usize = if cfg!(target_endian = "little") { 4 } else { 0 };

@@ -30,6 +30,7 @@
 //! on the side's own line for each message or batch; a copy, unless the message is written in place; and a read of the
 //! other side's line when what was known of it is used up.
 
+mod content;
 mod end;
 pub(super) mod handle;
 mod receiver;

@@ -65,7 +65,12 @@ pub(crate) fn obtain<T: TaskTable>(
                 spin.finish(true);
                 return Ok(());
             }
-            continue;
+            // Another task was faster. (Or the word has flags that no such word has, in a file that was written into: the
+            // exchange would fail for ever, and the one under the lock removes them.)
+            if word & LOW == key {
+                continue;
+            }
+            break;
         }
         match limit {
             WaitLimit::Try => return Err(Refusal::WouldBlock),
@@ -85,7 +90,7 @@ pub(crate) fn obtain<T: TaskTable>(
         }
         if word >= ONE && locked.first().is_none() {
             // `QUEUED` may be of a dead task.
-            if core.replace(word, (word - ONE) & !QUEUED) {
+            if core.replace(word, (word - ONE) & !LOW | key) {
                 return Ok(());
             }
             continue;

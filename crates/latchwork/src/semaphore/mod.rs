@@ -71,6 +71,8 @@
 #[cfg(not(loom))]
 mod binary;
 #[cfg(not(loom))]
+pub(crate) mod content;
+#[cfg(not(loom))]
 mod count_handles;
 pub(crate) mod counting;
 mod deadlock;

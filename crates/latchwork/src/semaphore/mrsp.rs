@@ -80,6 +80,8 @@
 //! *Checked by:* `tests/semaphore_mrsp`, `tests/classic`, RTEMS's tables (`tests/rtems_tables.rs`),
 //! `tests/kill_semaphore` (owners and helpers killed at each instruction).
 
+#[cfg(not(loom))]
+mod content;
 mod handle;
 mod lend;
 

@@ -106,6 +106,13 @@ impl Form {
         }
     }
 
+    /// Whether the number has a meaning: a file may hold any.
+    #[cfg(not(loom))]
+    pub(crate) fn is_known(self) -> bool {
+        let kind = self.0 & !BY_PRIORITY;
+        kind <= Kind::Mrsp as u32
+    }
+
     pub(crate) fn is_by_priority(self) -> bool {
         self.0 & BY_PRIORITY != 0
     }

@@ -1,6 +1,7 @@
 //! Attributes of coprocs: each takes effect, or is reported by name before anything has run.
 #![allow(unsafe_code)]
 
+mod confinement;
 #[path = "../coproc_support/mod.rs"]
 mod coproc_support;
 mod descriptors;

@@ -124,7 +124,7 @@ fn attach_process() {
     let (role, name) = role.split_once(':').unwrap();
     let options = RegionOptions::new().max_bytes(1 << 20);
     let mut occupant = None;
-    match role.split_once('=') {
+    match role.trim_start_matches("observe,").split_once('=') {
         Some(("occupy", address)) => {
             occupant = Some(
                 options
@@ -137,12 +137,29 @@ fn attach_process() {
             let id = rustix::process::Uid::from_raw(id.parse().unwrap());
             rustix::thread::set_thread_res_uid(id, id, id).unwrap();
         }
+        // As another user, of this group alone.
+        Some(("group", id)) => {
+            let group = rustix::process::Gid::from_raw(id.parse().unwrap());
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            let user = rustix::process::Uid::from_raw(65534);
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        }
         _ => {}
     }
     let mut options = RegionOptions::new();
-    if role == "trust" {
+    if role == "trust" || role.contains("group=") {
         // SAFETY: the test has made it, and gave it away.
         options = unsafe { options.trust_any_owner(true) };
+    }
+    if role.starts_with("observe,") {
+        println!(
+            "result={}",
+            options
+                .observe(name)
+                .map_or_else(|error| format!("{error:?}"), |_| "observed".into())
+        );
+        return;
     }
     match options.attach(name) {
         Ok(_) if role == "look" => println!("result=attached"),
@@ -151,6 +168,11 @@ fn attach_process() {
                 "result={:?}",
                 region.find::<[u64; 64]>("answer").map(|_| ())
             );
+        }
+        Ok(region) if role == "obtain" => {
+            let count = latchwork::semaphore::CountingSemaphore::open(&region, "count").unwrap();
+            let obtained = (0..9).take_while(|_| count.try_obtain().is_ok()).count();
+            println!("result={obtained}");
         }
         Ok(region) if role == "abroad" => println!("result={}", use_container_from_abroad(&region)),
         Ok(region) => {
@@ -325,6 +347,35 @@ fn a_file_that_another_user_owns_must_be_trusted_explicitly() {
     std::os::unix::fs::chown(named.path(), Some(65534), None).unwrap();
     assert_eq!(attach(&named), "Permission");
     assert_eq!(attach_as("trust", &named), "attached");
+}
+
+/// The mode admits a group, whose members must trust the owner; or who only read.
+#[test]
+fn the_mode_of_a_region_admits_its_group_and_no_other() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to become another user");
+        return;
+    }
+    const GROUP: u32 = 65533;
+    for (mode, attached, observed) in [
+        (0o660, "attached", "observed"),
+        (0o640, "Permission", "observed"),
+        (0o600, "Permission", "Permission"),
+    ] {
+        let named = Named::new("group");
+        let options = RegionOptions::new().max_bytes(1 << 20).mode(mode);
+        options.create_named(&named.0).unwrap().detach().unwrap();
+        std::os::unix::fs::chown(named.path(), None, Some(GROUP)).unwrap();
+        assert_eq!(attach_as("group=65533", &named), attached, "{mode:o}");
+        assert_eq!(
+            attach_as("observe,group=65533", &named),
+            observed,
+            "{mode:o}"
+        );
+        for other in ["group=65532", "observe,group=65532"] {
+            assert_eq!(attach_as(other, &named), "Permission", "{mode:o}");
+        }
+    }
 }
 
 type Abroad = Mutex<latchwork::region::Vec<u64>, Robust>;

@@ -1,6 +1,8 @@
 //! Files whose identity is sound and whose tables are not.
 
 use super::*;
+use latchwork::region::inspect::inspect_path;
+use latchwork::semaphore::{CountingSemaphore, Discipline};
 
 /// No process has the file, so that every owner that its tables name must be dead.
 #[test]
@@ -240,6 +242,37 @@ fn what_a_container_holds_is_not_validated() {
         assert_eq!(
             attach_as("look", &Named::file("elsewhere", &bytes)),
             "attached"
+        );
+    }
+}
+
+/// Flags that the word of such a semaphore never has: an obtain retried for ever, since the exchange expects none.
+#[test]
+fn a_counting_semaphore_with_flags_of_another_kind_is_obtained() {
+    let named = Named::new("flags");
+    let region = make_region(&named);
+    CountingSemaphore::create(&region, "count", 3, Discipline::Fifo).unwrap();
+    let base = region.base().addr();
+    let objects = inspect_path(named.path())
+        .unwrap()
+        .contents
+        .unwrap()
+        .objects;
+    let count = objects
+        .iter()
+        .find(|object| object.name == "count")
+        .unwrap();
+    let word = count.address as usize - base;
+    region.detach().unwrap();
+    let bytes = std::fs::read(named.path()).unwrap();
+    assert_eq!(word_at(&bytes, word) >> 32, 3, "the units");
+    for flags in [4, 8, 12] {
+        let mut bytes = bytes.clone();
+        bytes[word] |= flags;
+        assert_eq!(
+            attach_as("obtain", &Named::file("flags", &bytes)),
+            "3",
+            "{flags}"
         );
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::region_id::{self, RegionId};
 use super::super::word::{commit, pointer, read};
-use super::super::{Inner, StorageError};
+use super::super::{Inner, StorageError, Unsound, Validator};
 use super::{borrowed, heap};
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use core::ptr::{self, NonNull};
@@ -21,6 +21,28 @@ impl Anchor {
     pub(in crate::region) fn new(region: RegionId) -> Self {
         let word = AtomicUsize::new(0);
         Self { region, word }
+    }
+
+    /// The address of the block of a container at a place whose bytes may be anything; 0 if it has none.
+    ///
+    /// # Safety
+    /// The place is aligned, in memory of the region, and no task uses it.
+    pub(in crate::region) unsafe fn validate(
+        place: NonNull<Self>,
+        region: &Validator<'_>,
+    ) -> Result<usize, Unsound> {
+        // SAFETY: the caller's place; every value of the two words is valid.
+        let anchor = unsafe { place.as_ref() };
+        if anchor.region == region.inner().id {
+            return Ok(read(&anchor.word));
+        }
+        if anchor.region != RegionId::NONE {
+            return Err(region.unsound(place, "a container belongs to another region"));
+        }
+        // A task died as it dropped the container, or as it assigned another one: what it would lead to is leaked, and it
+        // is empty.
+        commit(&anchor.word, 0);
+        Ok(0)
     }
 
     /// The container's block. The caller keeps the region mapped, by a guard or for a borrow.

@@ -16,8 +16,8 @@ use core::time::Duration;
 
 /// The object in the region: a semaphore, and the ceilings of the CPUs.
 #[repr(C)]
-struct Shared {
-    core: Core,
+pub(super) struct Shared {
+    pub(super) core: Core,
     /// Indexed by CPU number. CPUs beyond the array have the core's ceiling.
     ceilings: [AtomicU8; MAX_CPUS],
 }

@@ -1,0 +1,53 @@
+//! Giving up rights, which no process gets back: privileges by exec, files (Landlock), system calls (seccomp).
+#![allow(unsafe_code)]
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+
+/// No `exec` of the calling thread, or of what it starts, gains privileges from now on.
+pub fn give_up_privileges() -> Result<(), Errno> {
+    rustix::thread::set_no_new_privs(true)
+}
+
+fn checked(result: libc::c_long) -> Result<(), Errno> {
+    match result {
+        -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        // With `TSYNC`: the thread that could not take the filter.
+        0 => Ok(()),
+        _ => Err(Errno::SRCH),
+    }
+}
+
+/// Restricts the calling thread, and what it starts, by a Landlock ruleset.
+pub fn restrict_files(ruleset: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: a descriptor and flags.
+    checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
+}
+
+/// The most instructions of a filter that [`filter_calls`] accepts.
+pub const MAX_INSTRUCTIONS: usize = 2048;
+/// The size of an instruction of the kernel's filters, `struct sock_filter`.
+pub const INSTRUCTION_BYTES: usize = size_of::<libc::sock_filter>();
+
+/// Filters the system calls of all threads of the process by the program in a file, in the kernel's binary form.
+pub fn filter_calls(program: impl AsFd) -> Result<(), Errno> {
+    let mut code = [0_u64; MAX_INSTRUCTIONS];
+    // SAFETY: the bytes of an array of integers.
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut(code.as_mut_ptr().cast::<u8>(), size_of_val(&code))
+    };
+    let length = super::memory::read_at(program, bytes, 0)? / INSTRUCTION_BYTES;
+    let program = libc::sock_fprog {
+        len: length as u16,
+        filter: code.as_mut_ptr().cast(),
+    };
+    // SAFETY: the program is as long as it says, and is copied by the call.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            &raw const program,
+        )
+    })
+}
