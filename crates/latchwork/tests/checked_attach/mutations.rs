@@ -89,7 +89,7 @@ impl Image {
                 6 => before ^ 1 << rng.u32(..64),
                 7 => before.wrapping_add(1),
                 8 => before.wrapping_sub(8),
-                9 => before << 32 | before >> 32,
+                9 => before.rotate_left(32),
                 10 => u64::MAX >> rng.u32(..64),
                 _ => rng.u64(..),
             };
