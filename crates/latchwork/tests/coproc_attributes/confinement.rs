@@ -325,7 +325,7 @@ fn the_library_works_in_a_confined_snapshot_that_dies_with_its_parent() {
 fn lack(call: libc::c_long) {
     use seccompiler::{SeccompAction, SeccompFilter, apply_filter};
     let filter = SeccompFilter::new(
-        [(call as i64, Vec::new())].into_iter().collect(),
+        [(call, Vec::new())].into_iter().collect(),
         SeccompAction::Allow,
         SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
         std::env::consts::ARCH.try_into().unwrap(),
