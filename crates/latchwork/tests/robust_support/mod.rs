@@ -143,15 +143,20 @@ fn head() -> *const [usize; 3] {
         "get_robust_list: {}",
         std::io::Error::last_os_error()
     );
+    if head.is_null() {
+        // musl registers none until it is needed: that is an empty list.
+        let empty = Box::leak(Box::new([0; 3]));
+        empty[0] = ptr::from_mut(empty).expose_provenance();
+        return empty;
+    }
     head
 }
 
 /// Whether the calling thread has no robust lock on its list.
 pub fn list_is_empty() -> bool {
     let head = head();
-    // (musl registers none until it is needed.)
     // SAFETY: the thread's own head; only this thread changes it.
-    head.is_null() || unsafe { (*head)[0] == head.addr() }
+    unsafe { (*head)[0] == head.addr() }
 }
 
 /// What the calling thread's robust list leads to, front to back, and for each where its link back
