@@ -194,6 +194,7 @@ fn batch_process() {
     println!();
     for number in first..last {
         let bytes = image.mutated(seed, number);
+        end_after_20_seconds_of_work();
         print!("at={number}");
         std::io::stdout().flush().unwrap();
         match attach_and_use(&options, &bytes) {
@@ -205,4 +206,22 @@ fn batch_process() {
             }
         }
     }
+}
+
+/// A loop without an end ends this process: by a signal, after 20 s of the processor's time from now on.
+#[allow(unsafe_code)]
+fn end_after_20_seconds_of_work() {
+    let never = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
+    let timer = libc::itimerval {
+        it_interval: never,
+        it_value: libc::timeval {
+            tv_sec: 20,
+            tv_usec: 0,
+        },
+    };
+    // SAFETY: it sets a timer of this process.
+    unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, core::ptr::null_mut()) };
 }
