@@ -35,6 +35,8 @@ flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address -Ccodegen-units=1"
 target=${CARGO_TARGET_DIR:-target}/fuzz
+# As it is built: a long run goes on while others commit.
+revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked \
     --target "$host" --target-dir "$target"
 [ $# -gt 0 ] || set -- images operations c_interface
@@ -48,8 +50,6 @@ keep() {
         '| date | revision | target | executions | failures | of the last 16,384 or more |' '| --- | --- | --- | --- | --- | --- |' >"$results"
     printf '| %s | %s | `%s` | %s | %s | %s |\n' "$(date -u +%Y-%m-%d)" "$revision" "$1" "$2" "$3" "$4" >>"$results"
 }
-# As it is built: a long run goes on while others commit.
-revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates fuzz || echo +)
 for name; do
     mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
     log=$target/found/$name.log

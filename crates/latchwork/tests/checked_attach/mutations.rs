@@ -194,6 +194,7 @@ fn batch_process() {
     println!();
     for number in first..last {
         let bytes = image.mutated(seed, number);
+        end_if_it_hangs(checked);
         print!("at={number}");
         std::io::stdout().flush().unwrap();
         match attach_and_use(&options, &bytes) {
@@ -204,5 +205,21 @@ fn batch_process() {
                 println!(" {}", error.split(['(', ' ', '{']).next().unwrap());
             }
         }
+    }
+}
+
+/// A loop without an end ends this process by a signal, after 20 s of the processor's time. So does, without the check, a
+/// wait of 5 s: words of locks may name tasks that live. (With the check, whoever started this process waits for it.)
+#[allow(unsafe_code)]
+fn end_if_it_hangs(checked: bool) {
+    let (which, seconds) = match checked {
+        true => (libc::ITIMER_PROF, 20),
+        false => (libc::ITIMER_REAL, 5),
+    };
+    // SAFETY: a variable of numbers, and a timer of this process.
+    unsafe {
+        let mut timer: libc::itimerval = core::mem::zeroed();
+        timer.it_value.tv_sec = seconds;
+        libc::setitimer(which, &raw const timer, core::ptr::null_mut());
     }
 }
