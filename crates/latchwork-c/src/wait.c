@@ -23,10 +23,18 @@
  */
 #include "internal.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* As <linux/futex.h>, which a system with musl need not have, defines them. */
+#ifndef FUTEX_WAIT_BITSET
+#define FUTEX_WAKE 1
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_PRIVATE_FLAG 128
+#define FUTEX_WAKE_PRIVATE (FUTEX_WAKE | FUTEX_PRIVATE_FLAG)
+#define FUTEX_BITSET_MATCH_ANY 0xffffffffu
+#endif
 
 /*
  * Negative twins of the tests: a cancelled waiter does not pass on the notification (1) or the token's wake-up (2) that
