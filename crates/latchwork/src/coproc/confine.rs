@@ -140,7 +140,7 @@ pub struct SystemCalls {
 }
 
 /// What the library needs in a coproc, and std and the C library for memory, threads, clocks and the end of the process.
-/// Nothing of it opens a file, makes a process, or names another process than this one.
+/// Nothing of it opens a file or makes a process.
 const LIBRARY: &[libc::c_long] = &[
     // Waits.
     libc::SYS_futex,
