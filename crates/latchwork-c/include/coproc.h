@@ -87,7 +87,8 @@ pid_t coproc_create(const char *coproc_name, struct coproc_attributes *attrib, i
 struct coproc_extras {
 	/* The directory of the control group to start it in; NULL: the creator's group */
 	const char *cgroup;
-	/* Descriptors of which the coproc gets copies; they stay open in the creator. At most 32, 31 with a cgroup */
+	/* Descriptors of which the coproc gets copies; they stay open in the creator. At most 32, less one each for a cgroup
+	 * and the confinements of files and calls */
 	const int *descriptors;
 	/* How many descriptors there are */
 	size_t descriptor_count;
