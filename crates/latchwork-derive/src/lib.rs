@@ -293,6 +293,7 @@ fn validate(input: DeriveInput) -> Result<Tokens> {
     let integer = representation.integer;
     let tag = validate::Tag {
         is_c: representation.text.contains(" C"),
+        is_packed: representation.text.contains(" packed"),
         values: match &input.data {
             Data::Enum(data) => discriminants(data, integer.clone()),
             _ => Vec::new(),

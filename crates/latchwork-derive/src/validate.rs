@@ -9,11 +9,18 @@ pub(crate) struct Tag {
     pub(crate) integer: Option<Ident>,
     /// The layout of the fields is that of C.
     pub(crate) is_c: bool,
+    pub(crate) is_packed: bool,
     /// The value for each variant, as an `i128`.
     pub(crate) values: Vec<Tokens>,
 }
 
 pub(crate) fn validate(mut input: DeriveInput, tag: &Tag) -> Result<Tokens> {
+    if tag.is_packed {
+        return Err(Error::new_spanned(
+            &input.ident,
+            "a packed type cannot be validated: its fields are not aligned",
+        ));
+    }
     let body = match &input.data {
         Data::Struct(data) => {
             let members: Vec<_> = data.fields.members().collect();

@@ -154,6 +154,8 @@ impl<S: Sharing> Barrier<S> {
     }
 }
 
+impl crate::mutex::at_rest::sealed::Sealed for Barrier<Shared> {}
+
 impl AtRest for Barrier<Shared> {
     fn put_to_rest(&mut self) -> Result<(), &'static str> {
         let arrived = *self.word.get_mut() & ARRIVED;

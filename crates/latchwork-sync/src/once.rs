@@ -226,6 +226,8 @@ impl Default for RegionOnce {
 
 macro_rules! at_rest {
     ($($once:ty),*) => {$(
+        impl crate::mutex::at_rest::sealed::Sealed for $once {}
+
         impl AtRest for $once {
             fn put_to_rest(&mut self) -> Result<(), &'static str> {
                 self.lock.raw_mut().put_to_rest()

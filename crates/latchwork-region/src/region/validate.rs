@@ -6,7 +6,8 @@
 //!
 //! *What holds after it.* Each pointer that the declared types follow leads to the beginning of an allocated block that is
 //! large enough, and no two lead to the same block: each is *claimed* once. So no list is circular, no node belongs to two
-//! containers, and no walk takes longer than there are blocks. Each value is one of its type. Each lock is as a death
+//! containers, and no walk follows more blocks than there are. (A map whose entries are all far from their places takes a time in
+//! proportion to the square of its slots.) Each value is one of its type. Each lock is as a death
 //! leaves it. What a death may leave in the middle of an operation is accepted, since the next owner finishes it.
 //!
 //! *What is not checked:* whether a value makes sense to the program, whether a key is in the slot that its hash selects
@@ -29,7 +30,7 @@ use super::{AttachError, Inner, Shareable, Unsound};
 use crate::atomic::{AtomicUsize, Ordering};
 use core::alloc::Layout;
 use core::ptr::NonNull;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Types whose values a [checked attach](super::RegionOptions::checked) can validate.
 ///
@@ -46,6 +47,19 @@ use std::collections::HashSet;
 /// struct Shop {
 ///     stock: Mutex<HashMap<String, u64>, InRegion>,
 ///     is_open: bool,
+/// }
+/// ```
+///
+/// Not for a packed type, whose fields are not aligned:
+///
+/// ```compile_fail
+/// use latchwork::region::{Shareable, Validate};
+///
+/// #[derive(Shareable, Validate)]
+/// #[repr(C, packed)]
+/// struct Packed {
+///     tag: u8,
+///     sign: char,
 /// }
 /// ```
 ///
@@ -81,12 +95,16 @@ pub struct Content {
 
 /// Types of named objects that a checked attach knows: those that are [`Validate`], and the library's own, such as queues
 /// and semaphores.
-pub trait KnownContent {
+///
+/// # Safety
+/// [`Content::validate`] refuses what is no object of the type, and [`Content::reused`] is where such an object goes.
+pub unsafe trait KnownContent {
     #[doc(hidden)]
     fn content() -> Content;
 }
 
-impl<T: Validate> KnownContent for T {
+// SAFETY: `Validate` refuses what is no value of the type; an object of the program's own goes to no list.
+unsafe impl<T: Validate> KnownContent for T {
     fn content() -> Content {
         Content {
             fingerprint: T::FINGERPRINT,
@@ -116,6 +134,8 @@ pub struct Validator<'r> {
     inner: &'r Inner,
     object: String,
     claimed: HashSet<usize>,
+    /// The memory of ended objects, and in which list it is.
+    spares: HashMap<usize, usize>,
     /// The cells that an undo log may restore, while one with records is validated.
     cells: Option<HashSet<usize>>,
 }
@@ -153,6 +173,10 @@ impl<'r> Validator<'r> {
         if !self.claimed.insert(address) {
             return Err(self.unsound(place, "two pointers lead to one block"));
         }
+        // A block in use belongs to nobody: as one of a task's own, it would be freed at the death of the next task that
+        // gets its span.
+        // SAFETY: an allocated block, which no task uses.
+        unsafe { self.inner.heap.keep(block) };
         Ok(block)
     }
 
@@ -190,12 +214,12 @@ pub(super) fn check(inner: &Inner, expected: &Expected) -> Result<(), AttachErro
         inner,
         object: String::new(),
         claimed: HashSet::new(),
+        spares: HashMap::new(),
         cells: None,
     };
     validator.spares(expected)?;
-    let spares = validator.claimed.clone();
     for entry in inner.entries() {
-        validator.entry(entry, expected, &spares)?;
+        validator.entry(entry, expected)?;
     }
     Ok(())
 }
@@ -218,12 +242,15 @@ impl Validator<'_> {
                         object: self.object.clone(),
                     });
                 }
+                // Nothing is known of this memory, so it is not used again.
+                first.store(0, Ordering::Relaxed);
                 continue;
             };
             while address != 0 {
                 let layout = Layout::from_size_align(bytes, align_of::<usize>());
                 let layout = layout.map_err(|_| self.unsound(place, "its size is out of range"))?;
                 let object = self.claim(place, address, layout)?;
+                self.spares.insert(address, list);
                 // SAFETY: a block of that size, which no task uses.
                 unsafe { (content.validate)(object, bytes, self)? };
                 // SAFETY: the link is in the object, and aligned.
@@ -236,12 +263,7 @@ impl Validator<'_> {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        entry: &names::Entry,
-        expected: &Expected,
-        spares: &HashSet<usize>,
-    ) -> Result<(), AttachError> {
+    fn entry(&mut self, entry: &names::Entry, expected: &Expected) -> Result<(), AttachError> {
         let state = entry.state.load(Ordering::Relaxed);
         if state > MOVING || !entry.has_sound_length() {
             return Err(AttachError::Damaged("a name is in no state that there is"));
@@ -255,11 +277,30 @@ impl Validator<'_> {
             ));
         }
         self.object = entry.name();
-        // A task that died as it moved the object to the spares may have got so far.
-        if state == MOVING && spares.contains(&object.addr().get()) {
-            return Ok(());
-        }
         let place = NonNull::from(&entry.object);
+        let fingerprint = entry.fingerprint.load(Ordering::Relaxed);
+        let content = expected
+            .contents
+            .iter()
+            .find(|content| content.fingerprint == fingerprint);
+        if state == MOVING {
+            let Some(content) = content else {
+                return Err(AttachError::UnknownType {
+                    object: core::mem::take(&mut self.object),
+                });
+            };
+            let kind = content.reused.map(|(kind, _)| kind);
+            if entry.kind() != kind {
+                return Err(self
+                    .unsound(place, "it goes to a list that is not its type's")
+                    .into());
+            }
+            // A task that died as it moved the object to the spares may have got so far.
+            let list = self.spares.get(&object.addr().get());
+            if list.is_some() && list == kind.map(|kind| kind.list).as_ref() {
+                return Ok(());
+            }
+        }
         let layout = Layout::from_size_align(entry.bytes(), 1)
             .map_err(|_| self.unsound(place, "its size is out of range"))?;
         let object = self.claim(place, object.addr().get(), layout)?;
@@ -267,24 +308,14 @@ impl Validator<'_> {
             // It is freed, and not looked at.
             return Ok(());
         }
-        let fingerprint = entry.fingerprint.load(Ordering::Relaxed);
-        let content = expected
-            .contents
-            .iter()
-            .find(|content| content.fingerprint == fingerprint);
         let Some(content) = content else {
-            return match expected.accepts_others && state != MOVING {
+            return match expected.accepts_others {
                 true => Ok(()),
                 false => Err(AttachError::UnknownType {
                     object: core::mem::take(&mut self.object),
                 }),
             };
         };
-        if state == MOVING && entry.kind() != content.reused.map(|(kind, _)| kind) {
-            return Err(self
-                .unsound(place, "it goes to a list that is not its type's")
-                .into());
-        }
         // SAFETY: a block of that size, which no task uses.
         unsafe { (content.validate)(object, entry.bytes(), self)? };
         Ok(())

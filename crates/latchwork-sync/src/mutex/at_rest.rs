@@ -13,12 +13,17 @@ use core::ptr::NonNull;
 
 /// A lock of whose words a checked attach can make a sound state.
 #[doc(hidden)]
-pub trait AtRest {
+pub trait AtRest: sealed::Sealed {
     /// Makes the lock one that no task holds or waits for.
     ///
     /// # Errors
     /// What is wrong with it.
     fn put_to_rest(&mut self) -> Result<(), &'static str>;
+}
+
+pub(crate) mod sealed {
+    /// Locks of this crate, of whose words every value is valid.
+    pub trait Sealed {}
 }
 
 /// Refuses a lock that is held.
@@ -33,6 +38,7 @@ fn is_free<L: RawLock>(lock: &L) -> Result<(), &'static str> {
 
 macro_rules! not_robust {
     ($($lock:ty),*) => {$(
+        impl sealed::Sealed for $lock {}
         impl AtRest for $lock {
             fn put_to_rest(&mut self) -> Result<(), &'static str> {
                 is_free(self)

@@ -10,7 +10,8 @@ use crate::semaphore::content::validate_core;
 use crate::semaphore::object::Core;
 use core::ptr::NonNull;
 
-impl KnownContent for Classic<'_> {
+// SAFETY: all words of the object are validated, and its list is the one of its handle.
+unsafe impl KnownContent for Classic<'_> {
     fn content() -> Content {
         Content {
             fingerprint: FINGERPRINT,

@@ -9,7 +9,8 @@ use crate::region::{Content, KnownContent, ReusedContent, Unsound, Validator};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-impl KnownContent for Queue<'_> {
+// SAFETY: all words of the object are validated, and its list is the one of its handle.
+unsafe impl KnownContent for Queue<'_> {
     fn content() -> Content {
         <Head as ReusedContent>::content()
     }

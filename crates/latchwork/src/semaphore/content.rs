@@ -10,7 +10,8 @@ use core::ptr::NonNull;
 
 macro_rules! of_core {
     ($($semaphore:ident),*) => {$(
-        impl KnownContent for $semaphore<'_> {
+        // SAFETY: all words of the object are validated, and its list is the one of its handle.
+        unsafe impl KnownContent for $semaphore<'_> {
             fn content() -> Content {
                 <Core as ReusedContent>::content()
             }

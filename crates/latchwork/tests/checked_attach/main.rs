@@ -9,6 +9,7 @@ use mutations::{ADDRESS, Image, attach_and_use};
 mod deaths;
 mod mutations;
 mod scene;
+mod undo;
 
 /// Mutated files in each run of the suite.
 const MUTATIONS: u64 = 2_000;

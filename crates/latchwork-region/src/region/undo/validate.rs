@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::super::{Unsound, Validate, Validator};
-use super::{Undo, read};
+use super::{Undo, commit, read};
 use core::ptr::NonNull;
 
-// SAFETY: the data is validated, and each record that would be restored names a cell of it.
+// SAFETY: the data is validated. Records that name cells of it are restored here, others are refused or forgotten.
 unsafe impl<T: Validate, const N: usize> Validate for Undo<T, N> {
     unsafe fn validate(place: NonNull<Self>, region: &mut Validator<'_>) -> Result<(), Unsound> {
         // SAFETY: a field of the log.
@@ -19,6 +19,9 @@ unsafe impl<T: Validate, const N: usize> Validate for Undo<T, N> {
             return Err(region.unsound(place, "an undo log has more records than it has room for"));
         }
         if count == 0 || origin != place.addr().get() {
+            // Records of a log that has moved count no more. They must not count again if it moves once more.
+            // SAFETY: a word of the log, which no task uses.
+            commit(unsafe { &(*place.as_ptr()).count }, 0);
             // SAFETY: a part of the place.
             return unsafe { T::validate(data, region) };
         }
@@ -30,7 +33,12 @@ unsafe impl<T: Validate, const N: usize> Validate for Undo<T, N> {
                 NonNull::from(record),
                 "an undo log names no cell of its data",
             )),
-            None => Ok(()),
+            // At once: later the data may have given the memory of a cell back, or lent it.
+            None => {
+                // SAFETY: the log and its data are valid, each record names a cell of the data, and no task uses them.
+                unsafe { place.as_ref() }.restore();
+                Ok(())
+            }
         }
     }
 }

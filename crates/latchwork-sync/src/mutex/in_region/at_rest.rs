@@ -5,6 +5,8 @@ use super::{InRegion, RegionProtocol};
 use crate::atomic::Ordering::Relaxed;
 use crate::mutex::at_rest::AtRest;
 
+impl<P: RegionProtocol> crate::mutex::at_rest::sealed::Sealed for InRegion<P> {}
+
 impl<P: RegionProtocol> AtRest for InRegion<P> {
     fn put_to_rest(&mut self) -> Result<(), &'static str> {
         // Relaxed: no task uses the lock.

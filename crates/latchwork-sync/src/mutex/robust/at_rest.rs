@@ -6,6 +6,8 @@ use crate::atomic::Ordering::Relaxed;
 use crate::mutex::at_rest::AtRest;
 
 // Without the form of `Protect`, whose ceiling a file could set to what no lock has.
+impl<P: RobustProtocol + Default> crate::mutex::at_rest::sealed::Sealed for Robust<P> {}
+
 impl<P: RobustProtocol + Default> AtRest for Robust<P> {
     fn put_to_rest(&mut self) -> Result<(), &'static str> {
         // Relaxed, throughout: no task uses the lock.

@@ -6,7 +6,8 @@ use crate::atomic::Ordering::Relaxed;
 use crate::region::{Content, KnownContent, ReusedContent, Unsound, Validator};
 use core::ptr::NonNull;
 
-impl KnownContent for Spsc<'_> {
+// SAFETY: all words of the object are validated, and its list is the one of its handle.
+unsafe impl KnownContent for Spsc<'_> {
     fn content() -> Content {
         <Head as ReusedContent>::content()
     }

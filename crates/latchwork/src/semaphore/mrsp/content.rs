@@ -7,7 +7,8 @@ use crate::semaphore::Kind;
 use crate::semaphore::content::validate_core;
 use core::ptr::NonNull;
 
-impl KnownContent for MrspSemaphore<'_> {
+// SAFETY: all words of the object are validated, and its list is the one of its handle.
+unsafe impl KnownContent for MrspSemaphore<'_> {
     fn content() -> Content {
         <Shared as ReusedContent>::content()
     }
