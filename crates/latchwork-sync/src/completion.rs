@@ -220,6 +220,7 @@ impl<S: Sharing> Completion<S> {
 #[cfg(not(loom))]
 impl crate::mutex::at_rest::sealed::Sealed for Completion<crate::sharing::Shared> {}
 
+#[cfg(not(loom))]
 impl crate::mutex::at_rest::AtRest for Completion<crate::sharing::Shared> {
     fn put_to_rest(&mut self) -> Result<(), &'static str> {
         // The tokens stay; whoever waited is gone.
