@@ -93,7 +93,8 @@ unsafe fn confined(
     extras: &CoprocExtras,
 ) -> Result<Attributes, (&'static CStr, c_int)> {
     let has = |flag| extras.confinement & flag != 0;
-    if extras.confinement & !confine::ALL != 0 {
+    let kills_without_filter = has(confine::DENIED_KILLS) && !has(confine::CALLS);
+    if extras.confinement & !confine::ALL != 0 || kills_without_filter {
         return Err((c"confinement", EINVAL));
     }
     if has(confine::NO_NEW_PRIVS) {

@@ -44,9 +44,10 @@
 //!    living task for ever, and its locks stay locked even when the process is dead: see `task/keeper.rs`.)
 //! 5. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way, as with the robust mutex. A task
 //!    that has slept takes the lock with `WAITERS`.
-//! 6. A sleep ends within `NAP` or `NAP_AMONG_MANY` (in an interruptible wait, within `INTERRUPTIBLE_NAP`), or it also watches the life-words
-//!    of the region's other tasks, and ends when one of them dies (`region/park.rs`). Such a watch begins before the waiter
-//!    checks that the owner is not gone.
+//! 6. A sleep ends within `NAP` or, if the lock changes owners, `NAP_AMONG_MANY` (in an interruptible wait, within
+//!    `INTERRUPTIBLE_NAP`); or it also watches the life-words of the region's other tasks, and ends when one of them dies
+//!    (`region/park.rs`). Such a watch begins before the waiter checks that the owner is not gone. How long a nap lasts
+//!    decides when a death is noticed, and never whether: a waiter checks the owner before each sleep.
 //!
 //! *No lock is lost:* let an owner die. If a task waits, it checks by 6 whether the owner is gone, within a nap or when
 //! the death wakes it; a newcomer checks before it sleeps. Each of them that sees the owner gone tries to replace exactly

@@ -37,6 +37,10 @@ pub fn filter_calls(program: impl AsFd) -> Result<(), Errno> {
         core::slice::from_raw_parts_mut(code.as_mut_ptr().cast::<u8>(), size_of_val(&code))
     };
     let length = super::memory::read_at(program, bytes, 0)? / INSTRUCTION_BYTES;
+    if length == 0 {
+        // The kernel's error would be the one of a kernel without filters.
+        return Err(Errno::BADF);
+    }
     let program = libc::sock_fprog {
         len: length as u16,
         filter: code.as_mut_ptr().cast(),

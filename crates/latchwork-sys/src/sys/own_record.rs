@@ -24,7 +24,7 @@ pub struct Habits {
     pub steals: Cell<u32>,
     /// Yields to skip, since one has lasted long.
     pub yields_left_out: Cell<u32>,
-    /// Waits for region locks that begin with a watch, since one was long.
+    /// Waits for region locks that begin with a long nap, since a short one ended beside another owner.
     pub long_waits: Cell<u32>,
     /// For locks by their addresses.
     pub accounts: [Account; PLACES],

@@ -463,8 +463,13 @@ impl Settings {
         if self.plain.no_new_privs || self.files || self.calls {
             rights::give_up_privileges().map_err(|error| (Attribute::NoNewPrivs, error))?;
         }
-        let restricted = ruleset.map_or(Ok(()), rights::restrict_files);
-        confine::accept(restricted, self.best_effort).map_err(|error| (Attribute::Files, error))
+        confine::apply(
+            self.files,
+            ruleset,
+            self.best_effort,
+            rights::restrict_files,
+        )
+        .map_err(|error| (Attribute::Files, error))
     }
 
     /// Gives up system calls, for all threads.
@@ -472,8 +477,8 @@ impl Settings {
         &self,
         program: Option<BorrowedFd<'_>>,
     ) -> Result<(), (Attribute, Errno)> {
-        let filtered = program.map_or(Ok(()), rights::filter_calls);
-        confine::accept(filtered, self.best_effort).map_err(|error| (Attribute::SystemCalls, error))
+        confine::apply(self.calls, program, self.best_effort, rights::filter_calls)
+            .map_err(|error| (Attribute::SystemCalls, error))
     }
 
     pub(super) fn apply_name(&self, arguments: &core::ops::Range<usize>) {

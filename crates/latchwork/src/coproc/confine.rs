@@ -15,7 +15,7 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError,
 };
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -347,10 +347,40 @@ impl Confinement {
     }
 }
 
-/// What became of a step that may be left out if the kernel lacks it.
-pub(super) fn accept(result: Result<(), Errno>, best_effort: bool) -> Result<(), Errno> {
-    match result {
+/// Applies a confinement that was asked for. With `best_effort`, a kernel that lacks it is no error. A descriptor that is
+/// missing is one in any case: nothing would be confined.
+pub(super) fn apply<'a>(
+    is_asked_for: bool,
+    descriptor: Option<BorrowedFd<'a>>,
+    best_effort: bool,
+    step: impl FnOnce(BorrowedFd<'a>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    if !is_asked_for {
+        return Ok(());
+    }
+    match step(descriptor.ok_or(Errno::BADF)?) {
         Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) if best_effort => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::confine::filter_calls;
+    use rustix::fd::AsFd;
+
+    #[test]
+    fn a_best_effort_accepts_what_the_kernel_lacks_and_no_missing_or_empty_program() {
+        let file = memory::anonymous_file("latchwork-empty").unwrap();
+        let lacks = |_: BorrowedFd<'_>| Err(Errno::NOSYS);
+        for best_effort in [false, true] {
+            assert_eq!(apply(false, None, best_effort, lacks), Ok(()));
+            assert_eq!(apply(true, None, best_effort, lacks), Err(Errno::BADF));
+            let empty = apply(true, Some(file.as_fd()), best_effort, filter_calls);
+            assert_eq!(empty, Err(Errno::BADF));
+        }
+        let lacking = |best_effort| apply(true, Some(file.as_fd()), best_effort, lacks);
+        assert_eq!((lacking(false), lacking(true)), (Err(Errno::NOSYS), Ok(())));
     }
 }

@@ -30,7 +30,7 @@ const NAP: Duration = Duration::from_millis(4);
 #[cfg(not(loom))]
 const NAP_AMONG_MANY: Duration = Duration::from_millis(32);
 
-/// Waits of a thread that begin with a nap of that length, after a nap that ended beside owners who are alive.
+/// Waits of a thread that begin with a nap of that length, after a nap that ended beside another owner, or none.
 #[cfg(not(loom))]
 const LONG_WAITS: u32 = 16;
 
@@ -47,11 +47,11 @@ const INTERRUPTIBLE_NAP: Duration = Duration::from_millis(50);
 )]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sleep {
-    /// Not long.
+    /// For at most [`NAP`].
     Nap,
-    /// Not long: the lock changes owners.
+    /// For at most [`NAP_AMONG_MANY`]: the lock changes owners.
     NapAmongMany,
-    /// Until a task of the region dies: one owner has had the lock for a whole nap.
+    /// Until a task of the region dies, if nothing else ends it: one owner has had the lock for a whole nap.
     Watch,
 }
 

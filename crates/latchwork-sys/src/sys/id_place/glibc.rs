@@ -4,6 +4,7 @@
 //! another word, the state by which threads are joined, whose values are 0 to 3. A thread with the ID 2 is common in a
 //! container, so that equal values prove nothing there. glibc describes its threads for debuggers, the place of the ID
 //! included, by symbols that all versions since 2.3.3 have. The other ways are for programs that are linked statically.
+
 use core::ptr;
 
 /// The largest value of a state by which threads are joined.
