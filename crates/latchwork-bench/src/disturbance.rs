@@ -8,16 +8,20 @@
 //! time would look like that of other programs.
 
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine;
 use crate::peers::children_cpu_time;
-use crate::result::{Kind, Params};
+use crate::result::{Kind, Params, Warning};
 
 /// A sample is disturbed if others had more than this share of the CPUs.
 pub(crate) const TOLERATED: f64 = 0.1;
+
+/// Time without work before a scenario: some ticks of each CPU.
+const IDLE: Duration = Duration::from_millis(300);
 
 /// Measures the disturbance of a sample.
 pub(crate) trait Watch {
@@ -25,6 +29,21 @@ pub(crate) trait Watch {
     fn begin(&mut self);
     /// Returns the share of the CPUs that other programs have had since.
     fn end(&mut self) -> f64;
+    /// Does nothing for a moment, and returns the share of the CPUs that other programs had in it.
+    fn idle(&mut self) -> f64 {
+        0.0
+    }
+}
+
+/// The warning before a scenario, if other programs have this share of the CPUs while this one does nothing. (The load
+/// average would count the scenario before.)
+pub(crate) fn at_start(share: f64) -> Option<Warning> {
+    (share > TOLERATED).then(|| Warning::Load {
+        text: format!(
+            "at the start other programs used {:.0} % of the CPUs: end them and measure again",
+            100.0 * share
+        ),
+    })
 }
 
 /// Measures nothing, for runs whose figures mean nothing.
@@ -104,6 +123,12 @@ impl Watch for Others {
             _ => 0.0,
         }
     }
+
+    fn idle(&mut self) -> f64 {
+        self.begin();
+        thread::sleep(IDLE);
+        self.end()
+    }
 }
 
 /// The ticks in which these CPUs were not idle.
@@ -163,6 +188,14 @@ mod tests {
         // All of it belongs to this process; or not all ticks are counted yet.
         assert_eq!(share(200, 200), 0.0);
         assert_eq!(share(180, 200), 0.0);
+    }
+
+    #[test]
+    fn a_share_above_what_is_tolerated_is_warned_of() {
+        assert_eq!(at_start(0.0), None);
+        assert_eq!(at_start(TOLERATED), None);
+        let warning = at_start(0.5).unwrap();
+        assert!(warning.text().contains("50 %"), "{}", warning.text());
     }
 
     #[test]

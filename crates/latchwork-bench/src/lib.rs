@@ -311,6 +311,7 @@ fn measure_at(scenario: &'static dyn Scenario, plan: &Plan, turn: Turn) -> Scena
     let command = format!("latchwork bench {}{}", scenario.name(), plan.words);
     let mut run = machine::describe_run(command, plan.quick);
     let mut warnings = machine::warnings();
+    warnings.extend(disturbance::at_start(plan.watch().idle()));
     for contestant in scenario.contestants() {
         if let Some(absent) = &contestant.absent
             && plan.wants(scenario.base(), contestant.name)

@@ -75,21 +75,9 @@ fn group_available_mib() -> Option<u64> {
     Some(read("memory.max")?.saturating_sub(read("memory.current")?) >> 20)
 }
 
-/// The disturbances of a measurement on this machine, or by this build.
+/// What disturbs each measurement on this machine, or by this build.
 pub(crate) fn warnings() -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let cpus = cpus().len();
-    let load = fs::read_to_string("/proc/loadavg")
-        .ok()
-        .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
-    if let Some(load) = load.filter(|load| *load > cpus as f64 / 4.0) {
-        warnings.push(Warning::Load {
-            text: format!(
-                "the load average was {load} on {cpus} CPUs at the start: other programs were \
-                 running; end them and measure again"
-            ),
-        });
-    }
     let governor = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     if let Ok(governor) = governor
         && governor.trim() != "performance"
