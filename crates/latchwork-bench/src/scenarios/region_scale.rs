@@ -13,7 +13,7 @@
 //! | survey | `inspect::survey`, the source of `latchwork ps`: it also reads `/proc`, whatever the region's size |
 //! | find | a named object is looked up |
 //! | make-and-remove | a named object is made and removed |
-//! | make-semaphore | a named semaphore is made and deleted; the directory is walked, since its memory is reused |
+//! | make-semaphore | a named semaphore is made and deleted |
 //! | make-region | a region is made and dropped, while so many are mapped |
 
 mod world;

@@ -40,7 +40,7 @@ use crate::mutex::InRegion;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// To be incremented with every change of the meaning of a region's bytes that sizes do not show.
-pub(super) const VERSION: u32 = 10;
+pub(super) const VERSION: u32 = 11;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.
@@ -97,6 +97,9 @@ pub(super) struct Header {
     pub(super) lookout: Lookout,
     /// How many entries after its home (`names.rs`) an object's entry lies at most. It only grows, under `names_lock`.
     pub(super) names_reach: AtomicU32,
+    /// For each list of spares: `deaths` at the last search for objects that have ended and still have their names
+    /// (`spares.rs`). Under `names_lock`.
+    pub(super) names_searched: [AtomicU32; LISTS],
 }
 
 /// The offsets of a region's parts from its base, in bytes.

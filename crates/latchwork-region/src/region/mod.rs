@@ -68,6 +68,7 @@ mod pinned;
 mod region_id;
 mod registry;
 mod shareable;
+mod spares;
 mod string;
 mod sweep;
 mod task;

@@ -19,7 +19,7 @@
 //! change the object's link and the list (or the entry and the list); the state. A task killed between them leaves
 //! `MOVING`. The next holder of the lock then checks whether the object is in the list, and puts it there if not;
 //! the entry becomes free, and nothing is lost. If a task is killed after an object has ended and before its name is
-//! free, the next task that creates an object of the kind detects this.
+//! free, a task that creates an object of the kind after the death was detected frees it (`spares.rs`).
 //!
 //! A kill during an insert leaves `CLAIMED`, which the next holder of the lock frees: the name is not poisoned, and
 //! the sweep frees the value's block, which is still private to the dead task. The block becomes shared in the step

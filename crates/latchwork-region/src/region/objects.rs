@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::names::{self, CLAIMED, Entry, FREE, MOVING, NAME_BYTES, READY, REMOVING, SpareKind};
-use super::word::{OnDrop, commit, pointer, read};
+use super::word::{OnDrop, pointer};
 use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::mutex::Acquired;
@@ -67,11 +67,14 @@ impl Region {
         begin: impl FnOnce(&'r T) -> Result<R, E>,
     ) -> Result<R, E> {
         let directory = Directory::lock_for(self, name)?;
-        directory.return_ended_to_spares::<T>(|_| true);
+        let after_death = directory.search_if_due::<T>();
         if let Some(found) = directory.find(name, T::FINGERPRINT)? {
             return begin(reused_in(found)?);
         }
-        let entry = directory.free_entry(name)?;
+        let entry = directory.free_entry(name).or_else(|_| {
+            directory.search_for_ended::<T>();
+            directory.free_entry(name)
+        })?;
         let bytes = size_of::<T>();
         entry.claim(name, T::FINGERPRINT, bytes as u64);
         let is_usable = |address| {
@@ -79,14 +82,25 @@ impl Region {
             let object = block.and_then(|block| reused_in::<T>(block).ok());
             object.is_some_and(|object| object.can_be_reused(self))
         };
-        if !directory.take_spare(entry, T::KIND, is_usable) {
+        if !directory.take_spare(entry, T::KIND, after_death, is_usable) {
             let made = directory.make(Layout::new::<T>(), |block| {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<T>().write(T::new()) };
             });
-            let block = made.inspect_err(|_| entry.mark_free())?;
-            // SAFETY: the block was made just now, by this task.
-            unsafe { directory.fill(entry, block) };
+            match made {
+                Ok(block) => {
+                    // SAFETY: the block was made just now, by this task.
+                    unsafe { directory.fill(entry, block) };
+                    directory.leave_hint(entry, T::KIND);
+                }
+                Err(full) => {
+                    directory.search_for_ended::<T>();
+                    if !directory.take_spare(entry, T::KIND, true, is_usable) {
+                        entry.mark_free();
+                        return Err(full.into());
+                    }
+                }
+            }
         }
         let block = entry.object().ok_or(ObjectError::Damaged)?;
         let object = reused_in::<T>((block, bytes))?;
@@ -222,7 +236,7 @@ fn typed<'r, T: Shareable>(block: Block) -> Result<Pin<&'r T>, ObjectError> {
     Ok(unsafe { Pin::new_unchecked(object.as_ref()) })
 }
 
-fn reused_in<'r, T: Reused>(block: Block) -> Result<&'r T, ObjectError> {
+pub(super) fn reused_in<'r, T: Reused>(block: Block) -> Result<&'r T, ObjectError> {
     let object = typed_address::<T>(block)?;
     object.as_ptr().expose_provenance();
     // SAFETY: `reused` wrote an object of this fingerprint. It is never freed: no type exists by which
@@ -237,21 +251,11 @@ impl Inner {
             step();
         }
     }
-
-    /// Frees the name of an object that has ended. If that fails, the next creation of an object of the kind does it.
-    pub fn release_name<T: Reused>(self: &Arc<Self>, object: *const T) {
-        if let Ok(directory) = Directory::lock(self) {
-            directory.return_ended_to_spares::<T>(|other| core::ptr::eq(other, object));
-        }
-    }
 }
 
-/// An upper bound of the length of a list of spares, so that a walk ends even if an attacker made the list circular.
-const MAX_SPARES: usize = 1 << 24;
-
 /// The locked directory.
-struct Directory<'r> {
-    region: &'r Arc<Inner>,
+pub(super) struct Directory<'r> {
+    pub(super) region: &'r Arc<Inner>,
     task: Task<'r>,
 }
 
@@ -262,7 +266,7 @@ impl<'r> Directory<'r> {
         Self::lock(region.inner())
     }
 
-    fn lock(region: &'r Arc<Inner>) -> Result<Self, ObjectError> {
+    pub(super) fn lock(region: &'r Arc<Inner>) -> Result<Self, ObjectError> {
         // This comes first since it can fail, and a failure under the lock would leave it locked.
         let task = region.task()?;
         let lock = &region.header().names_lock;
@@ -354,79 +358,12 @@ impl<'r> Directory<'r> {
         unsafe { heap.retire(&task, block, location, 0) };
     }
 
-    /// The word at an offset in an object, if there is one.
-    fn link(&self, object: usize, link: usize) -> Option<&'r AtomicUsize> {
-        let end = link + size_of::<AtomicUsize>();
-        let is_there = link.is_multiple_of(size_of::<usize>())
-            && object.is_multiple_of(size_of::<usize>())
-            && self.region.has_block_at(object, end);
-        let word = is_there.then(|| pointer(object + link))?;
-        // SAFETY: an aligned word in a block of the region.
-        word.map(|word| unsafe { word.as_ref() })
-    }
-
-    /// The words that lead to the spares of a kind, each with the spare's address and the spare's link.
-    fn spares(
-        &self,
-        kind: SpareKind,
-    ) -> impl Iterator<Item = (&'r AtomicUsize, usize, &'r AtomicUsize)> {
-        let mut place = &self.region.header().spares[kind.list];
-        core::iter::from_fn(move || {
-            let object = read(place);
-            let link = self.link(object, kind.link)?;
-            Some((core::mem::replace(&mut place, link), object, link))
-        })
-        .take(MAX_SPARES)
-    }
-
-    /// Gives a claimed entry the first spare of its kind for which `is_usable` returns true. Returns whether there is
-    /// one. `is_usable` sees all spares, since it also cleans up what dead tasks left in them.
-    fn take_spare(
-        &self,
-        entry: &Entry,
-        kind: SpareKind,
-        mut is_usable: impl FnMut(usize) -> bool,
-    ) -> bool {
-        entry.set_kind(kind);
-        let usable = self
-            .spares(kind)
-            .filter(|(_, object, _)| is_usable(*object));
-        let Some((place, object, link)) = usable.reduce(|first, _| first) else {
-            return false;
-        };
-        entry.mark_moving();
-        commit(&entry.object, object);
-        commit(place, read(link));
-        entry.mark_ready();
-        true
-    }
-
-    /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
-    fn return_to_spares(&self, entry: &Entry) {
-        entry.mark_moving();
-        self.finish_move(entry);
-    }
-
-    /// Frees an entry that is `MOVING`; its object, if it has one, becomes a spare.
-    fn finish_move(&self, entry: &Entry) {
-        let object = read(&entry.object);
-        if let Some(kind) = entry.kind()
-            && let Some(link) = self.link(object, kind.link)
-            && !self.spares(kind).any(|(_, spare, _)| spare == object)
-        {
-            let first = &self.region.header().spares[kind.list];
-            commit(link, read(first));
-            commit(first, object);
-        }
-        entry.mark_free();
-    }
-
     /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
     /// complete except for its state. An object whose removal began is freed.
     fn repair(&self) {
         for entry in self.region.entries() {
             match (entry.state.load(Ordering::Relaxed), entry.object()) {
-                (MOVING, _) => self.finish_move(entry),
+                (MOVING, _) => self.finish_move(entry, true),
                 (CLAIMED, Some(_)) => entry.mark_ready(),
                 (CLAIMED | REMOVING, None) => entry.mark_free(),
                 (REMOVING, Some(object)) => {
@@ -435,23 +372,6 @@ impl<'r> Directory<'r> {
                     entry.mark_free();
                 }
                 _ => {}
-            }
-        }
-    }
-
-    /// Frees the names of those objects of a kind that have ended and for which `which` returns true.
-    fn return_ended_to_spares<T: Reused>(&self, which: impl Fn(&T) -> bool) {
-        let is_ready = |entry: &&Entry| {
-            entry.state.load(Ordering::Relaxed) == READY
-                && entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
-        };
-        for entry in self.region.entries().iter().filter(is_ready) {
-            let block = self.region.block(entry.object(), entry.bytes());
-            let object = block.and_then(|block| reused_in::<T>(block).ok());
-            if object.is_some_and(|object| which(object) && object.has_ended()) {
-                // The list number in the file is not trusted.
-                entry.set_kind(T::KIND);
-                self.return_to_spares(entry);
             }
         }
     }

@@ -320,7 +320,7 @@ impl<'r> Queue<'r> {
     /// hundred bytes stay for the next queue, of any name and options; old handles do not become valid by that.
     ///
     /// A kill before the deletion is done leaves the queue as it was, or deleted; in the second case name and memory
-    /// are freed when another queue is created.
+    /// are freed when another queue is created after the death was detected.
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].

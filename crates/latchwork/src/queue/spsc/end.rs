@@ -48,7 +48,7 @@ impl<'r> Spsc<'r> {
     /// bytes stay for the next ring, of any name and options; old handles do not become valid by that.
     ///
     /// A kill leaves the ring as it was, or deleted; in the second case name and memory are freed when another ring is
-    /// created.
+    /// created after the death was detected.
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
@@ -114,7 +114,7 @@ impl<'r> Spsc<'r> {
     }
 
     /// Frees the body of a deleted ring if no task has an end any more. If this fails now, the next creation of a ring
-    /// frees it.
+    /// that looks at this one frees it, and the first one after a death in any case.
     pub(super) fn clear_away(&self) {
         self.inner().with_directory_lock(|| {
             self.is_over();
