@@ -377,6 +377,10 @@ impl Peer {
 
     /// This peer as a contestant: available, or the reason why not.
     pub(crate) fn contestant(&self) -> Contestant {
+        // A checked lock is always available, and to try it would begin to observe the process.
+        if matches!(self.make, Make::CheckedWaitWake | Make::CheckedThroughput) {
+            return Contestant::ready(self.name);
+        }
         let tried = self.visit(Between::Threads, Try(self.priority));
         Contestant {
             name: self.name,
