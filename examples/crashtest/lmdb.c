@@ -1,7 +1,7 @@
 /*
  * A write transaction of LMDB, for `latchwork crashtest`. docs/crashtest.md has the result.
  *
- *     cc -g lmdb.c -o lmdb -llmdb
+ *     cc -g lmdb.c -o lmdb $(pkg-config --cflags latchwork) -llmdb
  *     latchwork crashtest -- ./lmdb               the database is opened again after the kill
  *     latchwork crashtest -- ./lmdb survivor      another process has it open, with its lock table
  *     latchwork crashtest -- ./lmdb open          the kill hits the opening itself, of a new database

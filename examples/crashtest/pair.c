@@ -2,7 +2,7 @@
  * Two numbers in a file that must stay equal, whatever happens to the process that changes them. It changes them with a
  * journal, and a process that finds the journal finishes the change. docs/crashtest.md explains the program.
  *
- *     cc -g pair.c -o pair && latchwork crashtest --recoverer -- ./pair
+ *     cc -g pair.c -o pair $(pkg-config --cflags latchwork) && latchwork crashtest --recoverer -- ./pair
  *
  * Faults for `latchwork crashtest` to find:
  *

@@ -1,7 +1,7 @@
 /*
  * A robust mutex of POSIX between processes, for `latchwork crashtest`. docs/crashtest.md explains the program.
  *
- *     cc -g robust-mutex.c -o robust-mutex -lpthread
+ *     cc -g robust-mutex.c -o robust-mutex $(pkg-config --cflags latchwork) -lpthread
  *     latchwork crashtest -- ./robust-mutex owner     a child locks, changes two numbers, unlocks, and is killed
  *     latchwork crashtest -- ./robust-mutex waiter    a child waits for the mutex, and is killed; another child waits, too
  *
