@@ -53,10 +53,10 @@ keep() {
 for name; do
     mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
     log=$target/found/$name.log
-    # Threads that live as long as the process are no leaks.
+    # Threads that live as long as the process are no leaks. The machine may stand still for some minutes during a long run.
     # shellcheck disable=SC2086 # one word for each option
     if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" $limit \
-        -timeout=60 -rss_limit_mb=4096 -detect_leaks=0 -len_control=0 -max_len=400 -print_final_stats=1 \
+        -timeout=300 -rss_limit_mb=4096 -detect_leaks=0 -len_control=0 -max_len=400 -print_final_stats=1 \
         -artifact_prefix="fuzz/artifacts/$name/" >"$log" 2>&1; then
         tail -n 60 "$log"
         keep "$name" "$(sed -n 's/^#\([0-9]*\).*/\1/p' "$log" | tail -n 1)" "1: $(sed -n 's/^SUMMARY: //p' "$log" | head -n 1)" ""

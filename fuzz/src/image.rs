@@ -17,7 +17,7 @@ use std::alloc::Layout;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// One input: a scene, what becomes of its bytes, and what is done with them.
@@ -239,17 +239,24 @@ impl Named {
             .create_new(true)
             .open(&self.path)
             .unwrap();
-        file.write_all_at(bytes, 0).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        // Most pages are zero, as they are without a write.
+        for (index, page) in bytes.chunks(4096).enumerate() {
+            if page.iter().fold(0, |bits, byte| bits | byte) != 0 {
+                file.write_all_at(page, index as u64 * 4096).unwrap();
+            }
+        }
         file
     }
 }
 
-/// The bytes of a region's file, changed.
-fn changed(scene: &Scene, input: &Input) -> Vec<u8> {
-    let mut bytes = scene.bytes.clone();
+/// Stores the bytes of a region's file, changed.
+fn change(bytes: &mut Vec<u8>, scene: &Scene, input: &Input) {
+    bytes.clear();
+    bytes.extend_from_slice(&scene.bytes);
     for change in input.changes.iter().take(24) {
         let offset = change.place.offset(scene);
-        let word = change.word.value(word_at(&bytes, offset), &bytes, scene);
+        let word = change.word.value(word_at(bytes, offset), bytes, scene);
         let count = match change.bytes {
             Width::One => 1,
             Width::Two => 2,
@@ -261,7 +268,6 @@ fn changed(scene: &Scene, input: &Input) -> Vec<u8> {
     if let Some(share) = input.cut {
         bytes.truncate(bytes.len() * usize::from(share) / 255);
     }
-    bytes
 }
 
 /// Does with the file of one input what processes do with such files. All that may go wrong is an error.
@@ -269,9 +275,13 @@ pub fn run(input: &Input) {
     static SCENES: OnceLock<[Scene; scene::COUNT]> = OnceLock::new();
     let scenes = SCENES.get_or_init(scene::all);
     let scene = &scenes[usize::from(input.scene) % scenes.len()];
-    let bytes = changed(scene, input);
+    // Memory that is kept: new memory would have new pages.
+    static BYTES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    let mut bytes = BYTES.lock().unwrap();
+    change(&mut bytes, scene, input);
     let named = Named::of_process();
     let file = named.write(&bytes);
+    drop(bytes);
     if input.uses & 16 != 0 {
         inspect(named);
     }

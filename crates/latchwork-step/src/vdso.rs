@@ -14,21 +14,20 @@ use core::ops::Range;
 pub(crate) struct Vdso(OnceCell<Range<u64>>);
 
 impl Vdso {
-    /// Where the task returns to, if it is at the beginning of a call into the vDSO.
-    pub(crate) fn return_from(&self, task: Task) -> std::io::Result<Option<u64>> {
-        let code = self.0.get_or_init(|| find(task));
-        if !code.contains(&task.address()?) {
+    /// Where the task returns to, if it is at the beginning of a call into the vDSO. `address` is that of its next
+    /// instruction.
+    pub(crate) fn return_from(&self, task: Task, address: u64) -> std::io::Result<Option<u64>> {
+        if !self.has(task, address) {
             return Ok(None);
         }
         // On aarch64 a signal handler returns through the vDSO, where nothing has called it.
         let back = task.return_address()?;
-        Ok((!code.contains(&back)).then_some(back))
+        Ok((!self.has(task, back)).then_some(back))
     }
 
-    /// Whether the task executes the vDSO's code.
-    pub(crate) fn has(&self, task: Task) -> std::io::Result<bool> {
-        let address = task.address()?;
-        Ok(self.0.get_or_init(|| find(task)).contains(&address))
+    /// Whether an address of the task is in the vDSO's code.
+    pub(crate) fn has(&self, task: Task, address: u64) -> bool {
+        self.0.get_or_init(|| find(task)).contains(&address)
     }
 }
 

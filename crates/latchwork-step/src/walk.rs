@@ -31,17 +31,19 @@ pub trait Stepped {
 }
 
 /// Executes one instruction, or one part that cannot be stepped; and with an instruction that calls the vDSO, that call.
-fn advance<S: Stepped>(stepped: &mut S, vdso: &Vdso, at: u64) -> Result<(), S::End> {
+/// Returns the address of the next one.
+fn advance<S: Stepped>(stepped: &mut S, vdso: &Vdso, at: u64) -> Result<u64, S::End> {
     step(stepped, at)?;
     let task = stepped.task();
-    let Some(back) = vdso.return_from(task)? else {
-        return Ok(());
+    let address = task.address()?;
+    let Some(back) = vdso.return_from(task, address)? else {
+        return Ok(address);
     };
     if !stepped.is_alone() {
-        while vdso.has(task)? {
+        while vdso.has(task, task.address()?) {
             stepped.go(Resume::Step, at)?;
         }
-        return Ok(());
+        return Ok(task.address()?);
     }
     let original = task.code(back)?;
     task.set_code(back, break_into(original))?;
@@ -50,7 +52,8 @@ fn advance<S: Stepped>(stepped: &mut S, vdso: &Vdso, at: u64) -> Result<(), S::E
     let removed = task.set_code(back, original);
     ended?;
     removed?;
-    Ok(task.set_address(back)?)
+    task.set_address(back)?;
+    Ok(back)
 }
 
 /// Executes one instruction, or one sequence that cannot be stepped.
@@ -90,13 +93,15 @@ fn step<S: Stepped>(stepped: &mut S, at: u64) -> Result<(), S::End> {
 /// `None` if the operation executes more than [`ENDLESS`] instructions.
 pub fn step_through<S: Stepped>(stepped: &mut S, watch: &mut dyn FnMut(u64)) -> Option<S::End> {
     let vdso = Vdso::default();
+    let mut address = match stepped.task().address() {
+        Ok(address) => address,
+        Err(error) => return Some(error.into()),
+    };
     for at in 0..ENDLESS {
-        let step = |stepped: &mut S, watch: &mut dyn FnMut(u64)| {
-            watch(stepped.task().address()?);
-            advance(stepped, &vdso, at)
-        };
-        if let Err(end) = step(stepped, watch) {
-            return Some(end);
+        watch(address);
+        match advance(stepped, &vdso, at) {
+            Ok(next) => address = next,
+            Err(end) => return Some(end),
         }
     }
     None

@@ -76,6 +76,11 @@ impl<S> Steps<S> {
         self.0.push(((who, what), state));
     }
 
+    /// The step to the one state that follows when a task goes on; none if it cannot.
+    pub fn go_on(&mut self, who: usize, next: Option<S>) {
+        self.0.extend(next.map(|state| ((who, "goes on"), state)));
+    }
+
     /// A step that changes a copy of the state.
     pub fn change(&mut self, who: usize, what: &'static str, from: &S, change: impl FnOnce(&mut S))
     where

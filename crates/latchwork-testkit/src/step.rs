@@ -10,29 +10,23 @@
 //! code that reads a clock belongs to the call of it: see `latchwork-step`.
 #![allow(unsafe_code)]
 
+mod alarm;
 mod at_end;
 mod outcome;
 mod point;
+mod rounds;
 mod tracee;
 
 use crate::{Child, Exit, Trial};
+use alarm::Alarm;
 pub use at_end::AtEnd;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use latchwork_step::{Pinned, Place, Recording, Resume, Stepped, Task};
-use outcome::Outcomes;
 pub use outcome::{Covered, Outcome, done, reported};
 pub use point::{Point, Span};
+use rounds::{BUDGET, Parts, Rounds, VICTIMS, VISITS};
 use tracee::{Seen, Stop, Tracee, wait};
-
-/// How many executions of an instruction are points.
-const VISITS: u32 = 3;
-
-/// How many points of an operation are used, multiplied by `LATCHWORK_KILLS`; this takes a fraction of a second.
-const BUDGET: u64 = 300;
-
-/// How many victims were killed by [`Places::kill`].
-static VICTIMS: AtomicU64 = AtomicU64::new(0);
 
 /// Kills an operation at its instructions, one in each round.
 ///
@@ -53,68 +47,40 @@ pub fn each_instruction<W, O: Outcome>(
     mut unblock: impl FnMut(&W) -> bool,
     mut check: impl FnMut(W, Point) -> O,
 ) -> Option<Covered> {
-    let _pinned = Pinned::new();
-    let mut covered = Covered::default();
-    let mut outcomes = Outcomes::default();
-    let mut double = 0;
-    let mut round = |run: &mut dyn FnMut(&mut Stop<'_>) -> Point| {
-        let victims = VICTIMS.load(Relaxed);
-        let world = before();
-        let has_victim = VICTIMS.load(Relaxed) != victims;
-        let Some(tracee) = Tracee::start(|span| child(&world, span)) else {
-            println!("SKIPPED: {name}: ptrace is forbidden here");
-            return None;
-        };
-        let point = run(&mut Stop::new(&tracee, &mut || unblock(&world)));
-        trial.progress();
-        if point == Point::Finished {
-            tracee.finish();
-        } else {
-            tracee.kill();
-        }
-        outcomes.add(check(world, point));
-        double += u64::from(has_victim && point != Point::Finished);
-        Some(point)
+    let parts = Parts {
+        before: &mut before,
+        child: &child,
+        unblock: &mut unblock,
+        check: &mut check,
     };
-    let mut recording = Recording::new(VISITS);
-    let end = round(&mut |stop| stop.record(&mut recording))?;
-    let Recording {
-        instructions,
-        places: points,
-        ..
-    } = recording;
-    covered.instructions = instructions;
-    covered.points = points.len() as u64;
-    covered.asleep += u64::from(matches!(end, Point::Asleep(_)));
-    let stride = covered.points.div_ceil(trial.times(BUDGET)).max(1) as usize;
-    let first = trial.seed().rng(covered.instructions).usize(..stride);
-    for place in points.into_iter().skip(first).step_by(stride) {
-        match round(&mut |stop| stop.run_to(place))? {
-            Point::Instruction(_) => covered.killed_at += 1,
-            Point::Asleep(_) => covered.asleep += 1,
-            // The operation took another path this time, and did not reach the point.
-            Point::Finished => {}
-        }
-    }
-    covered.double = double;
-    let Covered {
-        instructions,
-        points,
-        killed_at,
-        asleep,
-        ..
-    } = covered;
-    let asleep = if asleep > 0 {
-        format!(", and {asleep} times asleep")
-    } else {
-        String::new()
+    Rounds::new(trial, name, parts).run(None)
+}
+
+/// As [`each_instruction`]; in further rounds a second task is killed, as it recovers from the death of the first: in a long
+/// run, and else in an eighth of the operations.
+///
+/// `recover` runs in a fork, after the operation was killed, and calls [`Span::run`] once: it does what brings to light that
+/// a task died, and repairs what it left. It is killed at one of its instructions, and then `check` has the state that both
+/// deaths left ([`Point::Twice`]). If it sleeps, `unblock` is called; and whatever that returns, its sleep must end.
+///
+/// # Panics
+/// As for [`each_instruction`].
+pub fn each_instruction_and_recovery<W, O: Outcome>(
+    trial: &Trial,
+    name: &str,
+    mut before: impl FnMut() -> W,
+    child: impl Fn(&W, Span),
+    mut unblock: impl FnMut(&W) -> bool,
+    recover: impl Fn(&W, Span),
+    mut check: impl FnMut(W, Point) -> O,
+) -> Option<Covered> {
+    let parts = Parts {
+        before: &mut before,
+        child: &child,
+        unblock: &mut unblock,
+        check: &mut check,
     };
-    println!(
-        "{}: {name}: killed at {killed_at} of {points} points ({instructions} instructions){asleep}",
-        trial.name()
-    );
-    outcomes.report(trial, name, &covered);
-    Some(covered)
+    Rounds::new(trial, name, parts).run(Some(&recover))
 }
 
 /// Stops an operation at its instructions, one in each round, and then lets it continue.
@@ -161,7 +127,7 @@ pub fn each_standstill<W>(
     // A round needs several context switches.
     let stride = points
         .len()
-        .div_ceil(trial.times(BUDGET / 4) as usize)
+        .div_ceil(trial.points(BUDGET / 2) as usize)
         .max(1);
     let first = trial.seed().rng(recording.instructions).usize(..stride);
     let mut stopped = 0_u64;
@@ -243,10 +209,11 @@ impl Frozen {
             println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
             return None;
         };
+        let alarm = Alarm::new();
         // Each PTRACE_SYSCALL stops at the next entry into, or exit from, a system call.
         loop {
             tracee.resume(Resume::ToCall);
-            match tracee.wait_or_asleep() {
+            match tracee.wait_or_asleep(&alarm) {
                 None => {
                     return Some(Self {
                         child: tracee.child,

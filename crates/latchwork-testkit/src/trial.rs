@@ -52,11 +52,24 @@ impl Trial {
     /// A number of kills (or of anything else that a long run does more of), multiplied by `LATCHWORK_KILLS`.
     #[must_use]
     pub fn times(&self, usual: u64) -> u64 {
-        let factor: f64 = std::env::var("LATCHWORK_KILLS")
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(1.0);
-        ((usual as f64 * factor) as u64).max(1)
+        scaled(usual, factor("LATCHWORK_KILLS").unwrap_or(1.0))
+    }
+
+    /// A number of kills at instructions, multiplied by `LATCHWORK_POINTS`, or by `LATCHWORK_KILLS` without it.
+    #[must_use]
+    pub fn points(&self, usual: u64) -> u64 {
+        scaled(usual, self.points_factor())
+    }
+
+    /// Whether there are to be more kills at instructions than usual.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.points_factor() > 1.0
+    }
+
+    fn points_factor(&self) -> f64 {
+        let points = factor("LATCHWORK_POINTS");
+        points.or(factor("LATCHWORK_KILLS")).unwrap_or(1.0)
     }
 
     /// How long a stress test without an end of its own runs: `LATCHWORK_STRESS_SECONDS`, or 3 s.
@@ -73,13 +86,22 @@ impl Trial {
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         let mut looks = 0_u32;
         while !condition() {
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(1024) {
-                // A real-time task that only yields starves lower ones that are bound to the same processor.
-                std::thread::sleep(Duration::from_micros(50));
+            looks = looks.saturating_add(1);
+            // A real-time task that only yields starves lower ones that are bound to the same processor; and where other
+            // programs have work, each yield takes long.
+            match looks {
+                0..64 => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_micros(50)),
             }
-            std::thread::yield_now();
         }
         self.progress();
     }
+}
+
+fn factor(variable: &str) -> Option<f64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn scaled(usual: u64, factor: f64) -> u64 {
+    ((usual as f64 * factor) as u64).max(1)
 }

@@ -322,12 +322,13 @@ fn step_through(trial: &Trial, name: &str, region: &Region, cycle: impl Fn()) {
     // Each of the dead leaves a place in the task table, and the first of them more than that.
     let settle = || {
         region.sweep().unwrap();
+        let left = used(region);
         cycle();
-        used(region)
+        (left, used(region))
     };
     cycle();
     let mut before = None;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         name,
         || (),
@@ -336,8 +337,14 @@ fn step_through(trial: &Trial, name: &str, region: &Region, cycle: impl Fn()) {
             span.run(&cycle);
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                cycle();
+            });
+        },
         |(), point| {
-            let now = settle();
+            let (left, now) = settle();
             let first = *before.get_or_insert(now);
             assert_eq!(now, first, "{name}, {point:?}");
             if point != Point::Finished {
@@ -349,6 +356,10 @@ fn step_through(trial: &Trial, name: &str, region: &Region, cycle: impl Fn()) {
                     // SAFETY: nobody has a reference.
                     unsafe { region.remove::<u32>(&index.to_string()).unwrap() };
                 }
+            }
+            match left == first {
+                true => "nothing was left after the sweep",
+                false => "the next task deleted what was left",
             }
         },
     );

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use latchwork::mutex::{LockError, Mutex};
+use latchwork::region::inspect::inspect_path;
 use latchwork::region::{AttachError, CreateError, Region, RegionOptions};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Leftover, Page, Storm, Trial, Worker};
@@ -145,12 +146,13 @@ fn the_last_orderly_detach_removes_the_name() {
 fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
     let trial = Trial::begin("making_a_named_region_is_all_or_nothing_at_every_instruction");
     let (name, file) = Leftover::region("make");
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "make a named region",
         || (),
         |(), span| drop(span.run(|| options().create_named(&name))),
         |()| false,
+        |(), span| drop(span.run(|| options().attach_or_create(&name))),
         |(), _| {
             let region = visit(&name);
             let outcome = step::done(region.is_some());
@@ -171,14 +173,20 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
 #[test]
 fn attaching_and_leaving_are_recoverable_at_every_instruction() {
     let trial = Trial::begin("attaching_and_leaving_are_recoverable_at_every_instruction");
-    let (name, _file) = Leftover::region("steps");
+    let (name, file) = Leftover::region("steps");
     drop(options().max_tasks(3).create_named(&name).unwrap());
     let check = |(), _| {
+        let report = inspect_path(file.path()).unwrap();
+        let has_joined = !report.contents.unwrap().tasks.is_empty();
         let region = options().attach(&name).unwrap();
         check_table(&region, 3);
         use_region(&region);
         region.check_heap().unwrap();
         leave(region);
+        match has_joined {
+            true => "a dead task was left",
+            false => "no task was left",
+        }
     };
     // While another process has the region, no attach frees all slots as the only one.
     let attached = Page::<AtomicBool>::new();
@@ -198,15 +206,22 @@ fn attaching_and_leaving_are_recoverable_at_every_instruction() {
             true => format!("{operation}, with another process"),
             false => String::from(operation),
         };
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &label("attach"),
             || (),
             |(), span| drop(span.run(|| options().attach(&name).unwrap())),
             |()| false,
+            |(), span| {
+                span.run(|| {
+                    let region = options().attach(&name).unwrap();
+                    use_region(&region);
+                    leave(region);
+                });
+            },
             check,
         );
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &label("become a task"),
             || (),
@@ -215,9 +230,16 @@ fn attaching_and_leaving_are_recoverable_at_every_instruction() {
                 span.run(|| region.join("stepped").unwrap());
             },
             |()| false,
+            |(), span| {
+                span.run(|| {
+                    let region = options().attach(&name).unwrap();
+                    use_region(&region);
+                    leave(region);
+                });
+            },
             check,
         );
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &label("leave"),
             || (),
@@ -227,6 +249,13 @@ fn attaching_and_leaving_are_recoverable_at_every_instruction() {
                 span.run(|| leave(region));
             },
             |()| false,
+            |(), span| {
+                span.run(|| {
+                    let region = options().attach(&name).unwrap();
+                    use_region(&region);
+                    leave(region);
+                });
+            },
             check,
         );
     }

@@ -175,7 +175,7 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
             shop.put(false);
         }
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "condition variable, wait",
         || {
@@ -193,6 +193,12 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
             trial.wait_until(|| other.is_in_futex() || other.try_wait().is_some());
             offer();
             true
+        },
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                drop(repaired(shop.tokens.lock()));
+            });
         },
         |other, _| {
             let mut other = other
@@ -219,7 +225,7 @@ fn a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction() {
     let trial = Trial::begin("a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction");
     let region = region("kill_condvar");
     let shop = Shop::new(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "change and notify",
         || {
@@ -233,6 +239,12 @@ fn a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction() {
             span.run(|| shop.put(false));
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                drop(repaired(shop.tokens.lock()));
+            });
+        },
         |waiter, _| {
             // It made the change: then its death is notification enough. It did not: then we do.
             let mut waiter = waiter;

@@ -75,7 +75,7 @@ fn starts(trial: &Trial, operation: &str, options: &Options, start: fn(&Coprocs)
     let others = || Child::fork(|| join(start(&runtime(&region, options)))).succeed();
     others();
     settle();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         operation,
         || (),
@@ -90,6 +90,12 @@ fn starts(trial: &Trial, operation: &str, options: &Options, start: fn(&Coprocs)
         },
         // The coproc wakes it.
         |()| true,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+            });
+        },
         |(), _| {
             let swept = settle();
             others();

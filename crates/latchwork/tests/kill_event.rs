@@ -42,7 +42,7 @@ fn a_receiver_is_woken_wherever_its_sender_is_killed() {
     let name = Name::new();
     region.join("test").unwrap();
     for all in [false, true] {
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             if all {
                 "send, the last of all"
@@ -69,6 +69,12 @@ fn a_receiver_is_woken_wherever_its_sender_is_killed() {
                 span.run(|| events.send(to, A).unwrap());
             },
             |_| false,
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                });
+            },
             |child, _| {
                 // It may have received, and ended.
                 let to = task(&name).unwrap();
@@ -109,7 +115,7 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
         .succeed();
     };
     for asleep in [false, true] {
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             if asleep { "receive, asleep" } else { "receive" },
             || {
@@ -128,6 +134,12 @@ fn an_heir_begins_with_nothing_wherever_a_receiver_is_killed() {
                 span.run(|| events.receive_all(A | B).unwrap());
             },
             |()| events.send(task(&name).unwrap(), A).is_ok(),
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                });
+            },
             |(), point| {
                 if point == Point::Finished {
                     return "received";

@@ -237,7 +237,7 @@ fn step_through(
     // The parent's own caches are warm.
     Block::new(&region, 64, 1).free(&region);
     let before = region.heap_stats().allocated_bytes;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         title,
         || prepare(&region),
@@ -248,6 +248,14 @@ fn step_through(
             die();
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                (0..NAMES).for_each(|index| _ = remove(&region, index));
+            });
+            die();
+        },
         |(), point| {
             let blocks = region.heap_stats().private_blocks;
             region.sweep().unwrap();
@@ -304,7 +312,7 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
     let trial = Trial::begin("a_region_grows_after_a_kill_at_any_instruction_of_its_growth");
     let spans = |count: usize| Layout::from_size_align(count << 16, 16).unwrap();
     let committed = core::cell::Cell::new(0);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "allocate, where the region grows",
         // Each in a region of its own, which has not grown yet.
@@ -320,6 +328,14 @@ fn a_region_grows_after_a_kill_at_any_instruction_of_its_growth() {
             die();
         },
         |_| false,
+        |region, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                region.allocate(spans(40)).unwrap();
+            });
+            die();
+        },
         |region, point| {
             let before = region.heap_stats().committed_bytes;
             let has_grown = before > committed.get();
@@ -393,9 +409,7 @@ fn recovery_of_heap_and_directory_can_be_repeated_from_every_instruction() {
     };
     let clean_up = || {
         region.sweep().unwrap();
-        for index in 0..NAMES {
-            remove(&region, index);
-        }
+        (0..NAMES).filter(|index| remove(&region, *index)).count()
     };
     let Some(places) = step::Places::record(victim) else {
         println!("SKIPPED: {}: ptrace is forbidden here", trial.name());
@@ -416,7 +430,7 @@ fn recovery_of_heap_and_directory_can_be_repeated_from_every_instruction() {
         },
         |()| false,
         |(), point| {
-            clean_up();
+            let objects = clean_up();
             region
                 .check_heap()
                 .unwrap_or_else(|error| panic!("killed at {point:?}: {error}"));
@@ -425,6 +439,7 @@ fn recovery_of_heap_and_directory_can_be_repeated_from_every_instruction() {
                 stats.allocated_bytes, before,
                 "killed at {point:?}: {stats:?}"
             );
+            format!("{objects} objects were left")
         },
     );
 }

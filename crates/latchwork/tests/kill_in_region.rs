@@ -112,7 +112,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("lock_and_unlock_are_recoverable_at_every_instruction");
     let region = region();
     let arena = &arena::<P>(&region);
-    let covered = step::each_instruction(
+    let covered = step::each_instruction_and_recovery(
         &trial,
         "free lock",
         || (),
@@ -121,6 +121,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<P: Form>() {
             span.run(|| arena.change());
         },
         |()| false,
+        |(), span| span.run(|| arena.change()),
         |(), point| {
             let before = arena.deaths();
             arena.change();
@@ -138,12 +139,13 @@ fn a_first_lock_call_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_first_lock_call_is_recoverable_at_every_instruction");
     let region = region();
     let arena = &arena::<P>(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "first lock",
         || (),
         |(), span| span.run(|| arena.change()),
         |()| false,
+        |(), span| span.run(|| arena.change()),
         |(), _| {
             arena.change();
             drop(arena.lock.0.try_lock().unwrap());
@@ -163,7 +165,7 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
         trial.wait_until(|| waiter.is_in_futex());
         RefCell::new((Some(held), Some(waiter)))
     };
-    let covered = step::each_instruction(
+    let covered = step::each_instruction_and_recovery(
         &trial,
         "with another waiter asleep",
         before,
@@ -172,6 +174,7 @@ fn a_wait_is_recoverable_at_every_instruction<P: Form>() {
             span.run(|| arena.change());
         },
         |world| world.borrow_mut().0.take().is_some(),
+        |_, span| span.run(|| arena.change()),
         |world, _| {
             let (held, waiter) = world.into_inner();
             drop(held);
@@ -188,7 +191,7 @@ fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_timed_wait_is_recoverable_at_every_instruction");
     let region = region();
     let arena = &arena::<P>(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "timed lock, in vain",
         || {
@@ -204,6 +207,9 @@ fn a_timed_wait_is_recoverable_at_every_instruction<P: Form>() {
         },
         // The limit ends each of its sleeps.
         |_| true,
+        |_, span| {
+            span.run(|| arena.lock.acquire(Some(Duration::from_millis(3)), |_| ()));
+        },
         |(held, waiter), _| {
             let before = arena.deaths();
             drop(held);
@@ -221,7 +227,7 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
     let region = region();
     let arena = &arena::<P>(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "unlock",
         || {
@@ -243,6 +249,7 @@ fn an_unlock_with_a_sleeper_is_recoverable_at_every_instruction<P: Form>() {
             span.run(|| drop(held));
         },
         |_| false,
+        |_, span| span.run(|| arena.change()),
         |waiter, _| {
             go.store(1, SeqCst);
             waiter.unwrap().succeed();
@@ -257,7 +264,7 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_takeover_is_recoverable_at_every_instruction");
     let region = region();
     let arena = &arena::<P>(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "takeover",
         || Child::fork(|| forget(arena.enter())).succeed(),
@@ -267,6 +274,7 @@ fn a_takeover_is_recoverable_at_every_instruction<P: Form>() {
             span.run(|| arena.change());
         },
         |()| false,
+        |(), span| span.run(|| arena.change()),
         |(), point| {
             let before = arena.deaths();
             arena.change();
@@ -282,7 +290,7 @@ fn giving_up_is_never_half_done<P: Form>() {
     let trial = Trial::begin("giving_up_is_never_half_done");
     let region = region();
     let mut round = 0;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "give up",
         || {
@@ -301,6 +309,12 @@ fn giving_up_is_never_half_done<P: Form>() {
             });
         },
         |_| false,
+        |lock, span| {
+            span.run(|| match lock.lock() {
+                Err(LockError::OwnerDied(died)) => drop(died),
+                other => drop(other),
+            });
+        },
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
             Err(LockError::OwnerDied(died)) => {
@@ -318,7 +332,7 @@ fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
     let trial = Trial::begin("a_forgotten_guard_is_recoverable_at_every_instruction");
     let region = region();
     let arena = &arena::<P>(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "leave with a forgotten guard",
         || (),
@@ -330,6 +344,7 @@ fn a_forgotten_guard_is_recoverable_at_every_instruction<P: Form>() {
             });
         },
         |()| false,
+        |(), span| span.run(|| arena.change()),
         |(), _| {
             let before = arena.deaths();
             arena.change();

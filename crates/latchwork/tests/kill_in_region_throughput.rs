@@ -69,7 +69,7 @@ fn a_top_waiter_is_recoverable_at_every_instruction() {
     let region = region();
     let lock = lock_in(&region);
     let world = || -> World<'_> { RefCell::new((Some(lock.lock().unwrap()), None)) };
-    let covered = step::each_instruction(
+    let covered = step::each_instruction_and_recovery(
         &trial,
         "top waiter",
         world,
@@ -88,6 +88,9 @@ fn a_top_waiter_is_recoverable_at_every_instruction() {
             world.1 = Some(other);
             drop(held);
             true
+        },
+        |_, span| {
+            span.run(|| enter(lock));
         },
         |world, point| {
             let (held, other) = world.into_inner();
@@ -115,7 +118,7 @@ fn a_hand_off_is_recoverable_at_every_instruction() {
     let region = region();
     let lock = lock_in(&region);
     let go = region.object("go", || AtomicU32::new(0)).unwrap();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "hand-off",
         || {
@@ -137,6 +140,9 @@ fn a_hand_off_is_recoverable_at_every_instruction() {
             span.run(|| drop(held));
         },
         |_| false,
+        |_, span| {
+            span.run(|| enter(lock));
+        },
         |waiter, _| {
             go.store(1, SeqCst);
             waiter.unwrap().succeed();

@@ -7,7 +7,7 @@ use latchwork::completion::Completion;
 use latchwork::once::{Once, OnceError, RegionOnce};
 use latchwork::region::Shareable;
 use latchwork::sharing::Shared;
-use latchwork_testkit::step::{self, Point};
+use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
 
 mod kill_support;
@@ -71,7 +71,7 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
         .unwrap()
         .get_ref();
     for all in [false, true] {
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             if all { "complete_all" } else { "complete" },
             || {
@@ -91,6 +91,12 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
                 });
             },
             |_| false,
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                });
+            },
             |mut waiters, _| {
                 let outcome = if all {
                     // It completed for all, or for nobody.
@@ -131,7 +137,7 @@ fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
             done.complete();
         }
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "completion, wait",
         || {
@@ -149,6 +155,12 @@ fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
             trial.wait_until(|| other.is_in_futex() || other.try_wait().is_some());
             offer();
             true
+        },
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+            });
         },
         |other, _| {
             let mut other = other
@@ -195,7 +207,7 @@ fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
         .object("barrier", || Barrier::<Shared>::shared(3))
         .unwrap()
         .get_ref();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "barrier, last arrival",
         || {
@@ -208,6 +220,12 @@ fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
             span.run(|| barrier.wait());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+            });
+        },
         |mut arrived, _| {
             // The two get through, by the stepped one or by us in its stead.
             let mut substitute = None;
@@ -372,7 +390,7 @@ fn an_initialisation_by_a_region_lock_runs_to_its_end_once_whatever_instruction_
 
 fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
     let region = region("kill_meetings");
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         "once",
         || region.object("cell", Cell::<I>::new).unwrap().get_ref(),
@@ -381,6 +399,12 @@ fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
             span.run(|| cell.initialise());
         },
         |_| false,
+        |cell, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                cell.initialise();
+            });
+        },
         |cell, point| {
             let outcome = match (cell.begun.load(SeqCst), cell.finished.load(SeqCst)) {
                 (0, _) => "not begun",
@@ -389,7 +413,7 @@ fn runs_to_its_end_once<I: Initialisation>(trial: &Trial) {
                 _ => "finished, and run again",
             };
             cell.initialise();
-            cell.check(u64::from(point != Point::Finished));
+            cell.check(point.kills());
             // SAFETY: no task uses it any more.
             #[allow(unsafe_code)]
             unsafe {

@@ -218,7 +218,7 @@ fn becoming_not_recoverable_is_atomic() {
     let trial = Trial::begin("becoming_not_recoverable_is_atomic");
     let region = region();
     let mut round = 0;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "give up",
         || {
@@ -238,6 +238,12 @@ fn becoming_not_recoverable_is_atomic() {
             });
         },
         |_| false,
+        |lock, span| {
+            span.run(|| match lock.lock() {
+                Err(LockError::OwnerDied(died)) => drop(died),
+                other => drop(other),
+            });
+        },
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
             Err(LockError::OwnerDied(died)) => {
@@ -257,7 +263,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
     let arena = &arena(&region);
     let mut died = 0;
     let section = || arena.change();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "robust lock and unlock",
         || (),
@@ -267,6 +273,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
             span.run(section);
         },
         |()| false,
+        |(), span| span.run(section),
         |(), point| {
             let before = arena.deaths();
             section();
@@ -278,12 +285,13 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
     );
     assert!(died > 0 || trial.name().is_empty(), "no kill hit a holder");
     let lock = || drop(arena.lock.0.lock().unwrap());
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "first robust lock of a process",
         || (),
         |(), span| span.run(section),
         |()| false,
+        |(), span| span.run(section),
         |(), _| {
             section();
             arena.outcome()
@@ -299,12 +307,13 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
     let arena = &arena(&region);
     let section = || drop(arena.enter());
     // We hold the lock until the child is asleep; a second waiter must get it in any case.
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "contended robust lock and unlock",
         || core::cell::RefCell::new(Some(arena.enter())),
         |_, span| span.run(section),
         |held| held.borrow_mut().take().is_some(),
+        |_, span| span.run(section),
         |held, _| {
             let other = Child::fork(section);
             drop(held);
@@ -319,12 +328,13 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
         trial.wait_until(|| waiter.is_in_futex());
         core::cell::RefCell::new((Some(held), Some(waiter)))
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "contended robust lock and unlock, with another waiter asleep",
         contended,
         |_, span| span.run(section),
         |world| world.borrow_mut().0.take().is_some(),
+        |_, span| span.run(section),
         |world, _| {
             let (held, waiter) = world.into_inner();
             drop(held);

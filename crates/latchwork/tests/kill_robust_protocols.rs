@@ -281,7 +281,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<K: Kind + Shareable>(
     arena: &Arena<'_, K>,
 ) {
     let mut died = 0;
-    let covered = step::each_instruction(
+    let covered = step::each_instruction_and_recovery(
         trial,
         "lock and unlock",
         || (),
@@ -291,6 +291,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction<K: Kind + Shareable>(
             span.run(|| arena.section());
         },
         |()| false,
+        |(), span| span.run(|| arena.section()),
         |(), point| {
             let before = arena.marks.died.load(SeqCst);
             arena.section();
@@ -309,12 +310,13 @@ fn a_contended_lock_is_recoverable_at_every_instruction<K: Kind + Shareable>(
 ) {
     let section = || drop(arena.take());
     // We hold the lock until the child is asleep; a second waiter must get it in any case.
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         "contended",
         || RefCell::new(Some(arena.take())),
         |_, span| span.run(section),
         |held| held.borrow_mut().take().is_some(),
+        |_, span| span.run(section),
         |held, _| {
             let other = Child::fork(section);
             drop(held);
@@ -338,12 +340,13 @@ fn a_contended_lock_is_recoverable_at_every_instruction_with_another_waiter_asle
         trial.wait_until(|| waiter.is_in_futex());
         RefCell::new((Some(held), Some(waiter)))
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         "contended, with another waiter asleep",
         contended,
         |_, span| span.run(section),
         |world| world.borrow_mut().0.take().is_some(),
+        |_, span| span.run(section),
         |world, _| {
             let (held, waiter) = world.into_inner();
             drop(held);
@@ -368,7 +371,7 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
         });
         owner.succeed();
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         "recovery",
         leave_torn,
@@ -378,6 +381,7 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
             span.run(|| drop(arena.take()));
         },
         |()| false,
+        |(), span| span.run(|| drop(arena.take())),
         |(), _| {
             let before = arena.marks.died.load(SeqCst);
             arena.section();
@@ -390,7 +394,7 @@ fn recovery_is_recoverable_at_every_instruction<K: Kind + Shareable>(
 /// Whoever takes over a dead holder's lock gives it up, and may be killed while doing so.
 fn becoming_not_recoverable_is_atomic<K: Kind + Shareable>(trial: &Trial, arena: &Arena<'_, K>) {
     let mut round = 0;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         "give up",
         || {
@@ -413,6 +417,12 @@ fn becoming_not_recoverable_is_atomic<K: Kind + Shareable>(trial: &Trial, arena:
             });
         },
         |_| false,
+        |lock, span| {
+            span.run(|| match lock.lock() {
+                Err(LockError::OwnerDied(died)) => drop(died),
+                other => drop(other),
+            });
+        },
         |lock, _| match lock.lock() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
             Err(LockError::OwnerDied(died)) => {

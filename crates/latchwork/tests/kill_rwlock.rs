@@ -158,7 +158,7 @@ fn free_lock_killed_at_every_instruction<K: Kind>(
     let region = region();
     let arena = &arena::<K>(&region);
     let mut died = 0;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "free lock",
         || (),
@@ -168,6 +168,8 @@ fn free_lock_killed_at_every_instruction<K: Kind>(
             span.run(|| section(arena));
         },
         |()| false,
+        // It does the same: a task that only reads is not reported either.
+        |(), span| span.run(|| section(arena)),
         |(), point| {
             let before = arena.deaths();
             match died % 3 {
@@ -224,7 +226,7 @@ fn waiting_killed_at_every_instruction<K: Kind>(
         trial.wait_until(|| waiter.is_in_futex());
         RefCell::new((held, Some(waiter)))
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "with another waiter asleep",
         before,
@@ -233,6 +235,7 @@ fn waiting_killed_at_every_instruction<K: Kind>(
             span.run(|| section(arena));
         },
         |world| !core::mem::take(&mut world.borrow_mut().0).is_empty(),
+        |_, span| span.run(|| section(arena)),
         |world, _| {
             let (held, waiter) = world.into_inner();
             drop(held);
@@ -280,7 +283,7 @@ fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
     let trial = Trial::begin(name);
     let region = region();
     let mut round = 0;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "give up",
         || {
@@ -300,6 +303,12 @@ fn giving_up_is_never_half_done<K: Kind>(name: &'static str) {
             });
         },
         |_| false,
+        |lock, span| {
+            span.run(|| match lock.read() {
+                Err(LockError::OwnerDied(died)) => drop(died),
+                other => drop(other),
+            });
+        },
         |lock, _| match lock.write() {
             Ok(_) => panic!("unrepaired data was passed on as consistent"),
             Err(LockError::OwnerDied(died)) => {

@@ -8,9 +8,11 @@ use latchwork::mutex::in_region::{LockError, NotATask};
 use latchwork::mutex::{InRegion, Mutex};
 use latchwork::queue::QueueOptions;
 use latchwork::queue::spsc::Spsc;
+use latchwork::region::inspect::inspect_path;
 use latchwork::region::{AttachError, Region, RegionOptions};
 use latchwork_testkit::step::Frozen;
 use latchwork_testkit::{Child, Leftover, Namespace, Page, Trial, step};
+use std::os::fd::AsRawFd as _;
 use std::thread;
 
 fn region(tasks: u16) -> Region {
@@ -227,7 +229,7 @@ fn a_killed_sweeper_loses_no_slot() {
         trial.wait_until(|| joined.load(SeqCst));
         (region, dead, joined)
     };
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "sweep",
         world,
@@ -241,8 +243,16 @@ fn a_killed_sweeper_loses_no_slot() {
             span.run(|| drop(region.sweep()));
         },
         |_| false,
+        |(region, ..), span| drop(span.run(|| region.sweep())),
         |(region, mut dead, _), _| {
             dead.end();
+            // Only a file with a name can be inspected.
+            let (_, copy) = Leftover::region("slots");
+            let file = format!("/proc/self/fd/{}", region.file().as_raw_fd());
+            std::fs::copy(file, copy.path()).unwrap();
+            let report = inspect_path(copy.path()).unwrap();
+            let mut tasks = report.contents.unwrap().tasks.into_iter();
+            let is_left = tasks.any(|task| task.name == "dead");
             let barrier = std::sync::Barrier::new(2);
             thread::scope(|scope| {
                 for _ in 0..2 {
@@ -252,6 +262,7 @@ fn a_killed_sweeper_loses_no_slot() {
                     });
                 }
             });
+            step::done(!is_left)
         },
     );
 }

@@ -150,8 +150,8 @@ impl RegionOptions {
     /// the objects hold. So a file that was damaged, or that somebody has written into, is an error, and is no crash
     /// later. The types of its objects must be [declared](Self::holds).
     ///
-    /// It takes a time and an amount of memory in proportion to the number of blocks; for a map whose entries somebody has
-    /// arranged far from their places, a time in proportion to the square of its slots. It works on a region that no
+    /// It takes a time and an amount of memory in proportion to the size of the region. (So a map is refused whose entries
+    /// are all far from their places, as those of more than 500 keys of one hash may be.) It works on a region that no
     /// process has: the contents of another one change meanwhile ([`AttachError::InUse`]). Once it is attached, its peers
     /// are trusted with what they write, as always. It has no effect on creations.
     ///

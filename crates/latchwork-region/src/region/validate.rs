@@ -6,9 +6,8 @@
 //!
 //! *What holds after it.* Each pointer that the declared types follow leads to the beginning of an allocated block that is
 //! large enough, and no two lead to the same block: each is *claimed* once. So no list is circular, no node belongs to two
-//! containers, and no walk follows more blocks than there are. (A map whose entries are all far from their places takes a time in
-//! proportion to the square of its slots.) Each value is one of its type. Each lock is as a death
-//! leaves it. What a death may leave in the middle of an operation is accepted, since the next owner finishes it.
+//! containers, and no walk follows more blocks than there are. (The search for a map's entries has a bound of its own.) Each
+//! value is one of its type. Each lock is as a death leaves it. What a death may leave in the middle of an operation is accepted, since the next owner finishes it.
 //!
 //! *What is not checked:* whether a value makes sense to the program, whether a key is in the slot that its hash selects
 //! (if not, it is not found), and whether an allocated block belongs to something.

@@ -1,7 +1,8 @@
 //! The table of the kill sweep: `killsweep LINES RESULT`.
 //!
-//! LINES is the file to which the tests have appended what they tried (`step::Outcome`). RESULT is written as one object
-//! of JSON, and the table goes to standard output, in Markdown. `ci/killsweep.sh` runs both.
+//! LINES is the file to which the tests have appended what they tried (`step::Outcome`). RESULT is one object of JSON: if it
+//! exists, the counts and seeds are added to it. The table of all goes to standard output, in Markdown. `ci/killsweep.sh`
+//! runs both.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,20 +24,34 @@ fn main() -> ExitCode {
     }
 }
 
+/// The schema of RESULT. Files of other schemas are replaced.
+const SCHEMA: &str = "latchwork-killsweep/2";
+
 fn sweep(lines: &str, result: &str) -> io::Result<()> {
-    let rows = rows(&std::fs::read_to_string(lines)?)?;
-    if rows.is_empty() {
+    let new = parsed(&std::fs::read_to_string(lines)?)?;
+    if new.is_empty() {
         return Err(io::Error::other(format!("{lines} has no lines")));
     }
-    let report = json!({
-        "schema": "latchwork-killsweep/1",
+    let before = std::fs::read_to_string(result).unwrap_or_default();
+    let before: Value = serde_json::from_str(&before).unwrap_or_default();
+    let is_known = before["schema"] == SCHEMA;
+    let list = |name: &str| {
+        let list = before[name].as_array().filter(|_| is_known);
+        list.cloned().unwrap_or_default()
+    };
+    let mut runs = list("runs");
+    runs.push(json!({
         "day": said("date", &["-u", "+%F"]),
         "kernel": said("uname", &["-sr"]),
         "machine": said("uname", &["-m"]),
         "version": said("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
-        "kills": std::env::var("LATCHWORK_KILLS").ok(),
-        "rows": rows,
-    });
+        "points": std::env::var("LATCHWORK_POINTS").ok(),
+        "sweeps": std::env::var("LATCHWORK_SWEEPS").ok(),
+        "killed": sum(&new, "killed"),
+        "double": sum(&new, "double"),
+    }));
+    let rows = merged(list("rows").into_iter().chain(new));
+    let report = json!({ "schema": SCHEMA, "runs": runs, "rows": rows });
     let text = serde_json::to_string_pretty(&report)? + "\n";
     std::fs::write(result, text)?;
     io::stdout().write_all(table(&rows).as_bytes())
@@ -49,15 +64,48 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     (output.status.success()).then(|| text.trim().to_owned())
 }
 
-/// The lines, in the order of program, kind, test and operation: that in which tests end says nothing.
-fn rows(lines: &str) -> io::Result<Vec<Value>> {
+fn parsed(lines: &str) -> io::Result<Vec<Value>> {
     let parse = |line: &str| serde_json::from_str(line).map_err(io::Error::from);
-    let mut rows: Vec<Value> = lines.lines().map(parse).collect::<Result<_, _>>()?;
-    let key = |row: &Value| {
-        ["program", "kind", "test", "operation"].map(|name| text(row, name).to_owned())
-    };
-    rows.sort_by_key(key);
-    Ok(rows)
+    lines.lines().map(parse).collect()
+}
+
+/// What is added up; of the instructions and points of an operation, which differ from run to run, the most count.
+const SUMS: [&str; 3] = ["killed", "asleep", "double"];
+const MOST: [&str; 2] = ["instructions", "points"];
+
+/// One row for each operation, in the order of program, kind, test and operation, with the counts and seeds of all lines.
+fn merged(lines: impl Iterator<Item = Value>) -> Vec<Value> {
+    let mut rows = BTreeMap::<[String; 4], Value>::new();
+    for line in lines {
+        let key = ["program", "kind", "test", "operation"].map(|name| text(&line, name).to_owned());
+        // A row of the file has "seeds", a line of a test has "seed".
+        let mut seeds = line["seeds"].as_array().cloned().unwrap_or_default();
+        seeds.extend(line.get("seed").cloned());
+        let row = rows.entry(key).or_insert_with(|| {
+            let mut row = line.clone();
+            for name in SUMS.iter().chain(&MOST) {
+                row[name] = 0.into();
+            }
+            row["outcomes"] = json!({});
+            row["seeds"] = json!([]);
+            row.as_object_mut().map(|row| row.remove("seed"));
+            row
+        });
+        for name in SUMS {
+            row[name] = (number(row, name) + number(&line, name)).into();
+        }
+        for name in MOST {
+            row[name] = number(row, name).max(number(&line, name)).into();
+        }
+        for (words, count) in line["outcomes"].as_object().into_iter().flatten() {
+            let before = row["outcomes"][words].as_u64().unwrap_or_default();
+            row["outcomes"][words] = (before + count.as_u64().unwrap_or_default()).into();
+        }
+        if let Some(all) = row["seeds"].as_array_mut() {
+            all.extend(seeds);
+        }
+    }
+    rows.into_values().collect()
 }
 
 fn text<'a>(row: &'a Value, name: &str) -> &'a str {
@@ -68,19 +116,19 @@ fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_default()
 }
 
+fn sum(rows: &[Value], name: &str) -> u64 {
+    rows.iter().map(|row| number(row, name)).sum()
+}
+
 fn table(rows: &[Value]) -> String {
     let mut table = String::from(
-        "| program | kind | operation | test | instructions | points | killed at | asleep | double kills | outcomes |\n\
+        "| program | kind | operation | test | instructions | points | killed | asleep | double kills | outcomes |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    let mut sums = BTreeMap::<&str, u64>::new();
     for row in rows {
         let [program, kind, operation, test] =
             ["program", "kind", "operation", "test"].map(|name| text(row, name));
         let counts = ["instructions", "points", "killed", "asleep", "double"];
-        for name in counts {
-            *sums.entry(name).or_default() += number(row, name);
-        }
         let [instructions, points, killed, asleep, double] = counts.map(|name| number(row, name));
         let outcomes: Vec<String> = row["outcomes"]
             .as_object()
@@ -94,10 +142,10 @@ fn table(rows: &[Value]) -> String {
              {outcomes} |\n"
         );
     }
-    let sum = |name: &str| sums.get(name).copied().unwrap_or_default();
+    let sum = |name| sum(rows, name);
     table += &format!(
-        "\n{} operations, {} instructions, {} points; killed at {} of them, and {} times asleep; {} of these kills hit \
-         a task that was to recover from another one.\n",
+        "\n{} operations, {} instructions, {} points; killed {} times at an instruction, {} times asleep, and {} times as \
+         they recovered from another kill.\n",
         rows.len(),
         sum("instructions"),
         sum("points"),
@@ -119,7 +167,11 @@ mod tests {
                    "killed": killed, "asleep": 1, "double": 2, "outcomes": {"holds": 3, "died": 1}})
             .to_string()
         };
-        let rows = rows(&format!("{}\n{}\n", line("b", 4), line("a", 5))).unwrap();
+        let rows = merged(
+            parsed(&format!("{}\n{}\n", line("b", 4), line("a", 5)))
+                .unwrap()
+                .into_iter(),
+        );
         let table = table(&rows);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
@@ -129,9 +181,28 @@ mod tests {
         assert!(lines[3].starts_with("| b | k | o | t | 10 | 9 | 4 |"));
         assert_eq!(
             lines[5],
-            "2 operations, 20 instructions, 18 points; killed at 9 of them, and 2 times asleep; 4 of these kills hit \
-             a task that was to recover from another one."
+            "2 operations, 20 instructions, 18 points; killed 9 times at an instruction, 2 times asleep, and 4 times as \
+             they recovered from another kill."
         );
-        assert!(super::rows("{\"cut").is_err());
+        assert!(parsed("{\"cut").is_err());
+    }
+
+    #[test]
+    fn a_second_run_adds_to_the_counts_and_the_seeds_of_the_first() {
+        let line = |seed: &str, outcome: &str| {
+            json!({"program": "a", "operation": "o", "instructions": 10, "points": 9, "killed": 2, "asleep": 0, "double": 1,
+                   "seed": seed, "outcomes": {outcome: 2}})
+        };
+        let first = merged([line("0x1", "holds")].into_iter());
+        assert_eq!(first[0]["seeds"], json!(["0x1"]));
+        let more = [line("0x2", "holds"), line("0x3", "died")];
+        let all = merged(first.into_iter().chain(more));
+        assert_eq!(all.len(), 1);
+        assert_eq!(
+            [&all[0]["killed"], &all[0]["points"], &all[0]["double"]],
+            [6, 9, 3]
+        );
+        assert_eq!(all[0]["outcomes"], json!({"holds": 4, "died": 2}));
+        assert_eq!(all[0]["seeds"], json!(["0x1", "0x2", "0x3"]));
     }
 }

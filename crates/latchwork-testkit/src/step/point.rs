@@ -27,6 +27,20 @@ pub enum Point {
     Instruction(u64),
     /// Asleep in a system call, after so many instructions.
     Asleep(u64),
+    /// Killed after so many instructions; and then the task that recovered from this death, after so many of its own.
+    Twice(u64, u64),
     /// Not killed: the operation ended.
     Finished,
+}
+
+impl Point {
+    /// How many tasks were killed.
+    #[must_use]
+    pub fn kills(self) -> u64 {
+        match self {
+            Self::Finished => 0,
+            Self::Instruction(_) | Self::Asleep(_) => 1,
+            Self::Twice(..) => 2,
+        }
+    }
 }

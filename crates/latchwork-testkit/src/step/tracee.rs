@@ -1,12 +1,13 @@
 //! The traced child: its walk through the operation, and its sleeps.
 #![allow(unsafe_code)]
 
+use super::alarm::Alarm;
 use super::{Point, Span};
 use crate::child::state_of;
 use crate::{Child, Exit};
 use core::fmt;
 use latchwork_step::{ENDLESS, Place, Recording, Resume, Stepped, Task};
-use std::io::Error;
+use std::io::{Error, ErrorKind};
 
 /// Exit code of a child that may not be traced.
 const FORBIDDEN: i32 = 77;
@@ -49,24 +50,19 @@ impl Tracee {
     }
 
     /// Waits for the next stop; `None` if the child sleeps in a futex call.
-    pub(super) fn wait_or_asleep(&self) -> Option<Seen> {
+    pub(super) fn wait_or_asleep(&self, alarm: &Alarm) -> Option<Seen> {
         let pid = self.child.pid();
-        for round in 0_u64.. {
-            match wait(pid, libc::WNOHANG) {
-                Seen::Nothing => {}
-                seen => return Some(seen),
+        alarm.set(true);
+        let seen = loop {
+            if let Some(seen) = look(pid, 0) {
+                break Some(seen);
             }
-            if round % 64 == 63 {
-                if self.child.is_in_futex() && state_of(pid) == Some('S') {
-                    return None;
-                }
-                // The child may be bound to this task's processor, at a lower real-time priority: a yield would not let
-                // it run.
-                std::thread::sleep(core::time::Duration::from_micros(50));
+            if self.child.is_in_futex() && state_of(pid) == Some('S') {
+                break None;
             }
-            std::thread::yield_now();
-        }
-        None
+        };
+        alarm.set(false);
+        seen
     }
 
     pub(super) fn finish(mut self) {
@@ -101,6 +97,7 @@ pub(super) struct Stop<'a> {
     tracee: &'a Tracee,
     /// Called when the child sleeps: whether it will be woken.
     unblock: &'a mut dyn FnMut() -> bool,
+    alarm: Alarm,
 }
 
 impl fmt::Debug for Stop<'_> {
@@ -111,7 +108,11 @@ impl fmt::Debug for Stop<'_> {
 
 impl<'a> Stop<'a> {
     pub(super) fn new(tracee: &'a Tracee, unblock: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { tracee, unblock }
+        Self {
+            tracee,
+            unblock,
+            alarm: Alarm::new(),
+        }
     }
 
     /// Steps through the operation.
@@ -141,7 +142,7 @@ impl Stepped for Stop<'_> {
     fn go(&mut self, how: Resume, at: u64) -> Result<(), End> {
         self.tracee.resume(how);
         loop {
-            return match self.tracee.wait_or_asleep() {
+            return match self.tracee.wait_or_asleep(&self.alarm) {
                 Some(Seen::Stopped(libc::SIGTRAP)) => Ok(()),
                 Some(Seen::Stopped(libc::SIGSTOP)) => Err(End(Point::Finished)),
                 None if (self.unblock)() => continue,
@@ -160,6 +161,15 @@ pub(super) enum Seen {
 }
 
 pub(super) fn wait(pid: i32, flags: i32) -> Seen {
+    loop {
+        if let Some(seen) = look(pid, flags) {
+            return seen;
+        }
+    }
+}
+
+/// What has become of a child; `None` if a signal ended the wait.
+fn look(pid: i32, flags: i32) -> Option<Seen> {
     let mut status = 0;
     // waitpid does not accept WNOWAIT, which leaves an exit for `Child` to reap, so this uses waitid.
     // SAFETY: zero is a valid siginfo_t, and waitid fills it in.
@@ -174,22 +184,26 @@ pub(super) fn wait(pid: i32, flags: i32) -> Seen {
             look | libc::WSTOPPED | libc::__WALL,
         )
     };
-    assert_eq!(gone, 0, "waitid: {}", Error::last_os_error());
+    if gone != 0 {
+        let error = Error::last_os_error();
+        assert_eq!(error.kind(), ErrorKind::Interrupted, "waitid: {error}");
+        return None;
+    }
     // SAFETY: filled in by waitid, or all zero.
     if unsafe { info.si_pid() } == 0 {
-        return Seen::Nothing;
+        return Some(Seen::Nothing);
     }
     if matches!(
         info.si_code,
         libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
     ) {
-        return Seen::Gone;
+        return Some(Seen::Gone);
     }
     // SAFETY: consumes the stop that was seen above.
-    unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-    if libc::WIFSTOPPED(status) {
+    unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    Some(if libc::WIFSTOPPED(status) {
         Seen::Stopped(libc::WSTOPSIG(status))
     } else {
         Seen::Gone
-    }
+    })
 }

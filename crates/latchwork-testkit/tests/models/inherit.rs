@@ -22,17 +22,10 @@ mod steps;
 mod tests;
 
 use crate::explore::{Model, Steps};
-use crate::section::{Data, Section, TWO};
+use crate::futex_word::Word;
+use crate::section::{Data, Section, exclusion};
 
 const MOST: usize = 4;
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
-struct Word {
-    /// The number of a task, from 1; 0: none.
-    owner: u8,
-    waiters: bool,
-    died: bool,
-}
 
 /// The kernel's record of a word for which tasks sleep (`futex_pi_state`, with its `rt_mutex`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
@@ -185,9 +178,7 @@ impl Model for Inherit {
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
         for who in 0..self.tasks {
             let at = state.tasks[who].at;
-            if let Some(next) = self.go(state, who) {
-                steps.add(who, "goes on", next);
-            }
+            steps.go_on(who, self.go(state, who));
             self.ask_kernel(state, who, steps);
             match at {
                 At::Asleep if self.gives_up && who + 1 == self.tasks => {
@@ -221,10 +212,8 @@ impl Model for Inherit {
                     | At::Gives
             )
         };
-        if state.tasks.iter().filter(has).count() > 1 {
-            return Some(TWO);
-        }
-        state.wrong.or(state.data.trouble())
+        let two = exclusion(state.tasks.iter().filter(has).count());
+        two.or(state.wrong).or(state.data.trouble())
     }
 
     fn is_end(&self, state: &State) -> bool {

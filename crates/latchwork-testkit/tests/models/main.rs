@@ -5,6 +5,7 @@
 //!
 //! `ci/models.sh` visits the states of larger bounds, and keeps how many they are in `results/models`.
 
+mod futex_word;
 mod inherit;
 mod lookout;
 mod region_lock;

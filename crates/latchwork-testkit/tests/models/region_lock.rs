@@ -19,7 +19,7 @@
 mod steps;
 
 use crate::explore::{self, Model, Steps};
-use crate::section::{Data, Section, TORN, TWO};
+use crate::section::{Data, Section, TORN, TWO, exclusion};
 
 const SLOTS: usize = 3;
 const BYSTANDER: usize = 2;
@@ -248,9 +248,7 @@ impl Model for RegionLock {
 
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
         for (who, me) in state.tasks.iter().enumerate() {
-            if let Some(next) = self.go(state, who) {
-                steps.add(who, "goes on", next);
-            }
+            steps.go_on(who, self.go(state, who));
             match me.at {
                 At::Idle if self.outsiders && state.dead().is_some() => {
                     steps.change(who, "begins a sweep", state, |next| {
@@ -301,13 +299,9 @@ impl Model for RegionLock {
             let sweeps = task.then == At::Inside(Section::Repairs);
             sweeps || matches!(task.at, At::Inside(_) | At::Gives | At::GivesWithWaiters)
         };
-        if state.tasks.iter().filter(has).count() > 1 {
-            return Some(TWO);
-        }
-        if state.hurried {
-            return Some(HURRIED);
-        }
-        state.data.trouble()
+        let two = exclusion(state.tasks.iter().filter(has).count());
+        let hurried = state.hurried.then_some(HURRIED);
+        two.or(hurried).or(state.data.trouble())
     }
 
     fn is_end(&self, state: &State) -> bool {

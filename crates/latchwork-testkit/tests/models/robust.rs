@@ -17,17 +17,10 @@
 mod tests;
 
 use crate::explore::{Model, Steps};
-use crate::section::{Data, Section, TWO};
+use crate::futex_word::Word;
+use crate::section::{Data, Section, exclusion};
 
 const MOST: usize = 4;
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
-struct Word {
-    /// The number of a task, from 1; 0: none.
-    owner: u8,
-    waiters: bool,
-    died: bool,
-}
 
 /// What a task is about to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -145,11 +138,7 @@ impl Robust {
         let is_mine = usize::from(state.word.owner) == who + 1;
         let word = state.word;
         next.tasks[who].at = if is_mine && (me.listed || me.announced) {
-            next.word = Word {
-                owner: 0,
-                waiters: word.waiters,
-                died: true,
-            };
+            next.word = word.of_dead_owner();
             if word.waiters && self.fault != Fault::KernelForgetsSleepers {
                 At::KernelWakes
             } else {
@@ -329,9 +318,7 @@ impl Model for Robust {
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
         for who in 0..self.tasks {
             let me = state.tasks[who];
-            if let Some(next) = self.go(state, who) {
-                steps.add(who, "goes on", next);
-            }
+            steps.go_on(who, self.go(state, who));
             match me.at {
                 At::Wakes if self.fault == Fault::UnlockForgetsSleepers => {
                     steps.change(who, "wakes nobody", state, |next| {
@@ -397,10 +384,7 @@ impl Model for Robust {
                     | At::Swaps
             )
         };
-        if state.tasks.iter().filter(has).count() > 1 {
-            return Some(TWO);
-        }
-        state.data.trouble()
+        exclusion(state.tasks.iter().filter(has).count()).or(state.data.trouble())
     }
 
     fn is_end(&self, state: &State) -> bool {

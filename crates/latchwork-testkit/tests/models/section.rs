@@ -54,3 +54,8 @@ impl Data {
         self.deceived.then_some(TORN)
     }
 }
+
+/// What is wrong if so many tasks have the lock.
+pub fn exclusion(owners: usize) -> Option<&'static str> {
+    (owners > 1).then_some(TWO)
+}

@@ -401,9 +401,7 @@ impl Model for Protocol {
     fn steps(&self, state: &State, steps: &mut Steps<State>) {
         let parts = [self.create(state), self.serve(state), Self::run(state)];
         for (who, next) in parts.into_iter().enumerate() {
-            if let Some(next) = next {
-                steps.add(who, "goes on", next);
-            }
+            steps.go_on(who, next);
         }
         if state.coproc == Coproc::Runs {
             steps.change(2, "leaves the region", state, |next| {

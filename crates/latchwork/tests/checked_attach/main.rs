@@ -7,6 +7,7 @@ use latchwork_testkit::{Leftover, Seed, Trial};
 use mutations::{ADDRESS, Image, attach_and_use};
 
 mod deaths;
+mod forged;
 mod mutations;
 mod scene;
 mod undo;

@@ -453,7 +453,7 @@ fn a_move_killed_at_any_instruction_is_completed_or_not_begun() {
     });
     let (task, thread) = told.recv().unwrap();
     let home = |scheduler: Id| processors[(scheduler - SCHEDULER) as usize] as usize;
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "move a task",
         || {
@@ -467,6 +467,12 @@ fn a_move_killed_at_any_instruction_is_completed_or_not_begun() {
             });
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                rtems.task_set_scheduler(task, OTHER, 60);
+            });
+        },
         |(), point| {
             let mut set = [0; 128];
             let status = rtems.task_get_affinity(task, Some(&mut set));

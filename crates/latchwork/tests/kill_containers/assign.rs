@@ -64,7 +64,7 @@ fn an_assignment_killed_at_any_instruction_mixes_no_containers() {
         .unwrap();
     for replaces in [false, true] {
         let name = if replaces { "replace" } else { "set" };
-        let covered = step::each_instruction(
+        let covered = step::each_instruction_and_recovery(
             &trial,
             name,
             || {
@@ -91,6 +91,12 @@ fn an_assignment_killed_at_any_instruction_mixes_no_containers() {
                 }
             },
             |()| false,
+            |(), span| {
+                span.run(|| {
+                    let (mut array, _) = lock(array);
+                    array.as_mut().set(made_in(&one));
+                });
+            },
             |(), point| {
                 let (mut array, _) = lock(array);
                 let [id, buffer] = words(&array.array);

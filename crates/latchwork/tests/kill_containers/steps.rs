@@ -315,7 +315,7 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
         let before = world.lock(things).look();
         (operation.run)(&mut world.lock(things).as_mut().editors(), &world.region);
         let after = world.lock(things).look();
-        let covered = step::each_instruction(
+        let covered = step::each_instruction_and_recovery(
             &trial,
             operation.name,
             || {
@@ -336,6 +336,9 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
                 span.run(|| (operation.run)(&mut things, &world.region));
             },
             |()| false,
+            |(), span| {
+                span.run(|| world.lock(things).look());
+            },
             |(), point| {
                 let found = world.lock(things).look();
                 let done = found == after

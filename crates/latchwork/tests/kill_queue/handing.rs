@@ -68,7 +68,7 @@ fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
         queue(&region, discipline).delete().unwrap();
         let before = blocks(&region);
         let sent = Cell::new(0);
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("begin to wait, {discipline:?}"),
             || {
@@ -91,6 +91,13 @@ fn a_receiver_that_begins_to_wait_is_killed_at_every_instruction() {
                 queue.try_send(&message(number, 64)).unwrap();
                 sent.set(number + 1);
                 true
+            },
+            |(queue, _), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    assert!(queue.is_consistent().unwrap());
+                });
             },
             |(queue, mut waiting), point| {
                 kill_all(&region, &mut waiting);
@@ -116,7 +123,7 @@ fn a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction() {
         queue(&region, Discipline::Fifo).delete().unwrap();
         let before = blocks(&region);
         let messages = [0, 1, 2].map(|number| message(number, length));
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             "send three to two who wait",
             || {
@@ -132,6 +139,13 @@ fn a_sender_to_waiters_that_do_not_run_is_killed_at_every_instruction() {
                 });
             },
             |_| false,
+            |(queue, _), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    assert!(queue.is_consistent().unwrap());
+                });
+            },
             |(queue, mut waiting), point| {
                 region.sweep().unwrap();
                 assert!(queue.is_consistent().unwrap());
@@ -166,7 +180,7 @@ fn a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction() {
     queue(&region, Discipline::Fifo).delete().unwrap();
     let before = blocks(&region);
     // The one waits all the while, so that the other needs a chunk for what it copies.
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "receive, large, in order",
         || {
@@ -182,6 +196,13 @@ fn a_receiver_that_copies_what_it_was_given_is_killed_at_every_instruction() {
             span.run(|| queue.try_receive(&mut [0; MAX_MESSAGE]).unwrap());
         },
         |_| false,
+        |(queue, _), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
         |(queue, mut waiting), point| {
             kill_all(&region, &mut waiting);
             let left = numbers(queue);
@@ -243,7 +264,7 @@ fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
         region.join("test").unwrap();
         queue(&region, discipline).delete().unwrap();
         let before = blocks(&region);
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("broadcast, {discipline:?}"),
             || {
@@ -262,6 +283,13 @@ fn a_broadcast_beside_unread_boards_reaches_all_or_none_at_every_instruction() {
                 span.run(|| queue.broadcast(&spoken).unwrap());
             },
             |_| false,
+            |(queue, _), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    assert!(queue.is_consistent().unwrap());
+                });
+            },
             |(queue, mut waiting), point| {
                 region.sweep().unwrap();
                 assert!(queue.is_consistent().unwrap());
@@ -344,7 +372,7 @@ fn a_deletion_gives_chunks_back_at_every_instruction() {
     region.join("test").unwrap();
     queue(&region, Discipline::Fifo).delete().unwrap();
     let before = blocks(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "delete",
         || {
@@ -359,9 +387,17 @@ fn a_deletion_gives_chunks_back_at_every_instruction() {
             span.run(|| queue.delete().unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+            });
+        },
         |_, _| {
             region.sweep().unwrap();
+            let is_deleted = Queue::open(&region, "queue").is_err();
             check(&region, queue(&region, Discipline::Fifo), before);
+            step::done(is_deleted)
         },
     );
 }

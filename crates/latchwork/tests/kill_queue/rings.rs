@@ -35,7 +35,7 @@ fn step_through(
     left: &[u32],
 ) {
     let region = region();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         name,
         || {
@@ -50,6 +50,14 @@ fn step_through(
             span.run(|| operation(ring));
         },
         |()| Spsc::open(&region, "ring").is_ok_and(&unblock),
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                let ring = ring(&region);
+                drop(ring.receiver().unwrap());
+                drop(ring.sender().unwrap());
+            });
+        },
         |(), point| {
             // Made anew, if it was deleted.
             let ring = ring(&region);

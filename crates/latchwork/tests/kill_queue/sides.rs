@@ -187,7 +187,7 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
     };
     // Copied under the lock, or outside it.
     let length = trial.seed().rng(1).choice([64, LARGE]).unwrap();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "send, then receive",
         || {
@@ -201,6 +201,13 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
             span.run(|| queue.send(&sent).unwrap());
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
         |(), point| {
             // Without a sweep: as far as they go.
             let mut seen = Vec::new();
@@ -212,7 +219,7 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
             step::done(all.len() == 3)
         },
     );
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "receive, then send",
         || {
@@ -225,6 +232,13 @@ fn the_other_side_works_on_before_a_death_is_known_at_every_instruction() {
             span.run(|| queue.receive(&mut [0; MAX_MESSAGE]).unwrap());
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
         |(), point| {
             // A place that is free already, or not before the sweep that this makes.
             let more = queue.try_send(&message(3, length));

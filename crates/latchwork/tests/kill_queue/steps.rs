@@ -37,7 +37,7 @@ pub(super) fn step_through(
     let options = QueueOptions::new(capacity, MAX_MESSAGE as u32).discipline(discipline);
     let queue = Queue::create(&region, "queue", &options).unwrap();
     let name = &format!("{name}, {discipline:?}");
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         name,
         || {
@@ -50,6 +50,13 @@ pub(super) fn step_through(
             span.run(|| operation(queue));
         },
         |()| unblock(queue),
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
         |(), point| {
             // A dead task's messages come again in their places once its death is known.
             region.sweep().unwrap();
@@ -156,7 +163,7 @@ fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
     let region = region();
     let queue = Queue::create(&region, "queue", &QueueOptions::new(4, MAX_MESSAGE as u32)).unwrap();
     let mut message = Vec::new();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "sweep and recovery of a queue",
         || {
@@ -179,6 +186,13 @@ fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
             });
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
         |(), point| {
             region.sweep().unwrap();
             let mut ids = Vec::new();

@@ -62,7 +62,7 @@ fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
     step_through(&trial, "flush", 4, 3, flush, never, &[0, 1, 2, 3]);
     let region = region();
     let options = QueueOptions::new(4, MAX_MESSAGE as u32);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "delete",
         || {
@@ -77,6 +77,13 @@ fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
             span.run(|| queue.delete().unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                Queue::create(&region, "queue", &options).unwrap();
+            });
+        },
         |_, _| {
             region.sweep().unwrap();
             let queue = Queue::create(&region, "queue", &options).unwrap();
@@ -111,7 +118,7 @@ fn step_through_blocks(
     let options = QueueOptions::new(3, 16);
     let queue = Queue::create(&region, "queue", &options).unwrap();
     let before = blocks(&region);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         trial,
         name,
         || {
@@ -125,6 +132,13 @@ fn step_through_blocks(
             span.run(|| operation(queue, &region));
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
         |(), point| {
             // Whoever found the death goes on in all places, the dead task's among them.
             assert!(queue.is_consistent().unwrap());
@@ -181,7 +195,7 @@ fn a_broadcast_reaches_all_or_none_at_every_instruction() {
     let region = region();
     let queue = Queue::create(&region, "queue", &QueueOptions::new(2, MAX_MESSAGE as u32)).unwrap();
     for length in [16, LARGE] {
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             "broadcast",
             || {
@@ -200,6 +214,13 @@ fn a_broadcast_reaches_all_or_none_at_every_instruction() {
                 span.run(|| queue.broadcast(&spoken).unwrap());
             },
             |_| false,
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    assert!(queue.is_consistent().unwrap());
+                });
+            },
             |waiting, point| {
                 region.sweep().unwrap();
                 // Those who were not reached.

@@ -204,7 +204,7 @@ fn what_a_killed_waiter_lent_is_taken_back_at_every_instruction() {
     let trial = Trial::begin("what_a_killed_waiter_lent_is_taken_back_at_every_instruction");
     let scene = Scene::new();
     let me = scene.me_at(OWN);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "obtain what another waits for",
         || {
@@ -218,12 +218,24 @@ fn what_a_killed_waiter_lent_is_taken_back_at_every_instruction() {
             span.run(|| drop(scene.semaphore.obtain().unwrap()));
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                scene.region.join("recoverer").unwrap();
+                scene.region.sweep().unwrap();
+                scene.semaphore.waiting()
+            });
+        },
         |(_, end, other), _| {
+            let has_lent = scene.current(me) < 50;
             trial.wait_until(|| scene.current(me) == 50);
             drop(end);
             scene.semaphore.release().unwrap();
             assert_eq!(scene.current(me), OWN);
             other.join().unwrap();
+            match has_lent {
+                true => "the owner had its priority for some time",
+                false => "the owner did not have its priority",
+            }
         },
     );
 }
@@ -235,7 +247,7 @@ fn an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruc
     );
     let scene = Scene::new();
     let me = scene.me_at(OWN);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "set_priority of an owner that others wait for",
         || {
@@ -250,15 +262,24 @@ fn an_inherited_priority_survives_a_kill_of_the_refreshing_task_at_every_instruc
             span.run(|| me.set_priority(scene.region, priority(90)).unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                scene.region.join("recoverer").unwrap();
+                scene.region.sweep().unwrap();
+                scene.semaphore.waiting()
+            });
+        },
         |first, _| {
             let second = scene.waiter(10);
             trial.wait_until(|| scene.current(me) == 10);
             scene.semaphore.release().unwrap();
-            assert_eq!(scene.current(me), me.priority(scene.region).unwrap().get());
+            let own = me.priority(scene.region).unwrap().get();
+            assert_eq!(scene.current(me), own);
             for (_, end, waiter) in [second, first] {
                 drop(end);
                 waiter.join().unwrap();
             }
+            step::done(own == 90)
         },
     );
 }

@@ -31,6 +31,14 @@ fn check_at_home(home: usize, what: &str, point: Point) {
     assert_eq!(now, 100 - i32::from(OWN), "{what}, killed at {point:?}");
 }
 
+/// The outcome of a round: the owner has so many processors after its helper's death.
+fn lent(processors: usize) -> &'static str {
+    match processors {
+        1 => "the owner had its own processor alone",
+        _ => "the owner had the dead helper's processor, until its release",
+    }
+}
+
 #[test]
 fn a_helped_owner_passes_it_on_at_every_instruction() {
     const NAME: &str = "a_helped_owner_passes_it_on_at_every_instruction";
@@ -41,7 +49,7 @@ fn a_helped_owner_passes_it_on_at_every_instruction() {
     let (region, semaphore) = semaphore();
     // The helper's is busy.
     bind(&[here]);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "release to a helper",
         || {
@@ -65,6 +73,13 @@ fn a_helped_owner_passes_it_on_at_every_instruction() {
             span.run(|| semaphore.release().unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.waiting()
+            });
+        },
         |helper, point| {
             let (told, processors, now) = helper.join().unwrap();
             assert!(point != Point::Finished || !told);
@@ -86,7 +101,7 @@ fn a_helper_leaves_no_processor_behind_at_any_instruction() {
     let trial = Trial::begin(NAME);
     let (region, semaphore) = semaphore();
     bound_task(region, here, OWN);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "lend a processor, and take it back",
         || semaphore.obtain().unwrap().keep(),
@@ -101,11 +116,20 @@ fn a_helper_leaves_no_processor_behind_at_any_instruction() {
             });
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.waiting()
+            });
+        },
         |(), point| {
+            let processors = processors_of(0).len();
             semaphore.release().unwrap();
             check_at_home(here, "lend", point);
             assert!(!semaphore.try_obtain().unwrap().owner_died());
             assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+            lent(processors)
         },
     );
 }
@@ -118,7 +142,7 @@ fn a_killed_helper_keeps_no_other_from_helping_at_any_instruction() {
     };
     let trial = Trial::begin(NAME);
     let (region, semaphore) = semaphore();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "lend a processor to an owner that has moved",
         || {
@@ -138,7 +162,15 @@ fn a_killed_helper_keeps_no_other_from_helping_at_any_instruction() {
             });
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.waiting()
+            });
+        },
         |[here, there], point| {
+            let processors = processors_of(0).len();
             let (told, next) = std::sync::mpsc::channel();
             let helper = std::thread::spawn(move || {
                 bound_task(region, there, OWN);
@@ -152,6 +184,7 @@ fn a_killed_helper_keeps_no_other_from_helping_at_any_instruction() {
             semaphore.release().unwrap();
             assert_eq!(helper.join().unwrap(), [there]);
             check_at_home(here, "lend", point);
+            lent(processors)
         },
     );
 }

@@ -16,7 +16,7 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
     for (name, options) in all_binary() {
         let region = lasting_region();
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("recovery, {name}"),
             || {
@@ -32,6 +32,13 @@ fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
                 span.run(|| drop(semaphore.obtain().unwrap()));
             },
             |()| false,
+            |(), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    drop(semaphore.obtain().unwrap());
+                });
+            },
             |(), point| {
                 let held = semaphore.obtain().unwrap();
                 let died = held.owner_died();
@@ -60,7 +67,7 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
     let semaphore = BinarySemaphore::create(region, "s", &BinaryOptions::new().inherit()).unwrap();
     let me = region.task_id().unwrap();
     me.set_priority(region, priority(100)).unwrap();
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "set_priority of a waiter",
         || {
@@ -82,6 +89,13 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
             span.run(|| id.set_priority(region, priority(7)).unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.waiting()
+            });
+        },
         |(id, waiter), point| {
             let now = me.current_priority(region).unwrap().get();
             assert!(
@@ -155,7 +169,7 @@ fn a_waiter_completes_a_killed_change_of_its_priority() {
     let trial = Trial::begin("a_waiter_completes_a_killed_change_of_its_priority");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "set_priority of a waiter for a unit",
         || {
@@ -175,6 +189,13 @@ fn a_waiter_completes_a_killed_change_of_its_priority() {
             span.run(|| id.set_priority(region, priority(7)).unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.waiting()
+            });
+        },
         |(id, waiter), _| {
             trial.wait_until(|| id.current_priority(region) == id.priority(region));
             let now = id.priority(region).unwrap().get();
@@ -192,7 +213,7 @@ fn a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority() {
         Trial::begin("a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "set_priority of a task that is going to wait",
         || {
@@ -213,6 +234,13 @@ fn a_task_that_begins_to_wait_completes_a_killed_change_of_its_priority() {
             span.run(|| id.set_priority(region, priority(7)).unwrap());
         },
         |_| false,
+        |_, span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.waiting()
+            });
+        },
         |(id, waiter, begin), _| {
             region.sweep().unwrap();
             begin.send(()).unwrap();

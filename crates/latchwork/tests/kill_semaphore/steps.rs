@@ -68,7 +68,7 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
         Trial::begin("operations_that_need_not_wait_are_all_or_nothing_at_every_instruction");
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Fifo);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "obtain and release a unit",
         || semaphore.release().unwrap(),
@@ -80,6 +80,13 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
             });
         },
         |()| false,
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.flush().unwrap();
+            });
+        },
         |(), point| {
             region.sweep().unwrap();
             check_count(semaphore, &[0, 1], "obtain and release", point)
@@ -87,7 +94,7 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
     );
     for (name, options) in all_binary() {
         let semaphore = BinarySemaphore::create(region, name, &options).unwrap();
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("obtain and release, {name}"),
             || {
@@ -100,6 +107,13 @@ fn operations_that_need_not_wait_are_all_or_nothing_at_every_instruction() {
                 span.run(|| drop(semaphore.obtain().unwrap()));
             },
             |()| false,
+            |(), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    drop(semaphore.obtain().unwrap());
+                });
+            },
             |(), point| {
                 let held = semaphore.try_obtain().unwrap();
                 let died = held.owner_died();
@@ -119,7 +133,7 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
     // The last one leaves the queue empty.
     for (discipline, count) in [(Discipline::Fifo, 2), (Discipline::Priority, 1)] {
         let semaphore = counting(region_of(discipline, region), discipline);
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("release to a waiter, {discipline:?}"),
             || {
@@ -135,6 +149,13 @@ fn a_unit_is_handed_over_or_not_at_every_instruction() {
                 span.run(|| semaphore.release().unwrap());
             },
             |_| false,
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    semaphore.waiting()
+                });
+            },
             |waiters, point| {
                 // One more for each: one is left if that of the killed one took effect.
                 for _ in 0..count {
@@ -168,7 +189,7 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
     let region = lasting_region();
     let semaphore = counting(region, Discipline::Priority);
     let released = Cell::new(false);
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "obtain a unit that is released later",
         || released.set(false),
@@ -182,6 +203,13 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
                 true
             }
         },
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.flush().unwrap();
+            });
+        },
         |(), point| {
             region.sweep().unwrap();
             // What was handed to one who died may be gone with it.
@@ -189,7 +217,7 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
             check_count(semaphore, left, "obtain", point)
         },
     );
-    step::each_instruction(
+    step::each_instruction_and_recovery(
         &trial,
         "obtain a unit in vain",
         || (),
@@ -202,6 +230,13 @@ fn a_wait_for_a_unit_ends_once_at_every_instruction() {
         |()| {
             std::thread::sleep(Duration::from_millis(1));
             true
+        },
+        |(), span| {
+            span.run(|| {
+                region.join("recoverer").unwrap();
+                region.sweep().unwrap();
+                semaphore.flush().unwrap();
+            });
         },
         |(), point| {
             region.sweep().unwrap();
@@ -216,7 +251,7 @@ fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
     for (name, options) in all_binary() {
         let region = lasting_region();
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("release to a waiter, {name}"),
             || {
@@ -244,6 +279,13 @@ fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
                 span.run(|| semaphore.release().unwrap());
             },
             |_| false,
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    semaphore.waiting()
+                });
+            },
             |waiters, point| {
                 let told: Vec<bool> = waiters
                     .into_iter()
@@ -268,7 +310,7 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
         let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
         let me = region.task_id().unwrap();
         me.set_priority(region, priority(100)).unwrap();
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("obtain and release what is owned, {name}"),
             || semaphore.obtain().unwrap().keep(),
@@ -278,6 +320,13 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
                 span.run(|| drop(semaphore.obtain().unwrap()));
             },
             |()| semaphore.release().is_ok(),
+            |(), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    semaphore.waiting()
+                });
+            },
             |(), point| {
                 let _ = semaphore.release();
                 let held = semaphore.obtain().unwrap();
@@ -290,7 +339,7 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
                 step::reported(died.into())
             },
         );
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             &format!("obtain in vain, {name}"),
             || semaphore.obtain().unwrap().keep(),
@@ -304,6 +353,13 @@ fn a_wait_for_an_owner_ends_once_at_every_instruction() {
             |()| {
                 std::thread::sleep(Duration::from_millis(1));
                 true
+            },
+            |(), span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                    semaphore.waiting()
+                });
             },
             |(), point| {
                 region.sweep().unwrap();
@@ -324,7 +380,7 @@ fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
     let region = lasting_region();
     let make = || CountingSemaphore::create(region, "s", 0, Discipline::Priority).unwrap();
     for deletes in [false, true] {
-        step::each_instruction(
+        step::each_instruction_and_recovery(
             &trial,
             if deletes { "delete" } else { "flush" },
             || {
@@ -348,6 +404,12 @@ fn a_flush_and_a_deletion_end_all_waits_at_every_instruction() {
                 });
             },
             |_| false,
+            |_, span| {
+                span.run(|| {
+                    region.join("recoverer").unwrap();
+                    region.sweep().unwrap();
+                });
+            },
             |(semaphore, waiters), point| {
                 let done = if deletes {
                     step::done(semaphore.delete().is_err())

@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use latchwork::event::EventSet;
 use latchwork::mutex::in_region::{LockError, NotATask, RegionGuard};
@@ -410,7 +411,8 @@ fn an_operation_is_recoverable_from_another_namespace_at_every_instruction() {
         });
         let mut victims = Namespace::start(true, || {
             let objects = Objects::new(&region, &messages);
-            step::each_instruction(
+            let finished = Cell::new(objects.world.operations.load(SeqCst));
+            step::each_instruction_and_recovery(
                 &trial,
                 what,
                 || (),
@@ -421,9 +423,15 @@ fn an_operation_is_recoverable_from_another_namespace_at_every_instruction() {
                     span.run(|| operate(&objects));
                 },
                 |()| false,
+                |(), span| span.run(|| operate(&objects)),
                 |(), _| {
+                    let done = objects.world.operations.load(SeqCst);
+                    // The victim does one operation before the one at which it is killed.
+                    let is_done = done - finished.get() > u64::from(is_task);
                     turn.store(1, SeqCst);
                     trial.wait_until(|| turn.load(SeqCst) == 0);
+                    finished.set(objects.world.operations.load(SeqCst));
+                    step::done(is_done)
                 },
             );
         });

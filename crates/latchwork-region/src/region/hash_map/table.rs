@@ -92,10 +92,17 @@ impl View<'_> {
 
     /// Whether a given node is in a slot.
     pub(super) fn has(&self, hash: u64, node: usize) -> bool {
+        self.probes_for(hash, node, usize::MAX).is_some()
+    }
+
+    /// How many slots a search for a given node looks at, if it finds it in at most so many.
+    pub(super) fn probes_for(&self, hash: u64, node: usize, most: usize) -> Option<usize> {
         self.probe(hash)
             .map(read)
+            .take(most)
             .take_while(|slot| *slot != 0)
-            .any(|slot| slot == node)
+            .position(|slot| slot == node)
+            .map(|before| before + 1)
     }
 
     /// Puts a node in a vacant slot and updates the counts; `pending` covers a kill in between.

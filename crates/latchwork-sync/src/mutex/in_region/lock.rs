@@ -448,16 +448,6 @@ impl InRegion {
         let word = self.word.load(Ordering::Relaxed);
         !is_held(word) && word & INCONSISTENT != 0
     }
-
-    /// Frees a lock whose owner, if it has one, is gone: the next owner gets `OwnerDied`. For a region without tasks.
-    #[doc(hidden)]
-    pub fn end_ownership(&self) {
-        // Relaxed: no task uses the lock.
-        let word = self.word.load(Ordering::Relaxed);
-        // The library makes none of its locks not recoverable.
-        let state = if word == 0 { 0 } else { INCONSISTENT };
-        self.word.store(state, Ordering::Relaxed);
-    }
 }
 
 /// The owner in a word, as the region's task table names it; 0 if the lock is free.

@@ -1,7 +1,8 @@
-//! A region lock as a part of another lock: what a reader/writer lock asks of its parts beside what a mutex does.
+//! A region lock as a part of something else: what a reader/writer lock asks of its parts beside what a mutex does, and what
+//! becomes of the library's own locks in a region without tasks.
 
 use super::forms::{RawError, RegionProtocol};
-use super::lock::{InRegion, WAITERS, is_held, owner_of};
+use super::lock::{INCONSISTENT, InRegion, WAITERS, is_held, owner_of};
 use super::membership::{Me, Member, NotATask};
 use crate::atomic::Ordering;
 use crate::mutex;
@@ -39,6 +40,16 @@ impl<P: RegionProtocol> InRegion<P> {
         me.first_identity_at(address)
             .or_else(|| me.member_at(address).map(Member::identity))
     }
+
+    /// Frees one of the library's own locks, whose owner, if it has one, is gone: the next owner gets `OwnerDied`. For a
+    /// region without tasks. (`AtRest` does the same with the locks of a program, which may have a gate.)
+    #[doc(hidden)]
+    pub fn end_ownership(&self) {
+        // The library makes none of its locks not recoverable.
+        let state = rested(self.word().load(Ordering::Relaxed), 0);
+        // Relaxed, also above: no task uses the lock.
+        self.word().store(state, Ordering::Relaxed);
+    }
 }
 
 impl From<RawError> for mutex::RawError<NotATask> {
@@ -51,5 +62,15 @@ impl From<RawError> for mutex::RawError<NotATask> {
             RawError::Deadlock => Self::Deadlock,
             RawError::Unavailable(reason) => Self::Refused(reason),
         }
+    }
+}
+
+/// The word of a lock that no task uses any more. Whatever it was, if it was not that of a free lock, then the next owner gets
+/// `OwnerDied`: it named an owner, who is gone, or had bits that are no state. The flags in `lasting` stay.
+pub(super) fn rested(word: u64, lasting: u64) -> u64 {
+    match word & lasting {
+        0 if word == 0 => 0,
+        0 => INCONSISTENT,
+        flags => flags,
     }
 }

@@ -100,11 +100,7 @@ impl Inherit {
                 let task = state.tasks[who];
                 let is_mine = state.is_owned_by(who) || self.fault == Fault::WalkComparesNothing;
                 if is_mine && (task.listed || task.announced) {
-                    next.word = Word {
-                        owner: 0,
-                        waiters: state.word.waiters,
-                        died: true,
-                    };
+                    next.word = state.word.of_dead_owner();
                 }
                 next.tasks[who].listed = false;
                 next.tasks[who].announced = false;

@@ -27,11 +27,7 @@ impl Inherit {
                 // `WAITERS` was set by the kernel.
                 let guess = me.read.owner != 0 && state.word.owner == me.read.owner;
                 if guess || self.fault == Fault::MarksAnyWord {
-                    next.word = Word {
-                        owner: 0,
-                        waiters: state.word.waiters,
-                        died: true,
-                    };
+                    next.word = state.word.of_dead_owner();
                 }
                 own.read = Word::default();
                 At::Guesses

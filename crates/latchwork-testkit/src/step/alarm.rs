@@ -1,0 +1,77 @@
+//! An alarm that ends a thread's wait for a child, which may sleep for ever.
+//!
+//! The tracer could poll, and give its processor up meanwhile. But where other programs have work, too, each yield costs it a
+//! whole time slice, while a thread that has blocked runs at once when the child stops.
+#![allow(unsafe_code)]
+
+use core::ptr;
+use std::io::Error;
+use std::sync::Once;
+
+/// How often a wait is ended. Whether the child sleeps is found by reading two files, which takes some 20 µs.
+const PERIOD_NS: libc::c_long = 300_000;
+
+/// Not known of each C library: from <linux/signal.h>.
+const SIGEV_THREAD_ID: libc::c_int = 4;
+
+/// Interrupts the system calls of the thread that has made it, again and again while it is on.
+#[derive(Debug)]
+pub(super) struct Alarm(libc::timer_t);
+
+impl Alarm {
+    /// One that is off.
+    ///
+    /// # Panics
+    /// If the system has no timer for it.
+    pub(super) fn new() -> Self {
+        static HANDLER: Once = Once::new();
+        HANDLER.call_once(|| {
+            // SAFETY: zero is a valid sigaction, and the handler does nothing. Without SA_RESTART calls are interrupted.
+            unsafe {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                let handler: extern "C" fn(libc::c_int) = ignore;
+                action.sa_sigaction = handler as *const () as usize;
+                libc::sigaction(signal(), &raw const action, ptr::null_mut());
+            }
+        });
+        // SAFETY: zero is a valid sigevent and a valid timer_t; the call reads one and writes the other.
+        unsafe {
+            let mut event: libc::sigevent = core::mem::zeroed();
+            event.sigev_notify = SIGEV_THREAD_ID;
+            event.sigev_signo = signal();
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = core::mem::zeroed();
+            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
+            assert_eq!(made, 0, "timer_create: {}", Error::last_os_error());
+            Self(timer)
+        }
+    }
+
+    /// Turns it on, or off.
+    pub(super) fn set(&self, is_on: bool) {
+        let period = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: if is_on { PERIOD_NS } else { 0 },
+        };
+        let times = libc::itimerspec {
+            it_interval: period,
+            it_value: period,
+        };
+        // SAFETY: this value's own timer.
+        unsafe { libc::timer_settime(self.0, 0, &raw const times, ptr::null_mut()) };
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // SAFETY: this value's own timer.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+extern "C" fn ignore(_: libc::c_int) {}
+
+/// The tests use those before it.
+fn signal() -> libc::c_int {
+    libc::SIGRTMAX()
+}
