@@ -8,6 +8,7 @@
 #                      results, and status 0 with a message where the machine lacks what this needs. All of it, building
 #                      included, ends after its limit: the machines are stopped, and what has run counts
 #   --missing          only the test programs that have no result of the machine yet
+#   --long             the test programs that tests.txt calls long, instead of the others
 #   --storm, --sweep   instead of the tests of kernels/tests.txt those of kernels/kills.txt, with many kills: at random
 #                      moments, or at each instruction. They count apart from the others
 #   --arch aarch64     machines of another processor (x86_64): kernels/build-aarch64.sh builds for it
@@ -20,19 +21,21 @@
 #
 # Variables: LATCHWORK_KERNELS, the cache (~/.cache/latchwork-kernels); LATCHWORK_KERNELS_LIMIT, the seconds that a
 # machine may run (7200), or with --quick all of it (600); LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after
-# which it counts as hung (600; with many kills 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that say what is built (--workspace; -p, --test and
-# --bin for less); LATCHWORK_KILLS (0.05; with --storm 17, with --sweep 2), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300)
-# and LATCHWORK_SEED, which the tests in the machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an
-# earlier build of the same sources (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill
-# at each instruction then has fewer to step through.
+# which it counts as hung (600; with many kills or --long 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that
+# say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17, with --sweep 2),
+# LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
+# machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an earlier build of the same sources
+# (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill at
+# each instruction then has fewer to step through.
 . "$(dirname "$0")/lib.sh"
 
 begin=$(date +%s)
-quick='' kind='' missing='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
+quick='' long='' kind='' missing='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
 while [ $# != 0 ]; do
     case $1 in
         --quick) quick=1 ;;
         --missing) missing=1 ;;
+        --long) long=1 ;;
         --storm | --sweep) kind=${1#--} ;;
         --arch) arch=$2; shift ;;
         --cpu) cpu=$2; shift ;;
@@ -74,7 +77,7 @@ else
     kernels=${kernels:-$(sed "/^#/d; /ARCH\|$debian/!d; s/ .*//" ci/kernels/list.txt)} processors=${processors:-2 8}
 fi
 machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 600 || echo 7200)}
-test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-$([ -n "$kind" ] && echo 7200 || echo 600)}
+test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-$([ -n "$kind$long" ] && echo 7200 || echo 600)}
 # Runs a command; with --quick no longer than there is time.
 left() { echo $((begin + machine_limit - $(date +%s))); }
 in_time() {
@@ -98,6 +101,7 @@ trap 'rm -rf "$work"' EXIT
 list=$PWD/ci/kernels/tests.txt
 ask='\(quick\|run\)'
 [ -z "$quick" ] || ask=quick
+[ -z "$long" ] || ask=long
 sed '/^#/d; /^$/d' "$list" >"$work/list"
 if [ -n "$kind" ]; then
     # One line for a program; those of the other kind, and programs without one, do not run.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # add.sh RESULT…: adds up the results of one machine, the oldest first, and prints them as one result: the newest of each
 # test program that ci/kernels/tests.txt runs. Results of another kernel than the newest file's do not count. A program
-# that has never run there is "not run". What has run with many kills (ci/kernels.sh --storm and --sweep) follows, under
+# that has never run there is "not run", unless it runs only with --long. What has run with many kills (ci/kernels.sh --storm and --sweep) follows, under
 # names with a slash.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +10,7 @@ awk -v list="${LIST:-$here/tests.txt}" -v release="$(sed -n 's/^release //p' "$n
     BEGIN {
         while ((getline line < list) > 0) {
             split(line, word, " ")
-            if (word[2] == "quick" || word[2] == "run") asked[++count] = word[1]
+            if (word[2] ~ /^(quick|run|long)$/) { asked[++count] = word[1]; how[word[1]] = word[2] }
         }
     }
     $1 == "kernel" { counts = 1; date = "" }
@@ -27,7 +27,8 @@ awk -v list="${LIST:-$here/tests.txt}" -v release="$(sed -n 's/^release //p' "$n
         print doctor == "" ? "doctor " : doctor
         for (i = 1; i <= count; i++) {
             name = asked[i]
-            print name in result ? result[name] : "test " name " not run: never asked, or no time"
+            if (name in result) print result[name]
+            else if (how[name] != "long") print "test " name " not run: never asked, or no time"
         }
         for (name in result) if (name ~ "/") print result[name] | "sort"
     }' "$@"

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// How long a program may run: none takes more than a few seconds, and a hang is a failure.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
+/// With musl, the installation has no shared library, and each program is static.
+pub const MUSL: bool = cfg!(target_env = "musl");
+
 /// How a program is compiled.
 #[derive(Clone, Copy)]
 pub struct How {
@@ -38,9 +41,21 @@ impl How {
         self.compiler.ends_with("++")
     }
 
+    /// The compiler's command. musl has one of its own for C, and no library for C++.
+    pub fn command(&self) -> &'static str {
+        match self.compiler {
+            "gcc" if MUSL => "musl-gcc",
+            compiler => compiler,
+        }
+    }
+
     /// Whether the compiler is there; says so if it is not.
     pub fn is_there(&self) -> bool {
-        let is_there = has(self.compiler);
+        if MUSL && self.compiler != "gcc" {
+            eprintln!("skipped: {} has no C library of musl's", self.compiler);
+            return false;
+        }
+        let is_there = has(self.command());
         if !is_there {
             eprintln!("skipped: {} is not installed", self.compiler);
         }
@@ -107,7 +122,9 @@ pub fn installed() -> &'static Path {
         let prefix = scratch().join("installed");
         let library = static_library();
         let (prefix_text, library) = (prefix.to_str().unwrap(), library.to_str().unwrap());
-        install(&["--prefix", prefix_text, "--static-library", library]);
+        let mut arguments = vec!["--prefix", prefix_text, "--static-library", library];
+        arguments.extend(MUSL.then_some("--static-only"));
+        install(&arguments);
         prefix
     })
 }
@@ -123,7 +140,7 @@ fn succeed(output: &Output, what: &str) {
 
 /// The compiler's call, up to the file: warnings are errors.
 pub fn compiler(how: How) -> Command {
-    let mut command = Command::new(how.compiler);
+    let mut command = Command::new(how.command());
     let include = installed().join("include");
     command
         .args(how.flags)
@@ -149,7 +166,7 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
         .args(["-x", "none", "-o"])
         .arg(&program)
         .arg(format!("-L{}", library.display()));
-    if how.is_static {
+    if how.is_static || MUSL {
         command.args(["-static", "-llatchwork", "-lpthread", "-ldl", "-lm"]);
     } else {
         command.arg(format!("-Wl,-rpath,{}", library.display()));
