@@ -266,7 +266,9 @@ fn calls_return_correctly_in_edge_cases() {
 #[test]
 fn a_lock_taken_by_one_copy_of_the_library_is_released_by_another() {
     if MUSL {
-        println!("skipped: the bodies of Rust's locks over those of C, and a second copy: musl loads no such library");
+        println!(
+            "skipped: the bodies of Rust's locks over those of C, and a second copy: musl loads no such library"
+        );
         return;
     }
     if !GCC_OPTIMISED.is_there() {

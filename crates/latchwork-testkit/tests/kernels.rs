@@ -156,7 +156,11 @@ fn a_program_that_had_no_time_was_not_run_and_a_refused_kernel_has_not_failed() 
 /// What the script `add.sh` makes of files of results, the oldest first.
 fn added(folder: &Path, files: &[&Path]) -> String {
     let list = folder.join("list");
-    fs::write(&list, "one run\ntwo quick --skip x\nthree run\nfour no: why\n").unwrap();
+    fs::write(
+        &list,
+        "one run\ntwo quick --skip x\nthree run\nfour no: why\n",
+    )
+    .unwrap();
     let mut command = script("add.sh");
     stdout(&command.args(files).env("LIST", list).output().unwrap())
 }
@@ -206,11 +210,7 @@ fn results_of_several_days_add_up_to_the_newest_of_each_program() {
     let day = |day: u32, console: &[&str]| {
         let file = folder.path().join(format!("day-{day}"));
         let result = collected(folder.path(), &console.concat(), "0");
-        fs::write(
-            &file,
-            format!("kernel 7.2\ndate 2026-01-0{day}\n{result}"),
-        )
-        .unwrap();
+        fs::write(&file, format!("kernel 7.2\ndate 2026-01-0{day}\n{result}")).unwrap();
         file
     };
     let sum = |files: &[&Path]| {
@@ -280,7 +280,10 @@ fn a_machine_is_stopped_at_its_limit() {
     fs::write(&file, "").unwrap();
     let path = stubs(
         folder.path(),
-        &[("qemu-system-x86_64", "trap '' TERM\nwhile :; do sleep 1; done")],
+        &[(
+            "qemu-system-x86_64",
+            "trap '' TERM\nwhile :; do sleep 1; done",
+        )],
     );
     let mut boot = script("boot.sh");
     boot.arg("x86_64").arg(&file).args(["2", "1"]).arg(&file);
