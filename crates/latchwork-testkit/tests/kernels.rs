@@ -335,21 +335,33 @@ fn each_test_program_has_a_line() {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     let known: Vec<_> = lines.filter_map(|line| line.split(' ').next()).collect();
     let mut count = 0;
-    for folder in fs::read_dir(root().join("crates")).unwrap() {
-        let folder = folder.unwrap();
-        let Ok(tests) = fs::read_dir(folder.path().join("tests")) else {
-            continue;
-        };
-        for test in tests {
-            let path = test.unwrap().path();
+    let mut must_know = |name: String| {
+        assert!(known.contains(&name.as_str()), "{name} has no line");
+        count += 1;
+    };
+    let files = |folder: PathBuf| {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let mut folders: Vec<_> = files(root().join("crates")).collect();
+    folders.push(root().join("examples/rust"));
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        for path in files(folder.join("tests")) {
             let is_program = path.extension().is_some_and(|extension| extension == "rs")
                 || path.join("main.rs").is_file();
-            let stem = path.file_stem().unwrap().to_str().unwrap();
-            if is_program && !stem.starts_with("loom_") {
-                let name = format!("{}:{stem}", folder.file_name().to_str().unwrap());
-                assert!(known.contains(&name.as_str()), "{name} has no line");
-                count += 1;
+            if is_program && !stem(&path).starts_with("loom_") {
+                must_know(format!("{name}:{}", stem(&path)));
             }
+        }
+        // Unit tests, of the library and of each program.
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        if folder.join("src/lib.rs").is_file() && !manifest.contains("\ntest = false") {
+            must_know(format!("{name}:lib"));
+        }
+        for path in files(folder.join("src/bin")) {
+            must_know(format!("{name}:bin-{}", stem(&path)));
         }
     }
     assert!(count > 50, "{count}");
