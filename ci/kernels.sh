@@ -157,7 +157,7 @@ grep -v -e '^- ' -e ':loom_' "$work/programs" | while read -r name program; do
     echo "$line" | sed "s|^\([^ ]*\) [a-z]*|\1 $test_limit $program|"
 done >"$work/found"
 # They run in the list's order, but the quick ones first: a machine may have too little time for all.
-{ grep '^[^ ]* quick' "$work/list"; grep -v '^[^ ]* quick' "$work/list"; } | cut -d' ' -f1 | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
+{ grep '^[^ ]* quick' "$work/list" || true; grep -v '^[^ ]* quick' "$work/list"; } | cut -d' ' -f1 | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
 [ -s "$work/chosen" ] || { echo "ci/kernels.sh: no test program was chosen" >&2; exit 2; }
 say "$(wc -l <"$work/chosen") test programs"
 sed "s/\$/ --test-threads=2 --show-output/${kind:+; s|^[^ ]*|&/$kind|}" "$work/chosen" >"$work/all.list"
