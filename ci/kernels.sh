@@ -86,7 +86,7 @@ in_time() {
     timeout -k 5 "$(left)" "$@"
 }
 date=$(date -u +%F)
-commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno)" ] || echo +)
+commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno -- . ':!results' ':!docs/platforms.md')" ] || echo +)
 # What identifies the library and its tests.
 tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git hash-object --stdin | cut -c1-12)
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
