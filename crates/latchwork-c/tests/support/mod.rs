@@ -1,13 +1,11 @@
 //! Programs in C and C++, compiled against an installation of the library that was just built.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use latchwork_testkit::Watchdog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-/// How long a program may run: none takes more than a few seconds, and a hang is a failure.
-const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// With musl, the installation has no shared library, and each program is static.
 pub const MUSL: bool = cfg!(target_env = "musl");
@@ -176,14 +174,14 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end; none takes more than a few seconds, and a hang is a failure.
 pub fn finish(command: &mut Command) -> Output {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut child = child.unwrap();
-    let end = Instant::now() + WATCHDOG;
+    let end = Instant::now() + Watchdog::patience();
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
             child.kill().unwrap();
