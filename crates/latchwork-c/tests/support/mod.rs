@@ -150,6 +150,20 @@ pub fn compiler(how: How) -> Command {
     command
 }
 
+/// What unwinds the stack of a program for musl, whose compiler has glibc's: the archive that Rust's standard library for
+/// musl comes with. (A system that has only musl has its own.)
+fn unwinder() -> Option<PathBuf> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output();
+    let sysroot = String::from_utf8(output.ok()?.stdout).ok()?;
+    let target = format!(
+        "lib/rustlib/{}-unknown-linux-musl/lib",
+        std::env::consts::ARCH
+    );
+    let archive = Path::new(sysroot.trim()).join(target);
+    Some(archive.join("self-contained/libunwind.a")).filter(|archive| archive.is_file())
+}
+
 /// Compiles a program.
 pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -165,7 +179,12 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
         .arg(&program)
         .arg(format!("-L{}", library.display()));
     if how.is_static || MUSL {
-        command.args(["-static", "-llatchwork", "-lpthread", "-ldl", "-lm"]);
+        command.args(["-static", "-llatchwork"]);
+        if MUSL {
+            // The unwinder finds its tables by this header, which GCC leaves out of static programs.
+            command.args(unwinder()).arg("-Wl,--eh-frame-hdr");
+        }
+        command.args(["-lpthread", "-ldl", "-lm"]);
     } else {
         command.arg(format!("-Wl,-rpath,{}", library.display()));
         command.args(["-llatchwork", "-lpthread"]);
