@@ -34,7 +34,11 @@ cell() {
     if [ -z "$sum" ]; then
         echo "not run"
     else
-        echo "$("$here/outcome.sh" "$sum") ($(days "$sum"))"
+        says=$("$here/outcome.sh" "$sum")
+        case $says in
+            failed*) says="$says; $(grep -c '^test [^/]* passed ' "$sum" || true) programs passed" ;;
+        esac
+        echo "$says ($(days "$sum"))"
     fi
 }
 # The sum of a number that passed programs report, over results.
