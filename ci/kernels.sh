@@ -5,7 +5,12 @@
 # installed. Results go to results/kernels/DATE, and docs/platforms.md has a table of the newest (kernels/table.sh).
 #
 #   --quick            two kernels, two processors, the tests that kernels/tests.txt calls quick; no download, no file of
-#                      results, and status 0 with a message where the machine lacks what this needs
+#                      results, and status 0 with a message where the machine lacks what this needs. All of it, building
+#                      included, ends after its limit: the machines are stopped, and what has run counts
+#   --missing          only the test programs that have no result of the machine yet
+#   --long             the test programs that tests.txt calls long, instead of the others
+#   --storm, --sweep   instead of the tests of kernels/tests.txt those of kernels/kills.txt, with many kills: at random
+#                      moments, or at each instruction. They count apart from the others
 #   --arch aarch64     machines of another processor (x86_64): kernels/build-aarch64.sh builds for it
 #   --cpu MODEL        a model of QEMU's processors (max); aarch64's cortex-a57, for one, has no atomic instructions but
 #                      exclusive loads and stores
@@ -15,18 +20,23 @@
 #   --results FOLDER   another folder for the results
 #
 # Variables: LATCHWORK_KERNELS, the cache (~/.cache/latchwork-kernels); LATCHWORK_KERNELS_LIMIT, the seconds that a
-# machine may run (7200; quick 300) and LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after which it counts as
-# hung (600); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that say what is built (--workspace; -p, --test and
-# --bin for less); LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300)
-# and LATCHWORK_SEED, which the tests in the machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an
-# earlier build of the same sources (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill
-# at each instruction then has fewer to step through.
+# machine may run (7200), or with --quick all of it (600); LATCHWORK_KERNELS_TEST_LIMIT, those of one test program, after
+# which it counts as hung (600; with many kills or --long 7200); LATCHWORK_KERNELS_BUILD, the arguments of `cargo test` that
+# say what is built (--workspace; -p, --test and --bin for less); LATCHWORK_KILLS (0.05; with --storm 17, with --sweep 2),
+# LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS, LATCHWORK_WATCHDOG (300) and LATCHWORK_SEED, which the tests in the
+# machine see; LATCHWORK_KERNELS_MESSAGES, a file with cargo's messages of an earlier build of the same sources
+# (`--no-run --message-format=json`): nothing is built then. CARGO_PROFILE_DEV_OPT_LEVEL=1 builds optimised tests: a kill at
+# each instruction then has fewer to step through.
 . "$(dirname "$0")/lib.sh"
 
-quick='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
+begin=$(date +%s)
+quick='' long='' kind='' missing='' processors='' only='' fault='' results='' kernels='' arch=x86_64 cpu=max
 while [ $# != 0 ]; do
     case $1 in
         --quick) quick=1 ;;
+        --missing) missing=1 ;;
+        --long) long=1 ;;
+        --storm | --sweep) kind=${1#--} ;;
         --arch) arch=$2; shift ;;
         --cpu) cpu=$2; shift ;;
         --processors) processors=$2; shift ;;
@@ -66,14 +76,22 @@ else
     for tool in apt-get dpkg-deb; do command -v $tool >/dev/null || missing "$tool is not installed"; done
     kernels=${kernels:-$(sed "/^#/d; /ARCH\|$debian/!d; s/ .*//" ci/kernels/list.txt)} processors=${processors:-2 8}
 fi
-machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 300 || echo 7200)}
-test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-600}
+machine_limit=${LATCHWORK_KERNELS_LIMIT:-$([ -n "$quick" ] && echo 600 || echo 7200)}
+test_limit=${LATCHWORK_KERNELS_TEST_LIMIT:-$([ -n "$kind$long" ] && echo 7200 || echo 600)}
+# Runs a command; with --quick no longer than there is time.
+left() { echo $((begin + machine_limit - $(date +%s))); }
+in_time() {
+    [ -n "$quick" ] || { "$@"; return; }
+    [ "$(left)" -gt 0 ] || return 124
+    timeout -k 5 "$(left)" "$@"
+}
 date=$(date -u +%F)
-commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno)" ] || echo +)
+commit=$(git rev-parse --short HEAD)$([ -z "$(git status --porcelain -uno -- . ':!results' ':!docs/platforms.md')" ] || echo +)
 # What identifies the library and its tests.
 tree=$(git ls-tree -r HEAD crates | grep -v crates/latchwork-testkit/tests | git hash-object --stdin | cut -c1-12)
 [ -z "$(git status --porcelain -uno crates)" ] || tree=$tree+
-kills=${LATCHWORK_KILLS:-0.05}
+case $kind in storm) kills=17 ;; sweep) kills=2 ;; *) kills=0.05 ;; esac
+kills=${LATCHWORK_KILLS:-$kills}
 record=
 if [ -z "$quick$fault" ]; then record=1; fi
 results=${results:-results/kernels/$date}
@@ -83,7 +101,17 @@ trap 'rm -rf "$work"' EXIT
 list=$PWD/ci/kernels/tests.txt
 ask='\(quick\|run\)'
 [ -z "$quick" ] || ask=quick
+[ -z "$long" ] || ask=long
 sed '/^#/d; /^$/d' "$list" >"$work/list"
+if [ -n "$kind" ]; then
+    # One line for a program; those of the other kind, and programs without one, do not run.
+    sed "/^#/d; /^$/d; /^[^ ]* $kind/!d" ci/kernels/kills.txt >"$work/kind"
+    sed 's/^\([^ ]*\) .*/\1 no/' "$work/list" | while read -r name no; do
+        grep "^$name " "$work/kind" || echo "$name $no"
+    done >"$work/list.new"
+    mv "$work/list.new" "$work/list"
+    ask=$kind
+fi
 
 say "building the tests"
 source=$PWD
@@ -106,6 +134,7 @@ else
     # shellcheck disable=SC2086 # arguments of cargo
     set -- ${LATCHWORK_KERNELS_BUILD:---workspace}
 fi
+status=0
 if [ -n "${LATCHWORK_KERNELS_MESSAGES:-}" ]; then
     cp "$LATCHWORK_KERNELS_MESSAGES" "$work/messages"
     [ "$arch" = x86_64 ] || . "$cache/$arch/settings"
@@ -113,8 +142,11 @@ elif [ "$arch" = aarch64 ]; then
     ci/kernels/build-aarch64.sh "$cache/aarch64" "$@" >"$work/messages"
     . "$cache/aarch64/settings"
 else
-    (cd "$source" && cargo test "$@" --locked --no-run --message-format=json) >"$work/messages"
+    (cd "$source" && in_time cargo test "$@" --locked --no-run --message-format=json) >"$work/messages" || status=$?
 fi
+late() { echo "skipped: $* took the $machine_limit seconds of --quick"; exit 0; }
+[ -z "$quick" ] || [ "$(left)" -gt 0 ] || late "building the tests"
+[ "$status" = 0 ] || exit "$status"
 "$source/ci/kernels/programs.sh" <"$work/messages" | sort -u >"$work/programs"
 
 # The tests of this run: what the list says of each program that was built.
@@ -125,10 +157,10 @@ grep -v -e '^- ' -e ':loom_' "$work/programs" | while read -r name program; do
     echo "$line" | sed "s|^\([^ ]*\) [a-z]*|\1 $test_limit $program|"
 done >"$work/found"
 # They run in the list's order, but the quick ones first: a machine may have too little time for all.
-{ grep '^[^ ]* quick' "$work/list"; grep -v '^[^ ]* quick' "$work/list"; } | cut -d' ' -f1 | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
+{ grep '^[^ ]* quick' "$work/list" || true; grep -v '^[^ ]* quick' "$work/list"; } | cut -d' ' -f1 | while read -r name; do grep "^$name " "$work/found" || true; done >"$work/chosen"
 [ -s "$work/chosen" ] || { echo "ci/kernels.sh: no test program was chosen" >&2; exit 2; }
 say "$(wc -l <"$work/chosen") test programs"
-sed 's/$/ --test-threads=2 --show-output/' "$work/chosen" >"$work/run.list"
+sed "s/\$/ --test-threads=2 --show-output/${kind:+; s|^[^ ]*|&/$kind|}" "$work/chosen" >"$work/all.list"
 latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
 {
     # (A fault's build has no command.)
@@ -137,12 +169,15 @@ latchwork=$(sed -n 's/^- \(.*\/latchwork\)$/\1/p' "$work/programs" | tail -n 1)
     echo "export LATCHWORK_WATCHDOG=${LATCHWORK_WATCHDOG:-300} LATCHWORK_STRESS_SECONDS=${LATCHWORK_STRESS_SECONDS:-3}"
     [ -z "${LATCHWORK_SEED:-}" ] || echo "export LATCHWORK_SEED=$LATCHWORK_SEED"
 } >"$work/run.conf"
-(cd "$work" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/run.cpio"
-{ cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } |
-    "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio"
+{ cut -d' ' -f3 "$work/chosen"; sed -n 's/^- //p' "$work/programs"; } >"$work/files"
+in_time "$source/ci/kernels/initramfs.sh" "$arch" "$work" "$work/base.cpio" <"$work/files" || status=$?
+[ -z "$quick" ] || [ "$(left)" -gt 0 ] || late "making the machines' memory file"
+[ "$status" = 0 ] || exit "$status"
 say "the machines' memory file has $(du -m "$work/base.cpio" | cut -f1) MiB"
 
 bad=0
+# shellcheck disable=SC2086 # words
+machines=$(($(set -- $kernels; echo $#) * $(set -- $processors; echo $#)))
 for kernel in $kernels; do
     image=$(ci/kernels/fetch.sh "$debian" "$cache" "$kernel") || { echo "not run: kernel $kernel could not be fetched"; bad=1; continue; }
     for count in $processors; do
@@ -152,9 +187,26 @@ for kernel in $kernels; do
         machine=$kernel-$count
         [ "$arch" = x86_64 ] || machine=$arch-$machine
         [ "$cpu" = max ] || machine=$machine-$cpu
-        log=$logs/$machine${quick:+-quick}${fault:+-$fault}.log
+        cp "$work/all.list" "$work/run.list"
+        if [ -n "$missing" ]; then
+            # shellcheck disable=SC2046 # names without spaces
+            set -- $(find results/kernels -name "$machine.txt" | sort)
+            [ $# = 0 ] || ci/kernels/add.sh "$@" | awk '
+                FNR == NR { if ($1 == "test" && $3 $4 != "notrun:") has[$2] = 1; next }
+                !($1 in has)' - "$work/all.list" >"$work/run.list"
+            [ -s "$work/run.list" ] || { echo "all test programs have run"; continue; }
+        fi
+        (cd "$work" && printf 'run.list\nrun.conf\n' | cpio -o -H newc --quiet) >"$work/run.cpio"
+        limit=$machine_limit
+        if [ -n "$quick" ]; then
+            # The machines that are left share the time that is left.
+            limit=$(($(left) / machines))
+            machines=$((machines - 1))
+            [ "$limit" -gt 0 ] || { echo "not run: $kernel: the time is over"; continue; }
+        fi
+        log=$logs/$machine${quick:+-quick}${kind:+-$kind}${fault:+-$fault}.log
         status=0
-        CPU=$cpu ci/kernels/boot.sh "$arch" "$image" "$count" "$machine_limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
+        CPU=$cpu ci/kernels/boot.sh "$arch" "$image" "$count" "$limit" "$work/base.cpio" "$work/run.cpio" >"$log" 2>&1 || status=$?
         report=$work/$machine.txt
         {
             echo "kernel $kernel"
@@ -164,12 +216,16 @@ for kernel in $kernels; do
             echo "commit $commit"
             echo "tree $tree"
             echo "kills $kills"
-            sed 's/ .*//' "$work/chosen" | ci/kernels/collect.sh "$log" "$status"
+            sed 's/ .*//' "$work/run.list" | ci/kernels/collect.sh "$log" "$status"
         } >"$report"
         cat "$report"
         outcome=$(ci/kernels/outcome.sh "$report")
         say "$machine: $outcome (console: $log)"
-        case $outcome in passed* | refused*) ;; *) bad=1 ;; esac
+        case $outcome in
+            passed* | refused*) ;;
+            # A busy machine starts no kernel in the time that it has.
+            *) [ -n "$quick" ] && [ "$status" = 124 ] && ! grep -q '^test .* \(failed\|hung\)' "$report" || bad=1 ;;
+        esac
         [ -z "$record" ] || ci/kernels/record.sh "$report" "$results/$machine.txt"
     done
 done

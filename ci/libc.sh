@@ -7,6 +7,7 @@
 # The systems lie in a cache, and nothing is installed. Results go to results/libc/DATE, and docs/platforms.md has a
 # table of the newest (kernels/table.sh).
 #
+#   --long             the test programs that kernels/tests.txt calls long, instead of the others
 #   --only PATTERN     only the test programs whose name matches this basic regular expression
 #   --results FOLDER   another folder for the results
 #
@@ -17,9 +18,10 @@
 # LATCHWORK_KILLS (0.05), LATCHWORK_MESSAGES (2000), LATCHWORK_STRESS_SECONDS (3), LATCHWORK_WATCHDOG (300), for the tests.
 . "$(dirname "$0")/lib.sh"
 
-only='' results='' names=''
+only='' results='' names='' ask='\(quick\|run\)'
 while [ $# != 0 ]; do
     case $1 in
+        --long) ask=long ;;
         --only) only=$2; shift ;;
         --results) results=$2; shift ;;
         -*) echo "ci/libc.sh: $1 is not an option" >&2; exit 2 ;;
@@ -93,7 +95,7 @@ for name in $names; do
         known=$(sed -n "s/  */ /g; /^$test /p" ci/kernels/tests.txt)
         [ -n "$known" ] || { echo "ci/kernels/tests.txt does not name $test" >&2; exit 1; }
         if [ -n "$only" ]; then echo "$test" | grep -q "$only" || continue; fi
-        case $known in *" no:"*) continue ;; esac
+        echo "$known" | grep -q "^$test $ask" || continue
         echo "$known" | sed "s|^\([^ ]*\) [a-z]*|\1 ${LATCHWORK_LIBC_LIMIT:-600} $program|; s/\$/ --test-threads=2 --show-output/"
     done >"$work/list"
     [ -s "$work/list" ] || { echo "ci/libc.sh: no test program was chosen" >&2; exit 2; }

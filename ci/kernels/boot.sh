@@ -1,6 +1,6 @@
 #!/bin/sh
 # boot.sh ARCH IMAGE PROCESSORS LIMIT INITRAMFS…: runs a machine under QEMU, without KVM, until it switches itself off, and
-# at most for LIMIT seconds. Its console is standard output. ARCH is what `uname -m` says. The archives of INITRAMFS are
+# at most for LIMIT seconds; the status is 124 if it was stopped then. Its console is standard output. ARCH is what `uname -m` says. The archives of INITRAMFS are
 # one after another, and the later ones win. MEMORY is the machine's memory (3G), CPU the model of its processors (max).
 set -eu
 arch=$1 image=$2 processors=$3 limit=$4
@@ -22,9 +22,11 @@ esac
 model=${CPU:-max}
 # The signatures of pointers by the architecture's own algorithm take most of the time of a kernel under QEMU.
 [ "$arch-$model" != aarch64-max ] || model=max,pauth-impdef=on
-status=0
+status=0 begin=$(date +%s)
 timeout -k 5 "$limit" "qemu-system-$arch" -machine "$machine" -accel tcg,thread=multi -cpu "$model" -smp "$processors" \
     -m "${MEMORY:-3G}" -nographic -nodefaults -serial stdio -no-reboot -kernel "$image" -initrd "$joined" \
     -append "console=$console panic=-1 loglevel=4 mitigations=off random.trust_cpu=on" </dev/null || status=$?
+# A QEMU that does not stop by itself is killed.
+if [ "$status" = 137 ] && [ $(($(date +%s) - begin)) -ge "$limit" ]; then status=124; fi
 [ "$status" != 124 ] || printf '\n@@ late\n'
 exit "$status"

@@ -1,31 +1,69 @@
 #!/bin/sh
-# table.sh: prints the table of kernels of docs/platforms.md, made of the newest file of results for each machine
-# (results/kernels/DATE/KERNEL-PROCESSORS.txt, and aarch64-KERNEL-PROCESSORS.txt, with -MODEL for another model of
-# processors than max), and that of C libraries, of those for each name in ci/libc/list.txt (results/libc/DATE/NAME.txt).
-# `table.sh write` writes it into the document, and `table.sh check` fails
-# if the document has another one. RESULTS, LIBC_RESULTS and DOCUMENT name other files.
+# table.sh: prints the tables of docs/platforms.md. Those of kernels add up all results of a machine, the newest of each test
+# program (add.sh; results/kernels/DATE/KERNEL-PROCESSORS.txt, and aarch64-KERNEL-PROCESSORS.txt, with -MODEL for another
+# model of processors than max); that of C libraries is made of the newest file for each name in ci/libc/list.txt
+# (results/libc/DATE/NAME.txt). `table.sh write` writes them into the document, and `table.sh check` fails if the document
+# has others. RESULTS, LIBC_RESULTS and DOCUMENT name other files.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 results=${RESULTS:-$root/results/kernels} libraries=${LIBC_RESULTS:-$root/results/libc} document=${DOCUMENT:-$root/docs/platforms.md}
 begin="<!-- The table of kernels -->" end="<!-- The end of the table -->"
 
-# One machine's cell.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The files of results of a machine, the oldest first.
+files_of() { find "$results" -name "$1.txt" 2>/dev/null | sort; }
+# One result of all files of a machine, in a file whose name is printed; nothing if there is none.
+added() {
+    files=$(files_of "$1")
+    [ -n "$files" ] || return 0
+    # shellcheck disable=SC2086 # names without spaces
+    "$here/add.sh" $files >"$work/$1"
+    echo "$work/$1"
+}
+# The days of a result.
+days() {
+    dates=$(sed -n 's/^test .* date=\([^ ]*\).*/\1/p' "$1" | sort -u | sed -n '1p; $p' | uniq | paste -s -d: - | sed 's/:/ to /')
+    echo "${dates:-$(sed -n 's/^date //p' "$1")}"
+}
+# A machine's cell.
 cell() {
-    newest=$(find "$results" -name "$1-$2.txt" 2>/dev/null | sort | tail -n 1)
-    if [ -z "$newest" ]; then
+    sum=$(added "$1")
+    if [ -z "$sum" ]; then
         echo "not run"
     else
-        echo "$("$here/outcome.sh" "$newest") ($(sed -n 's/^date //p' "$newest"))"
+        says=$("$here/outcome.sh" "$sum")
+        case $says in
+            failed*) says="$says; $(grep -c '^test [^/]* passed ' "$sum" || true) programs passed" ;;
+        esac
+        echo "$says ($(days "$sum"))"
     fi
+}
+# The sum of a number that passed programs report, over results.
+number() {
+    key=$1
+    shift
+    cat "$@" /dev/null | awk -v key=" $key=" '
+        $1 == "test" && $3 == "passed" && (at = index($0, key)) { sum += substr($0, at + length(key)) + 0 }
+        END {
+            text = sum + 0 ""
+            while (length(text) > 3) { rest = "," substr(text, length(text) - 2) rest; text = substr(text, 1, length(text) - 3) }
+            print text rest
+        }'
 }
 table() {
     echo "$begin"
-    echo "| kernel | 2 processors | 8 processors |"
-    echo "| --- | --- | --- |"
+    echo "| kernel | 2 processors | 8 processors | kills at random moments | stops and kills at chosen instructions |"
+    echo "| --- | --- | --- | --- | --- |"
     sed '/^#/d; /ARCH/!d; s/ .*//' "$here/list.txt" | while read -r kernel; do
-        release=$(find "$results" -name "$kernel-[28].txt" 2>/dev/null | sort | tail -n 1 | xargs -r sed -n 's/^release //p')
-        echo "| ${release:-$kernel} | $(cell "$kernel" 2) | $(cell "$kernel" 8) |"
+        two=$(cell "$kernel-2") eight=$(cell "$kernel-8")
+        sums=$(find "$work" -name "$kernel-[28]")
+        # shellcheck disable=SC2086 # names without spaces
+        release=$(cat $sums /dev/null | sed -n 's/^release //p' | tail -n 1)
+        # shellcheck disable=SC2086 # names without spaces
+        echo "| ${release:-$kernel} | $two | $eight | $(number kills $sums) | $(number points $sums) |"
     done
     aarch64
     c_libraries
@@ -52,16 +90,16 @@ c_libraries() {
 
 # The machines with aarch64 that have results.
 aarch64() {
-    files=$(find "$results" -name 'aarch64-*.txt' 2>/dev/null | sort)
-    [ -n "$files" ] || return 0
+    machines=$(files_of 'aarch64-*' | sed 's/.*\///; s/\.txt$//' | sort -u)
+    [ -n "$machines" ] || return 0
     echo
-    echo "| kernel for aarch64 | model of QEMU's processors | processors | |"
-    echo "| --- | --- | --- | --- |"
-    for name in $(echo "$files" | sed 's/.*\///' | sort -u); do
-        newest=$(echo "$files" | grep "/$name\$" | tail -n 1)
-        of() { sed -n "s/^$1 //p" "$newest"; }
+    echo "| kernel for aarch64 | model of QEMU's processors | processors | | kills at random moments | stops and kills at chosen instructions |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    for name in $machines; do
+        says=$(cell "$name") sum=$work/$name
+        of() { sed -n "s/^$1 //p" "$sum"; }
         model=$(of cpu)
-        echo "| $(of release) | ${model:-max} | $(of processors) | $("$here/outcome.sh" "$newest") ($(of date)) |"
+        echo "| $(of release) | ${model:-max} | $(of processors) | $says | $(number kills "$sum") | $(number points "$sum") |"
     done
 }
 stands() { sed -n "/^$begin\$/,/^$end\$/p" "$document"; }
@@ -75,8 +113,7 @@ case ${1:-print} in
         fi
         ;;
     write)
-        made=$(mktemp)
-        trap 'rm -f "$made"' EXIT
+        made=$work/made
         table >"$made"
         awk -v begin="$begin" -v end="$end" -v made="$made" '
             $0 == begin { while ((getline line < made) > 0) print line; inside = 1; next }

@@ -2,17 +2,17 @@
 # Installs the C library: headers, a static and a shared library, pkg-config's file, manual pages.
 #
 #     crates/latchwork-c/install.sh [--prefix DIR] [--destdir DIR] [--static-library FILE] [--no-man]
-#                                  [--libdir DIR] [--keep-debug]
+#                                  [--libdir DIR] [--keep-debug] [--static-only]
 #     crates/latchwork-c/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
 # Without --static-library the static library is built, with `cargo build --release`. The shared library is linked from
 # it with $CC, or cc; its debug information goes to `.debug` in the same directory, or stays in the library with
-# --keep-debug. Libraries go to PREFIX/lib, or to the directory that --libdir names. At the end the script prints the
+# --keep-debug. With --static-only there is none: musl does not load libraries like this one. Libraries go to PREFIX/lib, or to the directory that --libdir names. At the end the script prints the
 # settings that a PREFIX outside the search paths needs. PREFIX/share/latchwork/installed lists the installed files, for
 # --uninstall. PREFIX may contain spaces: pkg-config then prints flags for a makefile, or for a shell's eval.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-prefix=/usr/local destdir= libdir= library= uninstall= man=yes keep_debug=
+prefix=/usr/local destdir= libdir= library= uninstall= man=yes keep_debug= static_only=
 while [ $# -gt 0 ]; do
     case $1 in
         --prefix) prefix=$2; shift 2 ;;
@@ -20,6 +20,7 @@ while [ $# -gt 0 ]; do
         --libdir) libdir=$2; shift 2 ;;
         --static-library) library=$2; shift 2 ;;
         --keep-debug) keep_debug=yes; shift ;;
+        --static-only) static_only=yes; shift ;;
         --no-man) man=; shift ;;
         --uninstall) uninstall=yes; shift ;;
         *) sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
@@ -62,19 +63,24 @@ for header in "$here"/include/latchwork/*; do
 done
 put 644 "$library" "$libdir/liblatchwork.a"
 shared=$(mktemp)
-trap 'rm -f "$shared" "$shared.names"' EXIT
-# -Bsymbolic: a function of the same name in the program does not replace the library's own calls.
-${CC:-cc} -shared -o "$shared" \
-    -Wl,--whole-archive "$library" -Wl,--no-whole-archive \
-    -Wl,--version-script="$here/latchwork.map" -Wl,-soname,"liblatchwork.so.$soversion" \
-    -Wl,--build-id -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro,-z,now -Wl,--no-undefined \
-    -lpthread -ldl -lrt -lm -lgcc_s -lc
-put_stripped 755 "$shared" "$libdir/liblatchwork.so.$version"
-for link in "liblatchwork.so.$soversion" liblatchwork.so; do
-    ln -sf "liblatchwork.so.$version" "$destdir$libdir/$link"
-    echo "$libdir/$link" >> "$list"
-done
-"${NM:-nm}" -D --defined-only "$shared" | sed -n 's/.* [TWi] \([^@]*\).*/\1/p' > "$shared.names"
+trap 'rm -f "$shared" "$shared.all" "$shared.names"' EXIT
+if [ -n "$static_only" ]; then
+    "${NM:-nm}" --defined-only "$library" 2> /dev/null
+else
+    # -Bsymbolic: a function of the same name in the program does not replace the library's own calls.
+    ${CC:-cc} -shared -o "$shared" \
+        -Wl,--whole-archive "$library" -Wl,--no-whole-archive \
+        -Wl,--version-script="$here/latchwork.map" -Wl,-soname,"liblatchwork.so.$soversion" \
+        -Wl,--build-id -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro,-z,now -Wl,--no-undefined \
+        -lpthread -ldl -lrt -lm -lgcc_s -lc
+    put_stripped 755 "$shared" "$libdir/liblatchwork.so.$version"
+    for link in "liblatchwork.so.$soversion" liblatchwork.so; do
+        ln -sf "liblatchwork.so.$version" "$destdir$libdir/$link"
+        echo "$libdir/$link" >> "$list"
+    done
+    "${NM:-nm}" -D --defined-only "$shared"
+fi > "$shared.all"
+sed -n 's/.* [TWi] \([^@]*\).*/\1/p' "$shared.all" > "$shared.names"
 sed -e "s|@PREFIX@|$prefix|; s|@LIBDIR@|$libdir|; s|@INCLUDEDIR@|$prefix/include|; s|@VERSION@|$version|" \
     "$here/latchwork.pc.in" > "$shared"
 put 644 "$shared" "$libdir/pkgconfig/latchwork.pc"

@@ -149,11 +149,27 @@ static int call(const struct latchwork_call *call)
 	return error;
 }
 
+/*
+ * musl ends a thread that is cancelled asynchronously as if the interrupted instruction had jumped to pthread_exit(): on
+ * x86-64 the stack then has not the alignment that a function may expect, and neither have the handlers that
+ * pthread_exit() calls. Those of this file are called first. They align the stack, and the rest of the thread's end
+ * runs from them, so that the program's handlers have an aligned one, too. musl has removed a handler from its list when it
+ * calls it.
+ */
+#if defined(LW__MUSL) && defined(__x86_64__)
+#define HANDLER __attribute__((force_align_arg_pointer))
+#define END_OF_HANDLER() pthread_exit(PTHREAD_CANCELED)
+#else
+#define HANDLER
+#define END_OF_HANDLER() ((void)0)
+#endif
+
 /* ---- condition variables ---- */
 
-static void end_cancelled(void *pause)
+HANDLER static void end_cancelled(void *pause)
 {
 	latchwork_pause_end(pause, 0, LATCHWORK_TWIN != 1);
+	END_OF_HANDLER();
 }
 
 static int sleep_on(struct latchwork_pause *pause)
@@ -200,13 +216,14 @@ struct asleep {
 	unsigned shared;
 };
 
-static void leave(void *argument)
+HANDLER static void leave(void *argument)
 {
 	struct asleep *asleep = argument;
 	/* Relaxed: the only thing handed over is the wake-up, which may have been for the token that is there. */
 	uint64_t before = __atomic_fetch_sub(asleep->state, 1, __ATOMIC_RELAXED);
 	if (LATCHWORK_TWIN != 2 && before >> 32 != 0 && (uint32_t)before > 1)
 		lw__wake(lw__tokens(asleep->state), 1, asleep->shared);
+	END_OF_HANDLER();
 }
 
 /* Takes a token (0), or counts the calling thread as a waiter (EAGAIN), in one step. */

@@ -1,6 +1,6 @@
 //! `run --heal`: wake-ups that glibc loses, waits that no task can end, and all that must stay as it is.
 
-use latchwork_testkit::{Leftover, Seed, Watchdog, output_of};
+use latchwork_testkit::{Leftover, Trial, Watchdog, output_of};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a test waits for what must happen, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// The exit status of `healing.c`, and of the example, if a task sleeps although it need not.
 const HANGS: i32 = 3;
 
@@ -193,7 +191,7 @@ fn an_ended_owner_is_reported_and_nothing_else_happens() {
             BufReader::new(errors).read_line(&mut line).unwrap();
             let _ = send.send(line);
         });
-        let line = receive.recv_timeout(PATIENCE);
+        let line = receive.recv_timeout(Watchdog::patience());
         let is_waiting = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -378,8 +376,9 @@ fn is_well(worker: Child, may_end: bool) {
     );
 }
 
-fn storm(name: &str, healed: usize, plain: usize) {
-    const KILLS: usize = 300;
+fn storm(name: &'static str, healed: usize, plain: usize) {
+    let trial = Trial::begin(name);
+    let kills = trial.times(300);
     let Some((program, leftover)) = compile("storm.c", name) else {
         return;
     };
@@ -399,8 +398,8 @@ fn storm(name: &str, healed: usize, plain: usize) {
         let is_healed = seat < healed;
         storm.workers.push((is_healed, storm.worker(is_healed)));
     }
-    let mut rng = Seed::announced().rng(0);
-    for _ in 0..KILLS {
+    let mut rng = trial.seed().rng(0);
+    for _ in 0..kills {
         std::thread::sleep(Duration::from_micros(rng.u64(0..3000)));
         let seat = rng.usize(0..storm.workers.len());
         let is_healed = storm.workers[seat].0;
@@ -409,7 +408,9 @@ fn storm(name: &str, healed: usize, plain: usize) {
         old.kill().unwrap();
         is_well(old, false);
         storm.wait_for_progress();
+        trial.progress();
     }
+    println!("{name}: {kills} kills of programs");
     storm.shared.write_all_at(&1_u64.to_ne_bytes(), 8).unwrap();
     // Those that are not healed may sleep for ever, and must not keep the others from ending.
     let (healed, plain): (Vec<_>, Vec<_>) =

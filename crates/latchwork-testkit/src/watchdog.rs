@@ -27,17 +27,22 @@ struct Signs {
 }
 
 impl Watchdog {
+    /// How long a test may make no progress, or a program of a test may run: `LATCHWORK_WATCHDOG`, in seconds, or 120 s.
+    #[must_use]
+    pub fn patience() -> Duration {
+        let text = std::env::var("LATCHWORK_WATCHDOG").ok();
+        let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(120);
+        Duration::from_secs(seconds)
+    }
+
     /// Watches until it is dropped.
     ///
     /// # Panics
     /// If no thread can be started.
     #[must_use]
     pub fn start(message: String) -> Self {
-        let seconds = std::env::var("LATCHWORK_WATCHDOG")
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(120);
-        let patience = Duration::from_secs(seconds);
+        let patience = Self::patience();
+        let seconds = patience.as_secs();
         let signs = Arc::new(Signs::default());
         let seen = Arc::clone(&signs);
         let watch = move || {

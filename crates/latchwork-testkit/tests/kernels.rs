@@ -153,34 +153,179 @@ fn a_program_that_had_no_time_was_not_run_and_a_refused_kernel_has_not_failed() 
     assert_eq!(outcome(folder.path(), &result), "not run");
 }
 
+/// What the script `add.sh` makes of files of results, the oldest first.
+fn added(folder: &Path, files: &[&Path]) -> String {
+    let list = folder.join("list");
+    fs::write(
+        &list,
+        "one run\ntwo quick --skip x\nthree run\nfour no: why\n",
+    )
+    .unwrap();
+    let mut command = script("add.sh");
+    stdout(&command.args(files).env("LIST", list).output().unwrap())
+}
+
 #[test]
-fn a_second_run_adds_to_a_result_of_the_same_sources_and_replaces_another() {
+fn a_second_run_adds_to_a_result_of_the_same_kernel_and_replaces_that_of_another() {
     let folder = Leftover::folder("kernels");
     let new = folder.path().join("new");
     let old = folder.path().join("results/7.2-2.txt");
-    let record = |tree: &str, console: &[&str]| {
+    let record = |commit: &str, console: &[&str]| {
         let result = collected(folder.path(), &console.concat(), "0");
-        fs::write(&new, format!("tree {tree}\n{result}")).unwrap();
+        let head = format!("kernel 7.2\ndate 2026-01-0{commit}\ncommit {commit}\nkills 0.05\n");
+        fs::write(&new, head + &result).unwrap();
         stdout(&script("record.sh").arg(&new).arg(&old).output().unwrap());
         fs::read_to_string(&old).unwrap()
     };
     let late = "@@ late\n";
-    record("a", &[START, ONE, TWO, late]);
-    let both = record("a", &[START, THREE, late]);
+    record("1", &[START, ONE, TWO, late]);
+    let both = record("2", &[START, THREE, late]);
     assert_eq!(
         outcome(folder.path(), &both),
         "passed: 3 programs, 12 tests"
     );
-    assert!(both.contains("skip two no net"), "{both}");
+    for line in [
+        "skip two no net",
+        "test one passed passed=3 failed=0 ignored=0 seconds=5 date=2026-01-01 commit=1 factor=0.05",
+        "test three passed passed=5 failed=0 ignored=0 seconds=5 date=2026-01-02 commit=2 factor=0.05",
+    ] {
+        assert!(both.lines().any(|found| found == line), "{line} in {both}");
+    }
     assert_eq!(both.matches("release ").count(), 1, "{both}");
     let failed = "@@ end one failed passed=2 failed=1 ignored=0 status=101 seconds=5\n";
-    let worse = record("a", &[START, failed, late]);
+    let worse = record("3", &[START, failed, late]);
     assert_eq!(outcome(folder.path(), &worse), "failed: one");
-    let other = record("b", &[START, TWO, late]);
+    // A machine that does not start says nothing of the programs.
+    assert_eq!(record("4", &["qemu: no such file\n"]), worse);
+    let other = record("5", &[&START.replace("7.2.13", "7.2.14"), TWO, late]);
     assert_eq!(
         outcome(folder.path(), &other),
         "passed: 1 programs, 4 tests; 2 not run"
     );
+}
+
+#[test]
+fn results_of_several_days_add_up_to_the_newest_of_each_program() {
+    let folder = Leftover::folder("kernels");
+    let day = |day: u32, console: &[&str]| {
+        let file = folder.path().join(format!("day-{day}"));
+        let result = collected(folder.path(), &console.concat(), "0");
+        fs::write(&file, format!("kernel 7.2\ndate 2026-01-0{day}\n{result}")).unwrap();
+        file
+    };
+    let sum = |files: &[&Path]| {
+        let sum = added(folder.path(), files);
+        (outcome(folder.path(), &sum), sum)
+    };
+    let failed = "@@ end one failed passed=2 failed=1 ignored=0 status=101 seconds=5\n";
+    let first = day(1, &[START, failed, TWO, "@@ late\n"]);
+    let (says, _) = sum(&[&first]);
+    assert_eq!(says, "failed: one");
+    let second = day(2, &[START, ONE, "@@ late\n"]);
+    let mut text = fs::read_to_string(&second).unwrap();
+    text += "test two/storm passed passed=1 failed=0 ignored=0 seconds=5 kills=70\n";
+    fs::write(&second, text).unwrap();
+    let (says, both) = sum(&[&first, &second]);
+    // Three has never run; many kills are no other program.
+    assert_eq!(says, "passed: 2 programs, 7 tests; 1 not run");
+    assert!(both.contains("kills=70 date=2026-01-02"), "{both}");
+    // Only one kernel counts, that of the newest file.
+    let third = day(3, &[&START.replace("7.2.13", "7.2.14"), THREE]);
+    let (says, _) = sum(&[&first, &second, &third]);
+    assert_eq!(says, "passed: 1 programs, 5 tests; 2 not run");
+    // What the list no longer runs does not count.
+    let four = "test four passed passed=9 failed=0 ignored=0 seconds=1\n";
+    let text = fs::read_to_string(&third).unwrap();
+    fs::write(&third, text + four).unwrap();
+    let (says, _) = sum(&[&third]);
+    assert_eq!(says, "passed: 1 programs, 5 tests; 2 not run");
+}
+
+/// The first process of a machine counts kills by what the tests print.
+#[test]
+fn kills_are_counted_as_storms_print_them() {
+    let init = fs::read_to_string(root().join("ci/kernels/init")).unwrap();
+    let line = init.lines().find(|line| line.contains(" kills[ ,]"));
+    let count = line.expect("init counts kills").trim();
+    let folder = Leftover::folder("kernels");
+    let printed = folder.path().join("printed");
+    let said = "a: LATCHWORK_SEED=3\na: 40 kills (30 single, 4 after SIGSTOP, 3 newborn, 2 in bursts, 1 of all at once)\n\
+                b: 7 kills, Tally { kills: 7 }, 9 signals handled\n  90 operations, 5 kills of tasks, 2 namespaces ended\n";
+    fs::write(&printed, said).unwrap();
+    let text = count.replace("/tmp/out", printed.to_str().unwrap());
+    let mut shell = Command::new("sh");
+    let output = shell.arg("-c").arg(text + "; echo \"$kills\"").output();
+    assert_eq!(stdout(&output.unwrap()).trim(), "52");
+}
+
+/// A folder of programs that replace others.
+fn stubs(folder: &Path, programs: &[(&str, &str)]) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let stubs = folder.join("stubs");
+    fs::create_dir_all(&stubs).unwrap();
+    for (name, text) in programs {
+        let file = stubs.join(name);
+        fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap();
+    format!("{}:{path}", stubs.display())
+}
+
+/// A machine that does not stop by itself is killed, and what has run counts.
+#[test]
+fn a_machine_is_stopped_at_its_limit() {
+    let folder = Leftover::folder("kernels");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let path = stubs(
+        folder.path(),
+        &[(
+            "qemu-system-x86_64",
+            "trap '' TERM\nwhile :; do sleep 1; done",
+        )],
+    );
+    let mut boot = script("boot.sh");
+    boot.arg("x86_64").arg(&file).args(["2", "1"]).arg(&file);
+    let output = boot.env("PATH", path).output().unwrap();
+    assert_eq!(output.status.code(), Some(124));
+    let console = String::from_utf8_lossy(&output.stdout);
+    assert!(console.ends_with("@@ late\n"), "{console}");
+}
+
+/// The limit of `--quick` is that of the whole run: this one would build for ever.
+#[test]
+fn a_quick_run_ends_at_its_limit_whatever_takes_so_long() {
+    if cfg!(not(target_arch = "x86_64")) {
+        println!("skipped: the tests of other processors have no machine");
+        return;
+    }
+    let folder = Leftover::folder("kernels");
+    let nothing = "exit 0";
+    let path = stubs(
+        folder.path(),
+        &[
+            ("cargo", "trap '' TERM\nwhile :; do sleep 1; done"),
+            ("qemu-system-x86_64", nothing),
+            ("busybox", nothing),
+            ("cpio", nothing),
+            ("readelf", nothing),
+            ("strip", nothing),
+            ("cc", nothing),
+        ],
+    );
+    for kernel in ["7.2", "7.2-rt"] {
+        let kernel = folder.path().join("amd64").join(kernel);
+        fs::create_dir_all(&kernel).unwrap();
+        fs::write(kernel.join("image"), "").unwrap();
+    }
+    let mut quick = Command::new(root().join("ci/kernels.sh"));
+    quick.arg("--quick").env("PATH", path);
+    quick.env("LATCHWORK_KERNELS", folder.path());
+    quick.env("LATCHWORK_KERNELS_LIMIT", "1");
+    let said = stdout(&quick.output().unwrap());
+    let reason = "skipped: building the tests took the 1 seconds of --quick";
+    assert!(said.contains(reason), "{said}");
 }
 
 /// `ci/kernels.sh` refuses to run otherwise. (The models with loom run on no kernel.)
@@ -190,21 +335,33 @@ fn each_test_program_has_a_line() {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     let known: Vec<_> = lines.filter_map(|line| line.split(' ').next()).collect();
     let mut count = 0;
-    for folder in fs::read_dir(root().join("crates")).unwrap() {
-        let folder = folder.unwrap();
-        let Ok(tests) = fs::read_dir(folder.path().join("tests")) else {
-            continue;
-        };
-        for test in tests {
-            let path = test.unwrap().path();
+    let mut must_know = |name: String| {
+        assert!(known.contains(&name.as_str()), "{name} has no line");
+        count += 1;
+    };
+    let files = |folder: PathBuf| {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let mut folders: Vec<_> = files(root().join("crates")).collect();
+    folders.push(root().join("examples/rust"));
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        for path in files(folder.join("tests")) {
             let is_program = path.extension().is_some_and(|extension| extension == "rs")
                 || path.join("main.rs").is_file();
-            let stem = path.file_stem().unwrap().to_str().unwrap();
-            if is_program && !stem.starts_with("loom_") {
-                let name = format!("{}:{stem}", folder.file_name().to_str().unwrap());
-                assert!(known.contains(&name.as_str()), "{name} has no line");
-                count += 1;
+            if is_program && !stem(&path).starts_with("loom_") {
+                must_know(format!("{name}:{}", stem(&path)));
             }
+        }
+        // Unit tests, of the library and of each program.
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        if folder.join("src/lib.rs").is_file() && !manifest.contains("\ntest = false") {
+            must_know(format!("{name}:lib"));
+        }
+        for path in files(folder.join("src/bin")) {
+            must_know(format!("{name}:bin-{}", stem(&path)));
         }
     }
     assert!(count > 50, "{count}");

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 struct field {
 	int value;
@@ -40,7 +41,7 @@ static int look(void *argument)
 	field->cpu = limit.rlim_cur;
 	getrlimit(RLIMIT_AS, &limit);
 	field->space = limit.rlim_cur;
-	field->policy = sched_getscheduler(0);
+	field->policy = (int)syscall(SYS_sched_getscheduler, 0); /* musl has only a stub */
 	field->nice_level = getpriority(PRIO_PROCESS, 0);
 	sched_getaffinity(0, sizeof mask, &mask);
 	field->cpus = CPU_COUNT(&mask);

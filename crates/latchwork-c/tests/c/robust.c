@@ -187,8 +187,31 @@ static void forks(void)
 	CHECK_IS(lw_mutex_unlock(&field->tp), 0);
 }
 
+/* musl has the pointer to them where glibc's list of robust locks has a link of its head. */
+static void values_of_keys_stay(void)
+{
+	static char value;
+	lw_robust_mutex_t *locks = share(4096);
+	pthread_key_t key;
+
+	CHECK_IS(pthread_key_create(&key, NULL), 0);
+	CHECK_IS(pthread_setspecific(key, &value), 0);
+	CHECK_IS(lw_robust_mutex_init(&locks[0]), 0);
+	CHECK_IS(lw_robust_mutex_init(&locks[1]), 0);
+	/* The first on the list, the second, and the first one out from behind it. */
+	CHECK_IS(lw_mutex_lock(&locks[0]), 0);
+	CHECK(pthread_getspecific(key) == &value);
+	CHECK_IS(lw_mutex_lock(&locks[1]), 0);
+	CHECK_IS(lw_mutex_unlock(&locks[0]), 0);
+	CHECK(pthread_getspecific(key) == &value);
+	CHECK_IS(lw_mutex_unlock(&locks[1]), 0);
+	CHECK(pthread_getspecific(key) == &value);
+	CHECK_IS(munmap(locks, 4096), 0);
+}
+
 int main(void)
 {
+	values_of_keys_stay();
 	lw_robust_mutex_test();
 	lw_robust_tp_mutex_test();
 	lw_robust_pi_mutex_test();

@@ -336,8 +336,8 @@ static void a_waiting_task_is_moved(rtems_task_argument where)
 static int real_time_of(int thread)
 {
 	struct sched_param parameter;
-	CHECK_IS(sched_getparam(thread, &parameter), 0);
-	CHECK_IS(sched_getscheduler(thread) == SCHED_FIFO, parameter.sched_priority != 0);
+	CHECK_IS(syscall(SYS_sched_getparam, thread, &parameter), 0);
+	CHECK_IS(syscall(SYS_sched_getscheduler, thread) == SCHED_FIFO, parameter.sched_priority != 0);
 	return parameter.sched_priority;
 }
 
@@ -355,9 +355,10 @@ static rtems_task hold(rtems_task_argument which)
 
 static void priorities_reach_the_kernel(void)
 {
-	const struct sched_param one = {1}, none = {0};
+	static struct sched_param one, none;
 	rtems_task_priority old;
 	rtems_id low, high;
+	one.sched_priority = 1;
 	if (sched_setscheduler(0, SCHED_FIFO, &one) != 0) {
 		fprintf(stderr, "skipped: what the kernel is told, without the right to a real-time priority\n");
 		return;
@@ -413,7 +414,8 @@ static void without_the_right(void)
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		struct sched_param parameter = {1};
+		static struct sched_param parameter;
+		parameter.sched_priority = 1;
 		CHECK(dup2(ends[1], 2) == 2);
 		CHECK_IS(setrlimit(RLIMIT_RTPRIO, &none), 0);
 		if (geteuid() == 0)

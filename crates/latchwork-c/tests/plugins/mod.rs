@@ -1,13 +1,17 @@
 //! Libraries that are loaded late, and use locks while they are.
 
 use crate::GCC_OPTIMISED;
-use crate::support::{compile, run, source};
+use crate::support::{MUSL, compile, run, source};
 use std::process::Command;
 
 /// Constructors, destructors and signal handlers are callers, too: in threads that they start and join, in threads that
 /// are older than the library, and while their thread is inside the allocator.
 #[test]
 fn the_first_use_of_a_lock_neither_waits_nor_leaks() {
+    if MUSL {
+        println!("skipped: libraries that are loaded late: musl loads no such library");
+        return;
+    }
     if !GCC_OPTIMISED.is_there() {
         return;
     }

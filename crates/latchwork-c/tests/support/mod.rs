@@ -1,13 +1,14 @@
 //! Programs in C and C++, compiled against an installation of the library that was just built.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use latchwork_testkit::Watchdog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a program may run: none takes more than a few seconds, and a hang is a failure.
-const WATCHDOG: Duration = Duration::from_secs(120);
+/// With musl, the installation has no shared library, and each program is static.
+pub const MUSL: bool = cfg!(target_env = "musl");
 
 /// How a program is compiled.
 #[derive(Clone, Copy)]
@@ -38,9 +39,21 @@ impl How {
         self.compiler.ends_with("++")
     }
 
+    /// The compiler's command. musl has one of its own for C, and no library for C++.
+    pub fn command(&self) -> &'static str {
+        match self.compiler {
+            "gcc" if MUSL => "musl-gcc",
+            compiler => compiler,
+        }
+    }
+
     /// Whether the compiler is there; says so if it is not.
     pub fn is_there(&self) -> bool {
-        let is_there = has(self.compiler);
+        if MUSL && self.compiler != "gcc" {
+            eprintln!("skipped: {} has no C library of musl's", self.compiler);
+            return false;
+        }
+        let is_there = has(self.command());
         if !is_there {
             eprintln!("skipped: {} is not installed", self.compiler);
         }
@@ -107,7 +120,9 @@ pub fn installed() -> &'static Path {
         let prefix = scratch().join("installed");
         let library = static_library();
         let (prefix_text, library) = (prefix.to_str().unwrap(), library.to_str().unwrap());
-        install(&["--prefix", prefix_text, "--static-library", library]);
+        let mut arguments = vec!["--prefix", prefix_text, "--static-library", library];
+        arguments.extend(MUSL.then_some("--static-only"));
+        install(&arguments);
         prefix
     })
 }
@@ -123,7 +138,7 @@ fn succeed(output: &Output, what: &str) {
 
 /// The compiler's call, up to the file: warnings are errors.
 pub fn compiler(how: How) -> Command {
-    let mut command = Command::new(how.compiler);
+    let mut command = Command::new(how.command());
     let include = installed().join("include");
     command
         .args(how.flags)
@@ -133,6 +148,20 @@ pub fn compiler(how: How) -> Command {
         command.args(["-x", "c++"]);
     }
     command
+}
+
+/// What unwinds the stack of a program for musl, whose compiler has glibc's: the archive that Rust's standard library for
+/// musl comes with. (A system that has only musl has its own.)
+fn unwinder() -> Option<PathBuf> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output();
+    let sysroot = String::from_utf8(output.ok()?.stdout).ok()?;
+    let target = format!(
+        "lib/rustlib/{}-unknown-linux-musl/lib",
+        std::env::consts::ARCH
+    );
+    let archive = Path::new(sysroot.trim()).join(target);
+    Some(archive.join("self-contained/libunwind.a")).filter(|archive| archive.is_file())
 }
 
 /// Compiles a program.
@@ -149,8 +178,13 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
         .args(["-x", "none", "-o"])
         .arg(&program)
         .arg(format!("-L{}", library.display()));
-    if how.is_static {
-        command.args(["-static", "-llatchwork", "-lpthread", "-ldl", "-lm"]);
+    if how.is_static || MUSL {
+        command.args(["-static", "-llatchwork"]);
+        if MUSL {
+            // The unwinder finds its tables by this header, which GCC leaves out of static programs.
+            command.args(unwinder()).arg("-Wl,--eh-frame-hdr");
+        }
+        command.args(["-lpthread", "-ldl", "-lm"]);
     } else {
         command.arg(format!("-Wl,-rpath,{}", library.display()));
         command.args(["-llatchwork", "-lpthread"]);
@@ -159,14 +193,14 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end; none takes more than a few seconds, and a hang is a failure.
 pub fn finish(command: &mut Command) -> Output {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut child = child.unwrap();
-    let end = Instant::now() + WATCHDOG;
+    let end = Instant::now() + Watchdog::patience();
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
             child.kill().unwrap();

@@ -142,23 +142,28 @@ impl Layout {
 }
 
 /// A number on which two builds must agree to use one region.
-pub(super) const FINGERPRINT: u64 = fingerprint(
-    "latchwork region",
-    size_of::<Header>(),
-    align_of::<Header>(),
-    &[
-        VERSION as u64,
-        size_of::<Slot>() as u64,
-        size_of::<Entry>() as u64,
-        super::heap::FINGERPRINT,
-        size_of::<usize>() as u64,
-        cfg!(target_env = "musl") as u64,
-        core::mem::offset_of!(Header, sweep_lock) as u64,
-        core::mem::offset_of!(Slot, heap) as u64,
-        core::mem::offset_of!(Slot, wait) as u64,
-        core::mem::offset_of!(Slot, check) as u64,
-    ],
-);
+pub(super) const FINGERPRINT: u64 = fingerprint_with(cfg!(target_env = "musl"));
+
+/// The same for a C library. The robust locks of musl and of glibc are marked and woken in different ways.
+const fn fingerprint_with(is_musl: bool) -> u64 {
+    fingerprint(
+        "latchwork region",
+        size_of::<Header>(),
+        align_of::<Header>(),
+        &[
+            VERSION as u64,
+            size_of::<Slot>() as u64,
+            size_of::<Entry>() as u64,
+            super::heap::FINGERPRINT,
+            size_of::<usize>() as u64,
+            is_musl as u64,
+            core::mem::offset_of!(Header, sweep_lock) as u64,
+            core::mem::offset_of!(Slot, heap) as u64,
+            core::mem::offset_of!(Slot, wait) as u64,
+            core::mem::offset_of!(Slot, check) as u64,
+        ],
+    )
+}
 
 impl Identity {
     /// Reads an identity from the first bytes of a file.
@@ -203,5 +208,17 @@ impl Identity {
     pub(super) fn label(&self) -> String {
         let label = self.label.split(|byte| *byte == 0).next();
         String::from_utf8_lossy(label.unwrap_or_default()).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An attach compares these numbers: `check` above.
+    #[test]
+    fn a_program_for_musl_and_one_for_glibc_share_no_region() {
+        assert_ne!(fingerprint_with(true), fingerprint_with(false));
+        assert_eq!(FINGERPRINT, fingerprint_with(cfg!(target_env = "musl")));
     }
 }

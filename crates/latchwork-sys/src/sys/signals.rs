@@ -136,3 +136,21 @@ pub(super) fn abort_by_kernel_ids() {
         abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The child of a raw clone has the IDs that the C library keeps from its parent, which must not be ended for it.
+    #[test]
+    fn a_fatal_error_in_a_raw_clone_ends_the_clone_alone() {
+        // SAFETY: as fork, without the C library's knowledge; the child only prints a line and ends.
+        let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+        if child == 0 {
+            crate::fatal(format_args!("expected by a test"));
+        }
+        let (child, mut status) = (child as libc::pid_t, 0);
+        // SAFETY: a child of this process, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFSIGNALED(status), "{status:#x}");
+        assert_eq!(libc::WTERMSIG(status), libc::SIGABRT);
+    }
+}
