@@ -49,6 +49,7 @@ pub use self::attachment::{
 pub use self::boost::ProtectFault;
 pub use self::ceiling::{Ceilings, HIGHEST};
 pub use self::keeper::while_nothing_is_handed_over;
+pub(crate) use self::membership::tag_of;
 pub use self::membership::{Member, NotATask, Regions, set_regions};
 pub use self::record::{CurrentOrNone, TaskError};
 

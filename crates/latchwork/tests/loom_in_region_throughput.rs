@@ -138,6 +138,26 @@ fn the_owner_is_told_that_it_holds_the_lock() {
     });
 }
 
+/// An unlock that hands off comes between a waiter's last look and its sleep: the kernel must refuse the sleep, whichever
+/// task the owner was.
+fn the_first_task_hands_off(scene: Scene) {
+    let scene = Scene {
+        hands_off: HandsOff::AtOnce,
+        ..scene
+    };
+    scene.explore(Some(3), || {
+        let shared = Arc::<Shared>::default();
+        let waiter = spawn(&shared, 1, None, Shared::enter);
+        as_task(0, None, || shared.enter());
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn the_task_in_the_first_slot_hands_off_as_any_other() {
+    the_first_task_hands_off(Scene::default());
+}
+
 fn gives_up_and_takes_nothing(scene: Scene) {
     scene.explore(Some(2), || {
         let shared = Arc::<Shared>::default();
@@ -222,6 +242,12 @@ fn a_request_keeps_newcomers_out() {
     request_keeps_newcomers_out(scene(HandsOff::AtOnce));
 }
 
+region_twin!(
+    twin_owner_that_looks_like_none_to_a_sleeper_is_found,
+    RegionCountsSlotsFromZero,
+    "deadlock",
+    the_first_task_hands_off
+);
 region_twin!(
     twin_unlock_that_forgets_the_sleepers_is_found,
     RegionUnlockForgetsSleepers,

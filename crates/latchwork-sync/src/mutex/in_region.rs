@@ -21,7 +21,7 @@
 //! | 32 | `WAITERS`: a task may sleep |
 //! | 33 | `INCONSISTENT`: an owner died or panicked, and no later owner has repaired the data yet |
 //! | 34 | `NOT_RECOVERABLE`: an owner released the lock without repairing the data. This state is final |
-//! | 48–63 | the owner's slot |
+//! | 48–63 | the owner's slot, counted from 1; or 0: free. So the half on which tasks sleep is another one while a task holds the lock |
 //!
 //! | word | state | entered by |
 //! | --- | --- | --- |

@@ -104,8 +104,17 @@ fn regions() -> Option<&'static Regions> {
     unsafe { regions.as_ref() }
 }
 
-fn identity_of(attachment: &Attachment) -> u64 {
-    attachment.tag.rotate_left(32)
+/// What the place of a task in its table is counted from, in bits 48 to 63 of an identity. Not from 0: sleepers on a lock
+/// compare the high half of its word, which must not be the same with an owner and without.
+const FIRST_SLOT: u64 = 1 << 48;
+
+fn identity_of(tag: u64) -> u64 {
+    tag.rotate_left(32).wrapping_add(FIRST_SLOT)
+}
+
+/// The tag of the task with an identity.
+pub(crate) fn tag_of(identity: u64) -> u64 {
+    identity.wrapping_sub(FIRST_SLOT).rotate_left(32)
 }
 
 impl CurrentOrNone {
@@ -138,7 +147,7 @@ impl CurrentOrNone {
             is_in.then(|| Member {
                 record,
                 index,
-                identity: identity_of(&attachment),
+                identity: identity_of(attachment.tag),
                 context: attachment.context,
             })
         };
@@ -235,18 +244,15 @@ impl Member {
     /// Whether the task with an identity is gone from this region.
     pub fn is_gone(self, identity: u64) -> bool {
         // SAFETY: the context is that of an attachment of the calling thread.
-        regions().is_some_and(|regions| unsafe {
-            (regions.is_gone)(self.context, identity.rotate_left(32))
-        })
+        regions()
+            .is_some_and(|regions| unsafe { (regions.is_gone)(self.context, tag_of(identity)) })
     }
 
     /// The thread of the task with an identity, if it is one of the calling process; `None`: that is unknown, or it is
     /// another's. It may be wrong: ask it only whether it is worth while to poll.
     pub fn thread_of(self, identity: u64) -> Option<u32> {
         // SAFETY: the context is that of an attachment of the calling thread.
-        regions().and_then(|regions| unsafe {
-            (regions.thread_of)(self.context, identity.rotate_left(32))
-        })
+        regions().and_then(|regions| unsafe { (regions.thread_of)(self.context, tag_of(identity)) })
     }
 }
 
@@ -315,9 +321,24 @@ impl Record {
         let first = self.attachments[0].get();
         self.first_base.set(first.map_or(0, |first| first.base));
         self.first_identity
-            .set(first.map_or(0, |first| identity_of(&first)));
+            .set(first.map_or(0, |first| identity_of(first.tag)));
         compiler_fence(Ordering::SeqCst);
         self.first_bytes
             .set(first.map_or(0, |first| first.end - first.base));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The task in the first place of its table, in its first generation.
+    #[test]
+    fn the_high_half_of_an_identity_is_not_that_of_a_free_word() {
+        let tag = 1 << 32;
+        let identity = identity_of(tag);
+        assert_ne!(identity >> 32, 0);
+        assert_eq!(identity as u32, 1);
+        assert_eq!(tag_of(identity), tag);
     }
 }

@@ -125,6 +125,8 @@ pub enum Fault {
     RegionReadsOldLife,
     /// A successor in the slot of a task that is gone is taken for that task.
     RegionIgnoresGenerations,
+    /// The identity of the first task has the high half of a free word.
+    RegionCountsSlotsFromZero,
     /// A waiter at the gate of a region's throughput lock does not ask whether the top waiter is gone.
     RegionGateKeptByDead,
     /// A sleep on the gate of a region's throughput lock has no end of its own.

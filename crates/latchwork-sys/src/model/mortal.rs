@@ -24,12 +24,17 @@ loom::lazy_static! {
 /// The calling task's number and generation, by which a region names it: the generation is in the low half.
 pub fn identity() -> u64 {
     let generation = LIFE[number()].for_kernel().load(Ordering::Relaxed) >> 1;
-    (number() as u64) << 48 | u64::from(generation)
+    (number() as u64 + first_slot()) << 48 | u64::from(generation)
+}
+
+/// The number of task 0 in an identity: not 0, since sleepers compare the half of a word in which it is.
+fn first_slot() -> u64 {
+    unless_fault!(RegionCountsSlotsFromZero, 1, 0)
 }
 
 /// Whether the task with this identity is gone.
 pub fn is_gone(identity: u64) -> bool {
-    let life = LIFE[(identity >> 48) as usize].load(Ordering::Acquire);
+    let life = LIFE[((identity >> 48) - first_slot()) as usize].load(Ordering::Acquire);
     let same = unless_fault!(RegionIgnoresGenerations, life >> 1 == identity as u32, true);
     !same || life & 1 != 0
 }

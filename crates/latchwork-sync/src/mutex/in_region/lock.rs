@@ -454,7 +454,7 @@ impl InRegion {
 #[cfg(not(loom))]
 fn owner_in(word: u64) -> u64 {
     if is_held(word) {
-        owner_of(word).rotate_left(32)
+        super::membership::tag_of(owner_of(word))
     } else {
         0
     }
