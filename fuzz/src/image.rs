@@ -90,8 +90,10 @@ enum Word {
     Living,
     /// The life-word of a dead task.
     Dead,
-    /// A task as region locks and spans name it: slot and generation.
+    /// A task as spans name it: slot and generation.
     Owner(u8, i8),
+    /// A task as region locks name it.
+    Identity(u8, i8),
 }
 
 /// Where the parts of a file lie; see `header.rs` of `latchwork-region`.
@@ -174,11 +176,15 @@ impl Word {
             Self::Copy(place) => word_at(bytes, place.offset(scene)),
             Self::Living => u64::from(living_thread()) | 0x8000_0000,
             Self::Dead => 0xc000_0000,
-            Self::Owner(slot, more) => {
+            Self::Owner(slot, more) | Self::Identity(slot, more) => {
                 let slot = usize::from(slot) % (usize::from(TASKS) + at::RESERVE);
                 let generation = at::SLOTS + slot * at::SLOT_BYTES + at::GENERATION;
                 let generation = word_at(bytes, generation) as u32;
-                u64::from(generation.wrapping_add_signed(more.into())) << 32 | (slot as u64) << 16
+                let generation = generation.wrapping_add_signed(more.into());
+                match self {
+                    Self::Identity(..) => u64::from(generation) | (slot as u64 + 1) << 48,
+                    _ => u64::from(generation) << 32 | (slot as u64) << 16,
+                }
             }
         }
     }

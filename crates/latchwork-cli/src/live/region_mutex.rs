@@ -33,7 +33,9 @@ fn mutex_of(sleep: &Sleep, memory: &Memory, contents: &Contents) -> Option<Class
         return None;
     }
     let (generation, high) = (memory.u32(base)?, memory.u32(base + half)?);
-    let owner = contents.task((high >> 16) as u16, generation)?;
+    // Slots are counted from 1 there.
+    let slot = ((high >> 16) as u16).checked_sub(1)?;
+    let owner = contents.task(slot, generation)?;
     let is_dead = owner.state == TaskState::Unswept;
     Some(Classified {
         base,

@@ -26,7 +26,7 @@
 //! that links it here: see `publish` of the heap.
 #![allow(unsafe_code)]
 
-use super::word::{pointer, read, text};
+use super::word::{commit, pointer, read, text};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::NonNull;
 
@@ -115,9 +115,10 @@ impl Entry {
 
     /// Fills in a claimed entry; the heap's publish then stores the object, and [`Self::mark_ready`] follows.
     pub(super) fn claim(&self, name: &str, fingerprint: u64, bytes: u64) {
-        // Relaxed throughout: the caller holds the directory's lock, whose release publishes everything.
+        // Relaxed throughout: the caller holds the directory's lock, whose release publishes everything. The object comes
+        // first: a claimed entry with an object is taken for one whose object is made.
+        commit(&self.object, 0);
         self.state.store(CLAIMED, Ordering::Relaxed);
-        self.object.store(0, Ordering::Relaxed);
         self.length.store(name.len() as u32, Ordering::Relaxed);
         for (place, byte) in self.name.iter().zip(name.bytes()) {
             place.store(byte, Ordering::Relaxed);

@@ -68,8 +68,13 @@ impl Region {
     ) -> Result<R, E> {
         let directory = Directory::lock_for(self, name)?;
         let after_death = directory.search_if_due::<T>();
-        if let Some(found) = directory.find(name, T::FINGERPRINT)? {
-            return begin(reused_in(found)?);
+        if let Some(entry) = directory.entry(name, T::FINGERPRINT)? {
+            let object = reused_in::<T>(directory.object_of(entry)?)?;
+            if !object.has_ended() {
+                return begin(object);
+            }
+            // Its end has not freed the name yet. Its memory may still be in use.
+            directory.return_ended(entry, T::KIND);
         }
         let entry = directory.free_entry(name).or_else(|_| {
             directory.search_for_ended::<T>();
@@ -104,9 +109,14 @@ impl Region {
         }
         let block = entry.object().ok_or(ObjectError::Damaged)?;
         let object = reused_in::<T>((block, bytes))?;
+        // Also if `begin` panics. If it lacks memory, objects that have ended may have some.
+        let failure = OnDrop(|| directory.search_next_time(T::KIND));
         let begun = begin(object);
+        if begun.is_ok() {
+            core::mem::forget(failure);
+        }
         if object.has_ended() {
-            directory.return_to_spares(entry);
+            directory.return_ended(entry, T::KIND);
         }
         begun
     }
@@ -360,7 +370,7 @@ impl<'r> Directory<'r> {
 
     /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
     /// complete except for its state. An object whose removal began is freed.
-    fn repair(&self) {
+    pub(super) fn repair(&self) {
         for entry in self.region.entries() {
             match (entry.state.load(Ordering::Relaxed), entry.object()) {
                 (MOVING, _) => self.finish_move(entry, true),

@@ -6,8 +6,9 @@
 //! - While an object has a name, its link, which only the lists use, holds the number of its entry. The number is only a
 //!   hint, since a kill may come before it is stored: the entry must name the object.
 //! - An object may have ended and still have its name, if a task was killed in between. So all names are searched for
-//!   such objects when the region has detected a death since the last search, when a release has failed, and when
-//!   names or memory run out.
+//!   such objects when the region has detected a death since the last search, after a release or a creation has failed,
+//!   and when names or memory for an object of the kind run out. The same creation looks at all spares, since some may
+//!   have memory that a dead task left.
 #![allow(unsafe_code)]
 
 use super::Inner;
@@ -25,25 +26,36 @@ impl Inner {
     pub fn release_name<T: Reused>(self: &Arc<Self>, object: *const T) {
         match Directory::lock(self) {
             Ok(directory) => directory.release(object),
-            // Relaxed: the next task that has the directory's lock reads it. If it reads an older value, the search is
-            // made at the next death.
-            Err(_) => (self.header().names_searched[T::KIND.list])
-                .store(self.deaths().wrapping_sub(1), Ordering::Relaxed),
+            Err(_) => self.search_next_time(T::KIND),
         }
     }
 }
 
+impl Inner {
+    /// Has the next creation of an object of the kind search all names.
+    fn search_next_time(&self, kind: SpareKind) {
+        // Relaxed: a task that searches sets the number before it does.
+        let searched = &self.header().names_searched[kind.list];
+        searched.store(self.deaths().wrapping_sub(1), Ordering::Relaxed);
+    }
+}
+
 impl<'r> Directory<'r> {
+    /// As the same of [`Inner`].
+    pub(super) fn search_next_time(&self, kind: SpareKind) {
+        self.region.search_next_time(kind);
+    }
+
     /// Searches all names for objects of the kind that have ended, if there may be some since the last search. Returns
     /// whether a search was due.
     pub(super) fn search_if_due<T: Reused>(&self) -> bool {
         let searched = &self.region.header().names_searched[T::KIND.list];
-        // Read before the search: it finds what the deaths so far have left.
         let deaths = self.region.deaths();
         let is_due = searched.load(Ordering::Relaxed) != deaths;
         if is_due {
-            self.search_for_ended::<T>();
+            // Before the search: what happens in it is due the next time. If this task is killed in it, its death is.
             searched.store(deaths, Ordering::Relaxed);
+            self.search_for_ended::<T>();
         }
         is_due
     }
@@ -78,9 +90,7 @@ impl<'r> Directory<'r> {
         let object = block.flatten().and_then(|block| reused_in::<T>(block).ok());
         let ends = object.is_some_and(|object| which(object) && object.has_ended());
         if ends {
-            // The list number in the file is not trusted.
-            entry.set_kind(T::KIND);
-            self.return_to_spares(entry);
+            self.return_ended(entry, T::KIND);
         }
         ends
     }
@@ -158,12 +168,15 @@ impl<'r> Directory<'r> {
     }
 
     /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
-    pub(super) fn return_to_spares(&self, entry: &Entry) {
+    pub(super) fn return_ended(&self, entry: &Entry, kind: SpareKind) {
+        // The list number in the file is not trusted.
+        entry.set_kind(kind);
         entry.mark_moving();
         self.finish_move(entry, false);
     }
 
     /// Frees an entry that is `MOVING`; its object, if it has one, becomes a spare. `may_be_spare`: it may be one already.
+    /// (No free entry has an object: a task that dies as it claims the entry would make it one of two.)
     pub(super) fn finish_move(&self, entry: &Entry, may_be_spare: bool) {
         let object = read(&entry.object);
         if let Some(kind) = entry.kind()
@@ -174,6 +187,7 @@ impl<'r> Directory<'r> {
             commit(link, read(first));
             commit(first, object);
         }
+        commit(&entry.object, 0);
         entry.mark_free();
     }
 }
@@ -190,6 +204,7 @@ mod tests {
     /// An object that is there while `lives`.
     struct Object {
         lives: AtomicBool,
+        in_use: AtomicBool,
         link: AtomicUsize,
     }
 
@@ -203,12 +218,17 @@ mod tests {
         fn new() -> Self {
             Self {
                 lives: AtomicBool::new(false),
+                in_use: AtomicBool::new(false),
                 link: AtomicUsize::new(0),
             }
         }
 
         fn has_ended(&self) -> bool {
             !self.lives.load(Ordering::Relaxed)
+        }
+
+        fn can_be_reused(&self, _: &Region) -> bool {
+            !self.in_use.load(Ordering::Relaxed)
         }
     }
 
@@ -298,5 +318,54 @@ mod tests {
             }
             assert!(next.has_ended());
         }
+    }
+
+    /// A task has ended the object, and has not freed the name yet; another one uses the memory.
+    #[test]
+    fn an_object_of_the_same_name_does_not_begin_in_memory_that_is_in_use() {
+        let region = region();
+        let object = make(&region, "name").unwrap();
+        object.in_use.store(true, Ordering::Relaxed);
+        end(&region, object, true);
+        let next = make(&region, "name").unwrap();
+        assert!(!core::ptr::eq(next, object) && object.has_ended());
+        // The first task frees the name now, which is no longer that of its object.
+        region.inner().release_name(object);
+        assert!(core::ptr::eq(make(&region, "name").unwrap(), next));
+        object.in_use.store(false, Ordering::Relaxed);
+        assert!(core::ptr::eq(make(&region, "other").unwrap(), object));
+    }
+
+    /// A task that dies as it claims an entry leaves it claimed, with the object that it had before: with none.
+    #[test]
+    fn a_free_entry_has_no_object() {
+        let region = region();
+        for name in ["a", "b"] {
+            end(&region, make(&region, name).unwrap(), false);
+        }
+        let entries = region.inner().entries().iter();
+        assert!(entries.clone().all(|entry| entry.object().is_none()));
+        for entry in entries {
+            entry
+                .state
+                .store(super::super::names::CLAIMED, Ordering::Relaxed);
+        }
+        let directory = Directory::lock(region.inner()).unwrap();
+        directory.repair();
+        drop(directory);
+        assert_eq!(names(&region), 0);
+    }
+
+    /// Its own failure may be for lack of memory that an object has which ended elsewhere.
+    #[test]
+    fn a_creation_that_fails_makes_the_next_one_search() {
+        let region = region();
+        end(&region, make(&region, "ends").unwrap(), true);
+        let failed: Result<(), ObjectError> =
+            region.reused("fails", |_: &Object| Err(ObjectError::NotFound));
+        failed.unwrap_err();
+        assert_eq!(names(&region), 1);
+        make(&region, "next").unwrap();
+        assert_eq!(names(&region), 1);
     }
 }

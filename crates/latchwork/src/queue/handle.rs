@@ -84,6 +84,10 @@ impl<'r> Queue<'r> {
         options.check(region)?;
         region.reused(name, |head: &'r Head| {
             if !head.is_alive() {
+                // It was found alive, and has been deleted since.
+                if !head.can_be_reused(region) {
+                    return Err(ObjectError::NotFound.into());
+                }
                 let queue = Self::begin_in(region, head, options)?;
                 queue.report_name(name, site);
                 return Ok(queue);

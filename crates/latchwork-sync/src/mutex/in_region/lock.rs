@@ -476,7 +476,8 @@ impl<P: RegionProtocol> fmt::Debug for InRegion<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Relaxed: the answer may be stale before it arrives.
         let word = self.word.load(Ordering::Relaxed);
-        let owner = is_held(word).then_some((word >> 48, word as u32));
+        // The slot, which is counted from 1 there, and its generation.
+        let owner = is_held(word).then_some(((word >> 48).wrapping_sub(1), word as u32));
         formatter
             .debug_struct("InRegion")
             .field("owner", &format_args!("{owner:?}"))

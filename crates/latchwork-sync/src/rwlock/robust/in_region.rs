@@ -158,7 +158,7 @@ unsafe impl SeatOps for InRegion {
         }
     }
 
-    /// The slot.
+    /// The slot, counted from 1.
     #[inline(always)]
     fn number(owner: u64) -> usize {
         (owner >> 48) as usize
@@ -166,7 +166,7 @@ unsafe impl SeatOps for InRegion {
 
     /// The slot and its generation.
     fn shown(owner: u64) -> impl fmt::Debug {
-        (owner >> 48, owner as u32)
+        ((owner >> 48).wrapping_sub(1), owner as u32)
     }
 
     unsafe fn take_gate(

@@ -125,6 +125,10 @@ impl<'r> Spsc<'r> {
         options.check(region)?;
         region.reused(name, |core: &'r Head| {
             if !core.is_alive() {
+                // It was found alive, and has been deleted since.
+                if !core.can_be_reused(region) {
+                    return Err(ObjectError::NotFound.into());
+                }
                 return Self::at(region, core).begin(options.capacities());
             }
             let ring = Self::open_in(region, core)?;
