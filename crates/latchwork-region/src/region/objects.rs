@@ -67,7 +67,18 @@ impl Region {
         begin: impl FnOnce(&'r T) -> Result<R, E>,
     ) -> Result<R, E> {
         let directory = Directory::lock_for(self, name)?;
-        let after_death = directory.search_if_due::<T>();
+        let bytes = size_of::<T>();
+        let is_usable = |address| {
+            let block = self.inner().block(pointer(address), bytes);
+            let object = block.and_then(|block| reused_in::<T>(block).ok());
+            object.is_some_and(|object| object.can_be_reused(self))
+        };
+        if directory.search_if_due::<T>() {
+            // Each look frees what a dead task has left in the spare.
+            for object in directory.spares_of(T::KIND) {
+                is_usable(object);
+            }
+        }
         if let Some(entry) = directory.entry(name, T::FINGERPRINT)? {
             let object = reused_in::<T>(directory.object_of(entry)?)?;
             if !object.has_ended() {
@@ -80,14 +91,8 @@ impl Region {
             directory.search_for_ended::<T>();
             directory.free_entry(name)
         })?;
-        let bytes = size_of::<T>();
         entry.claim(name, T::FINGERPRINT, bytes as u64);
-        let is_usable = |address| {
-            let block = self.inner().block(pointer(address), bytes);
-            let object = block.and_then(|block| reused_in::<T>(block).ok());
-            object.is_some_and(|object| object.can_be_reused(self))
-        };
-        if !directory.take_spare(entry, T::KIND, after_death, is_usable) {
+        if !directory.take_spare(entry, T::KIND, is_usable) {
             let made = directory.make(Layout::new::<T>(), |block| {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<T>().write(T::new()) };
@@ -100,7 +105,7 @@ impl Region {
                 }
                 Err(full) => {
                     directory.search_for_ended::<T>();
-                    if !directory.take_spare(entry, T::KIND, true, is_usable) {
+                    if !directory.take_spare(entry, T::KIND, is_usable) {
                         entry.mark_free();
                         return Err(full.into());
                     }

@@ -7,8 +7,8 @@
 //!   hint, since a kill may come before it is stored: the entry must name the object.
 //! - An object may have ended and still have its name, if a task was killed in between. So all names are searched for
 //!   such objects when the region has detected a death since the last search, after a release or a creation has failed,
-//!   and when names or memory for an object of the kind run out. The same creation looks at all spares, since some may
-//!   have memory that a dead task left.
+//!   and when names or memory for an object of the kind run out. A search for such a reason also looks at all spares, since
+//!   some may have memory that a dead task left.
 #![allow(unsafe_code)]
 
 use super::Inner;
@@ -34,9 +34,9 @@ impl Inner {
 impl Inner {
     /// Has the next creation of an object of the kind search all names.
     fn search_next_time(&self, kind: SpareKind) {
-        // Relaxed: a task that searches sets the number before it does.
         let searched = &self.header().names_searched[kind.list];
-        searched.store(self.deaths().wrapping_sub(1), Ordering::Relaxed);
+        // Release: pairs with the swap of a search. If that comes later, it sees that the object has ended.
+        searched.store(self.deaths().wrapping_sub(1), Ordering::Release);
     }
 }
 
@@ -54,7 +54,8 @@ impl<'r> Directory<'r> {
         let is_due = searched.load(Ordering::Relaxed) != deaths;
         if is_due {
             // Before the search: what happens in it is due the next time. If this task is killed in it, its death is.
-            searched.store(deaths, Ordering::Relaxed);
+            // AcqRel: the search reads no object before, and sees what a task did before it asked for a search.
+            searched.swap(deaths, Ordering::AcqRel);
             self.search_for_ended::<T>();
         }
         is_due
@@ -137,26 +138,22 @@ impl<'r> Directory<'r> {
         .take(MAX_SPARES)
     }
 
+    /// The addresses of the spares of a kind.
+    pub(super) fn spares_of(&self, kind: SpareKind) -> impl Iterator<Item = usize> {
+        self.spares(kind).map(|(_, object, _)| object)
+    }
+
     /// Gives a claimed entry the first spare of its kind for which `is_usable` returns true. Returns whether there is
-    /// one. With `sees_all`, `is_usable` sees all spares: it also cleans up what dead tasks left in them.
+    /// one.
     pub(super) fn take_spare(
         &self,
         entry: &Entry,
         kind: SpareKind,
-        sees_all: bool,
-        mut is_usable: impl FnMut(usize) -> bool,
+        is_usable: impl Fn(usize) -> bool,
     ) -> bool {
         entry.set_kind(kind);
-        let mut first = None;
-        for spare in self.spares(kind) {
-            if is_usable(spare.1) && first.is_none() {
-                first = Some(spare);
-            }
-            if first.is_some() && !sees_all {
-                break;
-            }
-        }
-        let Some((place, object, link)) = first else {
+        let usable = self.spares(kind).find(|(_, object, _)| is_usable(*object));
+        let Some((place, object, link)) = usable else {
             return false;
         };
         entry.mark_moving();

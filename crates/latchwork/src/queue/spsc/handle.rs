@@ -126,7 +126,7 @@ impl<'r> Spsc<'r> {
         region.reused(name, |core: &'r Head| {
             if !core.is_alive() {
                 // It was found alive, and has been deleted since.
-                if !core.can_be_reused(region) {
+                if core.body.load(Ordering::Relaxed) != 0 && !core.can_be_reused(region) {
                     return Err(ObjectError::NotFound.into());
                 }
                 return Self::at(region, core).begin(options.capacities());
