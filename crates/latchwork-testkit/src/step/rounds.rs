@@ -11,7 +11,7 @@ use latchwork_step::{Pinned, Place, Recording};
 pub(super) const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied as [`Trial::points`] says; this takes a fraction of a second.
-pub(super) const BUDGET: u64 = 150;
+pub(super) const BUDGET: u64 = 100;
 
 /// How many victims were killed by [`Places::kill`](super::Places::kill).
 pub(super) static VICTIMS: AtomicU64 = AtomicU64::new(0);
@@ -21,7 +21,7 @@ const RECOVERERS: u64 = 24;
 
 /// Of so many operations one has its recoverers killed, at random, but in a long run each: a walk through a recovery takes as
 /// long as a hundred kills.
-const SHARE: u32 = 8;
+const SHARE: u32 = 32;
 
 /// After how many kills of the operation a recovery is looked for that can be stepped through.
 const TRIES: usize = 5;
