@@ -115,7 +115,7 @@ impl Region {
         let block = entry.object().ok_or(ObjectError::Damaged)?;
         let object = reused_in::<T>((block, bytes))?;
         // Also if `begin` panics. If it lacks memory, objects that have ended may have some.
-        let failure = OnDrop(|| directory.search_next_time(T::KIND));
+        let failure = OnDrop(|| self.inner().search_next_time(T::KIND));
         let begun = begin(object);
         if begun.is_ok() {
             core::mem::forget(failure);

@@ -29,11 +29,9 @@ impl Inner {
             Err(_) => self.search_next_time(T::KIND),
         }
     }
-}
 
-impl Inner {
     /// Has the next creation of an object of the kind search all names.
-    fn search_next_time(&self, kind: SpareKind) {
+    pub(super) fn search_next_time(&self, kind: SpareKind) {
         let searched = &self.header().names_searched[kind.list];
         // Release: pairs with the swap of a search. If that comes later, it sees that the object has ended.
         searched.store(self.deaths().wrapping_sub(1), Ordering::Release);
@@ -41,11 +39,6 @@ impl Inner {
 }
 
 impl<'r> Directory<'r> {
-    /// As the same of [`Inner`].
-    pub(super) fn search_next_time(&self, kind: SpareKind) {
-        self.region.search_next_time(kind);
-    }
-
     /// Searches all names for objects of the kind that have ended, if there may be some since the last search. Returns
     /// whether a search was due.
     pub(super) fn search_if_due<T: Reused>(&self) -> bool {
