@@ -7,7 +7,7 @@
 #     ci/killsweep.sh [--within SECONDS] [RESULT]
 #
 # With --within, sweeps with new seeds follow each other until the time is over; the sweep that it ends counts as far as it
-# came. LATCHWORK_POINTS multiplies the points of each operation (4: 400 kills of an operation, and as many of its
+# came. LATCHWORK_POINTS multiplies the points of each operation (4: 240 kills of an operation, and as many of its
 # recoverers), LATCHWORK_KILLS the kills at random moments, of which there are few here (0).
 . "$(dirname "$0")/lib.sh"
 within=

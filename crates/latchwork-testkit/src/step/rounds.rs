@@ -11,7 +11,7 @@ use latchwork_step::{Pinned, Place, Recording};
 pub(super) const VISITS: u32 = 3;
 
 /// How many points of an operation are used, multiplied as [`Trial::points`] says; this takes a fraction of a second.
-pub(super) const BUDGET: u64 = 100;
+pub(super) const BUDGET: u64 = 60;
 
 /// How many victims were killed by [`Places::kill`](super::Places::kill).
 pub(super) static VICTIMS: AtomicU64 = AtomicU64::new(0);
