@@ -10,7 +10,11 @@ use latchwork::queue::{
 use latchwork::region::{DetachError, ObjectError, Region, RegionOptions};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial, in_dying_thread};
+use std::sync::Barrier;
 use std::thread;
+
+/// How often tasks meet at a point where both of them are in a race.
+const ROUNDS: u32 = 5_000;
 
 fn region() -> Region {
     RegionOptions::new()
@@ -334,6 +338,38 @@ fn a_deletion_ends_all_waits_at_a_ring() {
         waiting.succeed();
         assert!(matches!(ring.delete(), Err(ControlError::Deleted)));
     }
+}
+
+/// Whichever of the two is later finds no other task at the ring, and frees its messages' memory.
+#[test]
+fn a_deletion_and_an_end_that_is_dropped_leave_no_memory() {
+    let trial = Trial::begin("a_deletion_and_an_end_that_is_dropped_leave_no_memory");
+    let region = region();
+    let blocks = || region.heap_stats().shared_blocks;
+    ring(&region, 1).delete().unwrap();
+    let meeting = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            region.join("dropper").unwrap();
+            for _ in 0..ROUNDS {
+                meeting.wait();
+                let end = Spsc::open(&region, "ring").unwrap().sender().unwrap();
+                meeting.wait();
+                drop(end);
+                meeting.wait();
+            }
+        });
+        let before = blocks();
+        for round in 0..ROUNDS {
+            let ring = ring(&region, 1);
+            meeting.wait();
+            meeting.wait();
+            ring.delete().unwrap();
+            meeting.wait();
+            assert_eq!(blocks(), before, "round {round}");
+            trial.progress();
+        }
+    });
 }
 
 #[test]

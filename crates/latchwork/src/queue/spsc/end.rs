@@ -5,6 +5,7 @@
 use super::super::{ControlError, QueueError, Wait, error::Failure, ring::Side};
 use super::handle::{ClaimError, Spsc, layout};
 use crate::atomic::Ordering::{self, Relaxed};
+use crate::atomic::fence;
 use crate::hook::{Kind, Waiting};
 use crate::region::{AttachError, ObjectError, Parked, Task};
 use crate::{backoff::ExponentialBackoff, region::heap::Owner};
@@ -281,6 +282,8 @@ impl Drop for End<'_> {
         // In the child of a fork the end is the parent's.
         if inner.is_me(self.owner) {
             self.free();
+            // With the fence in `begin_life_after`: this task sees the deletion, or the deleting task the free end.
+            fence(Ordering::SeqCst);
             if !self.queue.is_alive() {
                 self.queue.clear_away();
             }
