@@ -4,9 +4,27 @@
 # hangs is kept below `fuzz/artifacts`, and the script fails. It needs a nightly toolchain, and a C++ compiler for the
 # fuzzer's runtime. `cargo fuzz run TARGET` does the same, where cargo-fuzz is installed.
 #
-# The inputs in `fuzz/corpus` come first. What a run finds in addition goes to a folder in the build directory.
+# The inputs of `fuzz/corpus.tar.gz` come first. What a run finds in addition goes to a folder in the build directory;
+# `ci/fuzz.sh --keep` adds those of them to the archive that reach other code than the rest.
+#
+# `ci/fuzz.sh --kept` runs the inputs of the archive, and as many that are changed at random, as ordinary tests, which
+# need no nightly toolchain.
 . "$(dirname "$0")/lib.sh"
-if [ "${1:-}" = --runs ]; then
+if [ "${1:-}" = --kept ]; then
+    say "kept inputs of the fuzz targets"
+    cargo test --manifest-path fuzz/Cargo.toml --locked --no-default-features --test corpus \
+        --target-dir "${CARGO_TARGET_DIR:-target}/kept" -- --nocapture
+    exit
+fi
+[ -d fuzz/corpus ] || tar -C fuzz -xzf fuzz/corpus.tar.gz
+keep=
+if [ "${1:-}" = --keep ]; then
+    keep=1
+    shift
+    count=
+    limit=
+    say "fuzzing, choice of inputs to keep"
+elif [ "${1:-}" = --runs ]; then
     count=${2:?"how often?"}
     shift 2
     limit="-runs=$count"
@@ -53,6 +71,19 @@ keep() {
 for name; do
     mkdir -p "$target/found/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
     log=$target/found/$name.log
+    if [ -n "$keep" ]; then
+        rm -rf "$target/kept"
+        mkdir "$target/kept"
+        "$target/$host/release/$name" -merge=1 -max_len=400 -timeout=300 -detect_leaks=0 \
+            "$target/kept" "fuzz/corpus/$name" "$target/found/$name" >"$log" 2>&1 || {
+            tail -n 60 "$log"
+            exit 1
+        }
+        rm -rf "fuzz/corpus/${name:?}"
+        mv "$target/kept" "fuzz/corpus/$name"
+        echo "$name: $(find "fuzz/corpus/$name" -type f | wc -l) inputs"
+        continue
+    fi
     # Threads that live as long as the process are no leaks. The machine may stand still for some minutes during a long run.
     # shellcheck disable=SC2086 # one word for each option
     if ! "$target/$host/release/$name" "$target/found/$name" "fuzz/corpus/$name" $limit \
@@ -69,3 +100,5 @@ for name; do
     keep "$name" "$runs" 0 "$tally"
     echo "$name: $runs runs${tally:+; of the last count: $tally}"
 done
+# The same inputs make the same archive.
+[ -z "$keep" ] || tar -C fuzz --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 --mode=a+r -cf - corpus | gzip -9n >fuzz/corpus.tar.gz

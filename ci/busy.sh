@@ -1,0 +1,73 @@
+#!/bin/sh
+# Runs the whole suite again and again on a busy machine: beside two spinning programs for each processor, and several of
+# its test programs at the same time. `ci/busy.sh [PASSES [PROGRAMS]]` (1; three for each processor). Each pass adds a row
+# to `results/busy.md`, with what failed; the output of programs that failed is printed. Ends with 1 if a pass failed. No
+# part of the other checks.
+. "$(dirname "$0")/lib.sh"
+passes=${1:-1}
+programs=${2:-$((3 * $(nproc)))}
+spinners=$((2 * $(nproc)))
+results=results/busy.md
+folder=$(mktemp -d)
+spinning=
+# shellcheck disable=SC2086,SC2317,SC2329 # one word for each process; called by the trap
+finish() {
+    [ -z "$spinning" ] || kill $spinning
+    rm -rf "$folder"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+revision=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- crates || echo +)
+# Cargo calls this in place of each test program, which then runs later. (Not so for the examples in the documentation.)
+cat >"$folder/runner" <<'END'
+#!/bin/sh
+case $1 in */deps/*) ;; *) exec "$@" ;; esac
+{
+    echo "cd '$PWD'"
+    export -p
+    echo "exec '$1'"
+} >"$LATCHWORK_LIST/$(basename "$1")"
+END
+chmod +x "$folder/runner"
+mkdir "$folder/list"
+export LATCHWORK_LIST="$folder/list"
+cargo test --workspace --locked --lib --bins --tests --examples --config "target.'cfg(all())'.runner='$folder/runner'" >"$folder/log" 2>&1 || {
+    cat "$folder/log" >&2
+    exit 1
+}
+ls "$folder/list" >"$folder/names"
+say "the suite $passes times, $(wc -l <"$folder/names") programs, $programs at a time, beside $spinners that spin"
+for _ in $(seq "$spinners"); do
+    sh -c 'while :; do :; done' &
+    spinning="$spinning $!"
+done
+# One program: its output, and its name if it fails.
+cat >"$folder/one" <<'END'
+sh "$1/list/$2" >"$1/logs/$2" 2>&1 || echo "$2" >>"$1/failed"
+END
+# shellcheck disable=SC2016 # no expansions
+[ -e "$results" ] || printf '%s\n' '# The suite on a busy machine' '' \
+    'Each row is one pass of `ci/busy.sh`: all test programs, and the examples in the documentation. A revision with `+` had changes that were not committed.' '' \
+    '| date | revision | processors | spinning programs | test programs at a time | minutes | passed | failed | which |' \
+    '| --- | --- | --- | --- | --- | --- | --- | --- | --- |' >"$results"
+worst=0
+for _ in $(seq "$passes"); do
+    rm -rf "$folder/logs" "$folder/failed"
+    mkdir "$folder/logs"
+    : >"$folder/failed"
+    began=$(date +%s)
+    xargs -P "$programs" -n 1 sh "$folder/one" "$folder" <"$folder/names"
+    cargo test --workspace --locked --doc >"$folder/logs/documentation" 2>&1 || echo documentation >>"$folder/failed"
+    minutes=$((($(date +%s) - began + 30) / 60))
+    passed=$(cat "$folder/logs/"* | sed -n 's/^test result: .* \([0-9]*\) passed.*/\1/p' | awk '{ sum += $1 } END { print sum + 0 }')
+    while read -r name; do
+        worst=1
+        printf '\n== %s\n' "$name"
+        tail -n 80 "$folder/logs/$name"
+    done <"$folder/failed"
+    which=$(cd "$folder/logs" && xargs -r sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' <"$folder/failed" | sort | tr '\n' ' ')
+    failed=$(wc -l <"$folder/failed")
+    printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$(date -u +%F)" "$revision" "$(nproc)" "$spinners" "$programs" \
+        "$minutes" "$passed" "$failed" "$([ "$failed" -eq 0 ] || echo "$which($(tr '\n' ' ' <"$folder/failed"))")" | tee -a "$results"
+done
+exit "$worst"
