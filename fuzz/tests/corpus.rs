@@ -70,7 +70,10 @@ fn all<I: for<'a> Arbitrary<'a>>(target: &'static str, mut run: impl FnMut(I)) {
         let second = &inputs[rng.usize(..inputs.len())];
         run(&changed(input, second, &mut rng));
     }
-    println!("{target}: {} inputs, and as many changed ones", inputs.len());
+    println!(
+        "{target}: {} inputs, and as many changed ones",
+        inputs.len()
+    );
 }
 
 #[test]
