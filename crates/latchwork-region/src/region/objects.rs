@@ -58,13 +58,15 @@ impl Region {
         Ok((block, layout.size()))
     }
 
-    /// Runs `begin` on the object of this name. If there is none, runs it on an object that has ended, or never
-    /// began, which `begin` then starts. The directory's lock is held, without which no object begins.
+    /// Runs `open` on the object of this name. If there is none, or `open` returns `None`, since the object has ended
+    /// meanwhile, `begin` starts an object that has ended, or never began. If that fails, objects that have ended are searched for,
+    /// and it is tried once more. The directory's lock is held, without which no object begins.
     #[doc(hidden)]
     pub fn reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,
         name: &str,
-        begin: impl FnOnce(&'r T) -> Result<R, E>,
+        open: impl FnOnce(&'r T) -> Result<Option<R>, E>,
+        begin: impl Fn(&'r T) -> Result<R, E>,
     ) -> Result<R, E> {
         let directory = Directory::lock_for(self, name)?;
         let bytes = size_of::<T>();
@@ -73,73 +75,55 @@ impl Region {
             let object = block.and_then(|block| reused_in::<T>(block).ok());
             object.is_some_and(|object| object.can_be_reused(self))
         };
-        if directory.search_if_due::<T>() {
-            // Each look frees what a dead task has left in the spare.
+        // Each look frees what a dead task has left in the spare.
+        let look_at_spares = || {
             for object in directory.spares_of(T::KIND) {
                 is_usable(object);
             }
+        };
+        if directory.search_if_due::<T>() {
+            look_at_spares();
         }
         if let Some(entry) = directory.entry(name, T::FINGERPRINT)? {
             let object = reused_in::<T>(directory.object_of(entry)?)?;
-            if !object.has_ended() {
-                return begin(object);
+            if let Some(opened) = open(object)? {
+                return Ok(opened);
             }
             // Its end has not freed the name yet. Its memory may still be in use.
             directory.return_ended(entry, T::KIND);
         }
-        let entry = directory.free_entry(name).or_else(|_| {
-            directory.search_for_ended::<T>();
-            directory.free_entry(name)
-        })?;
-        entry.claim(name, T::FINGERPRINT, bytes as u64);
-        if !directory.take_spare(entry, T::KIND, is_usable) {
-            let made = directory.make(Layout::new::<T>(), |block| {
-                // SAFETY: a fresh block of the right size and alignment.
-                unsafe { block.cast::<T>().write(T::new()) };
-            });
-            match made {
-                Ok(block) => {
-                    // SAFETY: the block was made just now, by this task.
-                    unsafe { directory.fill(entry, block) };
-                    directory.leave_hint(entry, T::KIND);
-                }
-                Err(full) => {
-                    directory.search_for_ended::<T>();
-                    if !directory.take_spare(entry, T::KIND, is_usable) {
-                        entry.mark_free();
-                        return Err(full.into());
-                    }
-                }
+        let begin_in_one = || {
+            let entry = directory.entry_with_object::<T>(name, is_usable)?;
+            let block = entry.object().ok_or(ObjectError::Damaged)?;
+            let object = reused_in::<T>((block, bytes))?;
+            // If `begin` panics, the name is that of an object that has ended.
+            let panic = OnDrop(|| self.inner().search_next_time(T::KIND));
+            let begun = begin(object);
+            core::mem::forget(panic);
+            if object.has_ended() {
+                directory.return_ended(entry, T::KIND);
             }
-        }
-        let block = entry.object().ok_or(ObjectError::Damaged)?;
-        let object = reused_in::<T>((block, bytes))?;
-        // Also if `begin` panics. If it lacks memory, objects that have ended may have some.
-        let failure = OnDrop(|| self.inner().search_next_time(T::KIND));
-        let begun = begin(object);
-        if begun.is_ok() {
-            core::mem::forget(failure);
-        }
-        if object.has_ended() {
-            directory.return_ended(entry, T::KIND);
-        }
-        begun
+            begun
+        };
+        begin_in_one().or_else(|_: E| {
+            // For lack of names or memory, perhaps, which objects that have ended may have.
+            directory.search_for_ended::<T>();
+            look_at_spares();
+            begin_in_one()
+        })
     }
 
-    /// Runs `open` on the object of this name, under the directory's lock.
+    /// Runs `open` on the object of this name, under the directory's lock. It returns `None` if the object has ended.
     #[doc(hidden)]
     pub fn find_reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,
         name: &str,
-        open: impl FnOnce(&'r T) -> Result<R, E>,
+        open: impl FnOnce(&'r T) -> Result<Option<R>, E>,
     ) -> Result<R, E> {
         let directory = Directory::lock_for(self, name)?;
         let found = directory.find(name, T::FINGERPRINT)?;
         let object = reused_in::<T>(found.ok_or(ObjectError::NotFound)?)?;
-        if object.has_ended() {
-            return Err(ObjectError::NotFound.into());
-        }
-        open(object)
+        open(object)?.ok_or_else(|| ObjectError::NotFound.into())
     }
 
     /// The object of this name and fingerprint, and its size.
@@ -328,6 +312,36 @@ impl<'r> Directory<'r> {
         let reach = &self.region.header().names_reach;
         reach.fetch_max(steps as u32, Ordering::Relaxed);
         Ok(&entries[place])
+    }
+
+    /// An entry of this name with an object that has ended, or never began: the first spare for which `is_usable` returns
+    /// true, or a new one.
+    fn entry_with_object<T: Reused>(
+        &self,
+        name: &str,
+        is_usable: impl Fn(usize) -> bool,
+    ) -> Result<&'r Entry, ObjectError> {
+        let entry = self.free_entry(name)?;
+        entry.claim(name, T::FINGERPRINT, size_of::<T>() as u64);
+        if self.take_spare(entry, T::KIND, is_usable) {
+            return Ok(entry);
+        }
+        let made = self.make(Layout::new::<T>(), |block| {
+            // SAFETY: a fresh block of the right size and alignment.
+            unsafe { block.cast::<T>().write(T::new()) };
+        });
+        match made {
+            Ok(block) => {
+                // SAFETY: the block was made just now, by this task.
+                unsafe { self.fill(entry, block) };
+                self.leave_hint(entry, T::KIND);
+                Ok(entry)
+            }
+            Err(full) => {
+                entry.mark_free();
+                Err(full)
+            }
+        }
     }
 
     /// A block that is private to the task, with an object that `make` has written.

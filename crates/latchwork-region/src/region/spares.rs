@@ -6,9 +6,9 @@
 //! - While an object has a name, its link, which only the lists use, holds the number of its entry. The number is only a
 //!   hint, since a kill may come before it is stored: the entry must name the object.
 //! - An object may have ended and still have its name, if a task was killed in between. So all names are searched for
-//!   such objects when the region has detected a death since the last search, after a release or a creation has failed,
-//!   and when names or memory for an object of the kind run out. A search for such a reason also looks at all spares, since
-//!   some may have memory that a dead task left.
+//!   such objects when the region has detected a death since the last search, after a release has failed, and when a
+//!   creation fails, as it does for lack of names or memory. A search for such a reason also looks at all spares, since some
+//!   may have memory that a dead task left.
 #![allow(unsafe_code)]
 
 use super::Inner;
@@ -186,6 +186,7 @@ impl<'r> Directory<'r> {
 mod tests {
     use super::*;
     use crate::region::{ObjectError, Region, RegionOptions};
+    use core::cell::Cell;
     use core::mem::offset_of;
     use core::sync::atomic::AtomicBool;
 
@@ -230,7 +231,8 @@ mod tests {
     }
 
     fn make<'r>(region: &'r Region, name: &str) -> Result<&'r Object, ObjectError> {
-        region.reused(name, |object: &Object| {
+        let open = |object: &'r Object| Ok((!object.has_ended()).then_some(object));
+        region.reused(name, open, |object: &Object| {
             object.lives.store(true, Ordering::Relaxed);
             Ok(object)
         })
@@ -346,16 +348,50 @@ mod tests {
         assert_eq!(names(&region), 0);
     }
 
-    /// Its own failure may be for lack of memory that an object has which ended elsewhere.
+    /// It may have failed for lack of memory that an object has which ended elsewhere.
     #[test]
-    fn a_creation_that_fails_makes_the_next_one_search() {
+    fn a_creation_that_fails_is_tried_again_after_a_search() {
         let region = region();
         end(&region, make(&region, "ends").unwrap(), true);
-        let failed: Result<(), ObjectError> =
-            region.reused("fails", |_: &Object| Err(ObjectError::NotFound));
+        let tries = Cell::new(0);
+        let made = region.reused(
+            "new",
+            |_| Ok(None),
+            |object: &Object| {
+                tries.set(tries.get() + 1);
+                if names(&region) == 2 {
+                    return Err(ObjectError::NotFound);
+                }
+                object.lives.store(true, Ordering::Relaxed);
+                Ok(())
+            },
+        );
+        made.unwrap();
+        assert_eq!((tries.get(), names(&region)), (2, 1));
+        let failed: Result<(), ObjectError> = region.reused(
+            "fails",
+            |_| Ok(None),
+            |_: &Object| Err(ObjectError::NotFound),
+        );
         failed.unwrap_err();
         assert_eq!(names(&region), 1);
-        make(&region, "next").unwrap();
+    }
+
+    /// Another task ends the object that was found: the name gets another one.
+    #[test]
+    fn an_object_that_ends_as_it_is_opened_is_not_opened() {
+        let region = region();
+        let first = make(&region, "name").unwrap();
+        let open = |object: &Object| {
+            end(&region, object, true);
+            object.in_use.store(true, Ordering::Relaxed);
+            Ok(None)
+        };
+        let second = region.reused("name", open, |object| {
+            object.lives.store(true, Ordering::Relaxed);
+            Ok::<_, ObjectError>(object)
+        });
+        assert!(!core::ptr::eq(first, second.unwrap()));
         assert_eq!(names(&region), 1);
     }
 }

@@ -10,7 +10,7 @@ static TICKS: AtomicU32 = AtomicU32::new(0);
 
 /// How many polls take so many microseconds on this machine.
 pub(super) fn polls_in(microseconds: u32) -> u32 {
-    (microseconds * polls() / 16).max(1)
+    (microseconds.saturating_mul(polls()) / 16).max(1)
 }
 
 /// Ticks of the processor's counter in so many microseconds.
@@ -42,7 +42,9 @@ fn measure() -> u32 {
     let (nanoseconds, ticks) = (0..3).map(|_| sample()).min().unwrap_or_default();
     let nanoseconds = nanoseconds.clamp(HINTS, HINTS * 250);
     let polls = (16_000 * HINTS / nanoseconds) as u32;
-    TICKS.store((16_000 * ticks / nanoseconds) as u32, Ordering::Relaxed);
+    // Counters of two processors that differ give any number, between which the thread may have moved.
+    let ticks = ticks.saturating_mul(16_000) / nanoseconds;
+    TICKS.store(u32::try_from(ticks).unwrap_or(u32::MAX), Ordering::Relaxed);
     POLLS.store(polls, Ordering::Relaxed);
     polls
 }

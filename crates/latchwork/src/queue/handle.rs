@@ -82,23 +82,19 @@ impl<'r> Queue<'r> {
     ) -> Result<Self, QueueError> {
         let site = Site::caller();
         options.check(region)?;
-        region.reused(name, |head: &'r Head| {
-            if !head.is_alive() {
-                // It was found alive, and has been deleted since.
-                if !head.can_be_reused(region) {
-                    return Err(ObjectError::NotFound.into());
-                }
-                let queue = Self::begin_in(region, head, options)?;
-                queue.report_name(name, site);
-                return Ok(queue);
-            }
+        let open = |head: &'r Head| {
             let queue = Self::open_in(region, head)?;
-            if queue.options() != *options {
-                return Err(QueueError::OtherOptions {
+            match queue {
+                Some(queue) if queue.options() != *options => Err(QueueError::OtherOptions {
                     capacity: queue.capacity(),
                     max_message: queue.max_message(),
-                });
+                }),
+                queue => Ok(queue),
             }
+        };
+        region.reused(name, open, |head: &'r Head| {
+            let queue = Self::begin_in(region, head, options)?;
+            queue.report_name(name, site);
             Ok(queue)
         })
     }
@@ -111,15 +107,15 @@ impl<'r> Queue<'r> {
         region.find_reused(name, |head: &'r Head| Self::open_in(region, head))
     }
 
-    /// Opens the queue of a head, which may come from a file that anybody wrote.
-    fn open_in(region: &'r Region, head: &'r Head) -> Result<Self, QueueError> {
+    /// Opens the queue of a head, which may come from a file that anybody wrote; `None` if it has been deleted.
+    fn open_in(region: &'r Region, head: &'r Head) -> Result<Option<Self>, QueueError> {
         let queue = Self::at(region, head);
         let is_sound = Cells::is_sound(head, region.inner());
         // Another task may have deleted it since.
         match queue.is_alive() {
-            true if is_sound => Ok(queue),
+            true if is_sound => Ok(Some(queue)),
             true => Err(ObjectError::OtherType.into()),
-            false => Err(ObjectError::NotFound.into()),
+            false => Ok(None),
         }
     }
 

@@ -51,19 +51,27 @@ impl<'r> ObjectRef<'r> {
         site: Site,
     ) -> Result<(Self, &'r S), SemaphoreError> {
         let inner = region.inner();
-        let (object, place, creator) = region.reused(name, |place: &'r S| {
-            let caller = Caller::new(inner.task()?);
+        // The semaphore of a place, which `begin` begins if there is none.
+        let at = |place: &'r S, begin: Option<Caller<'_>>| -> Result<_, SemaphoreError> {
             let core = place.core();
             let _locked = Locked::new(inner, core)?;
-            let (key, creator) = match core.key() {
-                Some(key) if core.form() == properties.form => (key, None),
-                Some(_) => return Err(SemaphoreError::OtherKind),
-                None => {
+            let key = match (core.key(), begin) {
+                (Some(key), _) if core.form() == properties.form => Some(key),
+                (Some(_), _) => return Err(SemaphoreError::OtherKind),
+                (None, Some(caller)) => {
                     place.prepare(properties);
-                    (create_locked(core, properties, caller)?, Some(caller))
+                    Some(create_locked(core, properties, caller)?)
                 }
+                (None, None) => None,
             };
-            Ok((Self { inner, core, key }, place, creator))
+            Ok(key.map(|key| Self { inner, core, key }))
+        };
+        let open =
+            |place| Ok::<_, SemaphoreError>(at(place, None)?.map(|object| (object, place, None)));
+        let (object, place, creator) = region.reused(name, open, |place: &'r S| {
+            let caller = Caller::new(inner.task()?);
+            let object = at(place, Some(caller))?.ok_or(ObjectError::Damaged)?;
+            Ok((object, place, Some(caller)))
         })?;
         report::named(object.core, name, site);
         if let Some(caller) = creator {
@@ -81,10 +89,11 @@ impl<'r> ObjectRef<'r> {
     ) -> Result<(Self, &'r S), SemaphoreError> {
         let (object, place) = region.find_reused(name, |place: &'r S| {
             let (inner, core) = (region.inner(), place.core());
-            let key = core.key().ok_or(ObjectError::NotFound)?;
-            let object = Self { inner, core, key };
-            let accepted = accepts(core.form().kind()).then_some((object, place));
-            accepted.ok_or(SemaphoreError::OtherKind)
+            let object = core.key().map(|key| (Self { inner, core, key }, place));
+            match object {
+                Some(_) if !accepts(core.form().kind()) => Err(SemaphoreError::OtherKind),
+                object => Ok(object),
+            }
         })?;
         report::named(object.core, name, site);
         Ok((object, place))

@@ -123,22 +123,20 @@ impl<'r> Spsc<'r> {
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
         options.check(region)?;
-        region.reused(name, |core: &'r Head| {
-            if !core.is_alive() {
-                // It was found alive, and has been deleted since.
-                if core.body.load(Ordering::Relaxed) != 0 && !core.can_be_reused(region) {
-                    return Err(ObjectError::NotFound.into());
-                }
-                return Self::at(region, core).begin(options.capacities());
-            }
+        let open = |core: &'r Head| {
             let ring = Self::open_in(region, core)?;
-            if (ring.capacity(), ring.max_message()) != options.capacities() {
-                return Err(QueueError::OtherOptions {
-                    capacity: ring.capacity(),
-                    max_message: ring.max_message(),
-                });
+            match ring {
+                Some(ring) if (ring.capacity(), ring.max_message()) != options.capacities() => {
+                    Err(QueueError::OtherOptions {
+                        capacity: ring.capacity(),
+                        max_message: ring.max_message(),
+                    })
+                }
+                ring => Ok(ring),
             }
-            Ok(ring)
+        };
+        region.reused(name, open, |core: &'r Head| {
+            Self::at(region, core).begin(options.capacities())
         })
     }
 
@@ -150,15 +148,15 @@ impl<'r> Spsc<'r> {
         region.find_reused(name, |core: &'r Head| Self::open_in(region, core))
     }
 
-    /// Opens the ring of a head, which may come from a file that anybody wrote.
-    fn open_in(region: &'r Region, core: &'r Head) -> Result<Self, QueueError> {
+    /// Opens the ring of a head, which may come from a file that anybody wrote; `None` if it has been deleted.
+    fn open_in(region: &'r Region, core: &'r Head) -> Result<Option<Self>, QueueError> {
         let is_sound = Self::at(region, core).has_sound_body();
         let ring = Self::at(region, core);
         // Another task may have deleted it since, and then its body is gone.
         match ring.life % 2 {
-            0 if is_sound => Ok(ring),
+            0 if is_sound => Ok(Some(ring)),
             0 => Err(ObjectError::OtherType.into()),
-            _ => Err(ObjectError::NotFound.into()),
+            _ => Ok(None),
         }
     }
 
