@@ -73,7 +73,7 @@ impl Region {
         let is_usable = |address| {
             let block = self.inner().block(pointer(address), bytes);
             let object = block.and_then(|block| reused_in::<T>(block).ok());
-            object.is_some_and(|object| object.can_be_reused(self))
+            object.is_some_and(|object| object.has_ended() && object.can_be_reused(self))
         };
         // Each look frees what a dead task has left in the spare.
         let look_at_spares = || {

@@ -377,6 +377,17 @@ mod tests {
         assert_eq!(names(&region), 1);
     }
 
+    /// As only the file of a hostile task has it.
+    #[test]
+    fn a_spare_that_has_not_ended_is_not_used() {
+        let region = region();
+        let lives = make(&region, "ends").unwrap();
+        end(&region, lives, false);
+        lives.lives.store(true, Ordering::Relaxed);
+        let other = make(&region, "new").unwrap();
+        assert!(!core::ptr::eq(lives, other));
+    }
+
     /// Another task ends the object that was found: the name gets another one.
     #[test]
     fn an_object_that_ends_as_it_is_opened_is_not_opened() {

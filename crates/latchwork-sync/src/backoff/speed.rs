@@ -42,9 +42,9 @@ fn measure() -> u32 {
     let (nanoseconds, ticks) = (0..3).map(|_| sample()).min().unwrap_or_default();
     let nanoseconds = nanoseconds.clamp(HINTS, HINTS * 250);
     let polls = (16_000 * HINTS / nanoseconds) as u32;
-    // Counters of two processors that differ give any number, between which the thread may have moved.
-    let ticks = ticks.saturating_mul(16_000) / nanoseconds;
-    TICKS.store(u32::try_from(ticks).unwrap_or(u32::MAX), Ordering::Relaxed);
+    // No counter is faster than 16 ticks a nanosecond. (Those of two processors may differ, and the thread may have moved.)
+    let ticks = ticks.min(16 * nanoseconds);
+    TICKS.store((16_000 * ticks / nanoseconds) as u32, Ordering::Relaxed);
     POLLS.store(polls, Ordering::Relaxed);
     polls
 }

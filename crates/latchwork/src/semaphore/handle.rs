@@ -51,28 +51,26 @@ impl<'r> ObjectRef<'r> {
         site: Site,
     ) -> Result<(Self, &'r S), SemaphoreError> {
         let inner = region.inner();
-        // The semaphore of a place, which `begin` begins if there is none.
-        let at = |place: &'r S, begin: Option<Caller<'_>>| -> Result<_, SemaphoreError> {
+        // The semaphore of a place; a task that `begins` creates it there if there is none.
+        let at = |place: &'r S, begins: Option<Caller<'r>>| {
             let core = place.core();
             let _locked = Locked::new(inner, core)?;
-            let key = match (core.key(), begin) {
-                (Some(key), _) if core.form() == properties.form => Some(key),
+            let (key, creator) = match (core.key(), begins) {
+                (Some(key), _) if core.form() == properties.form => (key, None),
                 (Some(_), _) => return Err(SemaphoreError::OtherKind),
                 (None, Some(caller)) => {
                     place.prepare(properties);
-                    Some(create_locked(core, properties, caller)?)
+                    (create_locked(core, properties, caller)?, begins)
                 }
-                (None, None) => None,
+                (None, None) => return Ok(None),
             };
-            Ok(key.map(|key| Self { inner, core, key }))
+            Ok(Some((Self { inner, core, key }, place, creator)))
         };
-        let open =
-            |place| Ok::<_, SemaphoreError>(at(place, None)?.map(|object| (object, place, None)));
-        let (object, place, creator) = region.reused(name, open, |place: &'r S| {
+        let begin = |place| {
             let caller = Caller::new(inner.task()?);
-            let object = at(place, Some(caller))?.ok_or(ObjectError::Damaged)?;
-            Ok((object, place, Some(caller)))
-        })?;
+            Ok(at(place, Some(caller))?.ok_or(ObjectError::Damaged)?)
+        };
+        let (object, place, creator) = region.reused(name, |place| at(place, None), begin)?;
         report::named(object.core, name, site);
         if let Some(caller) = creator {
             finish_creation(inner, object.core, properties, caller, site);
