@@ -4,6 +4,7 @@
 
 use core::ptr::NonNull;
 
+use super::free_spans::set_near;
 use super::task::PENDING_WORDS;
 use super::{Bit, CLASSES, Class, Heap, Kind, Owner, SPAN_BYTES, State, TaskRef, misuse};
 use crate::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
@@ -84,7 +85,10 @@ impl Heap {
         match freed {
             Freed::Own(span) => self.settle(task, span),
             Freed::Remote(span) => self.free_remote_finish(task, span),
-            Freed::Large(head) => self.dismantle(head),
+            Freed::Large(head) => {
+                self.dismantle(head);
+                set_near(task, head);
+            }
             Freed::Deferred => {}
         }
     }

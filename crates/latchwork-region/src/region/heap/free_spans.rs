@@ -52,17 +52,27 @@ impl Heap {
         lower_hint(&self.header().free_hint, span);
     }
 
-    /// Claims a free span by changing its state to `target`.
-    fn claim(&self, target: State) -> Option<u32> {
+    /// Claims a free span by changing its state to `target`: the one that the task freed last, or that
+    /// follows the one it took last, where no other task looks first; or one that the common hint leads to.
+    fn claim(&self, task: &TaskRef<'_>, target: State) -> Option<u32> {
+        // Relaxed: the CAS decides. Its Acquire pairs with the release that freed the span; its Release lets recovery rely
+        // on the stores before it.
+        let take = |span| {
+            self.entry(span).load(Relaxed) == State::FREE.0
+                && self.change(span, State::FREE, target, AcqRel)
+        };
         let committed = self.committed();
+        let near = near(task);
+        if near < committed && take(near) {
+            kill_point!();
+            set_near(task, near + 1);
+            return Some(near);
+        }
         let hint = self.header().free_hint.load(Relaxed).min(committed);
         for span in (hint..committed).chain(0..hint) {
-            // Relaxed: the CAS decides. Its Acquire pairs with the release that freed the span; its Release lets
-            // recovery rely on the stores before it.
-            if self.entry(span).load(Relaxed) == State::FREE.0
-                && self.change(span, State::FREE, target, AcqRel)
-            {
+            if take(span) {
                 kill_point!();
+                set_near(task, span + 1);
                 move_hint(&self.header().free_hint, span);
                 return Some(span);
             }
@@ -79,7 +89,7 @@ impl Heap {
         requested: usize,
     ) -> Result<u32, AllocError> {
         loop {
-            if let Some(span) = self.claim(target) {
+            if let Some(span) = self.claim(task, target) {
                 return Ok(span);
             }
             if self.refill(task) {
@@ -87,7 +97,7 @@ impl Heap {
             }
             if let Err(error) = self.grow_by(1, requested) {
                 self.reclaim(task);
-                return self.claim(target).ok_or(error);
+                return self.claim(task, target).ok_or(error);
             }
         }
     }
@@ -216,26 +226,36 @@ impl Heap {
     }
 }
 
+/// Where the task looks first for free spans.
+pub(super) fn near(task: &TaskRef<'_>) -> u32 {
+    // Without one, no span.
+    task.heap.near.load(Relaxed).wrapping_sub(1)
+}
+
+/// The task looks for its next free spans here first.
+pub(super) fn set_near(task: &TaskRef<'_>, span: u32) {
+    task.heap.near.store(span.wrapping_add(1), Relaxed);
+}
+
 /// Records that spans are free from `span` on.
 ///
 /// Relaxed, here and below, and not atomic as a whole: it is only a hint, and a claim that finds nothing from it on
-/// searches everywhere. It has the granularity of a cache line of the table, and is written only when it moves to
-/// another line: all tasks read the header's line, and otherwise a task that allocates while another one frees would
-/// have to fetch it each time.
+/// searches everywhere. It has the granularity of 8 spans, and is written only when it moves to others: all tasks read
+/// the header's line, and otherwise a task that allocates while another one frees would have to fetch it each time.
 pub(super) fn lower_hint(hint: &AtomicU32, span: u32) {
-    if cache_line_start(span) < hint.load(Relaxed) {
-        hint.store(cache_line_start(span), Relaxed);
+    if group_start(span) < hint.load(Relaxed) {
+        hint.store(group_start(span), Relaxed);
     }
 }
 
 /// Records that there is no free span before `span`.
 pub(super) fn move_hint(hint: &AtomicU32, span: u32) {
-    if cache_line_start(span) != hint.load(Relaxed) {
-        hint.store(cache_line_start(span), Relaxed);
+    if group_start(span) != hint.load(Relaxed) {
+        hint.store(group_start(span), Relaxed);
     }
 }
 
-/// The first of the spans whose states share a cache line with that of `span`.
-fn cache_line_start(span: u32) -> u32 {
+/// The first of the 8 spans that hints do not tell apart.
+fn group_start(span: u32) -> u32 {
     span & !7
 }

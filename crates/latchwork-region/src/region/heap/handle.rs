@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::classes::{MIN_ALIGN, SMALL_MAX, class_of, class_of_aligned};
-use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES};
+use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES, place_of};
 use super::state::State;
 use super::task::{TaskHeap, TaskRef};
 use crate::atomic::AtomicU64;
@@ -176,9 +176,9 @@ impl Heap {
     #[inline(always)]
     pub(super) fn entry(&self, span: u32) -> &AtomicU64 {
         debug_assert!(span < self.layout.max_spans);
-        // SAFETY: the table has `max_spans` entries, and callers take indices from addresses checked by `offset_of`
-        // and from the heap's own lists.
-        unsafe { self.table.add(span as usize).as_ref() }
+        // SAFETY: the table has whole blocks of entries for `max_spans` spans, and callers take indices from addresses
+        // checked by `offset_of` and from the heap's own lists.
+        unsafe { self.table.add(place_of(span as usize)).as_ref() }
     }
 
     #[inline(always)]

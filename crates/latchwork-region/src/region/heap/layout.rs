@@ -11,7 +11,17 @@ use crate::atomic::{AtomicU32, AtomicU64};
 pub const SPAN_BYTES: usize = 64 << 10;
 
 /// Incremented whenever the meaning of a field changes.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
+
+/// The number of spans whose states stand in one block of the table.
+pub(super) const BLOCK: usize = 512;
+
+/// Where the state of a span stands in the table: those of 64 neighbours are on 64 cache lines. So tasks that each take
+/// the next free span do not write to the same line again and again.
+#[inline(always)]
+pub(super) const fn place_of(span: usize) -> usize {
+    span ^ ((span & 7) << 6)
+}
 
 /// The number of size classes.
 pub(super) const CLASS_COUNT: usize = 40;
@@ -98,7 +108,7 @@ impl HeapLayout {
         }
         let retiring = size_of::<Header>();
         let table = (retiring + (slots as usize).div_ceil(64) * 8).next_multiple_of(64);
-        let descs = (table + spans * 8).next_multiple_of(Self::META_ALIGN);
+        let descs = (table + spans.next_multiple_of(BLOCK) * 8).next_multiple_of(Self::META_ALIGN);
         Some(Self {
             max_spans: spans as u32,
             slots: slots as u32,
@@ -112,5 +122,23 @@ impl HeapLayout {
     /// Bytes of the data area at its maximum.
     pub const fn data_bytes(&self) -> usize {
         self.max_spans as usize * SPAN_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, place_of};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_states_of_neighbours_are_on_different_cache_lines() {
+        for block in [0, 5 * BLOCK] {
+            let places = BTreeSet::from_iter((block..block + BLOCK).map(place_of));
+            assert!(places.into_iter().eq(block..block + BLOCK));
+        }
+        for first in (0..2 * BLOCK).step_by(64) {
+            let lines = BTreeSet::from_iter((first..first + 64).map(|span| place_of(span) / 8));
+            assert_eq!(lines.len(), 64);
+        }
     }
 }

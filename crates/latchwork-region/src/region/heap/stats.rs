@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use super::layout::Header;
+use super::layout::{BLOCK, Header, place_of};
 use super::{CLASSES, Desc, Heap, HeapLayout, Kind, SPAN_BYTES, State};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
@@ -223,9 +223,6 @@ pub struct HeapUse {
     pub allocated_bytes: u64,
 }
 
-/// The number of spans that are read at a time.
-const BATCH: usize = 512;
-
 impl HeapLayout {
     /// Reads the use of a heap whose metadata `read` provides: it fills a buffer from an offset into them. `memory`
     /// is the size of the file's memory as a whole, which bounds the work even if the tables claim more.
@@ -239,18 +236,17 @@ impl HeapLayout {
         let most = usize::try_from(memory / SPAN_BYTES as u64).unwrap_or(usize::MAX);
         let spans = (u32::from_ne_bytes(word).min(self.max_spans) as usize).min(most);
         let (mut allocated_bytes, mut hollow) = (0, 0);
-        let mut states = [0; BATCH * 8];
-        let mut descs = vec![0; BATCH * size_of::<Desc>()];
-        for first in (0..spans).step_by(BATCH) {
-            let count = BATCH.min(spans - first);
-            let states = &mut states[..count * 8];
+        let mut states = [0; BLOCK * 8];
+        let mut descs = vec![0; BLOCK * size_of::<Desc>()];
+        for first in (0..spans).step_by(BLOCK) {
+            let count = BLOCK.min(spans - first);
             let descs = &mut descs[..count * size_of::<Desc>()];
-            read(self.table + first * 8, states)?;
+            read(self.table + first * 8, &mut states)?;
             read(self.descs + first * size_of::<Desc>(), descs)?;
             let (states, _) = states.as_chunks::<8>();
             let (descs, _) = descs.as_chunks::<{ size_of::<Desc>() }>();
-            for (state, desc) in states.iter().zip(descs) {
-                let state = State(u64::from_ne_bytes(*state));
+            for (index, desc) in descs.iter().enumerate() {
+                let state = State(u64::from_ne_bytes(states[place_of(index)]));
                 allocated_bytes += allocated(state, desc);
                 hollow += u64::from(state == State::HOLLOW);
             }

@@ -79,7 +79,9 @@ pub(super) const PENDING_WORDS: usize = 16;
 pub struct TaskHeap {
     pub(super) bins: [Bin; CLASS_COUNT],
     pub(super) intent: Intent,
-    _pad: u64,
+    /// Where the task looks first for a free span, as index + 1.
+    pub(super) near: AtomicU32,
+    _pad: u32,
     /// One bit for each word of `pending` that is not 0.
     pub(super) pending_words: AtomicU64,
     /// The bit for span `i` is at `i % 1024`. It is set if the span has remotely freed blocks, or was handed to this
@@ -95,6 +97,7 @@ impl TaskHeap {
             bin.current.store(0, Relaxed);
             bin.list.store(0, Relaxed);
         }
+        self.near.store(0, Relaxed);
         self.pending_words.store(0, Relaxed);
         for word in &self.pending {
             word.store(0, Relaxed);
