@@ -37,9 +37,14 @@ const SLOTS_USED: usize = at::END + 8;
 const NAMES: usize = 32768;
 const ENTRY_BYTES: usize = 104;
 const STATES: usize = 36864 + 128;
-const DESCRIPTORS: usize = STATES + 128 * 8;
+const DESCRIPTORS: usize = STATES + 512 * 8;
 const HEAP: usize = 65536;
 const SPAN: usize = 65536;
+
+/// Where the state of a span lies.
+fn state_of(span: usize) -> usize {
+    STATES + (span ^ (span & 7) << 6) * 8
+}
 
 /// The directory's only entry with an object: its name says where.
 fn entry_in(bytes: &[u8]) -> usize {
@@ -58,7 +63,11 @@ fn the_changed_offsets_are_those_of_the_tables() {
     assert_eq!(word_at(&bytes, entry + 24), 512, "the object's size");
     let object = word_at(&bytes, entry + 16) - base;
     assert!((HEAP..HEAP + SPAN).contains(&(object as usize)));
-    assert_eq!(word_at(&bytes, STATES) & 15, 2, "a span of small blocks");
+    assert_eq!(
+        word_at(&bytes, state_of(0)) & 15,
+        2,
+        "a span of small blocks"
+    );
     assert_eq!(word_at(&bytes, DESCRIPTORS) >> 32, 1, "with one block");
     assert_eq!(word_at(&bytes, HEAP + object as usize - HEAP), 42);
     assert_ne!(word_at(&bytes, FIRST_SLOT + GENERATION) as u32, 0);
@@ -83,7 +92,7 @@ fn a_dead_tasks_record_that_leads_to_no_memory_is_damage() {
         // Flags, location, before, after, linked, unlinked.
         let intent = [3, location, 1, 0, blocks[0], blocks[1]];
         put(&mut bytes, FIRST_SLOT + INTENT, &intent);
-        put(&mut bytes, STATES + 100 * 8, &[2 | generation]);
+        put(&mut bytes, state_of(100), &[2 | generation]);
         let said = attach_as("look", &Named::file("intent", &bytes));
         assert!(said.starts_with("Damaged"), "{said}");
     }
@@ -130,7 +139,7 @@ fn a_span_of_a_task_that_is_still_to_come_is_damage() {
     put(&mut bytes, descriptor, &[1 << 32, 2, 0x7fff_fff0]);
     put(&mut bytes, descriptor + 24, &[!3 | 1]);
     for owner in [generation, 0] {
-        put(&mut bytes, STATES + 5 * 8, &[state | owner]);
+        put(&mut bytes, state_of(5), &[state | owner]);
         let said = attach_as("look", &Named::file("owner", &bytes));
         assert!(said.starts_with("Damaged"), "{said}");
     }

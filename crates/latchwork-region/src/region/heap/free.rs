@@ -86,8 +86,12 @@ impl Heap {
             Freed::Own(span) => self.settle(task, span),
             Freed::Remote(span) => self.free_remote_finish(task, span),
             Freed::Large(head) => {
+                let near = match self.state(head).is_single() {
+                    true => &task.heap.near,
+                    false => &task.heap.near_run,
+                };
                 self.dismantle(head);
-                set_near(task, head);
+                set_near(near, head);
             }
             Freed::Deferred => {}
         }

@@ -1,4 +1,4 @@
-//! Free spans: how one is found, from a hint on, and by growing the region if there is none; and how their memory returns
+//! Free spans: how one is found, by hints, and by growing the region if there is none; and how their memory returns
 //! to the system, and comes back.
 //!
 //! A free span whose memory was returned is HOLLOW. Like a span beyond `committed`, it is not used before the system
@@ -52,8 +52,8 @@ impl Heap {
         lower_hint(&self.header().free_hint, span);
     }
 
-    /// Claims a free span by changing its state to `target`: the one that the task freed last, or that
-    /// follows the one it took last, where no other task looks first; or one that the common hint leads to.
+    /// Claims a free span by changing its state to `target`: the one that the task freed last, or else one that the common
+    /// hint leads to.
     fn claim(&self, task: &TaskRef<'_>, target: State) -> Option<u32> {
         // Relaxed: the CAS decides. Its Acquire pairs with the release that freed the span; its Release lets recovery rely
         // on the stores before it.
@@ -62,17 +62,15 @@ impl Heap {
                 && self.change(span, State::FREE, target, AcqRel)
         };
         let committed = self.committed();
-        let near = near(task);
+        let near = take_near(&task.heap.near);
         if near < committed && take(near) {
             kill_point!();
-            set_near(task, near + 1);
             return Some(near);
         }
         let hint = self.header().free_hint.load(Relaxed).min(committed);
         for span in (hint..committed).chain(0..hint) {
             if take(span) {
                 kill_point!();
-                set_near(task, span + 1);
                 move_hint(&self.header().free_hint, span);
                 return Some(span);
             }
@@ -226,15 +224,19 @@ impl Heap {
     }
 }
 
-/// Where the task looks first for free spans.
-pub(super) fn near(task: &TaskRef<'_>) -> u32 {
-    // Without one, no span.
-    task.heap.near.load(Relaxed).wrapping_sub(1)
+/// The spans that a task freed last, or none (the highest number). The next ones come from elsewhere, so that a task does
+/// not go through all memory step by step.
+pub(super) fn take_near(near: &AtomicU32) -> u32 {
+    let index = near.load(Relaxed).wrapping_sub(1);
+    near.store(0, Relaxed);
+    kill_point!();
+    index
 }
 
-/// The task looks for its next free spans here first.
-pub(super) fn set_near(task: &TaskRef<'_>, span: u32) {
-    task.heap.near.store(span.wrapping_add(1), Relaxed);
+/// The task takes this span first when it needs one.
+pub(super) fn set_near(near: &AtomicU32, span: u32) {
+    near.store(span.wrapping_add(1), Relaxed);
+    kill_point!();
 }
 
 /// Records that spans are free from `span` on.

@@ -13,7 +13,7 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use super::free_spans::{lower_hint, move_hint, near, set_near};
+use super::free_spans::{lower_hint, move_hint, take_near};
 use super::{AllocError, Heap, Kind, Owner, SPAN_BYTES, State, TaskRef};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -48,10 +48,9 @@ impl Heap {
         align: u32,
         requested: usize,
     ) -> Result<u32, AllocError> {
-        let near = near(task);
+        let near = take_near(&task.heap.near_run);
         let end = near.saturating_add(spans).min(self.committed());
         if let Some(head) = self.claim_run_in(task, near, end, spans, align) {
-            set_near(task, head + spans);
             return Ok(head);
         }
         // Relaxed: a hint.
@@ -102,7 +101,6 @@ impl Heap {
                 self.claim_run_in(task, 0, end, spans, align)
             })?;
         move_hint(&self.header().run_hint, head + spans);
-        set_near(task, head + spans);
         Some(head)
     }
 

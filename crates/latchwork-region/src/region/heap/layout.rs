@@ -16,8 +16,8 @@ pub(super) const VERSION: u64 = 3;
 /// The number of spans whose states stand in one block of the table.
 pub(super) const BLOCK: usize = 512;
 
-/// Where the state of a span stands in the table: those of 64 neighbours are on 64 cache lines. So tasks that each take
-/// the next free span do not write to the same line again and again.
+/// Where the state of a span stands in the table: those of 64 spans, from a multiple of 64 on, are on 64 cache lines. So
+/// tasks that use neighbouring spans do not write to the same line again and again.
 #[inline(always)]
 pub(super) const fn place_of(span: usize) -> usize {
     span ^ ((span & 7) << 6)

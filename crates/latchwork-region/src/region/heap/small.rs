@@ -10,6 +10,7 @@
 use core::ptr::NonNull;
 
 use super::free::{Freed, class_and_bit};
+use super::free_spans::set_near;
 use super::{AllocError, Bit, CLASSES, Class, Desc, Heap, SPAN_BYTES, State, TaskRef, misuse};
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
@@ -272,6 +273,7 @@ impl Heap {
                     self.unlink(task, class, span);
                 }
                 self.release(span);
+                set_near(&task.heap.near, span);
             }
             Desc::NOWHERE if used < CLASSES[class].count => self.push_listed(task, class, span),
             _ => {}

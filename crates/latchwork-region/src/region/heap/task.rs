@@ -79,9 +79,10 @@ pub(super) const PENDING_WORDS: usize = 16;
 pub struct TaskHeap {
     pub(super) bins: [Bin; CLASS_COUNT],
     pub(super) intent: Intent,
-    /// Where the task looks first for a free span, as index + 1.
+    /// The single span that the task freed last, as index + 1; 0 if it has taken it again.
     pub(super) near: AtomicU32,
-    _pad: u32,
+    /// The same for a run of several.
+    pub(super) near_run: AtomicU32,
     /// One bit for each word of `pending` that is not 0.
     pub(super) pending_words: AtomicU64,
     /// The bit for span `i` is at `i % 1024`. It is set if the span has remotely freed blocks, or was handed to this
@@ -98,6 +99,7 @@ impl TaskHeap {
             bin.list.store(0, Relaxed);
         }
         self.near.store(0, Relaxed);
+        self.near_run.store(0, Relaxed);
         self.pending_words.store(0, Relaxed);
         for word in &self.pending {
             word.store(0, Relaxed);

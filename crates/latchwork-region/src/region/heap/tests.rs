@@ -15,6 +15,7 @@ use crate::atomic::Ordering::Relaxed;
 mod kill;
 mod misuse;
 mod model;
+mod near;
 mod threads;
 
 const SLOTS: u16 = 128;
@@ -272,25 +273,6 @@ fn blocks_are_aligned_up_to_a_mebibyte() {
         }
     }
     region.assert_empty(&[task]);
-}
-
-/// They do not race for the spans at which the common hints point.
-#[test]
-fn each_task_takes_first_what_it_freed_last() {
-    for spans in [1, 2] {
-        let region = Region::new(16);
-        let tasks = [owner(1), owner(2)];
-        let blocks = tasks.map(|owner| region.alloc(owner, spans * SPAN_BYTES));
-        for index in [0, 1] {
-            region.free(tasks[index], blocks[index]);
-        }
-        for index in [1, 0] {
-            let again = region.alloc(tasks[index], spans * SPAN_BYTES);
-            assert_eq!(again, blocks[index], "{spans} spans");
-            region.free(tasks[index], again);
-        }
-        region.assert_empty(&tasks);
-    }
 }
 
 #[test]
